@@ -47,6 +47,14 @@ def test_a_form_holds_its_values_and_limits_without_a_script() -> None:
     assert "\n\n" in as_html([Form("Range", fields[3:4], "Show")]), "a browser drops one line end after the tag"
 
 
+def test_a_slider_of_ratios_moves_on_their_logarithms_and_its_number_takes_any_digits() -> None:
+    field = Field("reports", "Devices", "12345", "slider", least=100, most=10**9, is_logarithmic=True)
+    number, slider = Elements(as_html([Form("Needs", (field,), "Plan")])).of("input")
+    assert (number["value"], number["min"], number["max"], number["step"]) == ("12345", "100", "1e+09", "any")
+    assert (slider["value"], slider["min"], slider["max"]) == ("4.09149", "2", "9")
+    assert "data-log" in slider
+
+
 def test_a_file_makes_a_form_multipart() -> None:
     form = Elements(as_html([Form("List", (Field("list", "List", kind="file"),), "Send", method="post")])).of("form")
     assert form[0]["enctype"] == "multipart/form-data"

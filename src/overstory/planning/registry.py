@@ -73,8 +73,7 @@ class Planned:
 
     def toml(self) -> str:
         """Return the two lines for the registry."""
-        given = ", ".join(f"{key} = {_toml(value)}" for key, value in self.parameters.items())
-        return f'oracle = "{self.mechanism.name}"\nparameters = {{{given}}}'
+        return oracle_toml(self.mechanism.name, self.parameters)
 
     def plain_words(self) -> str:
         """Return the plan in one sentence."""
@@ -109,6 +108,12 @@ def _percent(share: float) -> str:
     ('36%', '1.2%', '0.012%')
     """
     return f"{float(f'{100 * share:.2g}'):.10g}%"
+
+
+def oracle_toml(name: str, parameters: Mapping[str, Any]) -> str:
+    """Return an oracle with its parameters as the two lines of a registry."""
+    given = ", ".join(f"{key} = {_toml(value)}" for key, value in parameters.items())
+    return f'oracle = "{name}"\nparameters = {{{given}}}'
 
 
 def _toml(value: Any) -> str:

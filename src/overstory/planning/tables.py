@@ -37,7 +37,7 @@ def plan_table(plan: Plan) -> Table:
         ("share detected half the time", *(f"{of.detectable_frequency:.3%}" for of in plans)),
     ]
     columns = (
-        Column("figure", "", is_left=True),
+        Column("figure", "figure", is_left=True),
         Column("plan", "this plan"),
         Column("paper", "the paper's parameters"),
     )

@@ -138,6 +138,7 @@ class Field:
     least: float | None = None
     most: float | None = None
     step: float | None = None
+    is_logarithmic: bool = False  # of a ``slider``: equal ways are equal ratios, and numbers have two digits
     hint: str = ""
 
 

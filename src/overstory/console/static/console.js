@@ -65,12 +65,16 @@ function reading(one, place) {
   return `${name}${number(one.share)}%${ends}${one.detected[place] === "1" ? "" : ", not detected"}`;
 }
 
-// A slider and its number move together.
+// A slider and its number move together; on a scale of equal ratios the number has two digits.
 function addSlider(slider) {
-  const number = slider.previousElementSibling;
+  const number = slider.previousElementSibling, isLog = "log" in slider.dataset;
   slider.hidden = false;
-  slider.addEventListener("input", () => (number.value = slider.value));
-  number.addEventListener("input", () => (slider.value = number.value));
+  const read = () => (number.value = isLog ? Number((10 ** slider.value).toPrecision(2)) : slider.value);
+  const write = () => (slider.value = isLog ? Math.log10(Math.max(number.value, 1e-300)) : number.value);
+  const tell = () => slider.setAttribute("aria-valuetext", number.value);
+  slider.addEventListener("input", () => (read(), tell()));
+  number.addEventListener("input", () => (write(), tell()));
+  tell();
 }
 
 // A form that follows every change: the answer's main part takes the place of this page's, and its address that of
@@ -93,13 +97,36 @@ async function load(form) {
   const answer = await fetch(address, { signal: pending.request.signal });
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const main = page.querySelector("main");
-  const focused = document.activeElement, name = focused && focused.name, type = focused && focused.type;
   if (!main || answer.status === 401) return form.submit();
-  const typed = focused && focused.value;
-  document.querySelector("main").replaceWith(main);
+  const around = form.parentElement.matches("main") && sameForm(main, form);
+  if (around) {
+    replaceAround(form, around); // a slider that is being dragged stays in the hand
+  } else {
+    replaceAll(main);
+  }
   document.querySelector("footer")?.replaceWith(page.querySelector("footer"));
   document.title = page.title;
   history.replaceState(null, "", address);
+}
+
+// The form of another page that has the same fields, where it is a part of the page's own level.
+function sameForm(main, form) {
+  const names = (one) => [...one.elements].map((x) => x.name).join(" ");
+  return [...main.children].find((x) => x.matches("form[data-live]") && names(x) === names(form));
+}
+
+function replaceAround(form, other) {
+  const parts = [...other.parentElement.childNodes], place = parts.indexOf(other);
+  for (const old of [...form.parentElement.childNodes]) if (old !== form) old.remove();
+  form.before(...parts.slice(0, place));
+  form.after(...parts.slice(place + 1));
+  [...form.parentElement.children].filter((part) => part !== form).forEach(enhance);
+}
+
+function replaceAll(main) {
+  const focused = document.activeElement, name = focused && focused.name, type = focused && focused.type;
+  const typed = focused && focused.value;
+  document.querySelector("main").replaceWith(main);
   enhance(main);
   const again = [...main.querySelectorAll("input, select, textarea")].find((x) => x.name === name && x.type === type);
   if (name && again) {
@@ -109,9 +136,10 @@ async function load(form) {
 }
 
 function enhance(part) {
-  part.querySelectorAll("figure").forEach(addCursor);
-  part.querySelectorAll('input[type="range"][hidden]').forEach(addSlider);
-  part.querySelectorAll("form[data-live]").forEach(follow);
+  const all = (selector) => [...(part.matches?.(selector) ? [part] : []), ...part.querySelectorAll(selector)];
+  all("figure").forEach(addCursor);
+  all('input[type="range"][hidden]').forEach(addSlider);
+  all("form[data-live]").forEach(follow);
 }
 
 enhance(document);

@@ -58,7 +58,7 @@ def scatter_of_estimates(name: str, caption: str, absent: Scatter, held: Scatter
 def _drawing(sheet: Sheet, absent: Scatter, held: Scatter, threshold: float) -> str:
     low = min(absent.share - REACH * absent.standard_error, held.share - REACH * held.standard_error)
     high = max(held.share + REACH * held.standard_error, threshold + absent.standard_error)
-    top = (4.6 if sheet.is_narrow else 3.0) * sheet.font
+    top = 3.4 * sheet.font
     height = top + 150 + 3.4 * sheet.font
     tallest = max(_density(each, each.share) for each in (absent, held))
     x, y = Scale(low, high, 12, sheet.width - 12), Scale(0, 1.05 * tallest, height - 3.4 * sheet.font, top)
@@ -71,7 +71,7 @@ def _drawing(sheet: Sheet, absent: Scatter, held: Scatter, threshold: float) -> 
     _keys(chart, sheet, held)
     is_left = at > sheet.width / 2
     words = f"detected from {percent(threshold)}"
-    chart.text(at + (-6 if is_left else 6), top + sheet.font / 2, words, anchor="end" if is_left else "start")
+    chart.text(at, top - 0.7 * sheet.font, words, anchor="end" if is_left else "start")
     return chart.svg()
 
 

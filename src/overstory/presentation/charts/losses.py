@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -83,12 +83,23 @@ def _line(chart: Chart, numbers: Sequence[int], loss: Loss, colour: str, dashes:
     for is_bounded, group in groupby(points, key=lambda point: math.isfinite(point[1]) and point[1] > 0):
         some = list(group)
         if is_bounded:
-            within = [point for point in some if point[1] <= chart.y.high]
-            beyond = some[len(within) : len(within) + 1]  # leaves at the edge
-            chart.line([*within, *beyond], colour, 2, dashes)
+            chart.line(list(_within(some, chart.y.high)), colour, 2, dashes)
         elif math.isinf(some[0][1]):
             across, top = chart.x.at(some[0][0]), chart.y.stop
             chart.add(
                 f'<path d="M{across:.1f} {chart.y.start:.1f}V{top:.1f}m-5 8l5 -8l5 8" fill="none" '
                 f'stroke="{colour}" stroke-width="2" {dashes}/>'
             )
+
+
+def _within(points: Sequence[tuple[int, float]], top: float) -> Iterator[tuple[float, float]]:
+    """Return the points up to an edge, and where the line crosses it: between two points it is straight on paper."""
+    before: tuple[int, float] | None = None
+    for number, epsilon in points:
+        if epsilon > top:
+            if before is not None:
+                part = math.log(top / before[1]) / math.log(epsilon / before[1])
+                yield before[0] * (number / before[0]) ** part, top
+            return
+        before = number, epsilon
+        yield before

@@ -1,0 +1,265 @@
+"""From needs to parameters: privacy and accuracy move together. It contains no data, so anybody may open it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field as Parameter
+
+from overstory.console.view import Query, Screen, View
+from overstory.planning.answer import Answer, answer_for_domain, answer_for_strings
+from overstory.planning.nearest import Nearest
+from overstory.planning.sample_report import sample_report_blocks
+from overstory.presentation.charts.detection import scatter_of_estimates
+from overstory.presentation.document import (
+    Block,
+    Field,
+    Figure,
+    Form,
+    Heading,
+    KeyValues,
+    Lines,
+    Links,
+    Notice,
+    Paragraph,
+    Preformatted,
+)
+from overstory.privacy.text import odds_text
+from overstory.privacy.text import share as percentage
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.console.data import ConsoleData
+    from overstory.presentation.svg import Picture
+
+STRINGS: Final = "Strings, from a list of candidates"
+DOMAIN: Final = "Values of a known domain"
+EXAMPLE_DOMAIN: Final = 10
+
+
+class PlannerQuery(Query):
+    """The needs, under the names of `overstory plan`; with a domain's size, of a known domain."""
+
+    epsilon: float = 1.0
+    epsilon_permanent: float | None = None
+    reports: int = Parameter(1_000_000, le=1 << 62)
+    candidates: int | None = Parameter(None, le=1 << 62)
+    share: float = Parameter(0.01, gt=0, le=1)
+    alpha: float = Parameter(0.05, gt=0, lt=1)
+    domain_size: int | None = None
+    num_bits: int | None = None
+    num_hashes: int | None = None
+    num_cohorts: int | None = None
+    thrifty: bool = False
+
+    @property
+    def ceiling(self) -> float | None:
+        """The permanent epsilon; for strings there is always one."""
+        return self.epsilon_permanent or (max(4.0, self.epsilon) if self.domain_size is None else None)
+
+    @property
+    def looked_for(self) -> int:
+        """How many strings are looked for."""
+        return self.candidates or 200
+
+    def command(self) -> str:
+        """Return the command with the same answer."""
+        asked = {"epsilon": self.epsilon, "epsilon_permanent": self.ceiling, "reports": self.reports}
+        kind = {"candidates": self.looked_for} if self.domain_size is None else {"domain_size": self.domain_size}
+        sizes = {name: getattr(self, name) for name in ("num_bits", "num_hashes", "num_cohorts")}
+        options = kind | asked | {"share": self.share, "alpha": self.alpha} | sizes
+        words = [f"--{name.replace('_', '-')} {_number(value)}" for name, value in options.items() if value is not None]
+        return " ".join(["overstory plan", *words, *(["--thrifty"] if self.thrifty else [])])
+
+
+def _number(value: float) -> str:
+    return repr(value).removesuffix(".0")
+
+
+class PlannerScreen(Screen):
+    """Sliders to parameters, with what they reveal and what they let a collection see."""
+
+    name = "Plan"
+    path = "/plan"
+    viewer = None
+    query = PlannerQuery
+
+    def view(self, data: ConsoleData, query: PlannerQuery, **path: str) -> View:  # noqa: ARG002 - it needs no data
+        """Return the plan of the needs, or what is wrong with them."""
+        try:
+            answer = _answer(query)
+        except ParameterError as error:
+            blocks = [*_head(query), Notice(_capital(str(error))), *_repairs(query)]
+            return View("Plan a collection", tuple(blocks), facts={"error": str(error)}, status=400)
+        picture = _picture(answer)
+        blocks = [
+            *_head(query),
+            *([] if answer.nearest is None else _nearest(query, answer.nearest)),
+            KeyValues(tuple(_figures(query, answer)), "figures"),
+            KeyValues(tuple(_risk_and_accuracy(query, answer))),
+            Figure(picture),
+            Heading(2, "What your device would send"),
+            *sample_report_blocks(answer.mechanism),
+            Heading(2, "Parameters"),
+            Paragraph("For a metric of the registry; the second block is the command with the same answer."),
+            Preformatted(answer.toml),
+            Preformatted(query.command()),
+            Heading(2, "All figures"),
+            answer.table,
+            Lines(*answer.sentences),
+        ]
+        return View("Plan a collection", tuple(blocks), answer.table, picture, answer.facts)
+
+
+@lru_cache(maxsize=64)
+def _answer(query: PlannerQuery) -> Answer:
+    if query.domain_size is not None:
+        known = query.domain_size, query.epsilon, query.reports
+        return answer_for_domain(query.share, *known, epsilon_permanent=query.ceiling, alpha=query.alpha)
+    needs = query.epsilon, query.ceiling, query.reports, query.looked_for
+    sizes: dict[str, Any] = {name: getattr(query, name) for name in ("num_bits", "num_hashes", "num_cohorts")}
+    return answer_for_strings(query.share, *needs, alpha=query.alpha, thrifty=query.thrifty, **sizes)
+
+
+def _head(query: PlannerQuery) -> Iterator[Block]:
+    yield Heading(1, "Plan a collection")
+    yield Paragraph(
+        "How much a device has to reveal for a collection to see what you look for. Privacy and accuracy move "
+        "together: change a number and see both. This page contains no data and keeps nothing.",
+        is_lead=True,
+    )
+    shared: dict[str, Any] = {
+        "epsilon": query.epsilon,
+        "reports": query.reports,
+        "share": query.share,
+        "alpha": query.alpha,
+    }
+    is_domain = query.domain_size is not None
+    places = (
+        (STRINGS, PlannerQuery(**shared).address("/plan")),
+        (DOMAIN, PlannerQuery(domain_size=query.domain_size or EXAMPLE_DOMAIN, **shared).address("/plan")),
+    )
+    yield Links("What is collected", places, DOMAIN if is_domain else STRINGS)
+    yield Form("Needs", tuple(_fields(query)), "Plan", "/plan", is_live=True)
+
+
+def _slider(name: str, label: str, value: Any, least: float, most: float, hint: str = "") -> Field:
+    text = "" if value is None else _number(value)
+    return Field(name, label, text, "slider", least=least, most=most, is_logarithmic=True, hint=hint)
+
+
+def _fields(query: PlannerQuery) -> Iterator[Field]:
+    is_domain = query.domain_size is not None
+    if is_domain:
+        yield _slider("domain_size", "Values in the domain", query.domain_size, 2, 10_000, "All that there are.")
+    else:
+        yield _slider("candidates", "Strings to look for", query.looked_for, 1, 1_000_000, "The candidates.")
+    yield _slider("epsilon", "Epsilon of one report", query.epsilon, 0.05, 10, "Smaller is more private.")
+    hint = "Empty: each device reports once." if is_domain else "At least that of one report."
+    yield _slider("epsilon_permanent", "Epsilon of all reports of one value", query.ceiling, 0.05, 20, hint)
+    yield _slider("reports", "Devices", query.reports, 100, 1_000_000_000, "Each reports once.")
+    yield _slider("share", "Share to detect", query.share, 0.00001, 1, f"{percentage(query.share)} of the devices.")
+    yield _slider("alpha", "Chance of any false detection", query.alpha, 0.0001, 0.5, "Over all values.")
+    if not is_domain:
+        yield Field("thrifty", "Least permanent epsilon for this accuracy", str(query.thrifty).lower(), "switch")
+        for name in ("num_bits", "num_hashes", "num_cohorts"):
+            if (size := getattr(query, name)) is not None:
+                yield Field(name, name, str(size), "hidden")
+
+
+def _figures(query: PlannerQuery, answer: Answer) -> Iterator[tuple[str, str]]:
+    permanent = answer.mechanism.epsilon_permanent
+    yield "One report moves anyone's odds", odds_text(answer.mechanism.epsilon_report)
+    yield "All reports of one value move them", odds_text(permanent)
+    yield f"A share of {percentage(query.share)} reads as", _interval(answer)
+    yield from answer.figures
+
+
+def _interval(answer: Answer) -> str:
+    low, high = answer.held.interval
+    sign = "\N{MINUS SIGN}" if low < 0 else ""
+    return f"{sign}{percentage(abs(low))} to {percentage(high)}"
+
+
+def _risk_and_accuracy(query: PlannerQuery, answer: Answer) -> Iterator[tuple[str, str]]:
+    """Say what a report reveals and what a collection learns, in the words of one case each."""
+    surer, surest = (
+        _surer(epsilon) for epsilon in (answer.mechanism.epsilon_report, answer.mechanism.epsilon_permanent)
+    )
+    yield (
+        "Risk",
+        (
+            "Somebody who thinks it as likely as not that you hold a value can be at most "
+            f"{surer} sure of it after one report, and at most {surest} after any number of reports of that value."
+        ),
+    )
+    number, share = f"{query.share * query.reports:,.0f}", percentage(query.share)
+    between = _interval(answer).replace(" to ", " and ")
+    yield (
+        "Accuracy",
+        (
+            f"Of {query.reports:,} devices {number} hold a value with a share of {share}. In 95 of 100 "
+            f"collections its estimate lies between {between}, by the noise alone; the value is detected in "
+            f"{percentage(answer.held.chance_above(answer.threshold))} of them."
+        ),
+    )
+
+
+def _surer(epsilon: float) -> str:
+    """Return to what chance an even guess can rise."""
+    return percentage(1 / (1 + math.exp(-epsilon))) if math.isfinite(epsilon) else "100%"
+
+
+@lru_cache(maxsize=64)
+def _drawn(answer_key: tuple[Any, ...]) -> Picture:
+    absent, held, threshold = answer_key
+    caption = (
+        f"Where the estimates of many collections would lie: of a value with a share of {percentage(held.share)}, and "
+        "of one that nobody holds. The further apart, the surer the detection."
+    )
+    return scatter_of_estimates("estimates", caption, absent, held, threshold)
+
+
+def _picture(answer: Answer) -> Picture:
+    return _drawn((answer.absent, answer.held, answer.threshold))
+
+
+def _nearest(query: PlannerQuery, nearest: Nearest) -> Iterator[Block]:
+    """Return the nearest needs that can be met, as links that fill the form."""
+    yield Notice(nearest.plain_words())
+    places = []
+    if nearest.num_reports is not None:
+        places.append((f"{nearest.num_reports:,} devices", query.address("/plan", reports=nearest.num_reports)))
+    if nearest.epsilon_report is not None:
+        larger = {"epsilon": nearest.epsilon_report, "epsilon_permanent": nearest.epsilon_permanent}
+        places.append((f"epsilon {nearest.epsilon_report:g}", query.address("/plan", **larger)))
+    if nearest.smallest_share is not None:
+        share = _rounded_up(nearest.smallest_share)
+        places.append((f"a share of {percentage(share)}", query.address("/plan", share=share)))
+    if places:
+        yield Links("Needs that can be met", tuple(places))
+
+
+def _rounded_up(share: float) -> float:
+    """Return a share with three digits that is not smaller: the smallest that is detected, and no less."""
+    step = 10.0 ** (math.floor(math.log10(share)) - 2)
+    return min(1.0, float(f"{math.ceil(share / step) * step:.3g}"))
+
+
+def _repairs(query: PlannerQuery) -> Iterator[Block]:
+    """Return what would resolve needs that contradict each other, in both directions."""
+    ceiling = query.ceiling
+    if ceiling is None or ceiling > query.epsilon:
+        return
+    apart = 0.0 if query.domain_size is None else 0.01
+    lower, higher = round(ceiling - apart, 4), round(query.epsilon + apart, 4)
+    places = [(f"epsilon {lower:g}", query.address("/plan", epsilon=lower))] if lower > 0 else []
+    places.append((f"permanent epsilon {higher:g}", query.address("/plan", epsilon_permanent=higher)))
+    yield Links("Needs that can be met", tuple(places))
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,198 @@
+"""What a metric costs one person: every epsilon with what it rests on, in words, and over the number of reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field as Parameter
+
+from overstory.console.screens.facts import YEAR, metric_links
+from overstory.console.view import Query, Screen, View
+from overstory.presentation.charts.losses import Loss, loss_over_reports
+from overstory.presentation.document import (
+    Block,
+    Column,
+    Field,
+    Figure,
+    Form,
+    Heading,
+    KeyValues,
+    Lines,
+    Notice,
+    Paragraph,
+    Preformatted,
+    Table,
+)
+from overstory.privacy.claims import finite
+from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.registry.cost import MetricCost, metric_cost, unchanged_cost
+from overstory.privacy.registry.page import metric_page, metric_statement
+from overstory.privacy.text import epsilon_text, odds_text, plural
+from overstory.protocol.metrics.metric import DAY
+
+if TYPE_CHECKING:
+    from overstory.console.data import ConsoleData
+    from overstory.presentation.svg import Picture
+    from overstory.privacy import PrivacyStatement
+    from overstory.protocol.metrics import Metric
+
+MOST_REPORTS: Final = 1000
+MOST_VALUES: Final = 1_000_000
+WEEK: Final = 7 * DAY
+
+
+class PrivacyQuery(Query):
+    """How many reports, and of how many different values, the ledger also states."""
+
+    reports: int | None = Parameter(None, ge=1, le=MOST_REPORTS)
+    values: int | None = Parameter(None, ge=1, le=MOST_VALUES)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger."""
+
+    seen: str  # what is seen of one device, under which condition
+    epsilon: float
+    assumption: str
+    caution: str | None
+    reason: str | None = None  # why there is no bound
+
+    def row(self) -> dict[str, Any]:
+        """Return the line as a row: its epsilon in nats, None where there is no bound."""
+        rests = " ".join(filter(None, (self.assumption, self.caution)))
+        unbounded = math.isinf(self.epsilon)
+        return {
+            "seen": self.seen,
+            "epsilon": finite(self.epsilon),
+            "epsilon_text": epsilon_text(self.epsilon),
+            "odds": odds_text(self.epsilon),
+            "rests_on": f"No bound: {self.reason}. {rests}" if unbounded and self.reason else rests,
+        }
+
+
+class PrivacyScreen(Screen):
+    """What the reports of a metric cost the person who sends them."""
+
+    name = "Privacy"
+    path = "/m/{metric}/privacy"
+    query = PrivacyQuery
+
+    def view(self, data: ConsoleData, query: PrivacyQuery, **path: str) -> View:
+        """Return the ledger of a metric."""
+        metric = data.metric(path["metric"])
+        reports = query.reports or metric.window or 10
+        stated = metric_statement(metric, reports=() if query.reports is None else (query.reports,))
+        entries = tuple(_entries(metric, stated, reports, query.values))
+        table = _table(entries)
+        picture = _picture(metric)
+        page = metric_page(metric, reports=query.reports)
+        unbounded = [entry for entry in entries if math.isinf(entry.epsilon)]
+        blocks: list[Block] = [
+            metric_links(metric, "Privacy"),
+            Heading(1, f"What {metric.title} costs one person"),
+            Paragraph(
+                "Epsilon is the privacy loss: how far what a device sends can move anyone's odds between two values. "
+                "Smaller is more private. Every figure is exact or a bound, and rounded up.",
+                is_lead=True,
+            ),
+            KeyValues(tuple(_figures(metric, stated)), "figures"),
+            Heading(2, "In words"),
+            *([_no_bound(unbounded)] if unbounded else []),
+            Lines(page.plain_words(), stated.plain_words(), f"Linkable: {stated.linkable.words()}."),
+            Heading(2, "The ledger"),
+            _form(query, reports),
+            table,
+            Heading(2, "Epsilon over reports"),
+            Figure(picture),
+            Heading(2, "The same from the command line"),
+            Preformatted(_command(metric, query)),
+        ]
+        return View(f"{metric.title}: privacy", tuple(blocks), table, picture, _facts(metric, stated, page.cost))
+
+
+def _figures(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]]:
+    yield "One report", _both(stated.epsilon_report)
+    yield "One value, however many reports", _both(stated.epsilon_permanent)
+    a_week, a_year = (metric_cost(metric, _reports_in(metric, span)).headline.epsilon for span in (WEEK, YEAR))
+    yield "A week, whatever the values", _both(a_week)
+    yield "A year, whatever the values", _both(a_year)
+
+
+def _both(epsilon: float) -> str:
+    return "no bound" if math.isinf(epsilon) else f"{epsilon_text(epsilon)} ({odds_text(epsilon)})"
+
+
+def _reports_in(metric: Metric, seconds: int) -> int:
+    return max(1, seconds // metric.period.seconds)
+
+
+def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int | None) -> Iterator[Entry]:
+    """Return the ledger: a report, several, a change, values, a week, a year, and all that there can ever be."""
+    costs = metric_cost(metric, reports)
+    lines = [unchanged_cost(metric, 1), *([unchanged_cost(metric, reports)] if reports > 1 else [])]
+    change, permanent, lifetime = (costs.line(kind) for kind in ("change", "permanent", "values"))
+    yield from (Entry(line.about, line.epsilon, line.assumption, line.caution, line.reason) for line in lines)
+    for line in (change, permanent):
+        if line is not None:
+            yield Entry(line.about, line.epsilon, line.assumption, line.caution, line.reason)
+    if values is not None:
+        claim = stated.values_claim(values, reports=reports)
+        yield Entry(f"{claim.about} in {plural(reports, 'report')}", claim.epsilon, claim.assumption, claim.caution)
+    for span, seconds in (("a week", WEEK), ("a year", YEAR)):
+        line = metric_cost(metric, _reports_in(metric, seconds)).headline
+        yield Entry(f"{span}, {line.about}", line.epsilon, line.assumption, line.caution, line.reason)
+    if lifetime is not None:
+        yield Entry(
+            f"a lifetime: {lifetime.about}", lifetime.epsilon, lifetime.assumption, lifetime.caution, lifetime.reason
+        )
+
+
+def _table(entries: tuple[Entry, ...]) -> Table:
+    columns = (
+        Column("seen", "what is seen of one device", is_left=True),
+        Column("epsilon_text", "epsilon", keys=("epsilon_text", "epsilon"), text=lambda text, _: text),
+        Column("odds", "odds move"),
+        Column("rests_on", "rests on", is_left=True),
+    )
+    return Table("What each epsilon is about, and what it rests on", columns, [entry.row() for entry in entries])
+
+
+def _no_bound(unbounded: list[Entry]) -> Notice:
+    reasons = "; ".join(dict.fromkeys(entry.reason for entry in unbounded if entry.reason))
+    what = "One line" if len(unbounded) == 1 else f"{len(unbounded)} lines"
+    return Notice(f"{what} of the ledger {'has' if len(unbounded) == 1 else 'have'} no bound: {reasons}.")
+
+
+def _form(query: PrivacyQuery, reports: int) -> Form:
+    values = "" if query.values is None else str(query.values)
+    fields = (
+        Field("reports", "Reports of one device", str(reports), "slider", least=1, most=MOST_REPORTS, step=1),
+        Field("values", "Different values", values, "number", least=1, most=MOST_VALUES, hint="empty: not stated"),
+    )
+    return Form("What to state", fields, "Show", is_live=True)
+
+
+@lru_cache(maxsize=256)
+def _picture(metric: Metric) -> Picture:
+    terms = terms_of(metric.mechanism)
+    numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(31)})
+    unchanged = Loss("of one unchanged value", [terms.epsilon_n(number) for number in numbers])
+    changing = Loss("whatever the values and however they change", [terms.epsilon_any(number) for number in numbers])
+    losses = [unchanged, changing] if changing.epsilons != unchanged.epsilons else [unchanged]
+    caption = f"Epsilon of the first 1 to {numbers[-1]:,} reports of one device; both axes have equal ratios."
+    return loss_over_reports(f"epsilon-of-{metric.id}", caption, numbers, losses)
+
+
+def _command(metric: Metric, query: PrivacyQuery) -> str:
+    asked = [f"--{name} {number}" for name, number in (("reports", query.reports), ("values", query.values)) if number]
+    return " ".join(["overstory privacy", metric.id, "--registry FILE", *asked])
+
+
+def _facts(metric: Metric, stated: PrivacyStatement, cost: MetricCost) -> dict[str, Any]:
+    """Return the statement as `overstory privacy` prints it, and the cost as `overstory metrics show` does."""
+    return {"metric": metric.id, "privacy": stated.to_json(), "cost": cost.to_json()}

@@ -1,0 +1,107 @@
+"""The planner: the same answer as the command, nearest needs that fill the form, mistakes as sentences."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import time
+
+import pytest
+
+from overstory.cli.main import main
+from support.console_in_process import client_of, console_on, open_test_store
+
+NEEDS = {
+    "strings": {"epsilon": 1.0743, "epsilon_permanent": 4.3945, "reports": 10**6, "candidates": 200, "share": 0.01},
+    "too few": {"epsilon": 1, "epsilon_permanent": 4, "reports": 10**4, "candidates": 200, "share": 0.01},
+    "sizes": {"epsilon": 2, "epsilon_permanent": 2, "reports": 10**5, "candidates": 50, "num_bits": 64, "share": 0.1},
+    "domain": {"epsilon": 1, "reports": 10**5, "domain_size": 10, "share": 0.02, "alpha": 0.01},
+    "two rounds": {"epsilon": 1, "epsilon_permanent": 2, "reports": 10**4, "domain_size": 100, "share": 0.01},
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with open_test_store(tmp_path_factory.mktemp("planner")) as store:
+        yield client_of(console_on(store))
+
+
+def page(client, **needs):
+    return client.get("/plan", params={name: str(value) for name, value in needs.items()})
+
+
+@pytest.mark.parametrize("needs", NEEDS.values(), ids=NEEDS)
+def test_the_numbers_are_those_of_the_command(client, capsys, needs) -> None:
+    options = [word for name, value in needs.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    assert main(["plan", *options, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    served = client.get("/plan.json", params={name: str(value) for name, value in needs.items()}).json()
+    assert {name: served[name] for name in printed} == printed
+
+
+def test_the_command_on_the_page_has_the_same_answer(client, capsys) -> None:
+    answer = page(client, **NEEDS["two rounds"])
+    (command,) = re.findall(r"<code>(overstory plan .*?)</code>", answer.text)
+    assert main([*command.split()[1:], "--json"]) == 0
+    served = client.get("/plan.json", params={name: str(value) for name, value in NEEDS["two rounds"].items()}).json()
+    printed = json.loads(capsys.readouterr().out)
+    assert {name: served[name] for name in printed} == printed
+
+
+@pytest.mark.parametrize("name", ["too few", "two rounds"])
+def test_impossible_needs_have_links_to_possible_ones(client, name) -> None:
+    answer = page(client, **NEEDS[name])
+    assert answer.status_code == 200
+    assert "is too small for these needs" in answer.text
+    (links,) = re.findall(r'<nav [^>]*aria-label="Needs that can be met".*?</nav>', answer.text, re.DOTALL)
+    addresses = [html.unescape(address) for address in re.findall(r'href="(.*?)"', links)]
+    assert len(addresses) == 3, "more devices, a larger epsilon, a larger share"
+    for address in addresses:
+        assert "is too small for these needs" not in client.get(address).text
+
+
+@pytest.mark.parametrize("needs", [{"epsilon": 5, "epsilon_permanent": 2}, {"epsilon": 5, "domain_size": 9}])
+def test_contradicting_needs_are_named_and_can_be_repaired(client, needs) -> None:
+    answer = page(client, **{"epsilon_permanent": 3} | needs)
+    assert answer.status_code == 400
+    assert 'name="epsilon"' in answer.text, "the form is there to be corrected"
+    (links,) = re.findall(r'<nav [^>]*aria-label="Needs that can be met".*?</nav>', answer.text, re.DOTALL)
+    addresses = [html.unescape(address) for address in re.findall(r'href="(.*?)"', links)]
+    assert [client.get(address).status_code for address in addresses] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        ({"epsilon": 0}, "give a number from 0.001 to 50"),
+        ({"share": 2}, ": Input should be less than or equal to 1"),
+        ({"reports": 0}, "reports"),
+        ({"domain_size": 1}, "domain_size"),
+        ({"devices": 5}, ": this page has no such parameter"),
+        ({"epsilon": "nan"}, "finite number"),
+        ({"candidates": 2**70}, "andidates: Input should"),
+    ],
+)
+def test_a_mistake_is_a_sentence(client, needs, words) -> None:
+    answer = page(client, **needs)
+    assert (answer.status_code, words in html.unescape(answer.text)) == (400, True)
+
+
+def test_a_device_sends_the_same_report_each_time_and_every_oracle_has_one(client) -> None:
+    first, again = (page(client, **NEEDS["strings"]).text for _ in range(2))
+    assert first == again
+    assert "Sent: noise drawn for this report" in first
+    for needs in ({"domain_size": 2}, {"domain_size": 5, "epsilon": 4}, {"domain_size": 3000}, {"domain_size": 2**20}):
+        assert "What your device would send" in page(client, **needs).text
+
+
+def test_a_change_is_answered_soon(client) -> None:
+    """About .1 s of processor time; ten times as much is a mistake on any machine."""
+    page(client, **NEEDS["strings"])
+    spent = []
+    for step in range(5):
+        start = time.process_time()
+        assert page(client, **NEEDS["strings"] | {"epsilon": 1.1 + step / 10}).status_code == 200
+        spent.append(time.process_time() - start)
+    assert min(spent) < 1

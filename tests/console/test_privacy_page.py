@@ -1,0 +1,101 @@
+"""A metric's ledger: the numbers of the commands, unbounded losses in words, and a picture that holds them."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+
+import pytest
+
+from overstory.cli.main import main
+from overstory.console.data import ConsoleData
+from overstory.console.screens.privacy import PrivacyScreen
+from overstory.console.view import read_query
+from overstory.presentation.charts.losses import Loss, loss_over_reports
+from overstory.presentation.render_html import as_html
+from overstory.privacy.registry.page import metric_page
+from support.console_store import TEXT, WORDS
+
+METRICS = ("theme", "start", "home")
+
+
+def view(data: ConsoleData, metric: str, **asked: int):
+    query = read_query(PrivacyScreen.query, [(name, str(number)) for name, number in asked.items()])
+    return PrivacyScreen().view(data, query, metric=metric)
+
+
+@pytest.fixture
+def registry_file(tmp_path):
+    (tmp_path / "pages.txt").write_text("\n".join(WORDS) + "\n", "utf-8")
+    path = tmp_path / "metrics.toml"
+    path.write_text(TEXT, "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("asked", [{}, {"reports": 7}, {"reports": 20, "values": 3}])
+def test_the_numbers_are_those_of_the_commands(console_data, registry_file, capsys, metric, asked) -> None:
+    shown = view(console_data, metric, **asked)
+    options = [word for name, number in asked.items() for word in (f"--{name}", str(number))]
+    assert main(["privacy", metric, "--registry", str(registry_file), *options, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    served = {"metric": metric, **shown.facts["privacy"]}
+    assert {name: served[name] for name in printed if name in served} == {n: printed[n] for n in printed if n in served}
+    rows = {row["seen"]: row["epsilon"] for row in shown.table.rows}
+    assert rows["one report"] == printed["epsilon_report"]
+    if "values" in asked:
+        assert rows["3 distinct values in 20 reports"] == printed["epsilon_values"]
+    if "reports" in asked:
+        several = [
+            epsilon for seen, epsilon in rows.items() if seen.startswith(f"{asked['reports']} reports, only while")
+        ]
+        assert several == [printed["epsilon_n"][str(asked["reports"])]]
+    cost = metric_page(console_data.metric(metric), reports=asked.get("reports")).to_json()["privacy"]["cost"]
+    assert shown.facts["cost"] == cost
+
+
+def test_what_has_no_bound_says_so_in_words(console_data) -> None:
+    shown = view(console_data, "theme")
+    text = html.unescape(as_html(shown.blocks))
+    unbounded = [row for row in shown.table.rows if row["epsilon"] is None]
+    assert unbounded
+    assert all(row["epsilon_text"] == "no bound" and row["rests_on"].startswith("No bound: ") for row in unbounded)
+    assert "of the ledger have no bound" in text or "of the ledger has no bound" in text
+    assert "\N{INFINITY}" not in text
+    assert not re.search(r"\binf\b|\bnan\b", text)
+    assert "no bound" in shown.picture.alt
+
+
+def test_a_line_is_drawn_through_its_epsilons_and_cut_at_the_edge() -> None:
+    numbers = [1, 10, 100]
+    picture = loss_over_reports("l", "Caption", numbers, [Loss("a", [1.0, 2.0, 4.0]), Loss("b", [1.0, 100.0, 1e4])])
+    x, y = (list(map(float, re.search(rf'data-{axis}="(.*?)"', picture.svg)[1].split())) for axis in "xy")
+
+    def number(place, scale):
+        low, high, start, stop = scale
+        return low * (high / low) ** ((place - start) / (stop - start))
+
+    first, second = (
+        [(number(float(a), x), number(float(b), y)) for a, b in (pair.split(",") for pair in points.split())]
+        for points in re.findall(r'points="(.*?)"', picture.svg)
+    )
+    assert [point for pair in first for point in pair] == pytest.approx([1, 1, 10, 2, 100, 4], rel=0.01)
+    assert second[-1] == pytest.approx((10**1.5, 1000), rel=0.01), (
+        "where a straight line through 100 and 10,000 is 1,000"
+    )
+
+
+def test_a_line_without_bound_is_named_and_points_up() -> None:
+    picture = loss_over_reports("l", "Caption", [1, 10], [Loss("a", [1.0, math.inf])])
+    assert "a: no bound" in picture.svg
+    assert "no bound from 10" in picture.alt
+
+
+@pytest.mark.parametrize(("name", "number"), [("reports", 0), ("reports", 1001), ("values", 0), ("weeks", 3)])
+def test_a_number_out_of_range_is_refused(console_data, name, number) -> None:
+    from overstory.console.view import ScreenError
+
+    with pytest.raises(ScreenError, match=f"^{name}: "):
+        view(console_data, "theme", **{name: number})
