@@ -15,6 +15,8 @@ from itertools import product
 from typing import Any
 from unittest import mock
 
+from overstory.protocol.encodings import sets
+from overstory.protocol.mechanisms import payloads
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.sampling import bit_sampler
@@ -134,18 +136,19 @@ class SymbolDevice(Device):
     @cache  # noqa: B019 - devices live as long as a test
     def first(self, value: Any) -> Law:
         """P(permanent response | value)."""
-        if value == NOTHING:
-            return law(self.of_nothing)
-        return scripted(self.mechanism, value, self.cohort)
+        return self.of_nothing() if value == NOTHING else scripted(self.mechanism, value, self.cohort)
 
-    def of_nothing(self, script: Script) -> int:
-        def below(bound: int, entropy: object) -> int:
-            del entropy
-            return script.below(bound)
+    def of_nothing(self) -> Law:
+        """P(permanent response | nothing): its draws are given no entropy and ask the script of the run."""
+        scripts: list[Script] = []
 
-        module = "mechanisms.payloads" if isinstance(self.mechanism, SymbolMechanism) else "encodings.sets"
-        with mock.patch(f"overstory.protocol.{module}.uniform_below", below):
+        def run(script: Script) -> int:
+            scripts[:] = [script]
             return self.mechanism.nothing(SECRETS[0], "metric", self.cohort)
+
+        module = payloads if isinstance(self.mechanism, SymbolMechanism) else sets
+        with mock.patch.object(module, "uniform_below", lambda bound, _: scripts[0].below(bound)):
+            return law(run)
 
     def second(self, response: int) -> Law:
         """P(report | permanent response)."""

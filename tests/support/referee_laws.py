@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from unittest import mock
 
+from overstory.protocol.encodings import sets
+
 Law = dict[int, Fraction]
 Run = Callable[["Script"], int]
 
@@ -60,31 +62,30 @@ def beginnings(run: Run) -> list[tuple[list[int], Fraction]]:
     """Split the first answer, if it is one of 32 bits, where the sampler's behaviour changes."""
     if choices(run, []) != WHOLE:
         return [([], Fraction(1))]
-    low, high = behaviour(run, 0), behaviour(run, WHOLE - 1)
+    low, high = behaviour(run, [0]), behaviour(run, [WHOLE - 1])
     below, above = 0, WHOLE - 1
     while low != high and above - below > 1:
         middle = (below + above) // 2
-        below, above = (middle, above) if behaviour(run, middle) == low else (below, middle)
+        below, above = (middle, above) if behaviour(run, [middle]) == low else (below, middle)
     threshold = above if low != high else WHOLE
     rng = random.Random(1)
     tried = [rng.randrange(WHOLE) for _ in range(16)] + [max(threshold - 2, 0), min(threshold + 1, WHOLE - 1)]
-    assert all(behaviour(run, one) == (low if one < threshold else high) for one in tried), "more than one threshold"
+    assert all(behaviour(run, [one]) == (low if one < threshold else high) for one in tried), "more than one threshold"
     parts = [([0], Fraction(threshold, WHOLE)), ([WHOLE - 1], 1 - Fraction(threshold, WHOLE))]
     return [(prefix, weight) for prefix, weight in parts if weight]
 
 
-def choices(run: Run, answers: list[int]) -> int | None:
+def choices(run: Run, answers: Sequence[int]) -> int | None:
     """Return out of how many the sampler wants its next answer; None when it has returned."""
+    return behaviour(run, answers)[0]
+
+
+def behaviour(run: Run, answers: Sequence[int]) -> tuple[int | None, int | None]:
+    """Return out of how many it wants its next answer, or what it returned."""
     try:
-        run(Script(answers))
+        return None, run(Script(answers))
     except Asked as asked:
-        return asked.choices
-    return None
-
-
-def behaviour(run: Run, first: int) -> tuple[int | None, int | None]:
-    wants = choices(run, [first])
-    return (wants, None) if wants is not None else (None, run(Script([first])))
+        return asked.choices, None
 
 
 def rest(run: Run, prefix: list[int]) -> Law:
@@ -104,15 +105,16 @@ def step(run: Run, states: dict[tuple[int, ...], Fraction]) -> tuple[Law, dict[t
     outcomes: dict[int, Fraction] = defaultdict(Fraction)
     pending = {}
     for answers, weight in states.items():
-        wants = choices(run, list(answers))
+        wants, outcome = behaviour(run, answers)
         if wants is None:
-            outcomes[run(Script(answers))] += weight
+            outcomes[outcome] += weight
             continue
         assert wants <= 1 << 10, "too many to try"
         for answer in range(wants):
             longer = (*answers, answer)
-            if choices(run, list(longer)) is None:
-                outcomes[run(Script(longer))] += weight / wants
+            further, outcome = behaviour(run, longer)
+            if further is None:
+                outcomes[outcome] += weight / wants
             else:
                 pending[longer] = weight / wants
     return dict(outcomes), pending
@@ -120,9 +122,9 @@ def step(run: Run, states: dict[tuple[int, ...], Fraction]) -> tuple[Law, dict[t
 
 def after(run: Run, answers: tuple[int, ...], depth: int = 3) -> object:
     """Describe what comes after these answers, some answers deep."""
-    wants = choices(run, list(answers))
+    wants, outcome = behaviour(run, answers)
     if wants is None:
-        return run(Script(answers))
+        return outcome
     return wants if not depth else [after(run, (*answers, one), depth - 1) for one in range(wants)]
 
 
@@ -188,7 +190,7 @@ def scripted(mechanism: object, value: object, cohort: int) -> Law:
     """Return the law of the permanent response to a value, of mechanisms whose response is one symbol or one set."""
 
     def run(script: Script) -> int:
-        with mock.patch("overstory.protocol.encodings.sets.uniform_below", lambda bound, entropy: entropy.below(bound)):
-            return int(mechanism.draw_permanent(value, cohort, script))  # type: ignore[attr-defined]
+        return int(mechanism.draw_permanent(value, cohort, script))  # type: ignore[attr-defined]
 
-    return law(run)
+    with mock.patch.object(sets, "uniform_below", lambda bound, entropy: entropy.below(bound)):
+        return law(run)
