@@ -21,9 +21,8 @@ from overstory.discovery.plans import (
     symbols_for,
     thresholds,
 )
-from overstory.protocol.encodings.base import check_count
+from overstory.protocol.encodings.base import check_count, check_epsilon
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.calibration import check_epsilon
 
 BEAM: Final = 192
 STEP: Final = 8

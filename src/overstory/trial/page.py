@@ -10,10 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.analysis.tables.output import not_detected, share_interval
-from overstory.experiments.rappor import figure_1
 from overstory.files.io import writing_text
 from overstory.planning.sample_size import smallest_share
-from overstory.presentation import figures, svg
+from overstory.presentation import svg
 from overstory.presentation.charts.drawing import Chart
 from overstory.presentation.charts.scale import Scale, apart, text_width
 from overstory.presentation.charts.truth import against_truth
@@ -118,6 +117,8 @@ def short(text: str) -> str:
 
 def life_of_a_report(summary: Summary) -> Picture:
     """Draw one device's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
+    from overstory.experiments.rappor import figure_1
+
     result, population = summary.result, summary.result.population
     assert isinstance(result.mechanism, BitMechanism)
     first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
@@ -126,17 +127,19 @@ def life_of_a_report(summary: Summary) -> Picture:
 
 def privacy_spent(mechanism: Mechanism, most: int = 30) -> Picture:
     """Draw the exact epsilon of n reports of one value, and the ceiling it never passes."""
-    numbers = list(range(1, most + 1))
-    figure, axes = figures.panels(7.2, 2.6)
-    axes.plot(numbers, [mechanism.epsilon_n(n) for n in numbers], "o-", color=figures.OURS, markersize=4, linewidth=1.2)
+    spent = [(float(n), mechanism.epsilon_n(n)) for n in range(1, most + 1)]
     ever = mechanism.epsilon_permanent
-    if np.isfinite(ever):
-        axes.axhline(ever, color=figures.THEIRS, linestyle="--", linewidth=1.2)
-        ceiling = "ceiling: any number of reports of one value"
-        figures.label(axes, most, ever, ceiling, xytext=(0, -13), ha="right")
-    axes.set(ylim=(0, None), xlabel="reports that one device sent of one value", ylabel="epsilon (nats)")
+    top = ever if math.isfinite(ever) else spent[-1][1]
+    chart = Chart(518.0, 190.0, Scale(1, most, 40, 508), Scale(0, top, 156, 12))
+    chart.axes("reports that one device sent of one value", "epsilon (nats)")
+    chart.line(spent, svg.OURS, 1.2)
+    for n, epsilon in spent:
+        chart.dot(n, epsilon, svg.OURS)
+    if math.isfinite(ever):
+        chart.line([(1, ever), (most, ever)], svg.THEIRS, 1.2, 'stroke-dasharray="4 2"')
+        chart.text(506, 22, "ceiling: any number of reports of one value", svg.THEIRS, "end")
     caption = "Exact epsilon of n reports of one value."
-    return figures.picture(figure, "spent", caption, "Epsilon rises with the number of reports to its ceiling.")
+    return Picture("spent", caption, "Epsilon rises with the number of reports to its ceiling.", chart.svg())
 
 
 MOST_ROWS: Final = 1_000

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from overstory.client.outcomes import Fault, StateError
@@ -63,10 +64,14 @@ class Rows:
     """The tables, within one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, bounds: Bounds) -> None:
-        self._connection = connection
-        self.outbox = Outbox(connection, bounds)
+        self._connection, self._bounds = connection, bounds
         self.memo = Memo(connection)
         self.keys = Lifetimes(connection)
+
+    @cached_property
+    def outbox(self) -> Outbox:
+        """The reports that wait, and those that were sent."""
+        return Outbox(self._connection, self._bounds)
 
     @property
     def fingerprint(self) -> bytes | None:

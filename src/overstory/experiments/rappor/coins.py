@@ -14,11 +14,10 @@ from overstory.experiments.comparison import Published, exact, printed
 from overstory.experiments.study import Context, Study, Table
 from overstory.presentation import figures
 from overstory.privacy.attacks import posterior
-from overstory.protocol.channels import SymbolChannel
+from overstory.protocol.channels import SymbolChannel, SymbolRounds
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.symbols import grr
-from overstory.protocol.sampling import SymbolRounds
 
 ANSWERS = 100
 YES = 75

@@ -39,10 +39,18 @@ from functools import lru_cache, reduce
 from itertools import product
 from typing import Final, NamedTuple
 
-from overstory.protocol.channels import BinaryChannel, Rounds, as_decimal, log_ratio, power, round_up, weighted_sum
+from overstory.protocol.channels import (
+    BinaryChannel,
+    Rounds,
+    SymbolRounds,
+    as_decimal,
+    log_ratio,
+    power,
+    round_up,
+    weighted_sum,
+)
 from overstory.protocol.encodings.base import Shape
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.sampling import SymbolRounds
 
 # Per report: which permanent response it is read through, and the true symbol (or bit).
 Entry = tuple[Hashable, int]

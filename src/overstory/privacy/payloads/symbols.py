@@ -30,11 +30,10 @@ from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, symbol_chan
 from overstory.privacy.payloads.base import Atom, Attack, Disclosure, Evidence, Success, share, true_positives
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, weighted
 from overstory.privacy.terms import Terms
-from overstory.protocol.channels import ONE, SymbolChannel, as_decimal, log_ratio, mix, power, round_up
+from overstory.protocol.channels import ONE, SymbolChannel, SymbolRounds, as_decimal, log_ratio, mix, power, round_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.sampling import SymbolRounds
 
 MOST_SYMBOLS: Final = 5
 """Up to as many reports the worst pair of histories is searched."""

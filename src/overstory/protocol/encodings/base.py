@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from numbers import Real
 from operator import index
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -193,3 +195,17 @@ def check_symbol(value: Any, domain_size: int) -> int:
     if type(given) is not int or not 0 <= given < domain_size:
         raise ParameterError(f"symbol {value!r} is outside the domain 0 .. {domain_size - 1}")
     return given
+
+
+def check_epsilon(name: str, epsilon: float) -> float:
+    """Return `epsilon`, or raise ParameterError unless it is a finite number above 0.
+
+    Examples
+    --------
+    >>> check_epsilon("epsilon", 1)
+    1.0
+    """
+    given: Any = epsilon
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < math.inf:
+        raise ParameterError(f"{name} = {epsilon!r}: give a number above 0")
+    return float(epsilon)

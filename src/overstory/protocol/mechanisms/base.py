@@ -174,7 +174,7 @@ class Mechanism(LocalRandomizer):
                 "raise f or p, or lower q"
             )
 
-    @property
+    @cached_property
     def num_cohorts(self) -> int:
         """Those of the encoding."""
         cohorts: int = self.encoding.num_cohorts

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from overstory.protocol.channels import ONE, BinaryChannel, Rounds, check_probability
-from overstory.protocol.encodings.base import Encoding, check_count
+from overstory.protocol.encodings.base import Encoding, check_count, check_epsilon
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
 from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
@@ -31,7 +31,6 @@ from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.calibration import (
     ONE_BIT_EACH,
     Family,
-    check_epsilon,
     least_noise,
     one_round,
     optimized,

@@ -16,11 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from numbers import Real
-from typing import Any, Final
+from typing import Final
 
 from overstory.protocol.channels import ONE, BinaryChannel, Rounds
-from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS
+from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS, check_epsilon
 from overstory.protocol.encodings.seeds import (
     FEWEST_SEEDS,
     MOST_SEEDS,
@@ -33,20 +32,6 @@ from overstory.protocol.encodings.symbols import MAX_HASH_BITS
 from overstory.protocol.errors import ParameterError
 
 ONE_BIT_EACH = ((1, 1),)
-
-
-def check_epsilon(name: str, epsilon: float) -> float:
-    """Return `epsilon`, or raise ParameterError unless it is a finite number above 0.
-
-    Examples
-    --------
-    >>> check_epsilon("epsilon", 1)
-    1.0
-    """
-    given: Any = epsilon
-    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < math.inf:
-        raise ParameterError(f"{name} = {epsilon!r}: give a number above 0")
-    return float(epsilon)
 
 
 def least_noise(

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, Final
 
+from overstory.protocol.encodings.base import check_epsilon
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.calibration import check_epsilon
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 
 WIDER: Final = {"prime_powers": True}

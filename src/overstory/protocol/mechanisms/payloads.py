@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds, SymbolChannel
+from overstory.protocol.channels import ONE, BinaryChannel, Rounds, SymbolChannel, SymbolRounds
 from overstory.protocol.encodings.base import Encoding, bits_at, check_cohort, encode, whole_number
 from overstory.protocol.encodings.symbols import SymbolEncoding
 from overstory.protocol.mechanisms.base import Mechanism, Report
@@ -24,15 +24,7 @@ from overstory.protocol.permanent_response import (
     check_secret,
     context,
 )
-from overstory.protocol.sampling import (
-    Draw,
-    Entropy,
-    KeyedEntropy,
-    SymbolRounds,
-    bit_sampler,
-    symbol_sampler,
-    uniform_below,
-)
+from overstory.protocol.sampling import Draw, Entropy, KeyedEntropy, bit_sampler, symbol_sampler, uniform_below
 
 _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this digest
 

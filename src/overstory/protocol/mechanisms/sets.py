@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from overstory.protocol.channels import ONE, BinaryChannel, log_ratio, round_up
-from overstory.protocol.encodings.base import MAX_SYMBOLS, check_cohort, check_count
+from overstory.protocol.encodings.base import MAX_SYMBOLS, check_cohort, check_count, check_epsilon
 from overstory.protocol.encodings.finite_fields import MAX_PRIME, is_field_size, is_prime
 from overstory.protocol.encodings.sets import Projective, SetSystem, Subsets
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.mechanisms.calibration import check_epsilon, least_noise
+from overstory.protocol.mechanisms.calibration import least_noise
 from overstory.protocol.permanent_response import check_secret, context
 from overstory.protocol.sampling import Entropy, KeyedEntropy
 

@@ -11,8 +11,8 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from overstory.protocol.channels import MAX_EPSILON, ONE, SymbolChannel
-from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, check_count
+from overstory.protocol.channels import MAX_EPSILON, ONE, SymbolChannel, SymbolRounds
+from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, check_count, check_epsilon
 from overstory.protocol.encodings.seeds import MOST_SYMBOLS
 from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, LocalHash, SignMatrix, SymbolEncoding
 from overstory.protocol.errors import ParameterError
@@ -20,14 +20,12 @@ from overstory.protocol.mechanisms.calibration import (
     Alpha,
     best_hash_bits,
     best_hash_range,
-    check_epsilon,
     check_seeds,
     kept_by,
     least_range,
     small_set,
 )
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.sampling import SymbolRounds
 
 
 def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
