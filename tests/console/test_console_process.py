@@ -1,0 +1,172 @@
+"""The console as a process: its command, its sockets, its end, and the collector that starts it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from overstory.collector.auth import sha256
+from overstory.collector.store import open_store
+from support.console_store import TEXT, write_registry
+from support.running import within
+
+LINK = re.compile(r"console on (https?://127\.0\.0\.1:(\d+))/login#(\S+)")
+SAME_ORIGIN = {"sec-fetch-site": "same-origin"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_registry(tmp_path, TEXT)
+    open_store(str(tmp_path / "reports.db"), create=True).close()
+    return tmp_path
+
+
+@contextmanager
+def running(folder: Path, *arguments: object, **environment: str):
+    """Run a command of overstory, and give its process and the link that it prints."""
+    command = [sys.executable, "-m", "overstory", *map(str, arguments)]
+    variables = os.environ | {"PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"} | environment
+    process = subprocess.Popen(
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        link = next((match for line in process.stdout if (match := LINK.match(line))), None)
+        assert link is not None, process.stderr.read() if process.stderr else ""
+        yield process, link
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def console(folder: Path, *more: object, **environment: str) -> Any:
+    return running(
+        folder, "console", "--registry", "metrics.toml", "--store", "reports.db", "--port", 0, *more, **environment
+    )
+
+
+def ended(address: str) -> bool:
+    """Whether nothing listens there, a few seconds later at most."""
+    port = int(address.rpartition(":")[2])
+    for _ in range(100):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_prints_one_link_that_logs_in_once_and_ends_at_a_signal(folder, number) -> None:
+    with console(folder) as (process, link):
+        address, _, token = link.groups()
+        with httpx.Client(base_url=address) as client:
+            answer = client.post("/login", data={"token": token}, headers=SAME_ORIGIN)
+            assert answer.status_code == 303
+            assert client.get("/m/theme").status_code == 200
+            assert client.post("/login", data={"token": token}, headers=SAME_ORIGIN).status_code == 403
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, out, err) == (0, "", "")  # no line about a request, and none about who made it
+
+
+def test_a_session_ends_within_two_seconds_of_its_token(folder) -> None:
+    with open_store(str(folder / "reports.db")) as store, console(folder) as (_, link):
+        token = store.add_token("viewer", "somebody")
+        with httpx.Client(base_url=link[1]) as client:
+            assert client.post("/login", data={"token": token}, headers=SAME_ORIGIN).status_code == 303
+            assert client.get("/m/theme").status_code == 200
+            store.revoke_token(store.find_token(sha256(token)).id)  # type: ignore[union-attr]
+            began = time.monotonic()
+            while client.get("/m/theme").status_code == 200:
+                time.sleep(0.05)
+                assert time.monotonic() - began < 2
+
+
+def test_a_collector_starts_it_and_ends_it(folder) -> None:
+    arguments = ("serve", "--registry", "metrics.toml", "--store", "reports.db", "--port", 0, "--console-port", 0)
+    with running(folder, *arguments) as (process, link):
+        assert httpx.get(f"{link[1]}/login").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert ended(link[1])
+
+
+def test_it_ends_with_a_collector_that_is_killed(folder) -> None:
+    arguments = ("serve", "--registry", "metrics.toml", "--store", "reports.db", "--port", 0, "--console-port", 0)
+    with running(folder, *arguments) as (process, link):
+        assert httpx.get(f"{link[1]}/login").status_code == 200
+        process.kill()
+        assert ended(link[1])
+
+
+def test_a_trusted_proxy_comes_by_its_socket(folder) -> None:
+    path = folder / "console.sock"
+    (folder / "roles.toml").write_text('[roles]\n"ada@example.org" = "viewer"\n')
+    more = ("--trust-header", "X-Forwarded-User", "--from", f"unix:{path}", "--roles", "roles.toml")
+    named = {"x-forwarded-user": "ada@example.org"}
+    with console(folder, *more) as (process, link):
+        assert path.stat().st_mode & 0o777 == 0o660
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://localhost") as client:
+            assert client.get("/m/theme").status_code == 401
+            assert client.get("/m/theme", headers=named).status_code == 200
+            assert client.get("/m/theme", headers={"x-forwarded-user": "eve"}).status_code == 401
+        assert httpx.get(f"{link[1]}/m/theme", headers=named).status_code == 400
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+        assert not path.exists()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_over_tls_there_is_one_cookie_and_it_is_secure(folder) -> None:
+    files = "-keyout key.pem -out chain.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost {files}"
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    with console(folder, "--tls-certificate", "chain.pem", "--tls-key", "key.pem") as (_, link):
+        context = ssl.create_default_context(cafile=folder / "chain.pem")
+        context.check_hostname = False
+        with httpx.Client(base_url=link[1], verify=context) as client:
+            answer = client.post("/login", data={"token": link[3]}, headers=SAME_ORIGIN)
+            (cookie,) = answer.headers.get_list("set-cookie")
+            assert cookie.startswith(f"__Host-overstory-{link[2]}=")
+            assert "Secure" in cookie
+            assert client.get("/m/theme").status_code == 200
+
+
+def test_settings_come_from_the_environment_and_a_file(folder) -> None:
+    (folder / "console.toml").write_text('registry = "metrics.toml"\nstore = "no.db"\n')
+    variables = {"OVERSTORY_CONSOLE_CONFIG": "console.toml", "OVERSTORY_STORE": "reports.db", "OVERSTORY_PORT": "1"}
+    with running(folder, "console", **variables, OVERSTORY_CONSOLE_PORT="0") as (_, link):
+        assert httpx.get(f"{link[1]}/login").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--host", "0.0.0.0"), "--host 0.0.0.0 can be reached from other machines, and there is no TLS"),
+        (("--port", "70000"), "--port 70000: ports are 0 .. 65535"),
+        (("--tls-key", "key.pem"), "--tls-certificate and --tls-key belong together"),
+        (("--trust-header", "X-User"), "--trust-header needs --from"),
+        (("--store", "no.db"), "no.db: there is no such store"),
+        (("--registry", "no.toml"), "no.toml: no such file or directory"),
+    ],
+)
+def test_what_cannot_be_started_says_why(folder, arguments, message) -> None:
+    result = within("console", "--registry", "metrics.toml", "--store", "reports.db", *arguments, cwd=folder)
+    assert result.returncode == 2
+    assert message in result.stderr
