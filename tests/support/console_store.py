@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.reports import ReportBatch
 from overstory.collector.store import CollectorState, Received, Store, open_store
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 
@@ -107,7 +108,11 @@ def add_reports(store: Store, metric: Metric, period: int, symbols: Any, rng: np
     candidates = WORDS if metric.id == "home" else None
     held = symbols if metric.labels is None or candidates else np.asarray(metric.labels, object)[symbols]
     oracle = FrequencyOracle(metric.mechanism) if candidates else FrequencyOracle(metric.mechanism, metric.labels)
-    batch = oracle.simulate(held, rng, candidates=candidates)
+    add_batch(store, metric, period, oracle.simulate(held, rng, candidates=candidates))
+
+
+def add_batch(store: Store, metric: Metric, period: int, batch: ReportBatch) -> None:
+    """Add reports as one batch, as the collector hands it over."""
     store.add(
         [
             Received(

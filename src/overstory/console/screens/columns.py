@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from overstory.analysis.reports import SupportCounts
-from overstory.presentation.charts.series import MOST_COLUMNS
+from overstory.presentation.charts.series import MOST_COLUMNS, Event
+from overstory.protocol.metrics.metric import DAY, Period
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries, PeriodEstimate
 
 if TYPE_CHECKING:
+    from overstory.collector.store.operations import Note
     from overstory.console.data import ConsoleData
 
-MOST_CUMULATIVE = 60
+MOST_CUMULATIVE: Final = 60
 """Each of them adds up all counts before it."""
+EVENTS: Final = ("release", "incident")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +67,19 @@ class Columns:
         unit = str(self.counted.metric.period)
         return f"by {unit}" if self.every == 1 else f"each column adds up {self.every:,} periods of {unit}"
 
-    def place(self, period: float) -> float:
-        """Return the place of a period, or of a part of one, among the columns."""
-        return period / self.every - self.first if self.every > 1 else period - self.first
+    def events(self, notes: Iterable[Note]) -> list[Event]:
+        """Return releases and incidents of the range at the place of their day; a column's middle is at its number."""
+        period = self.counted.metric.period
+        return [
+            Event(place, note.text, "incident" if note.kind == "incident" else "release")
+            for note in notes
+            if note.kind in EVENTS and -0.5 <= (place := self._place(period, note.day * DAY)) <= self.number - 0.5
+        ]
+
+    def _place(self, period: Period, unix_time: int) -> float:
+        number = period.number(unix_time)
+        part = (unix_time - period.start(number)) / period.seconds
+        return (number + part) / self.every - self.first - 0.5
 
     def reports(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return the reports of each column."""
@@ -84,13 +97,13 @@ class Columns:
         taken: dict[int, SupportCounts] = {}
         for group in self._groups():
             taken = {**taken, **group} if reading == "cumulative" else group
-            stretches.append(PeriodCounts(self.counted.metric, min(taken), max(taken), taken))
-        series = data.all_estimates(stretches, "total", chosen)
-        parts = [part for stretch in series for part in stretch.parts]
-        notes = series[-1].notes if series else ()
-        every = data.estimates(PeriodCounts(self.counted.metric, None, None, {}, self.counted.others), reading, chosen)
-        said = tuple(note for note in every.notes if "no reports" not in note)
-        return EstimateSeries(self.counted, reading, chosen, tuple(parts), notes + said)
+            stretches.append(PeriodCounts(self.counted.metric, min(taken), max(taken), taken, self.counted.others))
+        if chosen.reports_per_device is None:
+            series = data.all_estimates(stretches, "total", chosen)
+        else:
+            series = [data.estimates(some, "total", _limited(chosen, len(some.periods))) for some in stretches]
+        parts = tuple(part for stretch in series for part in stretch.parts)
+        return EstimateSeries(self.counted, reading, chosen, parts, series[-1].notes if series else ())
 
     def _groups(self) -> Sequence[dict[int, SupportCounts]]:
         groups: dict[int, dict[int, SupportCounts]] = {}
@@ -101,3 +114,9 @@ class Columns:
     def column(self, part: PeriodEstimate) -> int:
         """Return the column that a part ends in."""
         return part.last // self.every - self.first
+
+
+def _limited(options: EstimateOptions, periods: int) -> EstimateOptions:
+    """Return options for fewer periods: a device reports once in each."""
+    given = options.reports_per_device
+    return options if given is None else replace(options, reports_per_device=min(given, periods))

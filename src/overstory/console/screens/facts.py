@@ -91,5 +91,11 @@ def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
     return "final" if state == "final" else f"over; late reports count until {_day(metric.accept_until(period))}"
 
 
+def sentence(note: str) -> str:
+    """Return a note of an estimate as a page's sentence: what the command line calls by an option is a field here."""
+    words = note.replace("--reports-per-device", "“Reports per device”")
+    return f"{words[:1].upper()}{words[1:]}."
+
+
 def _day(unix_time: float) -> str:
     return f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%d %H:%M} UTC"

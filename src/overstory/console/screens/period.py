@@ -16,6 +16,7 @@ from overstory.console.screens.facts import (
     metric_links,
     people_for,
     rests_on,
+    sentence,
     share_that_shows,
     state_words,
 )
@@ -235,7 +236,7 @@ class _Page:
                 f"Newly detected: {names}." if new else "Nothing is newly detected.", "good" if new else "faint"
             )
         for note in dict.fromkeys((*part.estimate.notes, *series.notes)):
-            yield Notice(f"{note[:1].upper()}{note[1:]}.", "bad")
+            yield Notice(sentence(note), "bad")
 
     def _table(self, rows: Sequence[dict[str, Any]], new: set[str], before: frozenset[str] | None) -> Table:
         marked = [{**row, "new": "new" if row["value"] in new else ""} for row in _detected_first(rows)[:MOST_ROWS]]

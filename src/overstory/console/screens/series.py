@@ -17,6 +17,7 @@ from overstory.console.screens.facts import (
     metric_links,
     people_for,
     rests_on,
+    sentence,
     share_that_shows,
     state_words,
 )
@@ -65,6 +66,7 @@ class SeriesQuery(Query):
     every: int | None = Parameter(None, ge=1, le=100_000)
     level: float = Parameter(0.95, ge=0.5, lt=1)
     reading: Aggregation = "per-period"
+    reports_per_device: float | None = Parameter(None, ge=1)
     values: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
@@ -87,7 +89,7 @@ class SeriesScreen(Screen):
             return _without_reports(data, metric, query)
         most = MOST_CUMULATIVE if query.reading == "cumulative" else MOST_COLUMNS
         columns = Columns.of(counted, query.every, most)
-        options = EstimateOptions(interval_kind="population")
+        options = EstimateOptions(interval_kind="population", reports_per_device=query.reports_per_device)
         if not metric.labels:
             return _without_candidates(data, metric, query, columns)
         series = columns.estimates(data, query.reading, options)
@@ -178,7 +180,7 @@ class _Page:
         if self.data.state(self.metric, last) != "final":
             yield Notice(f"{self._label(last)} is {state_words(self.data, self.metric, last)}.", "faint")
         for note in dict.fromkeys((*self.series.notes, *self.series.parts[-1].estimate.notes)):
-            yield Notice(f"{note[:1].upper()}{note[1:]}.", "faint")
+            yield Notice(sentence(note), "faint")
 
     def _picture(self, shown: Shown) -> Picture:
         if self.query.reading == "total":
@@ -188,7 +190,12 @@ class _Page:
             "intervals of all devices like these."
         )
         return over_time(
-            f"{self.metric.id}-series", caption, self.columns.labels, shown.lines, xlabel=self.columns.unit
+            f"{self.metric.id}-series",
+            caption,
+            self.columns.labels,
+            shown.lines,
+            events=self.columns.events(self.data.store.notes(self.metric.id)),
+            xlabel=self.columns.unit,
         )
 
     def _part_rows(self, number: int) -> list[dict[str, Any]]:
@@ -283,6 +290,14 @@ def _form(metric: Metric, query: SeriesQuery, labels: Sequence[str]) -> Form:
                 "number",
                 least=1,
                 step=1,
+            ),
+            Field(
+                "reports_per_device",
+                "Reports per device",
+                "" if query.reports_per_device is None else f"{query.reports_per_device:g}",
+                "number",
+                least=1,
+                hint="In a column; empty: the worst case.",
             ),
             Field("level", "Interval level", f"{query.level:g}", "number", least=0.5, most=0.999, step=0.001),
             Field("reading", "Estimates of", query.reading, "choice", READINGS),

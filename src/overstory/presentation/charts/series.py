@@ -145,7 +145,9 @@ def named_columns(chart: Chart, sheet: Sheet, labels: Sequence[str]) -> list[tup
     room = max((sheet.text_width(label) for label in labels), default=0) + 2 * sheet.font
     most = max(2, int((chart.x.stop - chart.x.start) / room) + 1)
     step = max(1, -(-(len(labels) - 1) // (most - 1)))
-    return [(place, labels[place]) for place in range(len(labels) - 1, -1, -step)]
+    places = list(range(len(labels) - 1, -1, -step))
+    newest = min(chart.x.at(places[0]), chart.width - room / 2) if places else 0.0  # it is moved where it would be cut
+    return [(place, labels[place]) for place in places if place == places[0] or newest - chart.x.at(place) > room - 4]
 
 
 def _draw_events(chart: Chart, sheet: Sheet, events: Sequence[Event]) -> None:

@@ -1,0 +1,305 @@
+"""A metric over time and one period: the numbers of the page, of its files and of the command line are the same."""
+
+import csv
+import json
+import re
+from html import unescape
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from overstory.console.data import ConsoleData
+from overstory.console.estimates.estimates import Estimates
+from overstory.console.screens.columns import Columns
+from overstory.console.screens.series import SeriesQuery, SeriesScreen
+from overstory.console.view import ScreenError, read_query
+from overstory.presentation.charts.scale import Scale
+from overstory.presentation.formats import interval, p_value, percent, thousands
+from support.console_in_process import SAME_ORIGIN, Clock, client_of, console_on, log_in
+from support.estimate_store import LAST_DAY, LAST_WEEK, NOW, THEMES, TREES, make_store, write_registry
+from support.running import overstory, within
+
+DAY, WEEK = "2026-11-21", "2026-W47"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("console")
+
+
+@pytest.fixture(scope="module")
+def registry(folder):
+    return write_registry(folder)
+
+
+@pytest.fixture(scope="module")
+def store(folder, registry):
+    with make_store(folder, registry) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def data(store, registry):
+    decoder = Estimates(patience=120)  # no page of these tests is to be asked for twice
+    yield ConsoleData(registry, store, Clock(NOW), decoder)
+    decoder.close()
+
+
+@pytest.fixture(scope="module")
+def client(store, data):
+    console = console_on(store, clock=Clock(NOW))
+    console.data = data
+    browser = client_of(console)
+    log_in(browser, console.gate.sessions.make_link("analyst"))
+    return browser
+
+
+def tables(html):
+    """Return the cells of each table's body, as a reader sees them."""
+    bodies = re.findall(r"<tbody>(.*?)</tbody>", html, re.DOTALL)
+    rows = [re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.DOTALL) for body in bodies]
+    cell = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
+    return [[[unescape(re.sub("<[^>]*>", "", text)) for text in cell.findall(row)] for row in body] for body in rows]
+
+
+def decode(folder, metric, *options):
+    run = within if "--json" in options else overstory  # a CSV file is written to the process's own output
+    answer = run(
+        *("decode", "--store", "store.db", "--registry", "metrics.toml", "--metric", metric),
+        *("--interval", "population", "--quiet", *options),
+        cwd=folder,
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def printed(row):
+    """Return a row of a file as the page prints it."""
+    number = {key: None if text == "" else float(text) for key, text in row.items() if key not in TEXTS}
+    scale = number["estimate"] / number["proportion"] if number["proportion"] else 0.0
+    low, high = number["prop_low_95"], number["prop_high_95"]
+    cells = [row["string"], thousands(number["estimate"]), None, percent(number["proportion"])]
+    assert scale >= 0
+    return [*cells, interval(percent)(low, high), p_value(number["p_value"])]
+
+
+TEXTS = {"from", "to", "string", "detected", "interval"}
+
+
+@pytest.mark.parametrize(("metric", "period"), [("theme", WEEK), ("tree", DAY)])
+def test_a_period_reads_the_same_on_the_page_in_its_files_and_on_the_command_line(client, folder, metric, period):
+    ends = ("--from", period, "--to", period)
+    file = client.get(f"/m/{metric}/{period}.csv").text
+    assert file == decode(folder, metric, *ends, "-o", "-")
+    answer = json.loads(client.get(f"/m/{metric}/{period}.json").text)
+    (reading,) = json.loads(decode(folder, metric, *ends, "--json"))["readings"]
+    by_value = {row["value"]: row for row in reading["estimates"]}
+    assert len(answer["rows"]) == len(by_value) > 5
+    for row in answer["rows"]:
+        expected = by_value[row["value"]] | {"from": period, "to": period}
+        assert row == {key: expected[key] for key in row}
+    assert answer["notes"] == reading["notes"]
+    page = client.get(f"/m/{metric}/{period}").text
+    shown = {cells[0]: cells for cells in tables(page)[0]}
+    for row in csv.DictReader(file.splitlines()):
+        cells, expected = shown[row["string"]], printed(row)
+        assert [cells[at] for at in (0, 1, 3, 4, 5)] == [expected[at] for at in (0, 1, 3, 4, 5)]
+        assert cells[6] == ("detected" if row["detected"] == "true" else "not detected")
+
+
+@pytest.mark.parametrize("metric", ["theme", "tree"])
+@pytest.mark.parametrize(
+    ("reading", "option"), [("per-period", "--per-period"), ("cumulative", "--cumulative"), ("total", "-q")]
+)
+def test_a_series_reads_the_same_in_its_files_and_on_the_command_line(client, folder, metric, reading, option):
+    options = () if option == "-q" else (option,)
+    expected = decode(folder, metric, *options, "-o", "-")
+    assert client.get(f"/m/{metric}.csv?reading={reading}").text == expected
+    rows = client.get(f"/m/{metric}.json?reading={reading}").json()["rows"]
+    assert [row["value"] for row in rows] == [row["string"] for row in csv.DictReader(expected.splitlines())]
+
+
+def test_a_column_of_several_periods_is_the_estimate_of_their_sum(client, folder):
+    rows = client.get("/m/theme.json?every=2").json()["rows"]
+    ends = sorted({(row["from"], row["to"]) for row in rows})
+    assert ends[1] == ("2026-W43", "2026-W44")
+    for first, last in ends:
+        (reading,) = json.loads(decode(folder, "theme", "--from", first, "--to", last, "--json"))["readings"]
+        mine = [row for row in rows if row["from"] == first]
+        assert [row["count"] for row in mine] == [row["count"] for row in reading["estimates"]]
+        assert [row["frequency_low"] for row in mine] == [row["frequency_low"] for row in reading["estimates"]]
+    assert "each column adds up 2 periods of week" in client.get("/m/theme?every=2").text
+
+
+def test_the_picture_of_a_series_is_its_rows_and_the_download_is_the_page_s(client):
+    answer = client.get("/m/theme.svg")
+    assert answer.headers["content-type"] == "image/svg+xml"
+    tree = ET.fromstring(answer.text)
+    x, y = (Scale(*map(float, tree.get(f"data-{axis}").split())) for axis in ("x", "y"))
+    rows = client.get("/m/theme.json").json()["rows"]
+    names = [line["name"] for line in json.loads(tree.find(f"{SVG}metadata").text)["series"]]
+    assert names == [*THEMES[:5], "other"]
+    half = 0.5 * (y.high - y.low) / (y.start - y.stop)
+    seen = 0
+    for group in (group for group in tree.iter(f"{SVG}g") if group.get("data-series")):
+        name = names[int(group.get("data-series"))]
+        shares = {row["from"]: row["frequency"] for row in rows if row["value"] == name}
+        for mark in (path for path in group.iter(f"{SVG}path") if path.get("data-detected") and shares):
+            for across, up in re.findall(r"M(-?[\d.]+) (-?[\d.]+)", mark.get("d")):
+                week = f"2026-W{47 - 5 + round(x.number(float(across)))}"
+                assert abs(y.number(float(up)) - shares[week]) <= half
+                seen += 1
+    assert seen == 25
+    page = client.get("/m/theme").text
+    assert all(path in page for path in re.findall(r' d="([^"]*)"', answer.text))
+
+
+def test_other_is_the_sum_with_an_interval_of_its_own(client, data, registry):
+    from overstory.analysis.difference.combination import total
+
+    values = json.loads(ET.fromstring(client.get("/m/theme.svg").text).find(f"{SVG}metadata").text)
+    other = values["series"][-1]
+    (part,) = data.estimates(data.counts(registry["theme"], LAST_WEEK, LAST_WEEK), "per-period").parts
+    expected = total(part.estimate, THEMES[5:])
+    assert [other[key][-1] for key in ("share", "low", "high")] == pytest.approx(
+        [100 * expected.estimate, 100 * expected.low, 100 * expected.high], abs=0.005
+    )
+    assert other["share"][3] is None  # the week without reports
+
+
+def test_strings_left_out_raise_the_fit_warning_and_typing_them_in_detects_them(client, store, registry):
+    before = {metric.id: store.counts(metric, 0, LAST_DAY + 1) for metric in registry.metrics.values()}
+    left_out = {"candidates": "\r\n".join(TREES[2:])}
+    answer = client.post(f"/m/word/{DAY}", data=left_out, headers=SAME_ORIGIN)
+    assert answer.status_code == 303
+    poor = client.get(answer.headers["location"]).text
+    assert "Residuals vary" in poor
+    assert "hold strings that are not in your list" in poor
+    assert '<th scope="row" class="text">oak</th>' not in poor
+    hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', poor[poor.index('method="post"') :]))
+    answer = client.post(
+        f"/m/word/{DAY}", data={"candidates": "\n".join(TREES), "before": "\n".join(TREES[2:])}, headers=SAME_ORIGIN
+    )
+    assert answer.status_code == 303
+    good = client.get(answer.headers["location"]).text
+    assert hidden["alpha"] == "0.05"
+    assert "Residuals vary" not in good
+    assert "hold strings that are not in your list" not in good
+    assert "Newly detected: elm, oak." in good
+    detected = {cells[0]: cells[6:] for cells in tables(good)[0]}
+    assert detected["oak"] == detected["elm"] == ["detected", "new"]
+    after = {metric.id: store.counts(metric, 0, LAST_DAY + 1) for metric in registry.metrics.values()}
+    for name, periods in before.items():
+        assert periods.keys() == after[name].keys()
+        assert all(np.array_equal(counts.ones, after[name][period].ones) for period, counts in periods.items())
+
+
+def test_a_file_of_candidates_is_read_and_a_long_list_has_a_name(client):
+    names = "\n".join(f"tree{number}" for number in range(400))
+    answer = client.post(
+        f"/m/word/{DAY}",
+        files={"candidates": ("list.txt", f"{names}\noak\n")},
+        data={"alpha": "0.01"},
+        headers=SAME_ORIGIN,
+    )
+    assert answer.status_code == 303
+    assert re.search(r"list=[0-9a-f]{64}", answer.headers["location"])
+    page = client.get(answer.headers["location"]).text
+    assert "of 401 detected" in page
+    assert client.get(f"/m/word/{DAY}?list={'0' * 64}").status_code == 404
+
+
+def test_strings_without_a_list_are_asked_for_and_too_many_are_for_the_command_line(client, data):
+    page = client.get(f"/m/word/{DAY}").text
+    assert "<textarea" in page
+    assert "Type the strings to look for" in page
+    many = data.lists.hold([f"tree{number}" for number in range(100_001)])
+    page = client.get(f"/m/word/{DAY}?list={many}").text
+    assert "100,001 candidates" in page
+    assert "overstory decode --store URL --registry FILE --metric word --from 2026-11-21" in page
+    assert "Look for strings in 2026-11-21" in client.get("/m/word").text
+
+
+def test_too_few_reports_are_no_picture_but_the_number_that_is_needed(client):
+    page = client.get("/m/rare").text
+    assert "Too few reports for shares: 12 devices" in page
+    assert re.search(r"To see a share of 10%, it needs about [\d,]+ devices", page)
+    assert client.get("/m/rare.svg").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("/m/none", "There are no reports of this metric yet"),
+        ("/m/theme?from=2027-W01", "There are some from 2026-W42 to 2026-W47"),
+        ("/m/theme/2026-W45", "there are some from 2026-W42 to 2026-W47"),
+    ],
+)
+def test_no_reports_say_where_there_are_some(client, address, words):
+    answer = client.get(address)
+    assert answer.status_code == 200
+    assert words in answer.text
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("/m/theme?colour=1", "olour: this page has no such parameter"),
+        ("/m/theme?values=purple", "alues: theme has no value"),
+        ("/m/theme?from=yesterday", "yesterday"),
+        ("/m/theme?level=2", "evel: "),
+        ("/m/theme/yesterday", "yesterday"),
+        ("/m/theme/2026-W47?candidates=oak", "other candidates cannot be looked for"),
+        ("/m/theme/2026-W47?alpha=2", "lpha: "),
+    ],
+)
+def test_what_cannot_be_read_is_named(client, address, words):
+    answer = client.get(address)
+    assert answer.status_code == 400
+    assert words in unescape(answer.text)
+
+
+def test_every_page_says_what_its_numbers_rest_on(client):
+    for address in ("/m/theme", f"/m/theme/{WEEK}", f"/m/tree/{DAY}"):
+        page = client.get(address).text
+        for words in ("Percent of what", "Last period with reports", "of all devices like these", "running until"):
+            assert words in page, (address, words)
+
+
+def test_chosen_values_are_the_lines_and_stay_in_the_form(client):
+    page = client.get("/m/theme?values=mono%0D%0Aamber&level=0.9").text
+    names = [
+        line["name"]
+        for line in json.loads(
+            ET.fromstring(client.get("/m/theme.svg?values=mono&values=amber").text).find(f"{SVG}metadata").text
+        )["series"]
+    ]
+    assert names == ["mono", "amber"]
+    assert "mono\namber</textarea>" in page
+    assert "90% interval" in page
+
+
+def test_releases_and_incidents_are_marked(client, store):
+    note = store.add_note("release <4.1>", LAST_DAY - 12, "release")
+    other = store.add_note("only for trees", LAST_DAY, "incident", "tree")
+    try:
+        page = client.get("/m/theme").text
+        assert "release: release &lt;4.1&gt;" in page
+        assert "only for trees" not in page
+        assert "only for trees" in client.get("/m/tree").text
+    finally:
+        store.remove_note(note.id)
+        store.remove_note(other.id)
+
+
+def test_columns_are_whole_periods_and_none_is_left_out(data, registry):
+    counted = data.counts(registry["theme"])
+    for every in (1, 2, 3, 5, None):
+        columns = Columns.of(counted, every)
+        assert columns.reports().sum() == counted.num_reports
+        assert len(columns.labels) == columns.number
+    assert Columns.of(counted, None, most=2).number == 2
+    with pytest.raises(ScreenError, match="no metric"):
+        SeriesScreen().view(data, read_query(SeriesQuery, [("from", "2026-W46")]), metric="unheard")
