@@ -23,7 +23,6 @@ from overstory.presentation.document import (
     KeyValues,
     Lines,
     Link,
-    Links,
     Notice,
     Paragraph,
     Preformatted,
@@ -118,7 +117,8 @@ def _registry_facts(registry: MetricRegistry) -> Iterator[Block]:
     yield Heading(2, "The registry", "registry")
     yield Paragraph("One reviewed file states all of this; devices and collectors read the same file.")
     yield KeyValues((("Version", registry.version), ("Digest", registry.digest.hex())))
-    yield Links("The registry", (("as TOML", "/registry"), ("as JSON", "/registry.json")))
+    yield Link("The file, as TOML", "/registry")
+    yield Link("The same as JSON", "/registry.json")
 
 
 def _registry_json(registry: MetricRegistry) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class RegistryScreen(Screen):
         blocks = (
             Heading(1, "The registry"),
             KeyValues((("Version", registry.version), ("Digest", registry.digest.hex()))),
-            Link("as JSON", "/registry.json"),
+            Link("The same as JSON", "/registry.json"),
             *shown,
         )
         return View("The registry", blocks, facts={"digest": registry.digest.hex(), **registry.to_json()})
