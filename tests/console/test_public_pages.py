@@ -111,7 +111,9 @@ def test_no_number_of_an_unpublished_metric_is_in_any_byte_of_the_public_pages(c
 
 
 def test_nothing_of_an_unpublished_metric_is_read(console_data) -> None:
-    data = ConsoleData(console_data.registry, Refusing(console_data.store, PUBLISHED), lambda: NOW, console_data.decoder)
+    data = ConsoleData(
+        console_data.registry, Refusing(console_data.store, PUBLISHED), lambda: NOW, console_data.decoder
+    )
     PublicScreen().view(data, Query())
     for name in data.registry:
         about(data, name)
