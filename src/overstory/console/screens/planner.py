@@ -92,7 +92,7 @@ class PlannerScreen(Screen):
         try:
             answer = _answer(query)
         except ParameterError as error:
-            blocks = [*_head(query), Notice(_capital(str(error))), *_repairs(query)]
+            blocks = [*_head(query), Notice(f"{error}."), *_repairs(query)]
             return View("Plan a collection", tuple(blocks), facts={"error": str(error)}, status=400)
         picture = _picture(answer)
         blocks = [
@@ -259,7 +259,3 @@ def _repairs(query: PlannerQuery) -> Iterator[Block]:
     places = [(f"epsilon {lower:g}", query.address("/plan", epsilon=lower))] if lower > 0 else []
     places.append((f"permanent epsilon {higher:g}", query.address("/plan", epsilon_permanent=higher)))
     yield Links("Needs that can be met", tuple(places))
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
