@@ -56,11 +56,10 @@ def test_compact_retain_and_summary(folder: Path) -> None:
         "waiting": [],
         "remains": [],
     }
-    assert "colour (grr " in within("store", "summary", "reports.db", cwd=folder).stdout
-    assert (
-        "30 reports counted, 30 of them still stored, 0 in the inbox"
-        in within("store", "summary", "reports.db", cwd=folder).stdout
-    )
+    heading, row = within("store", "summary", "reports.db", cwd=folder).stdout.splitlines()[-2:]
+    assert heading.split("  ")[-3:] == ["reports counted", "still stored", "in the inbox"]
+    assert row.split()[:2] == ["colour", "grr"]
+    assert row.split()[-3:] == ["30", "30", "0"]
     assert answer(folder, "retain", "reports.db") == {"reports": 30, "chunks": 2, "remains": []}
     assert "0 reports past retention deleted" in within("store", "retain", "reports.db", cwd=folder).stdout
     (found,) = answer(folder, "summary", "reports.db")["metrics"]
@@ -186,8 +185,8 @@ def test_notes_are_added_listed_and_removed(folder: Path) -> None:
     }
     plain = within("store", *adding, "--day", "2026-11-17", cwd=folder).stdout.strip()
     listed = within("store", "notes", "list", "reports.db", cwd=folder).stdout
-    assert f"{release['id']}  2026-11-16  release   colour: Version 3 is out\n" in listed
-    assert f"{plain}  2026-11-17  note      all metrics: Version 3 is out\n" in listed
+    assert f"{release['id']}  2026-11-16  release  colour       Version 3 is out\n" in listed
+    assert f"{plain}  2026-11-17  note     all metrics  Version 3 is out\n" in listed
     assert answer(folder, "summary", "reports.db")["notes"] == 2
     assert "0 collectors seen within a week, 2 notes" in within("store", "summary", "reports.db", cwd=folder).stdout
     assert answer(folder, "notes", "remove", "reports.db", release["id"]) == {"removed": release["id"]}

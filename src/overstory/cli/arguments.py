@@ -15,6 +15,7 @@ from overstory.cli.parser import Formatter
 if TYPE_CHECKING:
     from overstory.files.columns.layout import Form
     from overstory.files.rappor import RapporParameters
+    from overstory.presentation.document import Block
     from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
@@ -189,15 +190,22 @@ def token_of_environment(role: str) -> str:
     return os.environ.get(f"OVERSTORY_{role}_TOKEN") or os.environ.get("OVERSTORY_TOKEN", "")
 
 
-def tell(args: argparse.Namespace, outcome: dict[str, Any], line: str) -> None:
-    """Print the outcome: as JSON with ``--json``, nothing with ``--quiet``, else as one line.
+def print_outcome(args: argparse.Namespace, outcome: dict[str, Any], *shown: str | Block) -> None:
+    """Print the outcome: as JSON with ``--json``, nothing with ``--quiet``, else as sentences and blocks.
 
-    The line goes to the error stream where the data go to standard output.
+    These go to the error stream where the data go to standard output.
     """
+    from overstory.presentation.document import Lines
+    from overstory.presentation.render_text import UNFOLDED, as_text, print_document
+
     if args.json:
         print(json.dumps(outcome, indent=2, allow_nan=False))
-    elif not args.quiet:
-        print(line, file=sys.stderr if getattr(args, "output", None) == "-" else sys.stdout)
+    elif not getattr(args, "quiet", False):
+        blocks = [Lines(block) if isinstance(block, str) else block for block in shown]
+        if getattr(args, "output", None) == "-":
+            sys.stderr.write(as_text(blocks, UNFOLDED))
+        else:
+            print_document(blocks)
 
 
 TAB: Final = ("tab", r"\t")

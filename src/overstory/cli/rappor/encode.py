@@ -13,9 +13,9 @@ from overstory.cli.arguments import (
     add_reporting,
     add_skipping,
     check_pipes,
+    print_outcome,
     read_mechanism,
     shown,
-    tell,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     outcome = {"reports": fleet.sent, "skipped": skipped.count if skipped else 0, "output": args.output, **spent}
     one, ever = epsilon_text(spent["epsilon_report"]), epsilon_text(spent["epsilon_permanent"])
     cost = f"epsilon {one} for one report, {ever} for all reports of one value"
-    tell(args, outcome, f"{fleet.sent:,} reports in {shown(args.output)}; {cost}")
+    print_outcome(args, outcome, f"{fleet.sent:,} reports in {shown(args.output)}; {cost}")
     return 0
 
 

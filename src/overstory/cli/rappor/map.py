@@ -12,9 +12,9 @@ from overstory.cli.arguments import (
     add_params,
     add_reporting,
     check_pipes,
+    print_outcome,
     read_mechanism,
     shown,
-    tell,
 )
 
 MORE = """\
@@ -55,5 +55,5 @@ def run(args: argparse.Namespace) -> int:
     line = f"{len(candidates):,} candidates in {parameters.m} cohorts mapped into {shown(args.output)}"
     if groups:
         line += f"; {len(groups)} groups set the same bits in every cohort: only their sums can be estimated"
-    tell(args, outcome, line)
+    print_outcome(args, outcome, line)
     return 0

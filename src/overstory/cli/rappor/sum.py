@@ -13,8 +13,8 @@ from overstory.cli.arguments import (
     add_reporting,
     add_skipping,
     check_pipes,
+    print_outcome,
     shown,
-    tell,
 )
 
 MORE = """\
@@ -72,5 +72,7 @@ def run(args: argparse.Namespace) -> int:
         "cohorts": counts.totals.tolist(),
         "output": args.output,
     }
-    tell(args, outcome, f"{counts.num_reports:,} reports in {parameters.m} cohorts summed into {shown(args.output)}")
+    print_outcome(
+        args, outcome, f"{counts.num_reports:,} reports in {parameters.m} cohorts summed into {shown(args.output)}"
+    )
     return 0

@@ -13,6 +13,8 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False) -> int:
     """Print the faults, warnings and notes of a registry file; return the exit status."""
     import datetime as dt
 
+    from overstory.presentation.document import Lines
+    from overstory.presentation.render_text import print_document
     from overstory.privacy.registry.warnings import registry_notes, registry_warnings, seed_notes
     from overstory.privacy.text import plural
     from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
@@ -30,12 +32,14 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False) -> int:
         listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
         print(json.dumps({"file": file, "metrics": count} | listed | {"notes": notes}, indent=2))
     else:
-        for kind, these in (("", faults), ("warning: ", warnings)):
-            for fault in these:
-                print(f"{file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}")
-        for note in notes:
-            print(f"{file}: note: {note}")
-        print(f"{file}: {plural(len(faults), 'fault')}" if faults else _fine(file, count, len(warnings)))
+        lines = [
+            f"{file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}"
+            for kind, listed_faults in (("", faults), ("warning: ", warnings))
+            for fault in listed_faults
+        ]
+        lines += [f"{file}: note: {note}" for note in notes]
+        lines.append(f"{file}: {plural(len(faults), 'fault')}" if faults else _fine(file, count, len(warnings)))
+        print_document([Lines(*lines)])
     return BAD_INPUT if faults else WARNED if warnings and strict else 0
 
 

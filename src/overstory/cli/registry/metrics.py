@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import Option, add_command, add_option
+from overstory.cli.arguments import Option, add_command, add_option, print_outcome
 from overstory.cli.registry.lint import lint
 from overstory.cli.registry.metrics_init import add_parser as add_init
 from overstory.cli.registry.metrics_init import run as run_init
@@ -150,6 +152,7 @@ def _introduction(registry: MetricRegistry) -> Iterator[Block]:
 
 
 def _diff(args: argparse.Namespace) -> int:
+    from overstory.presentation.document import Lines
     from overstory.privacy.registry.changes import Kind, compare_registries
     from overstory.privacy.registry.warnings import seed_notes
     from overstory.protocol.metrics import load_registry, registry_text
@@ -159,38 +162,32 @@ def _diff(args: argparse.Namespace) -> int:
     weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.WEAKENS))
     larger = "" in weaker
     broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.BREAKS))
-    if args.json:
-        outcome = {
-            "needs_new_id": [name for name in weaker if name],
-            "larger_budget": larger,
-            "breaks_counts": broken,
-            "changes": [change.to_json() for change in changes],
-            "notes": notes,
-        }
-        print(json.dumps({"old": args.old, "new": args.new} | outcome, indent=2))
-    else:
-        _show_changes(changes)
-        for name in filter(None, weaker):
-            print(f"{name} needs a new metric id: people agreed to a smaller privacy loss")
-        if larger:
-            print("the budget allows more than people agreed to: devices record nothing until people agree again")
-        for name in broken:
-            print(f"{name}: its stored counts cannot be continued under this id")
-        if not weaker and not broken:
-            print("no promise is weakened, no stored count is broken" if changes else "nothing changed")
-        for note in notes:
-            print(f"{args.old}: note: {note}")
+    outcome = {
+        "old": args.old,
+        "new": args.new,
+        "needs_new_id": [name for name in weaker if name],
+        "larger_budget": larger,
+        "breaks_counts": broken,
+        "changes": [change.to_json() for change in changes],
+        "notes": notes,
+    }
+    lines = [f"{name} needs a new metric id: people agreed to a smaller privacy loss" for name in weaker if name]
+    if larger:
+        lines.append("the budget allows more than people agreed to: devices record nothing until people agree again")
+    lines += [f"{name}: its stored counts cannot be continued under this id" for name in broken]
+    if not weaker and not broken:
+        lines.append("no promise is weakened, no stored count is broken" if changes else "nothing changed")
+    lines += [f"{args.old}: note: {note}" for note in notes]
+    print_outcome(args, outcome, *_changes(changes), Lines(*lines))
     return WEAKENED if weaker else 0
 
 
-def _show_changes(changes: list[Change]) -> None:
-    width = max((len(change.kind) for change in changes), default=0)
-    metric = None
-    for change in changes:
-        if change.metric != metric:
-            metric = change.metric
-            print(metric or "the registry")
-        print(f"  {change.kind:<{width}}  {change.what}: {change.detail}")
+def _changes(changes: list[Change]) -> Iterator[Block]:
+    from overstory.presentation.document import Heading, KeyValues
+
+    for metric, these in groupby(changes, key=attrgetter("metric")):
+        yield Heading(3, metric or "the registry")
+        yield KeyValues(tuple((str(change.kind), f"{change.what}: {change.detail}") for change in these), "lines")
 
 
 def _plan(args: argparse.Namespace) -> int:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command
+from overstory.cli.arguments import add_command, print_outcome
+from overstory.presentation.document import Lines
+from overstory.privacy.text import plural
 
 if TYPE_CHECKING:
     from overstory.collector.checkup import Finding
@@ -39,16 +41,10 @@ def run(args: argparse.Namespace) -> int:
     findings = list(_findings(args))
     errors = sum(finding.level == "error" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
-    if args.json:
-        from dataclasses import asdict
-
-        checks = [asdict(finding) for finding in findings]
-        print(json.dumps({"checks": checks, "errors": errors, "warnings": warnings}, indent=2))
-    else:
-        for finding in findings:
-            advice = f". To do: {finding.do}" if finding.do else ""
-            print(f"{finding.level:8} {finding.check}: {finding.detail}{advice}")
-        print(f"{errors} errors, {warnings} warnings")
+    outcome = {"checks": [asdict(finding) for finding in findings], "errors": errors, "warnings": warnings}
+    advice = (f". To do: {finding.do}" if finding.do else "" for finding in findings)
+    lines = (f"{one.level:8} {one.check}: {one.detail}{do}" for one, do in zip(findings, advice, strict=True))
+    print_outcome(args, outcome, Lines(*lines, f"{plural(errors, 'error')}, {plural(warnings, 'warning')}"))
     return 1 if errors else 0
 
 

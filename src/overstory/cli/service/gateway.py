@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from overstory.cli.arguments import add_command, add_reporting, tell, token_of_environment
+from overstory.cli.arguments import add_command, add_reporting, print_outcome, token_of_environment
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
         outcome = {"lines": lines.to_json(), **gateway.summary()}
     for bad in lines.shown[:5]:
         print(f"overstory: {bad.error(lines.source)}", file=sys.stderr)
-    tell(args, outcome, "\n".join(outcome_lines(outcome)))
+    print_outcome(args, outcome, *outcome_lines(outcome))
     return 0
 
 

@@ -10,8 +10,11 @@ import datetime as dt
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_command, tell
+from overstory.cli.arguments import add_command, print_outcome
 from overstory.cli.service.store_notes import add_notes
+from overstory.presentation.document import Column, Lines, Table
+from overstory.presentation.formats import thousands
+from overstory.privacy.text import plural
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store, Token
@@ -64,7 +67,7 @@ def _make(args: argparse.Namespace) -> int:
         token = store.add_token(args.role, args.application, expires)
         made = store.find_token(sha256(token))
     assert made is not None
-    tell(args, {"id": made.id, "token": token}, token)
+    print_outcome(args, {"id": made.id, "token": token}, token)
     return 0
 
 
@@ -87,8 +90,15 @@ def _list(args: argparse.Namespace) -> int:
 
     with open_store(args.url) as store:
         tokens = [_token_json(token) for token in store.tokens()]
-    lines = [f"{token['id']}  {token['role']:7}  {token['application']}  {_life(token)}" for token in tokens]
-    tell(args, {"tokens": tokens}, "\n".join(lines) or "there are no tokens")
+    columns = (
+        Column("id", is_left=True),
+        Column("role", is_left=True),
+        Column("application", is_left=True),
+        Column("created", is_left=True),
+        Column("state", "expiry", _life, ("state", "expires", "revoked"), is_left=True),
+        Column("last_used", "last used", lambda day: day or "no use noted", is_left=True),
+    )
+    print_outcome(args, {"tokens": tokens}, Table("", columns, tokens) if tokens else "there are no tokens")
     return 0
 
 
@@ -111,11 +121,11 @@ def _day(second: int | None) -> str | None:
     return None if second is None else dt.datetime.fromtimestamp(second, dt.UTC).date().isoformat()
 
 
-def _life(token: dict[str, str | None]) -> str:
-    expires = "expired" if token["state"] == "expired" else "expires"
-    ends = ((expires, token["expires"]), ("revoked", token["revoked"]), ("last used", token["last_used"]))
-    used = [] if token["last_used"] else ["no use noted"]
-    return ", ".join([f"made {token['created']}", *(f"{how} {day}" for how, day in ends if day), *used])
+def _life(state: str, expires: str | None, revoked: str | None) -> str:
+    """Say until when a token is valid, or was."""
+    if revoked:
+        return f"revoked {revoked}"
+    return f"{'expired' if state == 'expired' else 'expires'} {expires}" if expires else "no expiry"
 
 
 def _revoke(args: argparse.Namespace) -> int:
@@ -123,7 +133,7 @@ def _revoke(args: argparse.Namespace) -> int:
 
     with open_store(args.url) as store:
         store.revoke_token(args.id)
-    tell(args, {"revoked": args.id}, f"token {args.id} is revoked")
+    print_outcome(args, {"revoked": args.id}, f"token {args.id} is revoked")
     return 0
 
 
@@ -242,7 +252,9 @@ def _create(args: argparse.Namespace) -> int:
         database.close()
     with _opened(args) as store:
         outcome = {"url": store.url, "schema": schema, "made": before is None}
-        tell(args, outcome, f"{store.url}: {'created' if before is None else 'exists already'}, schema {schema}")
+        print_outcome(
+            args, outcome, f"{store.url}: {'created' if before is None else 'exists already'}, schema {schema}"
+        )
     return 0
 
 
@@ -255,26 +267,31 @@ def _migrate(args: argparse.Namespace) -> int:
     finally:
         database.close()
     change = f"schema {after} already" if before == after else f"from schema {before} to {after}"
-    tell(args, {"url": database.url, "from": before, "to": after}, f"{database.url}: {change}")
+    print_outcome(args, {"url": database.url, "from": before, "to": after}, f"{database.url}: {change}")
     return 0
 
 
 def _summary(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         summary = store.summary()
-    lines = [f"{summary.url}: schema {summary.schema}, {summary.size:,} bytes, {summary.batch_ids:,} batch ids"]
-    for metric in summary.metrics:
-        span = metric.first if metric.first == metric.last else f"{metric.first} .. {metric.last}"
-        lines.append(
-            f"  {metric.metric} ({metric.mechanism or 'unknown mechanism'} {metric.digest[:8]}), {span}: "
-            f"{metric.counted:,} reports counted, {metric.kept:,} of them still stored, {metric.waiting:,} in the inbox"
-        )
+    about = [f"{summary.url}: schema {summary.schema}, {summary.size:,} bytes, {summary.batch_ids:,} batch ids"]
     if summary.refused:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(summary.refused.items()))
-        lines.append(f"  refused: {reasons}")
+        about.append(f"refused: {reasons}")
     if summary.collectors or summary.notes:
-        lines.append(f"  {summary.collectors:,} collectors seen within a week, {summary.notes:,} notes")
-    tell(args, summary.to_json(), "\n".join(lines))
+        about.append(f"{plural(summary.collectors, 'collector')} seen within a week, {plural(summary.notes, 'note')}")
+    outcome = summary.to_json()
+    columns = (
+        Column("metric", is_left=True),
+        Column("mechanism", "oracle", lambda name: name or "unknown", is_left=True),
+        Column("digest", "parameters", lambda digest: digest[:8], is_left=True),
+        Column("first", is_left=True),
+        Column("last", is_left=True),
+        Column("counted", "reports counted", thousands),
+        Column("kept", "still stored", thousands),
+        Column("waiting", "in the inbox", thousands),
+    )
+    print_outcome(args, outcome, Lines(*about), *([Table("", columns, outcome["metrics"])] if summary.metrics else []))
     return 0
 
 
@@ -287,7 +304,7 @@ def _compact(args: argparse.Namespace) -> int:
     lines = [f"{done.reports:,} reports counted and shuffled, {done.forgotten:,} expired batch ids deleted"]
     lines += [f"waiting: {reason}" for reason in done.waiting]
     lines += [f"still in the database's files: {reason}" for reason in done.remains]
-    tell(args, asdict(done), "\n".join(lines))
+    print_outcome(args, asdict(done), Lines(*lines))
     return 0
 
 
@@ -299,14 +316,14 @@ def _retain(args: argparse.Namespace) -> int:
         done = store.retain(time.time())
     lines = [f"{done.reports:,} reports past retention deleted; their counts stay"]
     lines += [f"still in the database's files: {reason}" for reason in done.remains]
-    tell(args, asdict(done), "\n".join(lines))
+    print_outcome(args, asdict(done), Lines(*lines))
     return 0
 
 
 def _backup(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         reports = store.backup(args.file)
-    tell(args, {"file": args.file, "reports": reports}, f"{args.file}: {reports:,} reports, verified")
+    print_outcome(args, {"file": args.file, "reports": reports}, f"{args.file}: {reports:,} reports, verified")
     return 0
 
 
@@ -315,7 +332,9 @@ def _restore(args: argparse.Namespace) -> int:
 
     reports = restore(args.file, args.url)
     with open_store(args.url) as store:
-        tell(args, {"url": store.url, "reports": reports}, f"{store.url}: {reports:,} reports restored, verified")
+        print_outcome(
+            args, {"url": store.url, "reports": reports}, f"{store.url}: {reports:,} reports restored, verified"
+        )
     return 0
 
 
@@ -331,5 +350,5 @@ def _export(args: argparse.Namespace) -> int:
         reports = store.export(
             metric, numbers[0] if first is None else first, numbers[-1] if last is None else last, args.output
         )
-    tell(args, {"output": args.output, "reports": reports}, f"{reports:,} reports in {args.output}")
+    print_outcome(args, {"output": args.output, "reports": reports}, f"{reports:,} reports in {args.output}")
     return 0

@@ -6,7 +6,8 @@ import argparse
 import datetime as dt
 from typing import Any, Final
 
-from overstory.cli.arguments import add_command, tell
+from overstory.cli.arguments import add_command, print_outcome
+from overstory.presentation.document import Column, Table
 
 MORE: Final = """\
 Notes of kind release are drawn as markers on the console's charts. A note is about one metric, or about all. Everybody
@@ -45,7 +46,7 @@ def _write(args: argparse.Namespace) -> int:
     day = _today() if args.day is None else _parsed_day(args.day)
     with open_store(args.url) as store:
         note = store.add_note(args.text, day, args.kind, args.metric)
-    tell(args, note.to_json(), note.id)
+    print_outcome(args, note.to_json(), note.id)
     return 0
 
 
@@ -68,11 +69,14 @@ def _list(args: argparse.Namespace) -> int:
 
     with open_store(args.url) as store:
         notes = [note.to_json() for note in store.notes(args.metric)]
-    lines = [
-        f"{note['id']}  {note['day']}  {note['kind']:8}  {note['metric'] or 'all metrics'}: {note['text']}"
-        for note in notes
-    ]
-    tell(args, {"notes": notes}, "\n".join(lines) or "there are no notes")
+    columns = (
+        Column("id", is_left=True),
+        Column("day", is_left=True),
+        Column("kind", is_left=True),
+        Column("metric", text=lambda metric: metric or "all metrics", is_left=True),
+        Column("text", is_left=True),
+    )
+    print_outcome(args, {"notes": notes}, Table("", columns, notes) if notes else "there are no notes")
     return 0
 
 
@@ -81,5 +85,5 @@ def _remove(args: argparse.Namespace) -> int:
 
     with open_store(args.url) as store:
         store.remove_note(args.id)
-    tell(args, {"removed": args.id}, f"note {args.id} is removed")
+    print_outcome(args, {"removed": args.id}, f"note {args.id} is removed")
     return 0
