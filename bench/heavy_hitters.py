@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from overstory.discovery import Integers, bitwise, discover, find, prefix_extension, simulate
+from overstory.discovery import CodedIntegers, bitwise, discover, find, prefix_extension, simulate
 from overstory.discovery.detection import exact_p_values, frequencies_of
 from overstory.discovery.plans import DICTIONARY, Group, Plan, PrefixPlan, Question, build
 from overstory.discovery.simulation import support_counts
@@ -54,7 +54,7 @@ class Protocol:
 def dictionary(epsilon: float) -> Plan:
     """Ask every device for its whole value: who knew all 200,000 values could do no better."""
     whole = Question(DICTIONARY, 64, 64, 0, build("olh", epsilon, 0, "known"))
-    return PrefixPlan(domain=Integers(), groups=(Group(1 << 32, (whole,)),))
+    return PrefixPlan(domain=CodedIntegers(), groups=(Group(1 << 32, (whole,)),))
 
 
 PROTOCOLS = (

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from overstory.discovery import (
-    Integers,
-    Strings,
+    CodedIntegers,
+    CodedStrings,
     bitwise,
     detectable_frequency,
     discover,
@@ -17,10 +17,10 @@ from overstory.discovery.detection import smallest_found
 from overstory.protocol.errors import ParameterError
 
 PLANS = {
-    "prefix": prefix_extension(epsilon=3.0, domain=Integers(16), beam=16),
-    "dictionary": discover(epsilon=3.0, domain=Integers(16), known=[1, 2], step=5, beam=16),
-    "split": bitwise(epsilon=3.0, domain=Integers(16), buckets=64),
-    "partitioned": bitwise(epsilon=3.0, domain=Integers(16), buckets=64, partitioned=True),
+    "prefix": prefix_extension(epsilon=3.0, domain=CodedIntegers(16), beam=16),
+    "dictionary": discover(epsilon=3.0, domain=CodedIntegers(16), known=[1, 2], step=5, beam=16),
+    "split": bitwise(epsilon=3.0, domain=CodedIntegers(16), buckets=64),
+    "partitioned": bitwise(epsilon=3.0, domain=CodedIntegers(16), buckets=64, partitioned=True),
 }
 
 
@@ -63,7 +63,7 @@ def test_all_different_finds_nothing():
 
 
 def test_a_beam_wider_than_the_tree_is_a_plain_oracle():
-    plan = prefix_extension(epsilon=4.0, domain=Integers(4), step=2, beam=1000)
+    plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(4), step=2, beam=1000)
     found = run(plan, np.arange(40_000) % 16)
     assert len(found) == found.tried == 16
     assert len(found.found()) == 16
@@ -72,19 +72,19 @@ def test_a_beam_wider_than_the_tree_is_a_plain_oracle():
 
 
 def test_a_full_beam_says_so():
-    plan = prefix_extension(epsilon=6.0, domain=Integers(8), step=4, beam=4)
+    plan = prefix_extension(epsilon=6.0, domain=CodedIntegers(8), step=4, beam=4)
     found = run(plan, np.arange(40_000) % 8)
     assert "raise it" in " ".join(found.notes)
 
 
 def test_one_level_is_enough():
-    plan = prefix_extension(epsilon=4.0, domain=Integers(6), levels=(6,))
+    plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(6), levels=(6,))
     assert len(plan.groups) == 1
     assert set(run(plan, np.arange(9000) % 3, correction="bonferroni").found()) == {0, 1, 2}
 
 
 def test_the_longest_strings_and_the_empty_one():
-    plan = discover(epsilon=8.0, domain=Strings(32), beam=8)
+    plan = discover(epsilon=8.0, domain=CodedStrings(32), beam=8)
     values = [bytes([65 + i % 26]) * 32 if i % 2 else b"" for i in range(2)] * 15_000
     found = run(plan, values, correction="bonferroni")
     assert set(found.found()) == {b"B" * 32, b""}

@@ -10,12 +10,22 @@ import numpy as np
 import pytest
 
 from overstory.client import ConsentError, OfferLedger
-from overstory.discovery import Answer, Device, Integers, Strings, bitwise, discover, find, gather, prefix_extension
+from overstory.discovery import (
+    Answer,
+    CodedIntegers,
+    CodedStrings,
+    Device,
+    bitwise,
+    discover,
+    find,
+    gather,
+    prefix_extension,
+)
 from overstory.discovery.plans import thresholds
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 
-TINY = Integers(3)
+TINY = CodedIntegers(3)
 
 
 def symbol_chances(question, code, cohort):
@@ -75,7 +85,7 @@ def test_a_broken_plan_fails_the_same_check():
 
 
 def test_known_values_answer_elsewhere():
-    plan = discover(epsilon=2.0, domain=Integers(16), known=[7, 9], step=4)
+    plan = discover(epsilon=2.0, domain=CodedIntegers(16), known=[7, 9], step=4)
     dictionary, search = plan.groups[0].questions[0], plan.groups[1].questions[0]
     assert plan.held(dictionary, 7) == 7
     assert plan.held(dictionary, 8) is None
@@ -87,7 +97,7 @@ def test_known_values_answer_elsewhere():
 
 @pytest.mark.parametrize("oracle", ["olh", "linear-hash", "grr", "hadamard"])
 def test_elsewhere_is_no_prefix(oracle):
-    plan = prefix_extension(epsilon=2.0, domain=Integers(10), levels=(4, 10), oracle=oracle)
+    plan = prefix_extension(epsilon=2.0, domain=CodedIntegers(10), levels=(4, 10), oracle=oracle)
     for question in plan.levels:
         names = {question.value(code) for code in range(1 << 10)}
         assert len(names) == 1 << question.num_bits
@@ -116,23 +126,23 @@ def test_asking_again_repeats_the_answer():
 @pytest.mark.parametrize(
     "plan",
     [
-        prefix_extension(epsilon=6.0, domain=Integers(12), step=4, beam=8),
-        prefix_extension(epsilon=6.0, domain=Integers(12), step=6, beam=8, oracle="linear-hash"),
-        prefix_extension(epsilon=6.0, domain=Integers(12), step=6, beam=8, oracle="hadamard"),
-        discover(epsilon=6.0, domain=Strings(2), known=["ok"], step=6, beam=8),
-        bitwise(epsilon=60.0, domain=Integers(12), buckets=256),
-        bitwise(epsilon=6.0, domain=Integers(12), buckets=256, partitioned=True, oracle="linear-hash"),
+        prefix_extension(epsilon=6.0, domain=CodedIntegers(12), step=4, beam=8),
+        prefix_extension(epsilon=6.0, domain=CodedIntegers(12), step=6, beam=8, oracle="linear-hash"),
+        prefix_extension(epsilon=6.0, domain=CodedIntegers(12), step=6, beam=8, oracle="hadamard"),
+        discover(epsilon=6.0, domain=CodedStrings(2), known=["ok"], step=6, beam=8),
+        bitwise(epsilon=60.0, domain=CodedIntegers(12), buckets=256),
+        bitwise(epsilon=6.0, domain=CodedIntegers(12), buckets=256, partitioned=True, oracle="linear-hash"),
     ],
     ids=["olh", "linear", "hadamard", "dictionary", "split", "partitioned"],
 )
 def test_what_real_devices_hold_is_found(plan):
-    values = ["ok", "no", "ok"] if isinstance(plan.domain, Strings) else [4000, 77, 4000]
+    values = ["ok", "no", "ok"] if isinstance(plan.domain, CodedStrings) else [4000, 77, 4000]
     answers = [
         Device(plan, secret=i.to_bytes(16, "big"), metric="m", consented=True).answer(values[i % 3])
         for i in range(1500)
     ]
     found = find(plan, gather(plan, answers), correction="bonferroni")
-    wanted = [b"ok", b"no"] if isinstance(plan.domain, Strings) else [4000, 77]
+    wanted = [b"ok", b"no"] if isinstance(plan.domain, CodedStrings) else [4000, 77]
     assert found.raw_values[:2] == tuple(wanted)
     assert found.found()[:2] == tuple(wanted)
     assert abs(found.counts[0] - 1000) < 5 * found.standard_errors[0]
@@ -149,12 +159,12 @@ def test_the_devices_half_needs_the_standard_library_alone():
 
 
 def test_answers_that_fit_no_plan_are_refused():
-    plan = prefix_extension(epsilon=2.0, domain=Integers(8), step=4)
+    plan = prefix_extension(epsilon=2.0, domain=CodedIntegers(8), step=4)
     with pytest.raises(ParameterError, match="answer 0: group 2 does not exist"):
         gather(plan, [Answer(2, (Report(0, 0),))])
     with pytest.raises(ParameterError, match="0 reports, 1 asked for"):
         gather(plan, [Answer(1, ())])
-    other = bitwise(epsilon=2.0, domain=Integers(2), buckets=4, partitioned=True)
+    other = bitwise(epsilon=2.0, domain=CodedIntegers(2), buckets=4, partitioned=True)
     with pytest.raises(ParameterError, match="other questions than its plan asks"):
         find(plan, gather(other, []))
     with pytest.raises(ParameterError, match="answers of 0 groups"):
@@ -186,7 +196,7 @@ def test_any_oracle_can_be_plugged_in():
     def binary(epsilon, domain_size, key):
         return mechanism("blh", epsilon=epsilon, hash_key=key, num_seeds=1 << 31)
 
-    plan = prefix_extension(epsilon=5.0, domain=Integers(8), step=4, oracle=binary)
+    plan = prefix_extension(epsilon=5.0, domain=CodedIntegers(8), step=4, oracle=binary)
     assert plan.levels[0].mechanism.name == "blh"
     assert plan.epsilon <= 5.0
 
@@ -258,7 +268,7 @@ def test_a_ledger_takes_no_second_plan_whatever_its_epsilon_where_none_was_built
 
 
 def test_a_plugged_in_oracle_over_a_small_domain_is_hashed_into():
-    plan = prefix_extension(epsilon=2.0, domain=Integers(40), levels=(20, 40), beam=4, oracle="hadamard")
+    plan = prefix_extension(epsilon=2.0, domain=CodedIntegers(40), levels=(20, 40), beam=4, oracle="hadamard")
     question = plan.levels[1]
     assert not question.is_linear
     assert 0 <= question.value(123456789) < question.domain_size
@@ -272,7 +282,7 @@ def test_a_bit_of_no_value_is_refused():
 
 # --- offers add up: F5
 
-LEVEL = {"epsilon": 1.0, "domain": Integers(2), "levels": (2,), "oracle": "olh"}
+LEVEL = {"epsilon": 1.0, "domain": CodedIntegers(2), "levels": (2,), "oracle": "olh"}
 BUILT = prefix_extension(**LEVEL)
 DEVICES = 300
 
@@ -336,7 +346,7 @@ def test_a_second_value_is_charged_and_past_the_limit_the_first_answer_is_repeat
 
 
 def test_a_device_that_has_no_value_answers_all_the_same():
-    plan = prefix_extension(epsilon=1.0, domain=Integers(8), step=4)
+    plan = prefix_extension(epsilon=1.0, domain=CodedIntegers(8), step=4)
     answers = [
         Device(plan, secret=number.to_bytes(16, "big"), metric="m", consented=True).nothing() for number in range(2000)
     ]

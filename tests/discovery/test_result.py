@@ -8,12 +8,12 @@ import json
 import numpy as np
 import pytest
 
-from overstory.discovery import Integers, bitwise, discover, find, simulate
+from overstory.discovery import CodedIntegers, bitwise, discover, find, simulate
 from overstory.protocol.errors import ParameterError
 from support.populations import zipf
 
 VALUES = zipf(40_000, 2000, 3, bits=20)
-PLAN = discover(epsilon=4.0, domain=Integers(20), known=[int(VALUES[0])], step=7, beam=16)
+PLAN = discover(epsilon=4.0, domain=CodedIntegers(20), known=[int(VALUES[0])], step=7, beam=16)
 FOUND = find(PLAN, simulate(PLAN, VALUES, np.random.default_rng(1)))
 
 
@@ -98,7 +98,7 @@ def test_it_draws_on_the_current_axes():
 def test_it_can_be_drawn(result):
     from matplotlib.figure import Figure
 
-    plan = bitwise(epsilon=4.0, domain=Integers(4), buckets=4)
+    plan = bitwise(epsilon=4.0, domain=CodedIntegers(4), buckets=4)
     result = result or find(plan, simulate(plan, [], np.random.default_rng(1)))
     axes = result.plot(Figure().subplots())
     assert axes.get_ylabel() == "estimated frequency"

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from overstory.discovery import Integers, Strings, bitwise, discover, find, prefix_extension, simulate
+from overstory.discovery import CodedIntegers, CodedStrings, bitwise, discover, find, prefix_extension, simulate
 from overstory.discovery.heavy_hitters import extend
 from support.populations import score, zipf
 
 VALUES = zipf(200_000, 20_000, seed=1, bits=32)
-DOMAIN = Integers(32)
+DOMAIN = CodedIntegers(32)
 TOP = 12
 
 
@@ -41,7 +41,7 @@ ONE_ROUND = ["grr", "sue", "oue", "blh", "olh", "hadamard", "subset", "projectiv
 
 @pytest.mark.parametrize("oracle", ONE_ROUND)
 def test_every_oracle_of_one_round_can_be_plugged_in(oracle):
-    plan = prefix_extension(epsilon=4.0, domain=Integers(8), step=4, beam=8, oracle=oracle)
+    plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(8), step=4, beam=8, oracle=oracle)
     found = searched(plan, np.repeat([7, 200], [1500, 1000]), correction="bonferroni")
     assert found.found() == (7, 200)
     assert np.all(np.abs(found.counts[:2] - [1500, 1000]) < 5 * found.standard_errors[:2])
@@ -112,7 +112,7 @@ def test_the_dictionary_comes_first_and_takes_no_place_in_the_beam():
 def test_text_is_found_with_its_length():
     words = [b"a", b"ab", b"ab\x80", b"abcdefgh", "né".encode()]
     values = [words[i % 5] for i in range(15_000)]
-    found = searched(discover(epsilon=4.0, domain=Strings(8), step=11, beam=24), values, correction="bonferroni")
+    found = searched(discover(epsilon=4.0, domain=CodedStrings(8), step=11, beam=24), values, correction="bonferroni")
     assert set(found.found()) == set(words)
     assert found.values[found.raw_values.index(b"ab\x80")] == "ab\\x80"
 
@@ -126,7 +126,7 @@ def test_the_same_seed_finds_the_same():
 
 
 def test_strings_and_arrays_of_the_same_values_simulate_alike():
-    plan = prefix_extension(epsilon=4.0, domain=Integers(8), step=4, beam=8)
+    plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(8), step=4, beam=8)
     values = np.arange(2000, dtype=np.uint64) % 3
     by_array, by_list = searched(plan, values), searched(plan, values.tolist())
     assert by_array.raw_values[:3] == by_list.raw_values[:3] or set(by_array.found()) == set(by_list.found())
@@ -134,10 +134,10 @@ def test_strings_and_arrays_of_the_same_values_simulate_alike():
 
 def test_progress_is_told_and_rises():
     told = []
-    plan = prefix_extension(epsilon=4.0, domain=Integers(16), beam=4)
+    plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(16), beam=4)
     reports = simulate(plan, range(1000), np.random.default_rng(1), progress=lambda _, done: told.append(done))
     find(plan, reports, progress=lambda what, done: told.append(1 + done) if "bits" in what else None)
-    bits = bitwise(epsilon=4.0, domain=Integers(3), buckets=4)
+    bits = bitwise(epsilon=4.0, domain=CodedIntegers(3), buckets=4)
     find(bits, simulate(bits, [1], np.random.default_rng(1)), progress=lambda _, done: told.append(2 + done))
     assert told == sorted(told)
     assert len(told) == 4 + 3

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, binomtest, chi2
 
 from overstory.analysis.reports import ReportBatch
-from overstory.discovery import Integers, bitwise, discover, find, prefix_extension, simulate
+from overstory.discovery import CodedIntegers, bitwise, discover, find, prefix_extension, simulate
 from overstory.discovery.codes import buckets_of, rows_of
 from overstory.discovery.detection import adjusted, counts_of, exact_p_values, needed_support, null_error
 from overstory.discovery.plans import thresholds
@@ -32,7 +32,7 @@ def repeated(plan, runs):
 
 @pytest.mark.parametrize("oracle", ["olh", "linear-hash", "grr"])
 def test_counts_are_unbiased_and_their_errors_right(oracle):
-    counts, errors = repeated(prefix_extension(epsilon=3.0, domain=Integers(8), levels=(3, 8), oracle=oracle), 200)
+    counts, errors = repeated(prefix_extension(epsilon=3.0, domain=CodedIntegers(8), levels=(3, 8), oracle=oracle), 200)
     z = (counts - HOLDERS) / errors
     assert abs(z.mean()) * math.sqrt(200) < 4.9
     assert FALSE_ALARM < chi2.cdf((z**2).sum(), 200) < 1 - FALSE_ALARM
@@ -41,7 +41,7 @@ def test_counts_are_unbiased_and_their_errors_right(oracle):
 
 
 def test_errors_that_forget_the_sampling_fail_the_same_check():
-    plan = prefix_extension(epsilon=8.0, domain=Integers(8), levels=(3, 8), oracle="grr", shares=[10, 1])
+    plan = prefix_extension(epsilon=8.0, domain=CodedIntegers(8), levels=(3, 8), oracle="grr", shares=[10, 1])
     counts, errors = repeated(plan, 200)
     z = (counts - HOLDERS) / errors
     assert FALSE_ALARM < chi2.cdf((z**2).sum(), 200) < 1 - FALSE_ALARM
@@ -55,7 +55,7 @@ def test_errors_that_forget_the_sampling_fail_the_same_check():
 
 def test_a_buckets_error_is_that_of_a_value_many_hold():
     """Theorem 2 over an oracle with p*(1 - p*) above q*(1 - q*): an empty bucket's error fails the same check."""
-    plan = bitwise(epsilon=4.0, domain=Integers(6), buckets=16, partitioned=True, oracle="grr")
+    plan = bitwise(epsilon=4.0, domain=CodedIntegers(6), buckets=16, partitioned=True, oracle="grr")
     places = buckets_of(rows_of(plan.domain, range(64)), plan.key, plan.buckets)
     values = np.where(np.arange(DEVICES) < HOLDERS, 9, np.flatnonzero(places != places[9])[0])
     counts, errors, empty = [], [], []
@@ -75,7 +75,7 @@ def test_a_buckets_error_is_that_of_a_value_many_hold():
 
 @pytest.mark.parametrize("name", ["olh", "linear-hash", "blh"])
 def test_p_values_of_absent_values_are_uniform(name):
-    plan = prefix_extension(epsilon=2.0, domain=Integers(16), levels=(16,), oracle=name)
+    plan = prefix_extension(epsilon=2.0, domain=CodedIntegers(16), levels=(16,), oracle=name)
     question, small = plan.levels[0], []
     for seed in range(40):
         held = [question.value(code) for code in (7, 8)]
@@ -107,7 +107,7 @@ def test_few_false_ones_are_found():
     values, present, false, found = zipf(60_000, 3000, 5, bits=24), None, 0, 0
     present = set(values.tolist())
     for seed in range(12):
-        plan = prefix_extension(epsilon=4.0, domain=Integers(24), beam=32)
+        plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(24), beam=32)
         detected = find(plan, simulate(plan, values, np.random.default_rng(seed))).found()
         false, found = false + len(set(detected) - present), found + len(detected)
     assert found > 60
@@ -119,7 +119,7 @@ def test_counting_only_what_was_kept_fails_the_same_check():
     values = zipf(60_000, 3000, 5, bits=24)
     present, false, found = set(values.tolist()), 0, 0
     for seed in range(12):
-        plan = prefix_extension(epsilon=4.0, domain=Integers(24), beam=32)
+        plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(24), beam=32)
         result = find(plan, simulate(plan, values, np.random.default_rng(seed)))
         wrong = adjusted(result.p_values, len(result), "fdr") <= 0.05
         detected = {value for value, yes in zip(result.raw_values, wrong, strict=True) if yes}
@@ -128,14 +128,14 @@ def test_counting_only_what_was_kept_fails_the_same_check():
 
 
 def test_groups_are_filled_by_their_shares():
-    plan = prefix_extension(epsilon=1.0, domain=Integers(16), shares=[3, 1])
+    plan = prefix_extension(epsilon=1.0, domain=CodedIntegers(16), shares=[3, 1])
     reports = simulate(plan, np.zeros(40_000, np.uint64), np.random.default_rng(1))
     assert binomtest(len(reports[0][0]), 40_000, 0.75).pvalue > FALSE_ALARM
     assert thresholds([3, 1])[0] == 3 << 30
 
 
 def test_the_dictionarys_mass_is_unbiased():
-    plan = discover(epsilon=3.0, domain=Integers(8), known=[9, 250], step=4, beam=8)
+    plan = discover(epsilon=3.0, domain=CodedIntegers(8), known=[9, 250], step=4, beam=8)
     z = []
     for seed in range(100):
         found = find(plan, simulate(plan, VALUES, np.random.default_rng(seed)))
@@ -145,7 +145,7 @@ def test_the_dictionarys_mass_is_unbiased():
 
 
 def test_simulated_reports_are_batches_of_the_mechanism():
-    plan = discover(epsilon=3.0, domain=Integers(16), known=[9], step=5, beam=8)
+    plan = discover(epsilon=3.0, domain=CodedIntegers(16), known=[9], step=5, beam=8)
     for group, batches in zip(plan.groups, simulate(plan, VALUES, np.random.default_rng(1)), strict=True):
         for question, batch in zip(group.questions, batches, strict=True):
             assert isinstance(batch, ReportBatch)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from overstory._lazy import lazy_names
 from overstory.discovery.device import Answer, Device
-from overstory.discovery.domains import Domain, Integers, Strings
 from overstory.discovery.plans import BitPlan, Plan, PrefixPlan
 from overstory.discovery.protocols import bitwise, discover, prefix_extension
+from overstory.protocol.domains.codes import CodedDomain, CodedIntegers, CodedStrings
 
 if TYPE_CHECKING:
     from overstory.discovery.detection import detectable_frequency
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "BitPlan",
+    "CodedDomain",
+    "CodedIntegers",
+    "CodedStrings",
     "Device",
     "Discovered",
-    "Domain",
-    "Integers",
     "Plan",
     "PrefixPlan",
-    "Strings",
     "bitwise",
     "detectable_frequency",
     "discover",

@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.discovery.domains import END, Domain, Integers, Strings
 from overstory.discovery.plans import Question, prefix_bytes
+from overstory.protocol.domains.codes import END, CodedDomain, CodedIntegers, CodedStrings
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.errors import ParameterError
 
 Rows = NDArray[np.uint8]
 
 
-def rows_of(domain: Domain, values: Sequence[Any] | NDArray[Any]) -> Rows:
+def rows_of(domain: CodedDomain, values: Sequence[Any] | NDArray[Any]) -> Rows:
     """Return the codes of values, one a row."""
     octets = -(-domain.width // 8)
-    if isinstance(domain, Integers) and isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+    if isinstance(domain, CodedIntegers) and isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         return _integer_rows(domain, values)
     raw = b"".join(prefix_bytes(domain.code(value), domain.width, domain.width) for value in values)
     return np.frombuffer(raw, np.uint8).reshape(-1, octets)
 
 
-def _integer_rows(domain: Integers, values: NDArray[Any]) -> Rows:
+def _integer_rows(domain: CodedIntegers, values: NDArray[Any]) -> Rows:
     if values.size and (values.min() < 0 or int(values.max()) >> domain.bits):
         raise ParameterError(f"a value is outside the domain: integers from 0 to 2**{domain.bits} - 1")
     shifted = values.astype(np.uint64) << np.uint64(-domain.bits % 8)
@@ -33,7 +33,7 @@ def _integer_rows(domain: Integers, values: NDArray[Any]) -> Rows:
     return octets
 
 
-def distinct(domain: Domain, values: Any) -> tuple[Rows, NDArray[np.int64]]:
+def distinct(domain: CodedDomain, values: Any) -> tuple[Rows, NDArray[np.int64]]:
     """Return the different values' codes, and for each value which of them is its own."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise ParameterError(f"values must be a column, one for each device, not an array of shape {values.shape}")
@@ -95,16 +95,16 @@ def names_of(question: Question, rows: Rows) -> list[Any]:
     return raw if question.domain_size is None else [question.name_of(prefix) for prefix in raw]
 
 
-def are_values(domain: Domain, rows: Rows) -> NDArray[np.bool_]:
+def are_values(domain: CodedDomain, rows: Rows) -> NDArray[np.bool_]:
     """Return which codes are some value's: those of strings need their end marker."""
-    if not isinstance(domain, Strings):
+    if not isinstance(domain, CodedStrings):
         return np.ones(len(rows), np.bool_)
     backwards = rows[:, ::-1]
     last = backwards[np.arange(len(rows)), (backwards != 0).argmax(axis=1)]
     return np.asarray(last == END)
 
 
-def values_of(domain: Domain, rows: Rows) -> list[Any]:
+def values_of(domain: CodedDomain, rows: Rows) -> list[Any]:
     """Return the values whose codes these are."""
     return [domain.value(int.from_bytes(raw, "big") >> (-domain.width % 8)) for raw in byte_strings(rows)]
 

@@ -32,10 +32,10 @@ from overstory.discovery.detection import (
     selection_level,
     smallest_found,
 )
-from overstory.discovery.domains import Domain, Strings
 from overstory.discovery.plans import DICTIONARY, BitPlan, Plan, PrefixPlan, Question
 from overstory.discovery.result import F64, Discovered, Level, nothing
 from overstory.discovery.simulation import GroupReports, Progress, support_counts
+from overstory.protocol.domains.codes import CodedDomain, CodedStrings
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 
@@ -52,13 +52,13 @@ class Frontier:
     total: int  # the sum of all supports that were counted
 
 
-def extend(question: Question, batch: ReportBatch, parents: Rows, keep: int, domain: Domain) -> Frontier:
+def extend(question: Question, batch: ReportBatch, parents: Rows, keep: int, domain: CodedDomain) -> Frontier:
     """Return the `keep` most supported extensions of `parents` by the question's step."""
     before, last = question.num_bits - question.step, question.num_bits == question.width
     best = Frontier(np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64), 0, 0)
     for some, counts in _counted(question, batch, parents):
         places = np.arange(counts.size)
-        if last and isinstance(domain, Strings):
+        if last and isinstance(domain, CodedStrings):
             places = places[are_values(domain, extensions(some, before, question.step))]
         supports = counts.ravel()[places]
         chosen = _largest(supports, keep)
@@ -313,8 +313,8 @@ def find(
     Examples
     --------
     >>> import numpy as np
-    >>> from overstory.discovery import Integers, prefix_extension, simulate
-    >>> plan = prefix_extension(epsilon=4.0, domain=Integers(16), beam=8)
+    >>> from overstory.discovery import CodedIntegers, prefix_extension, simulate
+    >>> plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(16), beam=8)
     >>> reports = simulate(plan, np.array([7] * 600 + [4711] * 400), np.random.default_rng(1))
     >>> find(plan, reports, correction="bonferroni").found()
     (7, 4711)

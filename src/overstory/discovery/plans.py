@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from overstory.discovery.domains import Domain
 from overstory.protocol.channels import ONE
+from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.encodings.symbols import LinearHash
@@ -212,14 +212,14 @@ class Plan:
     Attributes
     ----------
     domain
-        The domain of the values: `Integers` or `Strings`.
+        The domain of the values: `CodedIntegers` or `CodedStrings`.
     groups
         In order of their thresholds.
     known
         Codes of the dictionary: asked of a group of their own, and "elsewhere" to all others.
     """
 
-    domain: Domain
+    domain: CodedDomain
     groups: tuple[Group, ...]
     known: frozenset[int] = field(default=frozenset(), repr=False)
 
@@ -331,6 +331,6 @@ def thresholds(weights: Sequence[float]) -> tuple[int, ...]:
     return (*out[:-1], ONE)
 
 
-def codes_of(domain: Domain, known: Iterable[Any]) -> frozenset[int]:
+def codes_of(domain: CodedDomain, known: Iterable[Any]) -> frozenset[int]:
     """Return the codes of a dictionary's values."""
     return frozenset(domain.code(value) for value in known)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from statistics import NormalDist
 from typing import Any, Final
 
-from overstory.discovery.domains import Domain, Integers
 from overstory.discovery.plans import (
     DICTIONARY,
     KEYED,
@@ -21,6 +20,7 @@ from overstory.discovery.plans import (
     symbols_for,
     thresholds,
 )
+from overstory.protocol.domains.codes import CodedDomain, CodedIntegers
 from overstory.protocol.encodings.base import check_count, check_epsilon
 from overstory.protocol.errors import ParameterError
 
@@ -37,7 +37,7 @@ DICTIONARY_SHARE: Final = 0.3
 def prefix_extension(
     *,
     epsilon: float,
-    domain: Domain | None = None,
+    domain: CodedDomain | None = None,
     step: int = STEP,
     beam: int = BEAM,
     levels: Sequence[int] | None = None,
@@ -54,7 +54,7 @@ def prefix_extension(
     epsilon
         What one device reveals in all.
     domain
-        `Integers` of 64 bits unless given.
+        `CodedIntegers` of 64 bits unless given.
     step
         Bits by which each level is longer than the one before.
     beam
@@ -84,7 +84,7 @@ def prefix_extension(
     >>> [level.num_bits for level in plan.levels], plan.epsilon <= 4.0
     ([8, 16, 24, 32, 40, 48, 56, 64], True)
     """
-    domain = Integers() if domain is None else domain
+    domain = CodedIntegers() if domain is None else domain
     lengths = even_levels(domain.width, step, step) if levels is None else levels
     weights, questions = _search(domain.width, lengths, beam, shares, oracle, check_epsilon("epsilon", epsilon), key)
     groups = tuple(Group(t, (q,)) for t, q in zip(thresholds(weights), questions, strict=True))
@@ -94,7 +94,7 @@ def prefix_extension(
 def discover(
     *,
     epsilon: float,
-    domain: Domain | None = None,
+    domain: CodedDomain | None = None,
     known: Iterable[Any] = (),
     known_share: float = DICTIONARY_SHARE,
     step: int = LONG_STEP,
@@ -131,7 +131,7 @@ def discover(
     >>> [group.questions[0].name for group in plan.groups]
     ['dictionary', '22 bits', '36 bits', '50 bits', '64 bits']
     """
-    domain = Integers() if domain is None else domain
+    domain = CodedIntegers() if domain is None else domain
     check_count("beam", beam, 1, MOST_BEAM)
     check_count("step", step, 1, MAX_STEP)
     lengths = even_levels(domain.width, min(step + (beam - 1).bit_length(), MAX_STEP), step)
@@ -150,7 +150,7 @@ def discover(
 def bitwise(
     *,
     epsilon: float,
-    domain: Domain | None = None,
+    domain: CodedDomain | None = None,
     buckets: int = 1 << 20,
     partitioned: bool = False,
     oracle: OracleChoice = "hadamard",
@@ -166,7 +166,7 @@ def bitwise(
     epsilon
         What one device reveals in all.
     domain
-        `Integers` of 64 bits unless given.
+        `CodedIntegers` of 64 bits unless given.
     buckets
         T, the number of buckets: a power of two, at most 2**24.
     partitioned
@@ -188,11 +188,11 @@ def bitwise(
 
     Examples
     --------
-    >>> plan = bitwise(epsilon=4.0, domain=Integers(16), buckets=64)
+    >>> plan = bitwise(epsilon=4.0, domain=CodedIntegers(16), buckets=64)
     >>> len(plan.groups), len(plan.groups[0].questions), plan.epsilon <= 4.0
     (1, 16, True)
     """
-    domain = Integers() if domain is None else domain
+    domain = CodedIntegers() if domain is None else domain
     check_count("buckets", buckets, 2, 1 << 24)
     if buckets & (buckets - 1):
         raise ParameterError(f"buckets = {buckets}: give a power of two")

@@ -60,7 +60,7 @@ def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | N
     plan
         The plan that the simulated devices follow.
     values
-        One value a device; an integer array for `Integers` is fastest.
+        One value a device; an integer array for `CodedIntegers` is fastest.
     rng
         Where all randomness comes from: a seed, a generator, or None for a fresh one.
     progress
@@ -73,8 +73,8 @@ def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | N
 
     Examples
     --------
-    >>> from overstory.discovery import Integers, prefix_extension
-    >>> plan = prefix_extension(epsilon=4.0, domain=Integers(16))
+    >>> from overstory.discovery import CodedIntegers, prefix_extension
+    >>> plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(16))
     >>> reports = simulate(plan, np.array([7] * 600 + [4711] * 400), rng=1)
     >>> len(reports), sum(len(batch.cohorts) for batches in reports for batch in batches)
     (2, 1000)

@@ -18,12 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from overstory.protocol.channels import (
-    ONE,
-    THRESHOLD_BITS,
-    BinaryChannel,
-    SymbolChannel,
-)
+from overstory.protocol.channels import ONE, THRESHOLD_BITS, BinaryChannel, SymbolChannel
 from overstory.protocol.errors import ParameterError
 
 _from_system = os.urandom

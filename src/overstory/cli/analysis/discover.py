@@ -24,7 +24,7 @@ from overstory.cli.progress import progress, reading_bar
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
-    from overstory.discovery import Discovered, Domain, PrefixPlan
+    from overstory.discovery import CodedDomain, Discovered, PrefixPlan
     from overstory.presentation.document import Block
 
 MORE = """\
@@ -132,9 +132,11 @@ def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
     import numpy as np
 
     from overstory.cli.analysis.discover_input import read_column
-    from overstory.discovery import Integers, Strings, discover, find, simulate
+    from overstory.discovery import CodedIntegers, CodedStrings, discover, find, simulate
 
-    domain: Domain = Integers(64 if args.bits is None else args.bits) if args.bytes is None else Strings(args.bytes)
+    domain: CodedDomain = (
+        CodedIntegers(64 if args.bits is None else args.bits) if args.bytes is None else CodedStrings(args.bytes)
+    )
     known = _known(args.known, domain) if args.known else ()
     key = args.column[:12]  # a hash key has at most 64 bytes, and every level adds to it
     plan = discover(epsilon=args.epsilon, domain=domain, known=known, step=args.step, beam=args.beam, key=key)
@@ -148,7 +150,7 @@ def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
         return plan, find(plan, reports, **how, progress=second)
 
 
-def _known(path: str, domain: Domain) -> list[Any]:
+def _known(path: str, domain: CodedDomain) -> list[Any]:
     from overstory.files.candidates import read_candidates
 
     try:

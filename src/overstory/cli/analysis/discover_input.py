@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.discovery import Integers, Strings
-from overstory.discovery.domains import MAX_BYTES
+from overstory.discovery import CodedIntegers, CodedStrings
 from overstory.files.columns.blocks import is_json
 from overstory.files.columns.layout import line_of
 from overstory.files.columns.reader import blocks, is_parquet
 from overstory.presentation.streams import printable
+from overstory.protocol.domains.codes import MAX_BYTES
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
-    from overstory.discovery import Domain
+    from overstory.discovery import CodedDomain
     from overstory.files.columns.layout import Form
     from overstory.files.io import Advance
 
@@ -23,7 +23,7 @@ SHOWN: Final = 40
 """Characters of a value that an error shows."""
 
 
-def read_column(path: str, column: str, domain: Domain, form: Form, advance: Advance | None = None) -> Any:
+def read_column(path: str, column: str, domain: CodedDomain, form: Form, advance: Advance | None = None) -> Any:
     """Return the values of a column, one a device; rows without one, and empty texts, are left out.
 
     Parameters
@@ -46,17 +46,17 @@ def read_column(path: str, column: str, domain: Domain, form: Form, advance: Adv
             said = _needed(texts, domain) or str(error)
             raise FormatError(said, source=path, line=line, field=column) from error
     held = [values[number] for number in numbers.tolist() if number >= 0 and values[number] is not None]
-    return np.array(held, np.uint64) if isinstance(domain, Integers) else held
+    return np.array(held, np.uint64) if isinstance(domain, CodedIntegers) else held
 
 
-def _needed(texts: list[str], domain: Domain) -> str | None:
+def _needed(texts: list[str], domain: CodedDomain) -> str | None:
     """Say which option these texts need; None where they are what the domain is of, or were meant to be."""
     numbers = sum(text.strip().isdigit() for text in texts if text)
-    if isinstance(domain, Integers) and 2 * numbers >= len(texts):
+    if isinstance(domain, CodedIntegers) and 2 * numbers >= len(texts):
         return None  # a column of numbers, one of which is none
     longest = max(texts, key=_size)
     shown, size = f"{printable(longest)[:SHOWN]!r}", _size(longest)
-    bound = f"--bytes {domain.max_bytes}" if isinstance(domain, Strings) else None
+    bound = f"--bytes {domain.max_bytes}" if isinstance(domain, CodedStrings) else None
     said = f"values are longer than {bound}" if bound else "the column holds text"
     if size <= MAX_BYTES:
         return f"{said}: give --bytes {size} (the longest value, {shown}, has {size} bytes in UTF-8)"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.variance import error_bound
-from overstory.discovery import BitPlan, Integers, bitwise, find, simulate
+from overstory.discovery import BitPlan, CodedIntegers, bitwise, find, simulate
 from overstory.discovery.codes import buckets_of, rows_of
 from overstory.experiments.comparison import Comparison, Published, at_most, exact
 from overstory.experiments.study import Context, Study, Table, each, mean
@@ -89,7 +89,7 @@ HEAD: Final = ("form", "epsilon in all", "2 tau", "largest error", "values liste
 
 
 def _plan(epsilon: float, *, partitioned: bool) -> BitPlan:
-    return bitwise(epsilon=epsilon * WIDTH, domain=Integers(WIDTH), buckets=BUCKETS, partitioned=partitioned)
+    return bitwise(epsilon=epsilon * WIDTH, domain=CodedIntegers(WIDTH), buckets=BUCKETS, partitioned=partitioned)
 
 
 def _tau(epsilon: float, num_reports: int) -> float:

@@ -3,6 +3,9 @@
 A domain decides three things once, for device and collector alike: which symbol a value is, what happens to a value
 that is none of them, and what a symbol is called. It draws no randomness, so it can neither help nor harm privacy;
 but it must give one answer everywhere, so no answer here depends on how a division was rounded.
+
+Up to 2^20 values have symbols with labels. What is too large to list has codes instead, for a search that walks along
+their bits: `overstory.protocol.domains.codes`.
 """
 
 from __future__ import annotations

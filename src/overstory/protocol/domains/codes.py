@@ -17,7 +17,7 @@ MAX_BYTES: Final = 32
 """Of a string that can be searched for."""
 
 
-class Domain(Protocol):
+class CodedDomain(Protocol):
     """An injective map from values to integers below ``2**width``."""
 
     @property
@@ -47,8 +47,8 @@ class Domain(Protocol):
 
 
 @dataclass(frozen=True)
-class Integers:
-    """Integers from 0 to ``2**bits - 1``; the code is the integer.
+class CodedIntegers:
+    """CodedIntegers from 0 to ``2**bits - 1``; the code is the integer.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class Integers:
 
     Examples
     --------
-    >>> Integers(8).code(200)
+    >>> CodedIntegers(8).code(200)
     200
-    >>> Integers(8).code(256)
+    >>> CodedIntegers(8).code(256)
     Traceback (most recent call last):
     overstory.protocol.errors.ParameterError: 256 is outside the domain: integers from 0 to 2**8 - 1
     """
@@ -120,7 +120,7 @@ class Integers:
 
 
 @dataclass(frozen=True)
-class Strings:
+class CodedStrings:
     r"""Byte strings of up to `max_bytes` bytes, each byte allowed.
 
     The code is the string, then the end marker 0x80, then zeros up to ``max_bytes + 1`` bytes (the padding of ISO/IEC
@@ -134,7 +134,7 @@ class Strings:
 
     Examples
     --------
-    >>> words = Strings(4)
+    >>> words = CodedStrings(4)
     >>> hex(words.code("oak"))
     '0x6f616b8000'
     >>> words.value(words.code(b"a\x80")), words.value(0x6F616B0000)
