@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi import Response as PageResponse
 from fastapi.responses import HTMLResponse
 from fastapi.security import HTTPBearer
 
-from overstory.analysis.selection import IntervalKind
 from overstory.collector.auth import ADMIN
 from overstory.collector.http.endpoint import (
     PATH,
@@ -30,49 +29,15 @@ from overstory.collector.http.listening import is_loopback
 from overstory.collector.http.openapi import ERROR, VERSION, describe
 from overstory.collector.http.pages import POLICY
 from overstory.collector.http.responses import AccessError, as_page, handle_errors, json_page, text_page
+from overstory.collector.http.results import Decoding, add_result_pages
 from overstory.collector.ingest.ingest import JSON, Decision
 from overstory.collector.service import Collector
-from overstory.presentation.render_data import for_spreadsheet
 from overstory.protocol.wire.reasons import Reason
-from overstory.queries.counts import PeriodCounts, parse_range, read_store
-from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries, read_estimates
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-
-READERS: Final = 2
-"""The number of requests for counts or estimates that are worked on at once; others wait."""
-
-First = Annotated[
-    str | None,
-    Query(
-        alias="from",
-        description="The first period, such as 2026-11-21, or the day of shorter periods. Default: the first stored.",
-    ),
-]
-Last = Annotated[
-    str | None, Query(alias="to", description="The last period, in the same form. Default: the last stored.")
-]
-Form = Annotated[
-    Literal["json", "csv", "spreadsheet"],
-    Query(alias="format", description="spreadsheet: CSV in which no cell can be read as a formula."),
-]
-Reads = Annotated[
-    Aggregation,
-    Query(
-        description="total: one estimate of the range; per-period: one of each period; cumulative: one of each period "
-        "together with all earlier ones."
-    ),
-]
-Intervals = Annotated[
-    IntervalKind | None,
-    Query(
-        description="What intervals describe: these reports, or all devices like these (population). "
-        "Default: reports for a total, else population."
-    ),
-]
 
 _DESCRIPTION: Final = "Reports are randomized on the devices. The collector stores neither their sender nor their time."
 _ERRORS: Final = {
@@ -85,11 +50,13 @@ _ERRORS: Final = {
 
 def build_app(collector: Collector) -> HotPath:
     """Return the collector's ASGI application; its lifespan starts and stops the collector."""
+    decoding = Decoding()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await collector.start()
         yield
+        decoding.close()
         await collector.stop()
 
     app = FastAPI(
@@ -104,7 +71,7 @@ def build_app(collector: Collector) -> HotPath:
     )
     handle_errors(app)
     _add_public_pages(app, collector)
-    _add_admin_pages(app, collector)
+    _add_admin_pages(app, collector, decoding)
     _add_health(app, collector)
     _add_description(app)
     return HotPath(collector.endpoint, app)
@@ -149,42 +116,19 @@ def _is_local(request: Request) -> bool:
     return request.client is None or is_loopback(request.client.host)  # None: a socket in the file system
 
 
-def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
+def _add_admin_pages(app: FastAPI, collector: Collector, decoding: Decoding) -> None:
     bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `overstory store tokens`.")
-    readers = asyncio.Semaphore(READERS)
 
     def admin(request: Request) -> None:
         _need_admin(collector, request)
-
-    async def read(work: Callable[[], PageResponse]) -> PageResponse:
-        async with readers:
-            return await asyncio.to_thread(work)
-
-    def counted(metric: str, first: str | None, last: str | None) -> PeriodCounts:
-        asked = collector.registry[metric]
-        return read_store(collector.store, asked, *parse_range(asked, first, last))
 
     guarded: dict[str, Any] = {
         "tags": ["results"],
         "dependencies": [Depends(admin), Depends(bearer)],
         "responses": _responses(400, 401, 404, 503, csv=True),
+        "response_class": PageResponse,
     }
-
-    @app.get("/v1/metrics/{metric}/counts", summary="Support counts by period", **guarded)
-    async def counts(metric: str, first: First = None, last: Last = None, form: Form = "json") -> PageResponse:
-        return await read(lambda: _shown(counted(metric, first, last), form))
-
-    @app.get("/v1/metrics/{metric}/estimates", summary="Estimates: total, by period, or cumulative", **guarded)
-    async def metric_estimates(
-        metric: str,
-        first: First = None,
-        last: Last = None,
-        reading: Reads = "total",
-        interval: Intervals = None,
-        form: Form = "json",
-    ) -> PageResponse:
-        options = EstimateOptions(interval_kind=interval)
-        return await read(lambda: _shown(read_estimates(counted(metric, first, last), reading, options), form))
+    add_result_pages(app, decoding, collector.registry, collector.store, guarded)
 
 
 def _add_description(app: FastAPI) -> None:
@@ -217,13 +161,6 @@ def _add_health(app: FastAPI, collector: Collector) -> None:
         if not _is_local(request):
             _need_admin(collector, request)
         return text_page(collector.telemetry.expose(), "text/plain; version=0.0.4; charset=utf-8")
-
-
-def _shown(answer: PeriodCounts | EstimateSeries, form: str) -> PageResponse:
-    if form in {"csv", "spreadsheet"}:
-        lines = answer.csv_lines() if form == "csv" else for_spreadsheet(answer.csv_lines())
-        return text_page("".join(lines).encode(), "text/csv; charset=utf-8")
-    return json_page(answer.to_json())
 
 
 def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, Any]]:

@@ -78,6 +78,11 @@ class PeriodCounts:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; `from_json` is the inverse."""
+        about, periods = self.summary_json(), [self.period_json(period) for period in self.periods]
+        return {**about, "periods": periods, "other_parameters": self.others_json()}
+
+    def summary_json(self) -> dict[str, Any]:
+        """Return the facts about the range as JSON values."""
         return {
             "metric": self.metric.id,
             "digest": self.metric.mechanism.digest.hex(),
@@ -85,16 +90,12 @@ class PeriodCounts:
             "from": self.label(self.first),
             "to": self.label(self.last),
             "reports": self.num_reports,
-            "periods": [
-                {
-                    "period": self.label(p),
-                    "totals": self.counts[p].totals.tolist(),
-                    "ones": self.counts[p].ones.tolist(),
-                }
-                for p in self.periods
-            ],
-            "other_parameters": self.others_json(),
         }
+
+    def period_json(self, period: int) -> dict[str, Any]:
+        """Return one period's counts as JSON values."""
+        counts = self.counts[period]
+        return {"period": self.label(period), "totals": counts.totals.tolist(), "ones": counts.ones.tolist()}
 
     @classmethod
     def from_json(cls, metric: Metric, parsed: Any) -> PeriodCounts:

@@ -154,22 +154,23 @@ class EstimateSeries:
         return {**self.summary(), "readings": [self._part_json(part, limit) for part in self.parts]}
 
     def _part_json(self, part: PeriodEstimate, limit: int | None) -> dict[str, Any]:
-        return {**self._ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json(limit)}
+        return {**self.ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json(limit)}
 
     def rows(self, limit: int | None = None) -> Iterator[dict[str, Any]]:
         """Yield a dictionary per range and value, most frequent first within a range."""
         for part in self.parts:
             for row in part.estimate.rows(limit):
-                yield {**self._ends(part), **row}
+                yield {**self.ends(part), **row}
 
     def csv_lines(self, limit: int | None = None) -> Iterator[str]:
         """Return a header and a line per range and value: from, to, and the columns of results.csv."""
         lines = (
-            (*self._ends(part).values(), *record) for part in self.parts for record in records(part.estimate, limit)
+            (*self.ends(part).values(), *record) for part in self.parts for record in records(part.estimate, limit)
         )
         return csv_lines((Column("from"), Column("to"), *CSV), lines)
 
-    def _ends(self, part: PeriodEstimate) -> dict[str, Any]:
+    def ends(self, part: PeriodEstimate) -> dict[str, Any]:
+        """Return the labels of a part's first and last period."""
         return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
 
 

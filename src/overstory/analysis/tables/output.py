@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -167,10 +168,22 @@ def write_csv(
     target.writelines(csv_lines((*CSV, *map(Column, added)), ((*record, *extra) for record, *extra in lines)))
 
 
-def records(estimate: Shown, limit: int | None = None) -> Iterator[tuple[Any, ...]]:
+def file_columns(level: float = 0.95) -> tuple[Column, ...]:
+    """Return the columns of a file of estimates with intervals of that level: `CSV`, whose intervals are named by it.
+
+    Examples
+    --------
+    >>> [column.csv for column in file_columns(0.99) if "high" in column.csv]
+    ['prop_high_99']
+    """
+    percent = f"_{100 * level:.10g}"
+    return tuple(replace(column, csv=column.csv.replace("_95", percent)) for column in CSV)
+
+
+def records(estimate: Shown, limit: int | None = None, level: float = 0.95) -> Iterator[tuple[Any, ...]]:
     """Yield the values of the columns of `CSV`, most frequent first; labels are texts."""
     places = estimate.order()[:limit]
-    shown = columns(estimate, places)
+    shown = columns(estimate, places, level)
     labels = (label_text(estimate.values[place]) for place in places)
     return zip(labels, *(shown[column.name].tolist() for column in CSV[1:]), strict=True)
 

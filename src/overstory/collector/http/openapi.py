@@ -12,7 +12,7 @@ from overstory.collector.ingest.ingest import JSON
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
-VERSION: Final = "0.2.0"
+VERSION: Final = "0.3.0"
 """The version of the HTTP interface, not of the program: it changes when clients may notice."""
 
 ERROR: Final = "Error"

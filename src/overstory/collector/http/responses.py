@@ -68,8 +68,12 @@ async def _parameters(_: Request, error: ParameterError | RecountError) -> PageR
 
 
 async def _invalid(_: Request, error: RequestValidationError) -> PageResponse:
-    wrong = "; ".join(f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in error.errors())
+    wrong = "; ".join(f"{'.'.join(map(str, fault['loc'][1:]))}: {_fault_text(fault)}" for fault in error.errors())
     return as_page(error_response(400, "parameters", wrong))
+
+
+def _fault_text(fault: Any) -> str:
+    return "this page has no such parameter" if fault["type"] == "extra_forbidden" else str(fault["msg"])
 
 
 async def _store(_: Request, error: StoreError) -> PageResponse:  # noqa: ARG001 - it names the store, which is not public

@@ -1,0 +1,194 @@
+"""The pages of counts and estimates: every choice of the command line, what is refused, and bounds of an answer."""
+
+import asyncio
+import csv
+import io
+import json
+import random
+
+import httpx
+import pytest
+
+from overstory.collector.app import build_app
+from overstory.collector.http import results
+from overstory.collector.service import Collector
+from overstory.collector.settings import UpkeepIntervals
+from overstory.collector.store import open_store
+from overstory.queries import streams
+from overstory.queries.counts import read_store
+from overstory.queries.estimates import EstimateOptions, read_estimates
+from overstory.queries.streams import Deferred, TooLargeError, check_cells, check_counts
+from support.store_samples import NOW, received, registry, reports
+
+PERIODS = range(20_000, 20_004)
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory):
+    return registry(folder=tmp_path_factory.mktemp("registry"))
+
+
+@pytest.fixture(scope="module")
+def url(metrics, tmp_path_factory):
+    url, rng = str(tmp_path_factory.mktemp("store") / "store.db"), random.Random(1)
+    with open_store(url, metrics, create=True) as store:
+        for name in ("tree", "colour", "bloom"):
+            store.add([received(metrics[name], period, reports(metrics[name], 60, rng)) for period in PERIODS])
+    return url
+
+
+def ask(metrics, url, *paths, token=True):
+    """Return what a collector answers to an admin, page by page."""
+
+    async def main():
+        store = open_store(url, metrics)
+        headers = {"authorization": f"Bearer {store.add_token('admin', 'ops')}"} if token else {}
+        collector = Collector(
+            metrics, store, intervals=UpkeepIntervals(tokens=0, compact=0, retain=0), clock=lambda: NOW
+        )
+        app = build_app(collector)
+        transport = httpx.ASGITransport(app)
+        await collector.start()
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://c", headers=headers) as client:
+                return [await client.get(f"/v1/metrics/{path}") for path in paths]
+        finally:
+            await collector.stop()
+
+    return asyncio.run(main())
+
+
+LISTED = "candidates=ash&candidates=a%20%26b"
+NAMES = {"candidates": ("ash", "a &b")}
+CHOICES = [
+    ("tree", "", {}, "total", None),
+    ("tree", "reading=per-period&limit=1", {}, "per-period", 1),
+    ("tree", "reading=cumulative&reports_per_device=1.5", {"reports_per_device": 1.5}, "cumulative", None),
+    ("tree", "alpha=.2&correction=bonferroni", {"alpha": 0.2, "correction": "bonferroni"}, "total", None),
+    ("bloom", LISTED, NAMES, "total", None),
+    ("bloom", f"{LISTED}&method=lasso&reading=per-period", {**NAMES, "method": "lasso"}, "per-period", None),
+    (
+        "bloom",
+        f"{LISTED}&complete=true&interval=population",
+        {**NAMES, "complete": True, "interval_kind": "population"},
+        "total",
+        None,
+    ),
+    ("colour", "steps=base-cut,norm-sub", {"steps": ("base-cut", "norm-sub")}, "total", None),
+]
+
+
+@pytest.mark.parametrize(("name", "query", "options", "reading", "limit"), CHOICES)
+def test_every_choice_of_the_command_line_is_one_of_the_page(metrics, url, name, query, options, reading, limit):
+    pages = ask(metrics, url, f"{name}/estimates?{query}", f"{name}/estimates?{query}&format=csv")
+    with open_store(url, metrics) as store:
+        series = read_estimates(read_store(store, metrics[name]), reading, EstimateOptions(**options))
+    assert [page.status_code for page in pages] == [200, 200]
+    assert pages[0].json() == json.loads(json.dumps({**series.to_json(limit), "level": 0.95}))
+    assert pages[1].text == "".join(series.csv_lines(limit))
+    assert pages[0].headers["content-type"] == "application/json"
+
+
+def test_a_level_is_obeyed_and_named(metrics, url):
+    wide, usual, table = ask(
+        metrics, url, *(f"colour/estimates?{q}" for q in ("level=.99", "", "level=.99&format=csv"))
+    )
+    assert (wide.json()["level"], usual.json()["level"]) == (0.99, 0.95)
+    first, other = (page.json()["readings"][0]["estimates"][0] for page in (wide, usual))
+    assert first["high"] - first["low"] > 1.3 * (other["high"] - other["low"])
+    rows = list(csv.DictReader(io.StringIO(table.text)))
+    assert float(rows[0]["prop_high_99"]) == pytest.approx(first["frequency_high"], rel=1e-9)
+
+
+def test_counts_are_written_as_the_library_writes_them(metrics, url):
+    pages = ask(metrics, url, *(f"tree/counts?format={form}" for form in ("json", "csv")))
+    with open_store(url, metrics) as store:
+        counted = read_store(store, metrics["tree"])
+    assert pages[0].json() == counted.to_json()
+    assert list(pages[0].json()) == list(counted.to_json())
+    assert pages[1].text == "".join(counted.csv_lines())
+
+
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        ("tree/estimates?colour=red", "colour: this page has no such parameter"),
+        ("tree/counts?candidates=x", "candidates: this page has no such parameter"),
+        ("tree/counts?reading=total", "reading: this page has no such parameter"),
+        ("tree/estimates?alpha=2", "alpha: "),
+        ("tree/estimates?alpha=nan", "alpha: "),
+        ("tree/estimates?alpha=.1&alpha=.2", "alpha: give it once"),
+        ("tree/estimates?level=1", "level: "),
+        ("tree/estimates?limit=0", "limit: "),
+        ("tree/estimates?limit=many", "limit: "),
+        ("tree/estimates?complete=perhaps", "complete: "),
+        ("tree/estimates?correction=none", "correction: "),
+        ("tree/estimates?method=em", "method: "),
+        ("tree/estimates?interval=both", "interval: "),
+        ("tree/estimates?reading=weekly", "reading: "),
+        ("tree/estimates?format=xml", "format: "),
+        ("tree/estimates?reports_per_device=.5", "reports_per_device: "),
+        ("tree/estimates?reports_per_device=9", "9 reports per device, but there are reports in 4 periods"),
+        ("tree/estimates?reports_per_device=2&reading=per-period", "in one period a device reports once"),
+        ("tree/estimates?steps=magic", "there is no post-processing step 'magic'"),
+        ("colour/estimates?candidates=x", "other candidates cannot be looked for"),
+        ("colour/estimates?method=lasso", "a method or complete list is for Bloom"),
+        ("tree/estimates?from=yesterday", "yesterday"),
+    ],
+)
+def test_what_is_unknown_or_malformed_is_refused_with_a_reason(metrics, url, path, detail):
+    (page,) = ask(metrics, url, path)
+    assert (page.status_code, page.json()["reason"]) == (400, "parameters")
+    assert detail in page.json()["detail"]
+
+
+def test_without_a_token_nothing_is_said_of_parameters(metrics, url):
+    pages = ask(metrics, url, "tree/estimates", "tree/estimates?colour=red", "tree/counts", token=False)
+    assert [page.status_code for page in pages] == [401, 401, 401]
+
+
+def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeypatch):
+    monkeypatch.setattr(streams, "MOST_CELLS", 60)
+    paths = ("tree/estimates?reading=per-period", "tree/estimates?reading=per-period&limit=1", "tree/estimates")
+    refused, *taken = ask(metrics, url, *paths)
+    assert refused.status_code == 400
+    detail = refused.json()["detail"]
+    assert "and the most is 60" in detail
+    assert "fewer periods at once (from=, to=), for the 1 most frequent values of each (limit=1)" in detail
+    assert "reading=total" in detail
+    assert [page.status_code for page in taken] == [200, 200]
+    monkeypatch.setattr(streams, "MOST_COUNTS", 100)
+    page, one = ask(metrics, url, "bloom/counts", "colour/counts")
+    assert (page.status_code, one.status_code) == (400, 200)
+    assert "overstory decode --store" in page.json()["detail"]
+
+
+def test_a_year_of_half_hours_of_a_hundred_values_is_refused(metrics):
+    """It was an answer of 698 MB; two years of weeks with 300 candidates are not too much."""
+    with pytest.raises(TooLargeError, match="make an answer of 26,280,000 cells"):
+        check_cells(100, 17_520, None)
+    check_cells(300, 104, None)
+    check_cells(100, 17_520, 3)
+    with pytest.raises(TooLargeError, match="answer rests on at most 10,000,000"):
+        check_counts(metrics["tree"], 10_000_000)
+
+
+def test_much_is_decoded_in_another_process_with_the_same_answer(metrics, url, monkeypatch):
+    path = "tree/estimates?reading=per-period"
+    (here,) = ask(metrics, url, path)
+    monkeypatch.setattr(results, "FEW_VALUES", 0)
+    started = []
+    monkeypatch.setattr(Deferred, "compute", started.append)  # this process computes nothing
+    there, table = ask(metrics, url, path, f"{path}&format=csv")
+    assert there.content == here.content
+    assert table.status_code == 200
+    assert started == []
+
+
+def test_pieces_come_one_by_one(metrics, url):
+    """No piece holds more than one period: memory does not grow with the range."""
+    with open_store(url, metrics) as store:
+        counted = read_store(store, metrics["tree"])
+    answer = streams.estimates_answer(counted, "per-period", EstimateOptions(), streams.Shape("csv"))
+    assert [piece.ends["from"] for piece in answer.pieces] == [counted.label(period) for period in PERIODS]
+    assert all(piece.text().count("\n") == len(metrics["tree"].labels) for piece in answer.pieces)
