@@ -106,7 +106,7 @@ class Reader:
         for _ in range(PATIENCE):
             response = self.page.goto(self.served.address + path)
             self.note_violations()
-            if 'http-equiv="refresh"' not in response.text():
+            if response.status != 202 and 'http-equiv="refresh"' not in response.text():
                 return response
             time.sleep(0.5)
         raise AssertionError(f"{path} still asks for patience")
