@@ -181,8 +181,8 @@ def _form(query: PrivacyQuery, reports: int) -> Form:
 def _picture(metric: Metric) -> Picture:
     terms = terms_of(metric.mechanism)
     numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(31)})
-    unchanged = Loss("of one unchanged value", [terms.epsilon_n(number) for number in numbers])
-    changing = Loss("whatever the values and however they change", [terms.epsilon_any(number) for number in numbers])
+    unchanged = Loss("one unchanged value", [terms.epsilon_n(number) for number in numbers])
+    changing = Loss("values that change", [terms.epsilon_any(number) for number in numbers])
     losses = [unchanged, changing] if changing.epsilons != unchanged.epsilons else [unchanged]
     caption = f"Epsilon of the first 1 to {numbers[-1]:,} reports of one device; both axes have equal ratios."
     return loss_over_reports(f"epsilon-of-{metric.id}", caption, numbers, losses)

@@ -34,8 +34,8 @@ def loss_over_reports(
         The end of the upright axis: past it an epsilon says nothing more.
     """
     finite = [x for loss in losses for x in loss.epsilons if math.isfinite(x) and x > 0] or [1.0]
-    low = 10.0 ** math.floor(math.log10(min(finite)))
-    high = 10.0 ** max(math.ceil(math.log10(min(max(finite), most))), math.log10(low) + 1)
+    low = 10.0 ** math.floor(math.log10(min(finite)) + 1e-6)
+    high = min(most, 10.0 ** (math.floor(math.log10(max(finite)) + 1e-6) + 1))
     wide, narrow = (_drawing(sheet, numbers, losses, low, high) for sheet in (WIDE, NARROW))
     return Picture(name, caption, " ".join(_sentence(loss, numbers) for loss in losses), wide, narrow=narrow)
 
