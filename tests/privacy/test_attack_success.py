@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from fractions import Fraction
+from functools import cache
 
 import pytest
 from scipy.stats import beta
@@ -103,12 +104,13 @@ def guesses(built, sent, tries):
     size = built.encoding.domain_size
     entropy, right = SeededEntropy(7), 0
     prior = dict.fromkeys(range(size), 1.0)
+    believed = cache(lambda report: posterior(built, [report], prior))
     for turn in range(tries):
         value, cohort = turn % size, turn // size % built.num_cohorts
         permanent = sent.draw_permanent(value, cohort, entropy)
-        believed = posterior(built, [Report(cohort, sent.instantaneous(permanent, entropy.bits))], prior)
-        top = max(believed.values())
-        best = [v for v, belief in believed.items() if belief > top * (1 - 1e-9)]
+        beliefs = believed(Report(cohort, sent.instantaneous(permanent, entropy.bits)))
+        top = max(beliefs.values())
+        best = [v for v, belief in beliefs.items() if belief > top * (1 - 1e-9)]
         right += best[entropy.bits(16) % len(best)] == value
     return right
 

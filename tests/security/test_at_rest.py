@@ -4,18 +4,19 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from overstory.client import Client
 from overstory.client.state.memo import Memo
+from overstory.client.state.outbox import Outbox
 from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
-from overstory.protocol.metrics import RegistryError, parse_registry
+from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
+from support.processes import in_child
 from support.registry_texts import plain_registry
 
 NAMES = [f"forest-secret-{number:03}" for number in range(256)]
@@ -32,27 +33,6 @@ TRIED = (
     "{epsilon_permanent = 2.0, epsilon_report = 1.0, hash_range = 2}",
 )
 DOMAINS = (f'{{kind = "categories", names = {NAMES}}}', '{kind = "strings", candidates = "unread.txt"}')
-
-DEVICE = """
-import os, signal, sys
-from overstory.client import Client
-from overstory.client.state.outbox import Outbox
-from overstory.protocol.metrics import load_registry
-
-folder, moment, *values = sys.argv[1:]
-now = [1_795_262_400.0]
-client = Client("t", registry=load_registry(folder + "/metrics.toml", read_candidates=False), state=folder + "/state",
-                environ={}, policy=folder + "/none", clock=lambda: now[0])
-client.consent("on")
-for day, value in enumerate(values):
-    now[0] += 86400
-    if moment == "in a transaction" and day + 1 == len(values):
-        Outbox.trim = lambda _: os.kill(os.getpid(), signal.SIGKILL)
-    assert client.record("m", value) == "recorded", client.status()
-    if moment != "in memory":
-        assert not client.flush(0).problem
-os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 @cache
@@ -88,10 +68,24 @@ def leaks(folder, values):
 
 
 def killed(folder, text, moment):
+    """A device that reports its values on days of their own, in a process that is killed."""
     (folder / "metrics.toml").write_text(text.replace("unread.txt", "candidates.txt"), encoding="utf-8")
-    arguments = [sys.executable, "-c", DEVICE, str(folder), moment, *VALUES]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    now = [1_795_262_400.0]
+
+    def device():
+        registry = load_registry(folder / "metrics.toml", read_candidates=False)
+        settings = {"environ": {}, "policy": folder / "none", "clock": lambda: now[0]}
+        client = Client("t", registry=registry, state=folder / "state", **settings)
+        client.consent("on")
+        for day, value in enumerate(VALUES):
+            now[0] += 86_400
+            if moment == "in a transaction" and day + 1 == len(VALUES):
+                Outbox.trim = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+            assert client.record("m", value) == "recorded", client.status()
+            assert not client.flush(0).problem
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    in_child(device, expected=-signal.SIGKILL)
     return folder / "state"
 
 

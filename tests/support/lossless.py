@@ -114,13 +114,15 @@ class Devices:
         """Send one upload until it is acknowledged."""
         upload, reports = self.upload()
         body = encode_upload(upload)
+        longest = 0.025
         while True:
             self.books.attempts += 1
             answer = await posted(to, body)
             if answer is not None:
                 self.books.enter(upload, reports, answer)
                 return
-            await asyncio.sleep(self._random.uniform(0.005, 0.05))
+            longest = min(2 * longest, 0.4)  # a collector that starts needs the processor more than they do
+            await asyncio.sleep(self._random.uniform(0.005, longest))
 
 
 async def posted(to: Address, body: bytes, patience: float = 20.0) -> dict[str, object] | None:

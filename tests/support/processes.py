@@ -12,8 +12,11 @@ TESTS = Path(__file__).parents[1]
 NOBODY = 65_534
 
 
-def in_child(job, *, as_nobody=False):
-    """Run `job` in a forked child and fail if it fails; POSIX only. Root is not stopped by file modes: be nobody."""
+def in_child(job, *, as_nobody=False, expected=0):
+    """Run `job` in a forked child, and fail if it ends otherwise than expected; POSIX only.
+
+    Root is not stopped by file modes: `as_nobody` is.
+    """
     child = os.fork()
     if child == 0:
         code = 1
@@ -28,7 +31,7 @@ def in_child(job, *, as_nobody=False):
         finally:
             sys.stderr.flush()
             os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == expected
 
 
 def start(script, *arguments):
