@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from overstory.analysis.selection import INTERVAL_KINDS
+from overstory.console.alarms import find_alarms
+from overstory.console.view import ScreenError
 from overstory.planning.sample_size import required_sample_size, smallest_share
-from overstory.presentation.document import KeyValues, Links
+from overstory.presentation.document import KeyValues, Links, Notice
 from overstory.presentation.formats import percent
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.text import epsilon_text
@@ -89,6 +91,21 @@ def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
     if state == "running":
         return f"running until {_day(metric.period.start(period + 1))}"
     return "final" if state == "final" else f"over; late reports count until {_day(metric.accept_until(period))}"
+
+
+def alarm_notices(data: ConsoleData, metric: Metric) -> Iterator[Notice]:
+    """Yield the metric's alarms, the worst first."""
+    try:
+        alarms = find_alarms(data)
+    except ScreenError as error:
+        if error.status != 202:
+            raise
+        yield Notice("Alarms are not there yet: periods before this are being decoded.", "faint")
+        return
+    for alarm in alarms:
+        if alarm.metric == metric.id:
+            words = f"{alarm.severity.capitalize()}, {alarm.kind}, {alarm.period}: {alarm.text}"
+            yield Notice(words, "faint" if alarm.severity == "note" else "bad")
 
 
 def sentence(note: str) -> str:

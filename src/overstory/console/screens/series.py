@@ -13,6 +13,7 @@ from overstory.console.screens.columns import MOST_CUMULATIVE, Columns
 from overstory.console.screens.estimates import FILE_COLUMNS, estimate_picture
 from overstory.console.screens.facts import (
     NO_DIMENSIONS,
+    alarm_notices,
     epsilons,
     metric_links,
     people_for,
@@ -170,6 +171,7 @@ class _Page:
 
     def _notices(self, uncertain: float | None) -> Iterator[Block]:
         last = self.columns.counted.periods[-1]
+        yield from alarm_notices(self.data, self.metric)
         if uncertain is not None:
             part = self.series.parts[-1]
             needed = people_for(self.metric.mechanism, 0.1, len(part.estimate.values))
