@@ -170,7 +170,8 @@ def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, A
         status: {"description": _ERRORS[status], "content": error} for status in statuses
     }
     if csv:
-        described[200] = {"description": "JSON or CSV.", "content": {"text/csv": {"schema": {"type": "string"}}}}
+        content = {"application/json": {"schema": {}}, "text/csv": {"schema": {"type": "string"}}}
+        described[200] = {"description": "JSON or CSV.", "content": content}
     return described
 
 
