@@ -15,7 +15,7 @@ from overstory.presentation.render_html import as_html
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.wire.reasons import Reason
-from support.console_in_process import Clock, client_of, console_on, log_in
+from support.console_in_process import SAME_ORIGIN, Clock, client_of, console_on, log_in
 from support.console_store import NOW
 from support.store_samples import received, reports
 
@@ -151,3 +151,43 @@ def test_without_a_login_there_is_no_page_and_a_store_that_is_gone_is_named(tmp_
     assert answer.status_code == 503
     assert str(path) in answer.text
     assert "Traceback" not in answer.text
+
+
+def test_an_analyst_writes_and_removes_notes_and_a_viewer_reads_them(store) -> None:
+    console = console_on(store, registry=REGISTRY, clock=Clock(NOW))
+    analyst, viewer = client_of(console), client_of(console)
+    log_in(analyst, console.gate.sessions.make_link("analyst"))
+    log_in(viewer, console.gate.sessions.make_link("viewer"))
+    note = {"text": "<b>=cmd()</b>", "day": "2026-11-16", "kind": "release", "metric": "colour"}
+    answer = analyst.post("/health", data=note, headers=SAME_ORIGIN)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/health#notes")
+    (stored,) = store.notes("colour")
+    assert {**stored.to_json(), "id": ""} == {**note, "id": ""}
+    page = viewer.get("/health").text
+    assert "&lt;b&gt;=cmd()&lt;/b&gt;" in page
+    assert "<b>=cmd()" not in page
+    assert ("Add the note" in page, "Add the note" in analyst.get("/health").text) == (False, True)
+    assert viewer.post("/health", data=note, headers=SAME_ORIGIN).status_code == 403
+    assert analyst.post("/health", data=note, headers={"sec-fetch-site": "same-site"}).status_code == 403
+    assert len(store.notes()) == 1
+    removing = analyst.post("/health", data={"note": stored.id}, headers=SAME_ORIGIN)
+    assert (removing.status_code, store.notes()) == (303, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"day": "2026-W47"}, "day: give a date such as 2026-11-21"),
+        ({"text": ""}, "A note has 1 to 500 characters"),
+        ({"kind": "rumour"}, "A note is of kind release, incident or note"),
+        ({"metric": "tree"}, "The store remembers no metric tree"),
+        ({"note": "00"}, "There is no note 00"),
+    ],
+)
+def test_a_note_that_makes_no_sense_is_a_page_that_says_so(store, change, why) -> None:
+    console = console_on(store, registry=REGISTRY, clock=Clock(NOW))
+    client = client_of(console)
+    log_in(client, console.gate.sessions.make_link("admin"))
+    answer = client.post("/health", data={"text": "x", "day": "2026-11-16"} | change, headers=SAME_ORIGIN)
+    assert (answer.status_code, why in answer.text or why.capitalize() in answer.text) == (400, True)
+    assert store.notes() == []

@@ -12,8 +12,10 @@ import numpy as np
 from pydantic import Field as Parameter
 
 from overstory.collector.settings import DAY
+from overstory.collector.store import Store
+from overstory.collector.store.operations import NOTE_KINDS
 from overstory.console.screens.volume import BEFORE, DRAWN, WEEK, Volume, volume_tone
-from overstory.console.view import Query, Screen, View
+from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.bars import sparkline
 from overstory.presentation.document import (
     Block,
@@ -27,6 +29,8 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import thousands
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Period
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import cohort_width
 
@@ -61,8 +65,24 @@ class HealthScreen(Screen):
             *health.of_collectors(),
             *health.of_mechanisms(),
             *health.of_the_store(),
+            *health.of_notes(),
         )
         return View("Health", blocks, health.reports, facts=health.facts())
+
+    def act(self, data: ConsoleData, fields: Mapping[str, str], **path: str) -> str:  # noqa: ARG002
+        """Add or remove a note, and return the address that shows it."""
+        store = data.store
+        if not isinstance(store, Store):
+            raise ScreenError(400, "this console only reads its store: use overstory store notes")
+        if "note" in fields:
+            store.remove_note(fields["note"])
+        else:
+            try:
+                day = Period(DAY).parse_label(fields.get("day", ""))
+            except ParameterError:
+                raise ScreenError(400, "day: give a date such as 2026-11-21") from None
+            store.add_note(fields.get("text", ""), day, fields.get("kind", "note"), fields.get("metric") or None)
+        return "/health#notes"
 
 
 @dataclass(frozen=True)
@@ -241,8 +261,38 @@ class _Health:
             )
         )
 
+    @cached_property
+    def notes(self) -> list[dict[str, Any]]:
+        return [note.to_json() for note in reversed(self.data.store.notes())]
+
+    def of_notes(self) -> Iterator[Block]:
+        yield Heading(2, "Notes", "notes")
+        yield Paragraph(
+            "Releases are drawn on the charts. Who wrote a note, and when, is not stored: write no names into it."
+        )
+        if self.notes:
+            columns = (
+                Column("day", "Day", is_left=True),
+                Column("kind", "Kind", is_left=True),
+                Column("metric", "Metric", lambda metric: metric or "all", is_left=True),
+                Column("text", "Note", is_left=True),
+            )
+            yield Table("Notes, the newest day first", columns, self.notes)
+        metrics = (("", "all metrics"), *((name, metric.title) for name, metric in self.data.registry.items()))
+        fields = (
+            Field("text", "Note"),
+            Field("day", "Day (UTC)", _day(int(self.now // DAY)), "date"),
+            Field("kind", "Kind", "note", "choice", tuple((kind, kind) for kind in NOTE_KINDS)),
+            Field("metric", "Metric", "", "choice", metrics),
+        )
+        yield Form("Add a note", fields, "Add the note", "/health", "post")
+        if self.notes:
+            which = tuple((note["id"], f"{note['day']} {note['kind']}: {note['text'][:60]}") for note in self.notes)
+            yield Form("Remove a note", (Field("note", "Note", "", "choice", which),), "Remove it", "/health", "post")
+
     def facts(self) -> Mapping[str, Any]:
         return {
+            "notes": self.notes,
             "refused_by_day": self.by_day,
             "refused_by_metric": self.by_metric,
             "collectors": [{**asdict(state), "silent": state.silent(self.now)} for state in self.collectors],
