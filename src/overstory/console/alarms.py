@@ -66,6 +66,17 @@ class MetricHistory:
         week = self.metric.period.start(self.newest) // WEEK
         return self.newest - self.lag * ((week + 1) % DRIFT_PERIODS)
 
+    @property
+    def shown(self) -> int | None:
+        """The newest final period with reports; while there is none, the newest one with reports."""
+        final = [period for period in self.reports if period <= self.newest]
+        return max(final or self.reports, default=None)
+
+    @property
+    def newest_estimate(self) -> Estimate | None:
+        """The estimate of that period; None where there is none."""
+        return None if self.shown is None else self.estimates.get(self.shown)
+
     def label(self, period: int) -> str:
         """Return the name of a period."""
         return self.metric.period.label(period)
@@ -117,7 +128,9 @@ def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
         for (period, _), number in data.store.tally(metric.id, periods[0], periods[-1]).items():
             reports[period] += number
     history = MetricHistory(metric, newest_final(metric, data.clock()), reports, {})
-    wanted = sorted(history.wanted() & set(periods))
+    is_over = metric.expired(data.clock())
+    looked_at = set() if is_over else history.wanted()
+    wanted = [period for period in periods if period in looked_at or period == history.shown]
     if not wanted or not metric.labels:
         return history
     try:
@@ -139,12 +152,12 @@ def _read_counts(data: ConsoleData, metric: Metric, wanted: Sequence[int], lag: 
 
 
 def read_histories(data: ConsoleData) -> list[MetricHistory]:
-    """Read what alarms need to know of every metric that is still collected; see `read_history`."""
-    return [read_history(data, metric) for metric in data.registry.values() if not metric.expired(data.clock())]
+    """Read what alarms need to know of every metric; see `read_history`."""
+    return [read_history(data, metric) for metric in data.registry.values()]
 
 
 def find_alarms(data: ConsoleData, histories: Sequence[MetricHistory] | None = None) -> list[Alarm]:
-    """Return a store's alarms, the worst first.
+    """Return a store's alarms, the worst first; an ended metric has none.
 
     Parameters
     ----------
@@ -158,7 +171,8 @@ def find_alarms(data: ConsoleData, histories: Sequence[MetricHistory] | None = N
     StoreError
         When the store does not answer.
     """
-    read = read_histories(data) if histories is None else histories
+    every = read_histories(data) if histories is None else histories
+    read = [history for history in every if not history.metric.expired(data.clock())]
     alarms = [*_changed(read), *_of_metrics(read), *_refused(data, read)]
     today = dt.datetime.fromtimestamp(data.clock(), dt.UTC).date()
     alarms += filter(None, (expiry(history.metric.id, history.metric.expires, today) for history in read))

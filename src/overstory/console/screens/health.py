@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field as Parameter
 
+from overstory.analysis.alarms.alarm import BEFORE
 from overstory.collector.settings import DAY
 from overstory.collector.store import Store
 from overstory.collector.store.operations import NOTE_KINDS
-from overstory.console.screens.volume import BEFORE, DRAWN, WEEK, Volume, volume_tone
+from overstory.console.screens.volume import DRAWN, WEEK, Volume, volume_tone
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.bars import sparkline
 from overstory.presentation.document import (

@@ -6,6 +6,7 @@ from typing import Final
 
 from overstory.console.screens.comparison import ComparisonScreen
 from overstory.console.screens.health import HealthScreen
+from overstory.console.screens.overview import OverviewScreen
 from overstory.console.screens.period import PeriodScreen
 from overstory.console.screens.planner import PlannerScreen
 from overstory.console.screens.privacy import PrivacyScreen
@@ -17,6 +18,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     PublicScreen(),
     AboutScreen(),
     RegistryScreen(),
+    OverviewScreen(),
     SeriesScreen(),
     ComparisonScreen(),
     PeriodScreen(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
 from overstory.collector.settings import DAY
 from overstory.console.screens.facts import state_words
 
@@ -15,11 +16,7 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Tone
     from overstory.protocol.metrics import Metric
 
-BEFORE: Final = 8
-"""Periods whose median a period is compared with."""
 DRAWN: Final = 26
-LOW, HIGH = 0.5, 2.0
-"""Reports outside half to twice the median stand out."""
 WEEK: Final = 7 * DAY
 
 
@@ -114,4 +111,4 @@ class Volume:
 
 def volume_tone(share: float | None) -> Tone:
     """Return whether a share of the median stands out."""
-    return "bad" if share is not None and not LOW <= share <= HIGH else ""
+    return "bad" if share is not None and not LOWEST_VOLUME <= share <= HIGHEST_VOLUME else ""

@@ -1,0 +1,245 @@
+"""All metrics at a glance, under the alarms: what is newest, how sure, whether it fits, and until when."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from overstory.analysis.decoding.decoder import Decoded
+from overstory.console.alarms import MetricHistory, find_alarms, read_histories
+from overstory.console.screens.facts import state_words
+from overstory.console.view import Query, Screen, View
+from overstory.presentation.charts.bars import sparkline
+from overstory.presentation.document import (
+    Block,
+    Column,
+    Heading,
+    Lines,
+    Links,
+    Notice,
+    Paragraph,
+    Preformatted,
+    Row,
+    Table,
+    Tone,
+)
+from overstory.presentation.formats import percent, thousands
+from overstory.protocol.metrics.metric import DAY
+
+if TYPE_CHECKING:
+    from overstory.analysis.alarms.alarm import Alarm, Severity
+    from overstory.console.data import ConsoleData
+    from overstory.presentation.svg import Picture
+
+DRAWN: Final = 26
+"""Periods of a metric's small line."""
+MOST_ALARMS: Final = 20
+NOTES_BEFORE: Final = 7
+"""Days before a period whose notes may explain its alarm."""
+
+TONES: Final[Mapping[Severity, Tone]] = {"red": "bad", "amber": "bad", "note": "faint"}
+
+Order = Literal["title", "reports", "detected", "alarms", "expires"]
+ORDERS: Final[Mapping[Order, str]] = {
+    "title": "Name",
+    "reports": "Reports",
+    "detected": "Detected",
+    "alarms": "Alarms",
+    "expires": "Expiry",
+}
+
+
+class OverviewQuery(Query):
+    """By what the metrics are sorted."""
+
+    sort: Order = "title"
+
+
+class OverviewScreen(Screen):
+    """The first page after the login."""
+
+    name = "Overview"
+    path = "/m/"
+    query = OverviewQuery
+
+    def view(self, data: ConsoleData, query: OverviewQuery, **path: str) -> View:  # noqa: ARG002 - every screen takes it
+        """Return the page."""
+        histories = read_histories(data)
+        overview = _Overview(data, query, histories, find_alarms(data, histories))
+        facts = {"alarms": [alarm.to_json() for alarm in overview.alarms]}
+        return View("Overview", tuple(overview.blocks()), overview.table, facts=facts)
+
+
+@dataclass(frozen=True)
+class _Overview:
+    """What the page shows."""
+
+    data: ConsoleData
+    query: OverviewQuery
+    histories: Sequence[MetricHistory]
+    alarms: Sequence[Alarm]
+
+    def blocks(self) -> Iterator[Block]:
+        counts = Counter(alarm.severity for alarm in self.alarms)
+        words = [f"{counts[severity]} {severity}" for severity in ("red", "amber") if counts[severity]]
+        alarms = f"alarms: {', '.join(words)}" if words else "no alarms"
+        yield Heading(1, f"{len(self.histories)} metric{'s' if len(self.histories) != 1 else ''}, {alarms}")
+        yield from self._notices()
+        if not any(history.reports for history in self.histories):
+            yield from self._first_report()
+        chosen = OverviewQuery(sort=self.query.sort)
+        places = tuple((words, chosen.address("/m/", sort=order)) for order, words in ORDERS.items())
+        yield Links("Sort by", places, ORDERS[self.query.sort])
+        yield self.table
+        yield Heading(2, "What these numbers rest on")
+        yield Lines(
+            "Estimates are of the newest period that takes no more reports, in percent of its reports, one per device; "
+            "while there is none, of the newest one with reports. Intervals are 95%, of all devices like these.",
+            f"The small lines show the reports of up to {DRAWN} periods, the newest of which may still be running.",
+            "“Not listed” are the reports whose string is in no list of candidates; only lists have this.",
+            "docs/explanation/alarms.md says what an alarm means and how often it is false.",
+        )
+
+    def _notices(self) -> Iterator[Block]:
+        for alarm in self.alarms[:MOST_ALARMS]:
+            metric = "" if alarm.metric is None else f", {self.data.registry[alarm.metric].title}"
+            text = f"{alarm.severity.capitalize()}: {alarm.kind}{metric}, {alarm.period}. {alarm.text}"
+            yield Notice(" ".join([text, *self._notes(alarm)]), TONES[alarm.severity])
+        if len(self.alarms) > MOST_ALARMS:
+            yield Paragraph(f"{len(self.alarms) - MOST_ALARMS} more alarms are in the JSON of this page.")
+
+    def _notes(self, alarm: Alarm) -> Iterator[str]:
+        """Yield the notes of the period of a step, a drift or a volume, and of the week before."""
+        if alarm.metric is None or alarm.kind not in {"step", "drift", "volume"}:
+            return
+        period = self.data.registry[alarm.metric].period
+        number = period.parse_label(alarm.period)
+        first, last = period.start(number) // DAY - NOTES_BEFORE, (period.start(number + 1) - 1) // DAY
+        for note in self.data.store.notes(alarm.metric):
+            if first <= note.day <= last:
+                day = dt.datetime.fromtimestamp(note.day * DAY, dt.UTC).date()
+                yield f"{note.kind.capitalize()} of {day}: {note.text}."
+
+    def _first_report(self) -> Iterator[Block]:
+        """Show how a first report is sent."""
+        metric = next(iter(self.data.registry), "METRIC")
+        yield Notice("There are no reports yet. These lines send the first ones, of simulated devices:", "")
+        yield Preformatted(
+            f"overstory store tokens add {self.data.store.url} --role write --application my-app > write-token\n"
+            f"overstory serve --registry metrics.toml --store {self.data.store.url} --port 8000 &\n"
+            "overstory simulate --registry metrics.toml --devices 500 --url http://127.0.0.1:8000 \\\n"
+            '    --token "$(cat write-token)"'
+        )
+        yield Paragraph("And in a program, once a person has agreed:")
+        yield Preformatted(
+            "from overstory.client import Client\n\n"
+            'with Client("my-app", registry="metrics.toml", server="http://127.0.0.1:8000", token="...") as client:\n'
+            f'    client.record("{metric}", value)'
+        )
+
+    @cached_property
+    def table(self) -> Table:
+        columns = (
+            Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
+            Column("line", "Reports by period", lambda _: "", ("metric",), picture=self._line),
+            Column("period", "Newest", _or_none, is_left=True, link=_period_address),
+            Column("state", "State", is_left=True),
+            Column("reports", "Reports", _number),
+            Column("newest", "Estimate", is_left=True),
+            Column("detected_of", "Detected", _detected, ("detected", "candidates")),
+            Column("unlisted", "Not listed", _unlisted, ("unlisted", "unlisted_error")),
+            Column("fit", "Fit", is_left=True, tone=lambda fit: "bad" if fit == "past limits" else ""),
+            Column("alarms", "Alarms", lambda number: thousands(number) if number else "none", tone=_tone_of_number),
+            Column("expires", "Expires", _expires, ("expires", "days"), is_left=True),
+        )
+        rows = sorted((self._row(history) for history in self.histories), key=self._key)
+        faint = {number for number, row in enumerate(rows) if row["days"] <= 0}
+        return Table("", columns, rows, faint)
+
+    def _key(self, row: Row) -> tuple[Any, str]:
+        """Return what rows are sorted by: the largest number first, the first day first."""
+        title = str(row["title"]).casefold()
+        if self.query.sort == "title":
+            return 0, title
+        return (row["days"] if self.query.sort == "expires" else -(row[self.query.sort] or 0)), title
+
+    def _row(self, history: MetricHistory) -> dict[str, Any]:
+        metric, period = history.metric, history.shown
+        days = (metric.expires - dt.datetime.fromtimestamp(self.data.clock(), dt.UTC).date()).days
+        fits = [alarm for alarm in self.alarms if alarm.metric == metric.id and alarm.kind == "fit"]
+        own = [alarm for alarm in self.alarms if alarm.metric == metric.id and alarm.severity != "note"]
+        return {
+            "metric": metric.id,
+            "title": metric.title,
+            "period": None if period is None else history.label(period),
+            "state": "no reports" if period is None else state_words(self.data, metric, period),
+            "reports": 0 if period is None else history.reports[period],
+            **_estimated(history),
+            "fit": "past limits" if fits else "within limits" if isinstance(history.newest_estimate, Decoded) else "",
+            "alarms": len(own),
+            "expires": metric.expires.isoformat(),
+            "days": days,
+        }
+
+    def _line(self, row: Row) -> Picture | None:
+        history = next(history for history in self.histories if history.metric.id == row["metric"])
+        if not history.reports:
+            return None
+        last = max(history.reports)
+        first = max(last - DRAWN + 1, min(history.reports))
+        numbers = np.array([history.reports.get(period, 0) for period in range(first, last + 1)], np.float64)
+        caption = f"Reports of {history.metric.title}, {history.label(first)} to {history.label(last)}"
+        return sparkline(f"overview-{history.metric.id}", caption, numbers)
+
+
+def _estimated(history: MetricHistory) -> dict[str, Any]:
+    """Return a row's numbers of the newest estimate."""
+    estimate = history.newest_estimate
+    row: dict[str, Any] = {"newest": "", "detected": None, "candidates": None, "unlisted": None, "unlisted_error": None}
+    if estimate is None:
+        no_list = not history.metric.labels and history.reports
+        return row | {"newest": history.problem or ("there is no list of candidates" if no_list else "")}
+    first = estimate.rows(1)[0]
+    interval = f"({percent(first['frequency_low'])} to {percent(first['frequency_high'])})"
+    words = f"{first['value']} {percent(first['frequency'])} {interval}" if first["detected"] else "nothing detected"
+    row |= {"newest": words, "detected": int(estimate.detected().sum()), "candidates": len(estimate)}
+    if isinstance(estimate, Decoded) and estimate.num_reports:
+        shares = estimate.unallocated, estimate.unallocated_standard_error
+        row["unlisted"], row["unlisted_error"] = (
+            float(share / estimate.num_reports) if np.isfinite(share) else None for share in shares
+        )
+    return row
+
+
+def _period_address(row: Row) -> str:
+    return "" if row["period"] is None else f"/m/{row['metric']}/{row['period']}"
+
+
+def _or_none(text: str | None) -> str:
+    return "none" if text is None else text
+
+
+def _number(number: int) -> str:
+    return thousands(number)
+
+
+def _detected(detected: int | None, candidates: int | None) -> str:
+    return "" if detected is None else f"{detected:,} of {candidates:,}"
+
+
+def _unlisted(share: float | None, error: float | None) -> str:
+    return "" if share is None else f"{share:.1%}" if error is None else f"{share:.1%} ± {1.96 * error:.1%}"
+
+
+def _expires(date: str, days: int) -> str:
+    return f"in {days:,} days" if days > 0 else f"ended {date}"
+
+
+def _tone_of_number(number: int) -> Tone:
+    return "bad" if number else ""
