@@ -21,12 +21,11 @@ from overstory.files.rappor import (
     read_values,
     write_counts,
     write_params,
-    write_values,
 )
 from overstory.files.reports import read_packed, read_reports, read_reports_csv, write_packed
 from overstory.protocol.errors import OverstoryError, WireError
 from overstory.protocol.wire.upload import decode_batch
-from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
+from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of, values_csv
 
 LABEL = Label(12, 3, MECHANISM.canonical())
 SHAPE = {"num_bits": 12, "num_hashes": 2, "num_cohorts": 3}
@@ -36,7 +35,7 @@ RAW = batch().to_wire(MECHANISM.digest)
 FORMATS = {
     "params": (lambda path: write_params(path, PARAMETERS), read_params),
     "values": (
-        lambda path: write_values(path, [Holding("ann", 1, 'a, "b"\n'), Holding("é", 0, "x")]),
+        lambda path: path.write_text(values_csv([Holding("ann", 1, 'a, "b"\n'), Holding("é", 0, "x")])),
         lambda path: list(read_values(path, 3)),
     ),
     "reports": (lambda path: path.write_text(reports_csv()), lambda path: list(read_reports_csv(path, 12, 3))),

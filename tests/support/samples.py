@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.candidates import hash_candidates
-from overstory.files.rappor import RapporParameters
+from overstory.files.rappor import Holding, RapporParameters
+from overstory.presentation.render_data import quoted
 
 PARAMETERS = RapporParameters(k=12, h=2, m=3, p=0.25, q=0.75, f=0.5)
 MECHANISM = PARAMETERS.mechanism()
@@ -34,6 +36,11 @@ def reports_csv(rows: Any = ROWS, num_bits: int = 12) -> str:
     lines = ["client,cohort,bloom,prr,irr"]
     lines += [f"c{i},{cohort},,,{bits:0{num_bits}b}" for i, (cohort, bits) in enumerate(rows)]
     return "\n".join(lines) + "\n"
+
+
+def values_csv(holdings: Iterable[Holding]) -> str:
+    lines = [f"{quoted(client)},{cohort},{quoted(value)}" for client, cohort, value in holdings]
+    return "\n".join([",".join(Holding._fields), *lines]) + "\n"
 
 
 COUNTS = SupportCounts([2, 1, 1], [[1, 0, 1, *[0] * 8, 1], [0] * 12, [1] * 12])

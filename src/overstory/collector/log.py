@@ -18,8 +18,6 @@ from overstory.protocol.errors import OverstoryError
 
 LOG: Final = logging.getLogger("overstory.collector")
 
-FORMATS: Final = ("text", "json")
-
 
 class _Line(logging.Formatter):
     """Time in UTC, level and message.

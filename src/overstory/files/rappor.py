@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from overstory.analysis.reports import SupportCounts
 from overstory.files.csv import Parser, Skipped, decimal, integer, read_records, read_table, row_parser, short, utf8
 from overstory.files.io import Advance, FilePath, writing_csv, writing_text
-from overstory.presentation.render_data import quoted
 from overstory.privacy import text as privacy_text
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -186,13 +185,6 @@ def read_values(
     cohort = partial(integer, low=0, high=num_cohorts - 1)
     parsers: dict[str, Parser] = {"client": utf8, "cohort": cohort, "value": utf8}
     return read_table(path, parsers, checked, skipped=skipped, advance=advance)
-
-
-def write_values(path: FilePath, holdings: Iterable[Holding]) -> None:
-    """Write values.csv."""
-    with writing_text(path) as text:
-        text.write(",".join(COLUMNS) + "\n")
-        text.writelines(f"{quoted(client)},{cohort},{quoted(value)}\n" for client, cohort, value in holdings)
 
 
 LADDER: Final = (1, 2, 3, 5, 10)
