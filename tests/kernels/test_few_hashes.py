@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from overstory.kernels import columns, small_hashes
-from overstory.kernels.symbols import hadamard, linear_hash, local_hash
+from overstory.kernels.symbols import local_hash, transforms
+from overstory.kernels.symbols import transforms as linear_hash
 
 WIDTHS = [(1, 1), (7, 2), (24, 3), (64, 5)]
 
@@ -37,7 +38,7 @@ def all_are_counted(monkeypatch):
 def test_hadamard(rng, n, domain_size):
     rows = rng.integers(0, 1 << (domain_size - 1).bit_length(), n).astype(np.uint32)
     given = rows, rng.integers(0, 2, n).astype(np.uint32), domain_size
-    same(small_hashes.count_hadamard_support(*given), hadamard.count_hadamard_support(*given))
+    same(small_hashes.count_hadamard_support(*given), transforms.count_hadamard_support(*given))
 
 
 @pytest.mark.parametrize("n", [0, 1, 300])
@@ -93,5 +94,5 @@ def test_many_are_the_kernels(rng, monkeypatch):
     monkeypatch.setattr(columns, "PATIENCE", 0)
     rows = rng.integers(0, 4, 10)
     given = rows, rows & 1, 3
-    assert np.array_equal(small_hashes.count_hadamard_support(*given), hadamard.count_hadamard_support(*given))
+    assert np.array_equal(small_hashes.count_hadamard_support(*given), transforms.count_hadamard_support(*given))
     assert columns._drawn_slowly == 0

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.kernels.small_hashes import encode_hadamard
-from overstory.kernels.symbols.hadamard import count_hadamard_support
+from overstory.kernels.symbols.transforms import count_hadamard_support
 from overstory.protocol.encodings.symbols import HadamardRow
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.symbols import hadamard, linear_hash
-from overstory.kernels.symbols.linear_hash import count_blocks, encode_linear, masks_of
+from overstory.kernels.symbols import transforms
+from overstory.kernels.symbols.transforms import count_blocks, encode_linear, masks_of
 
 SEEDS = st.lists(st.integers(0, (1 << 31) - 1), min_size=1, max_size=12)
 
@@ -53,7 +53,7 @@ def test_hashes_equal_the_twin(seeds, num_bits, hash_bits, data):
 def test_many_devices_are_hashed_in_parts(monkeypatch):
     words, symbols, seeds = np.arange(50, dtype=np.uint64), np.arange(100) % 50, np.arange(100, dtype=np.uint32)
     whole = encode_linear(words, symbols, seeds, 20, 5)
-    monkeypatch.setattr(linear_hash, "AT_ONCE", 7)
+    monkeypatch.setattr(transforms, "AT_ONCE", 7)
     assert np.array_equal(encode_linear(words, symbols, seeds, 20, 5), whole)
 
 
@@ -80,7 +80,7 @@ def test_many_reports_are_added_in_parts(monkeypatch):
     masks, reported = some_reports(9, 100, 4)
     parents = np.array([0, 1 << 40], np.uint64)
     whole = count_blocks(masks, reported, parents, 6)
-    monkeypatch.setattr(linear_hash, "MOST_SIGNS", 16 * 7)
+    monkeypatch.setattr(transforms, "MOST_SIGNS", 16 * 7)
     assert np.array_equal(count_blocks(masks, reported, parents, 6), whole)
 
 
@@ -103,8 +103,8 @@ def test_the_compiled_loops_are_the_plain_ones():
     reported, parents = rng.integers(0, 8, 6).astype(np.uint32), np.array([0, 32, 160], np.uint64)
     signs = np.zeros((32, 3), np.int32)
     with np.errstate(over="ignore"):
-        linear_hash.fill_masks.py_func(seeds, np.uint64(0), masks)
-        linear_hash.add_signs.py_func(masks, reported, parents, signs)
-        hadamard.transform.py_func(signs.reshape(-1), 3)
+        transforms.fill_masks.py_func(seeds, np.uint64(0), masks)
+        transforms.add_block_signs.py_func(masks, reported, parents, signs)
+        transforms.transform.py_func(signs.reshape(-1), 3)
     assert np.array_equal(masks, masks_of(seeds, 64, 3))
     assert np.array_equal(signs.T >> 3, count_blocks(masks, reported, parents, 5))

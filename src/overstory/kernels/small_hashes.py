@@ -45,12 +45,12 @@ def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:
 
 
 def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_size: int) -> NDArray[np.int64]:
-    """How many reports are each value's sign; see `overstory.kernels.symbols.hadamard.count_hadamard_support`."""
+    """How many reports are each value's sign; see `overstory.kernels.symbols.transforms.count_hadamard_support`."""
     order = 1 << (domain_size - 1).bit_length()
     if not 2 <= domain_size <= MAX_ROWS or not are_few((len(rows) + order * order.bit_length()) // TOGETHER):
-        from overstory.kernels.symbols import hadamard
+        from overstory.kernels.symbols import transforms
 
-        return hadamard.count_hadamard_support(rows, reported, domain_size)
+        return transforms.count_hadamard_support(rows, reported, domain_size)
     rows = column("rows", rows, order)
     signs = 1 - 2 * column("reported", reported, 2, rows.size).astype(np.int64)
     sums = np.zeros((order, 1), np.int64)
@@ -78,11 +78,11 @@ def parity(words: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
-    """Return every seed's matrix; see `overstory.kernels.symbols.linear_hash.masks_of`."""
+    """Return every seed's matrix; see `overstory.kernels.symbols.transforms.masks_of`."""
     if not are_few(len(seeds) * hash_bits // TOGETHER):
-        from overstory.kernels.symbols import linear_hash
+        from overstory.kernels.symbols import transforms
 
-        return linear_hash.masks_of(seeds, num_bits, hash_bits)
+        return transforms.masks_of(seeds, num_bits, hash_bits)
     words = (seeds.astype(np.uint64) << np.uint64(8))[:, None] | np.arange(hash_bits, dtype=np.uint64)
     out: U64 = split_mix(words) >> np.uint64(64 - num_bits)
     return out
@@ -98,24 +98,24 @@ def split_mix(words: U64) -> U64:
 
 
 def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U32:
-    """Return each device's hashed symbol; see `overstory.kernels.symbols.linear_hash.encode_linear`."""
+    """Return each device's hashed symbol; see `overstory.kernels.symbols.transforms.encode_linear`."""
     if not are_few(len(symbols) * hash_bits // TOGETHER):
-        from overstory.kernels.symbols import linear_hash
+        from overstory.kernels.symbols import transforms
 
-        return linear_hash.encode_linear(words, symbols, seeds, num_bits, hash_bits)
+        return transforms.encode_linear(words, symbols, seeds, num_bits, hash_bits)
     odd = parity(masks_of(seeds, num_bits, hash_bits) & words[symbols][:, None]).astype(np.uint32)
     hashed: U32 = (odd << np.arange(hash_bits, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
     return hashed
 
 
 def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
-    """Return the support of ``parent | suffix``; see `overstory.kernels.symbols.linear_hash.count_blocks`."""
+    """Return the support of ``parent | suffix``; see `overstory.kernels.symbols.transforms.count_blocks`."""
     hash_bits, many = masks.shape[1], len(parents)
     signs = (len(masks) << hash_bits) * many
     if not are_few((signs + (many << step) * (step + 1)) // TOGETHER):
-        from overstory.kernels.symbols import linear_hash
+        from overstory.kernels.symbols import transforms
 
-        return linear_hash.count_blocks(masks, reported, parents, step)
+        return transforms.count_blocks(masks, reported, parents, step)
     sums = np.zeros((1 << step, many), np.int64)
     low = np.uint64((1 << step) - 1)
     for z in range(1 << hash_bits):

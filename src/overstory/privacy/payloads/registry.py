@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Final
 
 from overstory.privacy.payloads.base import CANDIDATES, Attack, Disclosure, bounded
 from overstory.privacy.payloads.bits import BitDisclosure
-from overstory.privacy.payloads.numbers import NumberDisclosure, NumberTerms
-from overstory.privacy.payloads.sets import SetDisclosure
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
+from overstory.privacy.payloads.single_round import NumberDisclosure, NumberTerms, SetDisclosure
 from overstory.privacy.payloads.symbols import SymbolDisclosure
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import FormatError, ParameterError

@@ -247,7 +247,7 @@ class LinearHash(BaseSymbols):
 
     Two different values share a symbol for one matrix in ``2**m``, exactly, if matrices are uniform. The values that a
     report supports are an affine subspace, so all values are counted by one fast transform
-    (`overstory.kernels.symbols.linear_hash`).
+    (`overstory.kernels.symbols.transforms`).
 
     Parameters
     ----------
