@@ -88,7 +88,8 @@ TEXT_SIZES = """() => {
     const element = walker.currentNode.parentElement;
     if (!walker.currentNode.textContent.trim() || !element.checkVisibility({visibilityProperty: true})) continue;
     if (element.closest("title, desc, metadata, .skip, caption")) continue;
-    const scale = element.ownerSVGElement ? element.getScreenCTM().a : 1;
+    const drawn = element.ownerSVGElement ? element.getScreenCTM() : {a: 1, b: 0};
+    const scale = Math.hypot(drawn.a, drawn.b);  // also of a text that is turned
     sizes.push([parseFloat(getComputedStyle(element).fontSize) * scale, walker.currentNode.textContent.trim()]);
   }
   return sizes;
