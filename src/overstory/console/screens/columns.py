@@ -65,7 +65,7 @@ class Columns:
     def unit(self) -> str:
         """What a column is, for the axis."""
         unit = str(self.counted.metric.period)
-        return f"by {unit}" if self.every == 1 else f"each column adds up {self.every:,} periods of {unit}"
+        return unit if self.every == 1 else f"each column adds up {self.every:,} periods of {unit}"
 
     def events(self, notes: Iterable[Note]) -> list[Event]:
         """Return releases and incidents of the range at the place of their day; a column's middle is at its number."""

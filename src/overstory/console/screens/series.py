@@ -313,5 +313,9 @@ def _form(metric: Metric, query: SeriesQuery, labels: Sequence[str]) -> Form:
 
 def _reports_picture(metric: Metric, columns: Columns) -> Picture:
     return counts_over_time(
-        f"{metric.id}-reports", f"Reports, {columns.unit}.", columns.labels, columns.reports(), xlabel=columns.unit
+        f"{metric.id}-reports",
+        f"Reports; a bar: {columns.unit}.",
+        columns.labels,
+        columns.reports(),
+        xlabel=columns.unit,
     )

@@ -17,7 +17,7 @@ function addCursor(figure) {
     return { svg, line, axis, first: Number(first), last: Number(last), box: svg.viewBox.baseVal };
   });
   const output = document.createElement("output");
-  output.className = "cursor";
+  output.className = series.length > 1 ? "cursor several" : "cursor";
   output.textContent = series.length > 1 ? "Arrow keys or the mouse read the numbers out." : "";
   figure.insertBefore(output, figure.querySelector("figcaption"));
   figure.tabIndex = 0;

@@ -41,7 +41,7 @@ def _bars(sheet: Sheet, labels: Sequence[str], counts: F64, xlabel: str) -> str:
         for place, top in enumerate(tops)
         if counts[place]
     )
-    chart.add(f'<path fill="{MUTED}" data-bars="1" d="{bars}"/>')
+    chart.add(f'<path fill="{MUTED}" fill-opacity="0.6" data-bars="1" d="{bars}"/>')
     if not sheet.is_narrow:
         chart.add(cursor_numbers(labels, [{"name": "", "count": counts}]))
     return chart.svg()

@@ -94,7 +94,7 @@ class _Rows:
 
     def drawing(self, sheet: Sheet, xlabel: str) -> str:
         chart = self._plot(sheet)
-        chart.axes(xlabel, rows=[sheet.name(name) for name in self.names], number=percent_tick)
+        chart.axes(xlabel, rows=sheet.names(self.names), number=percent_tick)
         zero = chart.x.at(0)
         upright = f"M{zero:.1f} {chart.y.start:.1f}V{chart.y.stop:.1f}"
         chart.add(f'<path d="{upright}" stroke="{INK}" data-zero="{zero:.1f}"/>')
@@ -116,7 +116,7 @@ class _Rows:
         margin = 0.04 * (most - least) or 0.01
         count = len(self.names)
         tags = max((sheet.text_width(tag) for tag in self.tags), default=0)
-        left = 14 + max((sheet.text_width(sheet.name(name)) for name in self.names), default=0)
+        left = 14 + max(map(sheet.text_width, sheet.names(self.names)), default=0)
         height = 34 + ROW * max(count, 2) + 3.6 * sheet.font
         x = Scale(least - margin * (least < 0), most + margin, left, sheet.width - 20 - (tags + 6 if tags else 0))
         y = Scale(max(count, 2) - 0.5, -0.5, height - 3.6 * sheet.font, 34)

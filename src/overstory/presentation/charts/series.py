@@ -131,7 +131,7 @@ def _plot(sheet: Sheet, columns: int, lines: Sequence[Line], events: Sequence[Ev
     rows = min(len(events), EVENT_ROWS)
     above = 34 + 16 * rows + ((len(lines) + 1) // 2 * 18 + 22 if sheet.is_narrow else 0)
     height = above + (260 if sheet.is_narrow else 290) + 3.6 * sheet.font
-    names = 0 if sheet.is_narrow else max((sheet.text_width(sheet.name(line.name)) for line in lines), default=0) + 22
+    names = 0 if sheet.is_narrow else max(map(sheet.text_width, _names(sheet, lines)), default=0) + 22
     first, last = (0, columns - 1) if columns > 1 else (-1, 1)
     x = Scale(first, last, 5 + sheet.text_width("-0.25%"), sheet.width - 14 - names)
     y = Scale(least - margin * (least < 0), most + margin, height - 3.6 * sheet.font, above)
@@ -272,19 +272,24 @@ def _draw_names(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
     """Write each line's name at its end."""
     ends = [line.shares[np.isfinite(line.shares)] for line in lines]
     wanted = [chart.y.at(float(end[-1])) if end.size else chart.y.start for end in ends]
+    names = _names(sheet, lines)
     for number, place in enumerate(apart(wanted, 1.25 * sheet.font)):
-        _draw_name(chart, sheet, number, lines[number], chart.x.stop + 12, place)
+        _draw_name(chart, number, names[number], chart.x.stop + 12, place)
 
 
 def _draw_legend(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
     """Write the lines' names above the plot, two in a row."""
-    for number, line in enumerate(lines):
-        _draw_name(chart, sheet, number, line, 12 + (number % 2) * chart.width / 2, 44 + 18 * (number // 2))
+    for number, name in enumerate(_names(sheet, lines)):
+        _draw_name(chart, number, name, 12 + (number % 2) * chart.width / 2, 44 + 18 * (number // 2))
 
 
-def _draw_name(chart: Chart, sheet: Sheet, number: int, line: Line, x: float, y: float) -> None:
+def _names(sheet: Sheet, lines: Sequence[Line]) -> list[str]:
+    return sheet.names([line.name for line in lines])
+
+
+def _draw_name(chart: Chart, number: int, name: str, x: float, y: float) -> None:
     chart.add(f'<path fill="{SERIES[number]}" stroke="{SERIES[number]}" d="{mark(number, x, y)}"/>')
-    chart.text(x + 8, y, sheet.name(line.name))
+    chart.text(x + 8, y, name)
 
 
 def _draw_key(chart: Chart, sheet: Sheet) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from os.path import commonprefix
 from typing import Any, Final
 
 import numpy as np
@@ -41,6 +42,20 @@ class Sheet:
     def name(self, words: str) -> str:
         """Return a name that fits."""
         return shortened(drawable(words), self.longest)
+
+    def names(self, several: Sequence[str]) -> list[str]:
+        """Return names that fit, without their common beginning where that is all that would be left of some.
+
+        Examples
+        --------
+        >>> NARROW.names(["https://example.org/a", "https://example.org/b"]), NARROW.names(["oak", "ash"])
+        (['…org/a', '…org/b'], ['oak', 'ash'])
+        """
+        names = [self.name(words) for words in several]
+        if len(set(names)) == len(set(several)):
+            return names
+        alike = len(commonprefix(list(several))) - 4  # noqa: RUF071 - of texts, which are no paths
+        return [self.name(f"…{words[alike:]}") for words in several] if alike > 0 else names
 
 
 WIDE: Final = Sheet(880, 13, 26)
