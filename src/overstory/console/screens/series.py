@@ -314,7 +314,7 @@ def _form(metric: Metric, query: SeriesQuery, labels: Sequence[str]) -> Form:
 def _reports_picture(metric: Metric, columns: Columns) -> Picture:
     return counts_over_time(
         f"{metric.id}-reports",
-        f"Reports; a bar: {columns.unit}.",
+        f"Reports by {columns.unit}." if columns.every == 1 else f"Reports; {columns.unit}.",
         columns.labels,
         columns.reports(),
         xlabel=columns.unit,

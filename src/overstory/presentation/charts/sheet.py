@@ -44,18 +44,22 @@ class Sheet:
         return shortened(drawable(words), self.longest)
 
     def names(self, several: Sequence[str]) -> list[str]:
-        """Return names that fit, without their common beginning where that is all that would be left of some.
+        """Return names that fit; those that would then read alike are without their common beginning.
 
         Examples
         --------
         >>> NARROW.names(["https://example.org/a", "https://example.org/b"]), NARROW.names(["oak", "ash"])
         (['…org/a', '…org/b'], ['oak', 'ash'])
         """
-        names = [self.name(words) for words in several]
-        if len(set(names)) == len(set(several)):
-            return names
-        alike = len(commonprefix(list(several))) - 4  # noqa: RUF071 - of texts, which are no paths
-        return [self.name(f"…{words[alike:]}") for words in several] if alike > 0 else names
+        groups: dict[str, list[str]] = {}
+        for words in several:
+            groups.setdefault(self.name(words), []).append(words)
+        alike = {short: len(commonprefix(group)) - 4 for short, group in groups.items()}  # noqa: RUF071 - no paths
+        shorts = ((self.name(words), words) for words in several)
+        return [
+            self.name(f"…{words[alike[short] :]}") if len(set(groups[short])) > 1 and alike[short] > 0 else short
+            for short, words in shorts
+        ]
 
 
 WIDE: Final = Sheet(880, 13, 26)
