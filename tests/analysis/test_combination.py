@@ -16,7 +16,6 @@ from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import decode
 from overstory.analysis.difference import ratio, total
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess.processed import postprocess
 from overstory.analysis.support.covariance import pair_covariance
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
@@ -169,7 +168,7 @@ def test_steps_and_copies_keep_how_errors_go_together():
     oue = overstory.oracle("oue", domain_size=5, epsilon=1.0)
     learned = oue.estimate(oue.accumulate(oue.simulate(np.arange(5).repeat(1_000), 1)))
     expected = total(learned, ["0", "1"])
-    assert total(postprocess(learned, "norm-sub"), ["0", "1"]) == expected
+    assert total(overstory.postprocess(learned, "norm-sub"), ["0", "1"]) == expected
     assert total(pickle.loads(pickle.dumps(learned)), ["0", "1"]) == expected
 
 

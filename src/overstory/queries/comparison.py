@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHARED_NOISE: Final = (
     "devices that report in both ranges and keep their values share noise: the intervals are then too long, never too "
-    "short; --overlap says how many did"
+    "short; a declared overlap takes that into account"
 )
 
 CSV: Final = tuple(

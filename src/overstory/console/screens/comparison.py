@@ -31,7 +31,7 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import p_value
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.metric import DAY
-from overstory.queries.comparison import CSV, Comparison, check_comparable, compare_series, parse_span
+from overstory.queries.comparison import CSV, SHARED_NOISE, Comparison, check_comparable, compare_series, parse_span
 from overstory.queries.estimates import EstimateOptions
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class _Page:
             Heading(2, "What these numbers rest on"),
             self._rests_on(comparison),
             Paragraph(OVERLAP),
-            Lines(*(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes)),
+            Lines(*(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes if note != SHARED_NOISE)),
         ]
         table = Table("Every difference", CSV, rows)
         facts = {name: value for name, value in comparison.to_json().items() if name != "differences"}
