@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from overstory.console.data import ConsoleData
+from overstory.console.estimates.estimates import Estimates
 from support.console_browser import launched, served_console
 from support.console_store import NOW, make_store
 
@@ -14,7 +15,10 @@ def console_data(tmp_path_factory):
     """A registry of five metrics and a store with their reports, at one moment."""
     registry, store = make_store(tmp_path_factory.mktemp("console"))
     with store:
-        yield ConsoleData(registry, store, lambda: NOW)
+        # A page that waits for no decoding never loads itself again while a test opens the next one.
+        data = ConsoleData(registry, store, lambda: NOW, Estimates(patience=60.0))
+        yield data
+        data.decoder.close()
 
 
 @pytest.fixture(scope="module")
