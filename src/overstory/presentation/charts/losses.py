@@ -51,11 +51,11 @@ def _sentence(loss: Loss, numbers: Sequence[int]) -> str:
 def _drawing(sheet: Sheet, numbers: Sequence[int], losses: Sequence[Loss], low: float, high: float) -> str:
     top = (1.7 * len(losses) + 0.6) * sheet.font
     height = top + 200 + 3.4 * sheet.font
-    left = 26 + sheet.text_width(f"{high:,g}")
+    left = 14 + sheet.text_width(f"{high:,g}")
     x = Scale(numbers[0], max(numbers[-1], numbers[0] + 1), left, sheet.width - 16, logarithmic=True)
     y = Scale(low, high, height - 3.4 * sheet.font, top, logarithmic=True)
     chart = sheet.chart(height, x, y)
-    chart.axes("reports of one device", "epsilon")
+    chart.axes("reports of one device")
     for place, loss in enumerate(losses):
         _key(chart, sheet, place, loss)
         _line(chart, numbers, loss, SERIES[place], _dashes(place))
