@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from overstory.cli.service import serve
+from overstory.cli.service import console, serve
 from overstory.cli.service.serve_settings import fill_in
 
 ROOT = Path(__file__).parents[2]
@@ -123,6 +123,25 @@ def test_the_proxy_s_block_is_the_page_s_and_keeps_its_connections() -> None:
     assert block.count("{") == block.count("}")
     assert re.search(r"upstream collector \{[^}]*keepalive 64;", block)  # ATTACK T23
     assert "access_log off;" in block
+
+
+def test_the_console_s_settings_are_read_and_its_unit_is_the_collector_s_but_for_what_differs() -> None:
+    parser = argparse.ArgumentParser()
+    console.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["console", "--config", str(DEPLOY / "console.toml")])
+    fill_in(args, console.SETTINGS, {})
+    assert (args.names, args.behind_proxy, args.port) == ("console.example.org", True, 8001)
+    units = [(DEPLOY / name).read_text().splitlines() for name in ("overstory.service", "overstory-console.service")]
+    shut = [
+        {line for line in unit if re.match(r"(Protect|Restrict|Private|System|NoNew|Capability)", line)}
+        for unit in units
+    ]
+    assert shut[0] == shut[1] != set(), "the same rights are given up"
+    assert "StandardOutput=null" in units[1], "a journal must not hold the administrator's link"
+    proxy = (DEPLOY / "console-nginx.conf").read_text()
+    assert proxy.count("{") == proxy.count("}")
+    assert args.names in proxy
+    assert f"127.0.0.1:{args.port}" in proxy
 
 
 @pytest.mark.slow
