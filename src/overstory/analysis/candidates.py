@@ -43,7 +43,7 @@ class CandidateMap:
     Raises
     ------
     ParameterError
-        If the shapes disagree or a position lies outside the report.
+        If the shapes disagree or a position is outside the report.
 
     References
     ----------
@@ -138,7 +138,7 @@ def _outside(positions: NDArray[Any], num_bits: int) -> str:
 
 
 DENSE_CELLS = 1 << 20
-"""Up to this many cells a design matrix is written out (8 MB); past it, it is only ever a list of positions."""
+"""Up to this many cells a design matrix is written out (8 MB); past it, it stays a list of positions."""
 
 PART = 1 << 15
 """Candidates worth a thread of their own."""

@@ -179,7 +179,7 @@ class Estimate(Frame):
         Raises
         ------
         ParameterError
-            If it is not known how these values vary together, or there are more than 2,000 of them.
+            If the covariance of these values is unknown, or there are more than 2,000 of them.
         """
         chosen = self.interval_kind if kind is None else kind
         rows = np.arange(len(self)) if places is None else np.asarray(places, np.intp)

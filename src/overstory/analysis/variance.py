@@ -292,7 +292,7 @@ def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.
 
 
 def check_channel(p_star: float, q_star: float) -> None:
-    """Refuse a channel that is no channel, or whose output does not depend on its input."""
+    """Refuse what is no channel, or a channel with an output that does not depend on its input."""
     for name, value in (("p_star", p_star), ("q_star", q_star)):
         if not 0.0 <= value <= 1.0:
             raise ParameterError(f"{name} is a probability, 0 to 1, not {value}")

@@ -1,4 +1,4 @@
-"""What this device has spent: a ledger built anew from the rows of the memo, exactly, by what they rest on.
+"""What this device has spent: a ledger computed from the rows of the memo.
 
 The ledger charges what was *queued* for sending, before anybody knows whether it arrived: what was dropped later stays
 charged. So the statement is never below the truth of what this state has sent. Of a state that was restored, or has a
@@ -44,7 +44,7 @@ class Spent:
     distinct: int
     most_values: int | None  # the cap on distinct values; None without
     epsilon: float
-    change_leak: float  # what all reports tell of one change of value
+    change_leak: float  # what all reports disclose of one change of value
     cost: MetricCost  # every line that a person is shown
 
 

@@ -44,7 +44,7 @@ class Client:
     Parameters
     ----------
     app
-        The application's name; its state lies in a folder of that name.
+        The application's name; its state is in a folder of that name.
     registry
         The metric registry that the program was built with: a file, a package's too, or a `MetricRegistry`.
     server
@@ -76,7 +76,7 @@ class Client:
         Upper bound in seconds for which the exit of the program waits for other processes that hold the state.
     strict
         Whether `record` raises ParameterError for a metric that the registry does not list and for a value outside its
-        domain, whatever the person chose: for tests and development.
+        domain, also where the person has not consented: for tests and development.
 
     Raises
     ------
@@ -162,7 +162,7 @@ class Client:
         metric
             The metric's id.
         value
-            What its domain takes. It is not kept.
+            What its domain takes. It is not stored.
 
         Returns
         -------
@@ -182,8 +182,8 @@ class Client:
             self._note(error)
             if error.fault is Fault.ELSEWHERE:
                 return Outcome.NOT_ASKED
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
-            # The message might hold the value: only the kind of the error is told.
+        except Exception as error:  # noqa: BLE001 - no error of ours may reach the host program
+            # The message might hold the value: only the kind of the error is passed on.
             self._warn(f"record {type(error).__name__}", "recording failed: %s", type(error).__name__)
             self._begun().last_error = StateError(Fault.UNREADABLE, f"recording failed: {type(error).__name__}")
         return Outcome.UNAVAILABLE
@@ -212,7 +212,7 @@ class Client:
         except StateError as error:
             self._note(error)
             return Flushed(written, sent, str(error))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
+        except Exception as error:  # noqa: BLE001 - no error of ours may reach the host program
             self._warn(f"flush {type(error).__name__}", "flushing failed: %s", type(error).__name__)
             return Flushed(written, sent, f"flushing failed: {type(error).__name__}")
         return Flushed(written, sent)

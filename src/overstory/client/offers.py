@@ -41,7 +41,7 @@ class Offer:
 
     digest: bytes  # of the parameters, or the plan
     tag: bytes  # A keyed hash of the value, where values are charged one by one; else empty
-    epsilon: float  # what it costs for ever
+    epsilon: float  # what it costs over its lifetime
     answer: tuple[int, ...] = field(default=(), repr=False)
 
     def to_json(self) -> list[Any]:
@@ -134,7 +134,7 @@ class OfferLedger:
         digest, tag
             Of the parameters, and where values are charged one by one, of the value.
         epsilon
-            What it costs for ever.
+            What it costs over its lifetime.
         most
             The limit where the ledger has none of its own.
         answer
@@ -169,7 +169,7 @@ class OfferLedger:
                 yield self._read()
 
     def _read(self) -> Offers:
-        """Return what the file says; what was known before where there is none."""
+        """Return the file's content; what was read before where there is no file."""
         with self._lock:
             if self.path is not None:
                 self._offers = _offers_in(self.path, self._offers)

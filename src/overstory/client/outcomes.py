@@ -98,7 +98,7 @@ class Outcome(StrEnum):
     SPENT
         The person's budget is used up: this report would exceed it.
     OFF
-        Something forbids it; `status` tells what.
+        Something forbids it; `status` shows what.
     NOT_ASKED
         The person has not been asked, or not about this metric as it is now.
     UNKNOWN
@@ -109,9 +109,9 @@ class Outcome(StrEnum):
     EXPIRED
         The metric has expired.
     PAST
-        The clock says a time so long ago that nobody remembers whether it had its report.
+        The clock shows a time so long ago that the state no longer records whether it had its report.
     UNAVAILABLE
-        The state cannot be used; `status` tells why.
+        The state cannot be used; `status` shows why.
     CLOSED
         The client was closed.
     """
@@ -177,7 +177,7 @@ class WarnsOnce:
 
 
 def _frames_of_ours() -> int:
-    """Return how many frames lie between a warning and the program's own call."""
+    """Return how many frames are between a warning and the program's own call."""
     import inspect
 
     frame, count = inspect.currentframe(), 0

@@ -1,4 +1,4 @@
-"""From a value to a report on one device, the permanent response kept."""
+"""From a value to a report on one device, with the permanent response memoized."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Randomizer:
     entropy
         Where the fresh bits of `report` come from: the operating system, unless this is an experiment.
     memo_size
-        How many permanent responses are kept in memory (they are derived anew otherwise).
+        How many permanent responses are cached in memory (others are derived again).
 
     Raises
     ------

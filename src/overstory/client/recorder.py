@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
 MAX_RESPONSES: Final = 1024
-"""Permanent responses kept in memory, by tag."""
+"""Permanent responses cached in memory, by tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PendingReport:
     permanent: bytes = field(repr=False)  # the permanent response; empty where all noise is fresh
     due: float = field(default=0.0, repr=False)  # unix time from which it may be sent
     allowed: EffectiveChoice | None = field(default=None, repr=False)  # what allowed to record it
-    outcome: Outcome = Outcome.RECORDED  # what the program is told
+    outcome: Outcome = Outcome.RECORDED  # what the program gets as its result
     altered: bool = False  # whether the value's permanent response was another one before; the report is of nothing
 
     @property
@@ -49,7 +49,7 @@ class PendingReport:
 
 
 class Tagger:
-    """Names the permanent responses of one metric on this device without saying whose they are.
+    """Names the permanent responses of one metric on this device without revealing their values.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class MetricRecorder:
         return f"MetricRecorder({self.metric.id!r})"
 
     def learn(self, claims: Claims, responses: Iterable[Response], pending: Iterable[PendingReport]) -> None:
-        """Take over what the state says, and what waits to be written to it."""
+        """Take over what the state holds, and what waits to be written to it."""
         mine, self._elsewhere = {}, 0
         for response in responses:
             if response.shared:
@@ -193,7 +193,7 @@ class MetricRecorder:
         return tag, Outcome.RECORDED, False
 
     def _derived(self, tag: bytes, encoded: Any) -> bytes:
-        """Return a value's permanent response; those known by their tags are not derived again."""
+        """Return a value's permanent response; a cached one is not derived again."""
         permanent = self._by_tag.get(tag)
         if permanent is None:
             permanent = self._randomizer.permanent(encoded).to_bytes(self._width, "little")

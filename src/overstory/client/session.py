@@ -163,7 +163,7 @@ class Session:
 
     def _due(self, metric: Metric, now: float, period: int) -> float:
         most = min(metric.period.seconds, LONGEST_SPREAD) if self._spread is None else self._spread
-        # Without a delay that blurs it, no time finer than the period is kept.
+        # Without a random delay, no time finer than the period is stored.
         return now + _uniform() * most if most else float(metric.period.start(period))
 
     def _introduce(self, metric: Metric, secret: DeviceSecret) -> MetricRecorder | None:

@@ -46,7 +46,7 @@ Findings = Iterator[Finding]
 
 
 def guarded(check: str, work: Callable[[], Findings]) -> Findings:
-    """Yield the findings of a check; a check that fails is an error of its own, and the next checks still run."""
+    """Yield the findings of a check; one that fails is reported as an error, and the next checks still run."""
     try:
         yield from work()
     except (OverstoryError, OSError, HTTPException) as error:

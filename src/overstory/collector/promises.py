@@ -43,7 +43,7 @@ def check_promises(url: str, registry: MetricRegistry, *, allow_weaker: bool, wa
 def weakened(store: Store, registry: MetricRegistry) -> Iterator[str]:
     """Yield a line for each metric with stored reports whose promised privacy the registry weakens.
 
-    When the store has reports of a mechanism, somebody has decided to take them: they are not reported again.
+    A mechanism that already has reports in the store was accepted before: it is not reported again.
     """
     stored: dict[str, list[tuple[StoredMetric, int]]] = defaultdict(list)
     for entry, reports in store.collected():

@@ -143,7 +143,7 @@ class Server(uvicorn.Server):
             ):
                 try:
                     await work()
-                except Exception as error:  # noqa: BLE001 - whatever is wrong with a new file, the old one stays in use
+                except Exception as error:  # noqa: BLE001 - where a new file has any fault, the old one stays in use
                     LOG.error(
                         "reload: the %s is unchanged: %s",
                         name,

@@ -92,7 +92,7 @@ class Collector:
             Task(
                 "checkpoint", intervals.checkpoint, 30.0, needed=True, thread="checkpoint", work=self.store.checkpoint
             ),
-            # A thread of its own: a long compaction is no reason to fall silent.
+            # In its own thread: it reports during a long compaction too.
             Task("state", intervals.state, 7200.0, needed=False, thread="state", work=self._reporter.report),
         )
         warm_up = Task("warm_up", 0.0, 0.0, needed=False, thread="upkeep", work=self.store.warm_up)

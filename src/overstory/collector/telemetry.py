@@ -61,7 +61,7 @@ class Histogram:
         return tuple(self._counts)
 
     def bound_of(self, share: float, counts: Sequence[int]) -> float | None:
-        """Return the bound that this share of `counts` lies below, or the last one; None without any.
+        """Return the bound that this share of `counts` is below, or the last one; None without any.
 
         Examples
         --------

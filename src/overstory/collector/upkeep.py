@@ -50,7 +50,7 @@ class Task:
 
 
 class Upkeep:
-    """Runs tasks until it is stopped, whatever they raise."""
+    """Runs tasks until it is stopped, also after errors."""
 
     def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
         self._telemetry, self._clock = telemetry, clock

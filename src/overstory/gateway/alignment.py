@@ -162,7 +162,7 @@ class Alignment:
             return math.inf
 
     def _fill(self, until: int) -> Iterator[Due]:
-        """Settle the periods before `until` that had no reading."""
+        """Close the periods before `until` that had no reading."""
         if self._settled is None or until <= self._settled + 1:
             return
         gap = range(self._settled + 1, until)

@@ -79,7 +79,7 @@ class Settings:
     spread
         Seconds of random delay before a report may leave; None: the client's default with the real clock, else 0.
     agree
-        The consent given with this call: "on" or "local"; None: what was chosen before stands.
+        The consent given with this call: "on" or "local"; None: the earlier choice applies.
     """
 
     metric: str

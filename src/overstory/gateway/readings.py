@@ -103,7 +103,7 @@ LONGEST: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A value that was true at a time (unix seconds); `line` is where it stands.
+    """A value that was true at a time (unix seconds); `line` is its line in the file.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ def _json_cells(layout: Layout) -> Callable[[int, str], tuple[Any, Any] | None]:
 
 
 def _converter(metric: Metric) -> Callable[[Any], Any]:
-    """Return what turns a cell into a value; whether it is outside the domain is found when it is reported."""
+    """Return what turns a cell into a value; a value outside the domain is noticed when it is reported."""
     return {float: _number, int: _whole, str: _word}[metric.domain.value_type]
 
 

@@ -48,7 +48,7 @@ class Sink(Protocol):
 class CollectorSink(Collector):
     """A collector over HTTP.
 
-    Several periods travel in one request, so the collector can tell that they are of one device; see
+    Several periods travel in one request, so the collector sees that they are of one device; see
     docs/how-to/gateway.md.
 
     Attributes

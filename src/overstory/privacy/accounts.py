@@ -38,7 +38,7 @@ class Event(StrEnum):
     NEW_VALUE
         So many reports of a value never reported before, nor ever to be numbered.
     KNOWN_VALUES
-        So many reports of values reported before, nobody remembers which.
+        So many reports of values reported before; which ones is not recorded.
     ANY_VALUES
         So many reports of whatever values, new or known: a window of a mechanism whose noise is all fresh, or reports
         of which nothing is remembered.
@@ -151,7 +151,7 @@ class Account:
     Attributes
     ----------
     metric, mechanism, terms
-        Whose reports they are; see `Spend`.
+        The metric and the mechanism; see `Spend`.
     known, unknown
         Reports of values that are among the above; reports of which nothing is known.
     """
@@ -186,7 +186,7 @@ class Account:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of the whole account, rounded up.
+        """Epsilon of the account, rounded up.
 
         Where all noise is fresh: reports times that of one, against any other history. Otherwise the sum over values of
         epsilon_n, against histories with the same pattern of permanent responses. Reports of nobody knows which known
@@ -194,7 +194,7 @@ class Account:
         """
         if self.terms.fresh:
             return self.terms.epsilon_any(self.reports)
-        # Reports of nobody knows which value may have been of any: they count for every value.
+        # A report of an unrecorded value may have been of any value: it counts for every one.
         loose = self.known + self.unknown
         costs = [(values, self.terms.epsilon_n(reports + loose)) for reports, values in self._by_reports().items()]
         if self.unknown:

@@ -1,4 +1,4 @@
-"""(epsilon, delta): what n reports of fresh noise tell, but for a chance of delta.
+"""(epsilon, delta): what n reports of fresh noise disclose, except with probability delta.
 
 Where all noise is fresh, reports are independent given the values, so their losses add up as random variables, and
 n of them hardly ever lose n times the worst. delta(epsilon) is the largest P(E) - e^epsilon Q(E) over events E.
@@ -74,7 +74,7 @@ def epsilon_at(terms: Terms, reports: int, delta: float = DELTA) -> float:
 
 
 def delta_at(terms: Terms, reports: int, epsilon: float) -> float:
-    """Return the chance delta with which `reports` reports of fresh noise tell more than `epsilon`, rounded up.
+    """Return the chance delta with which `reports` reports of fresh noise disclose more than `epsilon`, rounded up.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def _losses(terms: Terms, reports: int) -> _Losses | None:
         return _Losses(log_odds, bits, (high, low), (low, high))
     if reports > MOST_BITS or pure > MOST_EPSILON:
         return None
-    # No report tells more than a coin that says which of two values it is, and errs once in 1 + e^epsilon times.
+    # No report discloses more than a coin that names one of two values, wrong once in 1 + e^epsilon times.
     unit = pure * (1 + SLACK)
     none = _Binomial.of(0, 1.0)
     right, wrong = (_Binomial.of(reports, math.exp(sign * unit)) for sign in (1, -1))

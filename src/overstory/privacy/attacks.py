@@ -54,7 +54,7 @@ MONTH: Final = 30
 
 @dataclass(frozen=True)
 class Linkability:
-    """What makes a device's reports known for one device's.
+    """What makes a device's reports recognizable as one device's.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Linkability:
     'nothing stays the same from report to report'
     """
 
-    always: Constant  # what is the same in every report, whatever the value: cohort, seed, level
+    always: Constant  # what is the same in every report of every value: cohort, seed, level
     unchanged: Constant
     likeness: Likeness = NO_LIKENESS  # what reports share that are drawn afresh from one permanent response
 
@@ -266,7 +266,7 @@ def false_discovery_rate(mechanism: BitMechanism, frequency: float) -> float:
 
 
 def missed_share(mechanism: BitMechanism) -> float:
-    """Return the share of v's holders whose report lacks one of v's bits: whom that attacker overlooks."""
+    """Return the share of v's holders whose report lacks one of v's bits: the holders that this attacker overlooks."""
     return float(1 - mechanism.p_star ** _bits_set(mechanism))
 
 

@@ -128,11 +128,11 @@ class Ledger:
 
     @property
     def epsilon_any(self) -> float:
-        """All that was spent, rounded up: against any history of as many reports, whatever was held and changed."""
+        """All that was spent, rounded up: against any history of as many reports."""
         return _sum(account.epsilon_any for account in self.accounts)
 
     def epsilon_at(self, delta: float) -> float:
-        """The same but for a chance of `delta`, rounded up: accounts whose noise is all fresh share it equally.
+        """The same, except with probability `delta`, rounded up: accounts whose noise is all fresh share it equally.
 
         Epsilons add up, and so do the deltas.
 
@@ -147,7 +147,7 @@ class Ledger:
 
     @property
     def change_leak(self) -> float:
-        """What the reports tell of one change of value in every account, rounded up."""
+        """What the reports disclose of one change of value in every account, rounded up."""
         return _sum(account.change_leak for account in self.accounts)
 
     @property
@@ -160,11 +160,11 @@ class Ledger:
         return _sum(account.epsilon for account in self.accounts if account.metric == metric)
 
     def epsilon_window(self, reports: int) -> float:
-        """What any `reports` consecutive reports of every account told, rounded up."""
+        """What any `reports` consecutive reports of every account disclosed, rounded up."""
         return _sum(account.epsilon_window(reports) for account in self.accounts)
 
     def after(self, spend: Spend, times: int = 1) -> Ledger:
-        """Return the ledger after `times` such spends, whatever the budget says.
+        """Return the ledger after `times` such spends, also where the budget forbids them.
 
         Raises
         ------
@@ -222,7 +222,7 @@ class Ledger:
         Raises
         ------
         FormatError
-            When it is none, or of a version that is not known here.
+            When it is none, or of an unknown version.
         """
         if not isinstance(read, Mapping) or read.get("ledger") != VERSION:
             raise FormatError(f"expected version {VERSION} of a ledger, found {read!r:.60}", field="ledger")

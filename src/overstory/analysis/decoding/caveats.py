@@ -1,4 +1,4 @@
-"""What a reader must know before trusting decoded numbers, in plain words, and the limits past which it is said."""
+"""Notes that a reader of decoded numbers needs, in plain words, and the limits past which each is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""How the errors of two decoded candidates go together; computed again from the counts when somebody asks.
+r"""How the errors of two decoded candidates go together; computed from the counts on demand.
 
 Every decoder's estimate is linear in the counts, :math:`\hat f_s = a_s' y` and a constant. The noise of the bits gives
 :math:`\sum a_s a_t / w` over the rows, w being the fit's weights, times the dispersion. As in

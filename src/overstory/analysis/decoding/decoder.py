@@ -52,7 +52,7 @@ class Decoded(Estimate):
     cohort_chi_square, cohort_p_value : float
         Test of the cohorts' sizes against equal shares.
     colliding : tuple of tuple of str
-        Groups of candidates that no cohort tells apart; each row of a group shows the group's own raw count.
+        Groups of candidates that no cohort distinguishes; each row of a group shows the group's raw count.
     """
 
     method: str

@@ -37,7 +37,7 @@ class Step(Protocol):
 
     @property
     def name(self) -> str:
-        """What the result says was done."""
+        """What was done, as the result states it."""
         ...
 
     def __call__(self, estimate: Estimate) -> F64:

@@ -138,7 +138,7 @@ class SampledSupport(OneHotSupport):
         """Debias each symbol's bits among the reports that were asked for it.
 
         Given that s of n devices are asked, a symbol's share x among the s is estimated as by any unary encoding; that
-        the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. What nobody was asked for is unknown.
+        the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. Values not asked for are unknown.
         """
         from overstory.analysis.estimate import Estimate
         from overstory.analysis.support.covariance import SampledErrors

@@ -121,7 +121,7 @@ def estimate_by_seed(
 
 @dataclass(frozen=True, eq=False)
 class SeedErrors:
-    """How the values' estimates vary together: computed again from the counts when somebody asks."""
+    """How the values' estimates vary together: computed from the counts on demand."""
 
     support: SeededSupport
     counts: SupportCounts
@@ -157,7 +157,7 @@ def _read(
     each: float,
     places: NDArray[np.intp] | None = None,
 ) -> _Reading:
-    """Fit the values where the seeds can tell them apart; else debias each by itself."""
+    """Fit the values where the seeds distinguish them; else debias each by itself."""
     used = counts.totals > 0
     totals = counts.totals[used].astype(np.float64)
     above = counts.ones[used] - totals[:, None] / support.num_outputs

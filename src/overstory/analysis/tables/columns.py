@@ -248,7 +248,7 @@ def _plain(array: Any) -> Any:
 
 
 def _fraction(array: Any) -> ParameterError:
-    """Return the error for a column of numbers that are not all whole."""
+    """Return the error for a column of numbers that are not all integers."""
     numbers = array.cast("float64").to_numpy(zero_copy_only=False)
     row = int(np.flatnonzero(~np.isnan(numbers) & ((numbers != np.floor(numbers)) | (abs(numbers) >= 2.0**63)))[0])
     there = numbers[np.isfinite(numbers)]

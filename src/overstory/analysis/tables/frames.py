@@ -35,7 +35,7 @@ STYLE: Final = ".overstory .text { text-align: left; } .overstory .faint { opaci
 
 
 class Row(NamedTuple):
-    """One value of an estimate; a number that is not known is None.
+    """One value of an estimate; an unknown number is None.
 
     Attributes
     ----------

@@ -81,7 +81,7 @@ COLUMNS: Final = (
     *("count", "raw_count", "standard_error", "frequency", "frequency_standard_error"),
     *("low", "high", "frequency_low", "frequency_high", "z", "p_value", "q_value", "detected", "interval"),
 )
-"""What is known of each value: the columns of `columns`."""
+"""The columns of `columns`, for each value."""
 
 
 class Shown(Protocol):
@@ -110,7 +110,7 @@ class Shown(Protocol):
 
 
 def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: float = 0.95) -> dict[str, NDArray[Any]]:
-    """Return a column for each thing that is known of a value, at `places`: all, most frequent first, unless given."""
+    """Return the columns of the values at `places`: all, most frequent first, unless given."""
     chosen = estimate.order() if places is None else places
     low, high = estimate.interval(level)
     errors = estimate.errors()

@@ -58,7 +58,7 @@ def choose(
     if renewed is not None and before is not None and named is None:
         named = before.server
     consent = Consent(chosen, today.isoformat(), registry.version, listed, consent_id, named, registry.budget)
-    # Where the list is the same, whatever waits is of metrics that both choices cover.
+    # Where the list is the same, both choices cover the metrics of all that waits.
     narrowed = renewed is None or before is None or not set(renewed) == set(before.metrics) == set(listed)
     if chosen is Choice.ON and narrowed:
         _withdraw(paths, Choice.OFF, renewed or ())
@@ -127,7 +127,7 @@ def _write(paths: StatePaths, consent: Consent) -> None:
 
 
 def _forbidden(paths: StatePaths, consent: Consent) -> bool:
-    """Put `off` or `local` into force without a new file; return False when the choice before still stands."""
+    """Put `off` or `local` into force without a new file; return False when the earlier choice still applies."""
     with contextlib.suppress(OSError):
         # Shorter than what `_write` wrote about as many metrics. Half of it is no choice, and so `off` too.
         overwrite(paths.consent, json.dumps(consent.to_json(), separators=(",", ":")).encode())

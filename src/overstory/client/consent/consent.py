@@ -37,14 +37,14 @@ WORDS: Final = ("title", "description", "owner", "purpose", "attribute")
 class Agreement:
     """One metric as it was shown.
 
-    The texts are kept as they were, so that a later question can say what has changed.
+    The texts are stored as they were shown, so that a later question can list what has changed.
 
     Attributes
     ----------
     title, description, owner, purpose, attribute
         The metric's texts.
     retention_days, grace_days
-        How long reports are kept, and how late they are taken.
+        How long reports are stored, and how late they are accepted.
     """
 
     digest: str  # of all that a report's meaning or privacy depends on, in hexadecimal
@@ -124,7 +124,7 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True)
 class Consent:
-    """A choice, as it stands in consent.json.
+    """A choice, as stored in consent.json.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class Consent:
     budget
         The budget of the registry that was shown; None where it had none.
     earlier
-        Whether an earlier version wrote it, which kept a digest of each metric and nothing else.
+        Whether an earlier version wrote it, which stored only a digest of each metric.
     """
 
     choice: Choice
@@ -207,7 +207,7 @@ class Consent:
 
 
 def read_consent(paths: StatePaths) -> Consent | None:
-    """Return the person's choice, or None when nobody was asked yet."""
+    """Return the person's choice, or None when the person was not asked yet."""
     try:
         content = paths.consent.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -277,7 +277,7 @@ def pinned(rows: Rows, consent: Consent) -> str | None:
 
 
 def pin(rows: Rows, consent: Consent, server: str) -> str:
-    """Keep the first collector that reports under a choice without one could go to; return the one that was kept."""
+    """Store the first collector that reports under a choice without one could go to; return the stored one."""
     before = pinned(rows, consent)
     if before is None:
         rows.remember("collector", f"{consent.consent_id} {server}")

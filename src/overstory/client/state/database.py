@@ -3,9 +3,9 @@
 Version 1 had the first four tables; `VERSION` counts the upgrade steps since. A step is never edited once released:
 databases on people's devices have gone through it.
 
-Forks and transactions are kept apart. SQLite's locks and journals belong to a process: a child that inherited an open
-transaction would share them with its parent. So a fork waits until the transaction ends; if it does not end in time,
-the child never opens a database. A child's copy of its parent's queue is emptied.
+Forks and transactions exclude each other. SQLite's locks and journals belong to a process: a child that inherited an
+open transaction would share them with its parent. So a fork waits until the transaction ends; if it does not end in
+time, the child never opens a database. A child's copy of its parent's queue is emptied.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _MESSAGES: Final = {
     Fault.FULL: "there is no room left on the disk, or a limit on files is reached",
     Fault.READ_ONLY: "it cannot be written",
     Fault.UNREADABLE: "it cannot be opened",
-    Fault.DAMAGED: "it is damaged; forget the whole state, or restore it from a backup",
+    Fault.DAMAGED: "it is damaged; forget the state, or restore it from a backup",
 }
 
 
@@ -155,7 +155,7 @@ def connected(path: Path, mode: str, timeout: float, *, synchronous: str = "EXTR
     """
     uri = _uri(os.path.abspath(path), mode)  # noqa: PTH100 - resolve() would follow links
     if not os.path.exists(path):  # noqa: PTH110 - a record begins with this
-        raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the whole state to begin anew")
+        raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the state to start over")
     with fork_guard(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
         # A rollback journal and not WAL, whose shared memory does not exist on network homes. EXTRA waits for the
         # folder too: a journal that is back after a power loss would undo the last commit, a withdrawal for example.
@@ -233,7 +233,7 @@ STEPS: Final = (
     ),
     (  # 3 -> 4: which periods the claims number; the machine's mark has another key, and is made at the next opening
         # A number alone does not say of which length its period is. It is the longest by which the last period reported
-        # has begun: by the next longer one it would lie years ahead.
+        # has begun: by the next longer one it would be years in the future.
         f"""INSERT INTO about SELECT 'length ' || metric, max(seconds) FROM
             (SELECT metric, max(period) AS last FROM reported GROUP BY metric), ({_LENGTHS})
             WHERE seconds * last <= CAST(strftime('%s') AS INTEGER) + 86400 GROUP BY metric""",  # noqa: S608 - own words

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, readable by their owner alone.
+"""Files that exist complete or not at all, readable by their owner alone.
 
 What is written over is a file of this user's own with one name, and no link: in a folder that others can write to, a
 name may lead to any other file of the user's.
@@ -49,7 +49,7 @@ def make_folder(folder: Path) -> None:
 
 
 def create(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Write a new file and, unless told otherwise, wait until it is on the disk; half a file is removed again."""
+    """Write a new file and, by default, wait until it is on the disk; a half-written file is removed."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, PRIVATE)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -84,12 +84,12 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
 
 
 def unfinished(path: Path) -> Iterator[Path]:
-    """Yield what `write_atomically` left beside `path` where it was killed."""
+    """Yield the temporary files that `write_atomically` left next to `path` when it was killed."""
     yield from path.parent.glob(f"{path.name}.*.new")
 
 
 def is_own(status: os.stat_result) -> bool:
-    """Whether what `lstat` or `fstat` found is a plain file of this user's own, which no other name leads to."""
+    """Whether the result of `lstat` or `fstat` is a plain file of this user's, with no second name."""
     user = getattr(os, "geteuid", lambda: status.st_uid)()
     return stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and status.st_uid == user
 
@@ -134,7 +134,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-_FAR: Final = 1 << 30  # Windows forbids reading locked bytes: the one that is locked lies past all content
+_FAR: Final = 1 << 30  # Windows forbids reading locked bytes: the locked one is past all content
 _PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02)
 
 

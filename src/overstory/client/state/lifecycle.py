@@ -150,7 +150,7 @@ def open_or_create(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret
             raise StateError(
                 Fault.ALTERED,
                 f"{paths.secret}: this is not the secret that the reports so far were made with; put that one back, or "
-                "forget the whole state",
+                "forget the state",
             )
         _bind(paths, secret, stored, timeout)
         secret = _update_secret(paths, secret, stored)
@@ -233,7 +233,7 @@ def _open_database(paths: StatePaths, timeout: float, *, legacy: bool) -> Stored
     with connected(paths.database, "rw", timeout) as connection:
         # Without a write lock, which would have to wait for readers.
         if problem := integrity_error(connection):
-            raise StateError(Fault.DAMAGED, f"{paths.database}: it is damaged ({problem}); forget the whole state")
+            raise StateError(Fault.DAMAGED, f"{paths.database}: it is damaged ({problem}); forget the state")
         version = database.version_of(connection)
         if version == 0:
             return None
@@ -279,7 +279,7 @@ def _confirm(paths: StatePaths, stored: StoredSecret) -> DeviceSecret:
 def _lost(what: str, paths: StatePaths) -> StateError:
     return StateError(
         Fault.LOST,
-        f"{paths.folder}: {what} was there and is lost; restore it from a backup, or forget the whole state: "
+        f"{paths.folder}: {what} was there and is lost; restore it from a backup, or forget the state: "
         "a fresh secret would restart the privacy loss",
     )
 

@@ -51,7 +51,7 @@ class Lifetimes:
         self._connection = connection
 
     def lives(self) -> dict[str, Life]:
-        """Return what is known, by metric."""
+        """Return the stored lifetimes, by metric."""
         rows = self._connection.execute("SELECT metric, ends, erased FROM keys")
         return {metric: Life(ends, bool(erased)) for metric, ends, erased in rows}
 
@@ -60,7 +60,7 @@ class Lifetimes:
         return frozenset(row[0] for row in self._connection.execute("SELECT metric FROM keys WHERE erased"))
 
     def extend(self, metric: str, ends: int) -> None:
-        """Remember when a metric's key may go; an earlier end than one that was known changes nothing."""
+        """Store when a metric's key may be destroyed; an end earlier than the stored one changes nothing."""
         self._connection.execute(
             "INSERT INTO keys (metric, ends) VALUES (?1, ?2) ON CONFLICT (metric) DO UPDATE SET ends = ?2"
             " WHERE ends IS NULL OR ends < ?2",
@@ -135,7 +135,7 @@ class Lifetimes:
         listed = {metric.mechanism.digest: terms_of(metric.mechanism) for metric in metrics.values()}
 
         def answered_filters(mechanism: bytes) -> bool:
-            """Whether two values with one filter had one response; also where nobody can tell any more."""
+            """Whether two values with one filter had one response; also where that can no longer be determined."""
             terms = listed.get(mechanism) or memo.terms(mechanism)
             return terms is None or terms.equal_bits_share
 
@@ -170,7 +170,7 @@ def ends_at(metric: Metric) -> int:
 
 
 def changes(lives: Mapping[str, Life], metrics: Mapping[str, Metric]) -> dict[str, int]:
-    """Return the ends that a registry gives to known metrics, where they are news."""
+    """Return the ends that a registry gives to stored metrics, where they differ from the stored ones."""
     ends = {name: ends_at(metrics[name]) for name, life in lives.items() if name in metrics and not life.erased}
     return {name: at for name, at in ends.items() if (end := lives[name].ends) is None or end < at}
 
@@ -182,7 +182,7 @@ def over(lives: Mapping[str, Life], now: float) -> frozenset[str]:
 
 
 def retire(state: State, metrics: Mapping[str, Metric], now: float) -> frozenset[str]:
-    """Destroy every key whose time is over; return all metrics whose keys are gone, by whichever process.
+    """Destroy every key whose metric is over; return all metrics whose keys are gone, also by other processes.
 
     First the database forgets, in one transaction; then the secret file is written without the keys. Where that was
     interrupted, the next opening of the state completes it.

@@ -1,4 +1,4 @@
-"""The memo: which permanent responses this device has reported, told apart by a keyed hash, and never a value.
+"""The memo: which permanent responses this device has reported, identified by a keyed hash, and never a value.
 
 A *value* here is a permanent response: values that share one (a hash, in LOLOHA) count once. The tag of a value is a
 keyed hash under the device's secret, so the table says nothing to somebody who has it without the secret.
@@ -55,12 +55,12 @@ class Response:
     number: int  # in order of first report, from 0
     permanent: int | None = field(repr=False)
     reports: int  # how often it was queued for sending: what the ledger charges
-    kept: int  # how often it was recorded under the choice `local`: nobody was told
+    kept: int  # how often it was recorded under the choice `local`: never sent
     tag: bytes = field(repr=False, default=b"")
 
     @property
     def erased(self) -> bool:
-        """Whether its metric is over: then neither the permanent response nor its tag is kept."""
+        """Whether its metric is over: then neither the permanent response nor its tag is stored."""
         return self.permanent is None and self.tag != ALL_VALUES
 
     @property
@@ -96,7 +96,7 @@ class Memo:
         ]
 
     def distinct(self, metric: str, *, spare: bool = False) -> int:
-        """Return how many permanent responses the cap counts, whatever the mechanism they were made by.
+        """Return how many permanent responses the cap counts, over all mechanisms.
 
         Those that shared their noise are not among them.
 
@@ -163,7 +163,7 @@ class Memo:
             self._connection.execute("INSERT INTO terms VALUES (?, ?)", (mechanism.digest, text))
 
     def terms(self, mechanism: bytes) -> Terms | None:
-        """Return what the privacy of a mechanism with this digest rests on; None where an earlier version kept none."""
+        """Return the terms of the mechanism with this digest; None where an earlier version stored none."""
         import json
 
         from overstory.privacy.payloads.registry import terms_from_json

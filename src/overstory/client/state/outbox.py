@@ -1,6 +1,6 @@
 """The outbox: reports that wait to be sent, and a bounded memory of those that were.
 
-What lies here are encoded uploads, the very bytes that every attempt sends, each with its batch id; never a value. It
+It holds encoded uploads, the bytes that every attempt sends, each with its batch id; never a value. It
 is bounded in rows and bytes. When it is full, the *oldest* waiting report makes room: its period is the first that the
 collector closes, and a queue that nobody empties must not keep a device from ever reporting again. What was dropped
 stays charged in the ledger, so that the ledger errs on the safe side, and is counted.
@@ -58,7 +58,7 @@ class Bounds:
     waiting_rows, waiting_bytes
         Reports that wait, and the bytes of their uploads.
     kept_rows
-        Settled reports, kept to be shown.
+        Finished reports, stored to be shown.
     """
 
     waiting_rows: int = 1000
@@ -82,11 +82,11 @@ class OutboxRow:
     """
 
     id: int  # its number on this device; not sent
-    batch: bytes = field(repr=False)  # the upload's id, 16 bytes; of a settled report, words instead
+    batch: bytes = field(repr=False)  # the upload's id, 16 bytes; of a finished report, text instead
     metric: str
     period: int
     body: bytes = field(repr=False)  # the upload's bytes
-    due: float  # unix time from which it may be sent; 0 once settled
+    due: float  # unix time from which it may be sent; 0 once finished
     attempts: int  # how often it left, or may have left
     state: RowState
     answer: str | None
@@ -125,7 +125,7 @@ class Outbox:
         return self._select(f"{clause} ORDER BY id", values)
 
     def take_due(self, now: float, limit: int, lease: float) -> list[OutboxRow]:
-        """Return up to `limit` waiting reports that are due, and let nobody else take them for `lease` seconds.
+        """Return up to `limit` waiting reports that are due, and lease them for `lease` seconds.
 
         A report that is due later than any delay allows has seen another clock: it is due now. An attempt counts from
         here on, in the table and not yet in what is returned: after a crash nobody knows whether the bytes had left.
@@ -173,13 +173,13 @@ class Outbox:
         )
 
     def put_off(self, number: int, due: float) -> None:
-        """Let a waiting report wait until `due`, whatever became of it before."""
+        """Let a waiting report wait until `due`."""
         self._connection.execute(
             "UPDATE outbox SET due = ? WHERE id = ? AND state = ?", (due, number, RowState.WAITING.value)
         )
 
     def withdraw(self, to: RowState, answer: str, spared: Collection[str] = ()) -> int:
-        """Keep everything that waits from ever being sent, but for these metrics; return how many reports that were."""
+        """Withdraw every waiting report except those of the spared metrics; return how many were withdrawn."""
         return self._end(to, answer, f"metric NOT IN ({', '.join('?' * len(spared))})", spared)
 
     def renumber(self, metric: str, number_of: Callable[[int], int]) -> None:
@@ -228,7 +228,7 @@ class Outbox:
         return dropped
 
     def _forget_oldest(self) -> None:
-        """Delete the oldest settled reports beyond the bound."""
+        """Delete the oldest finished reports beyond the bound."""
         self._connection.execute(
             "DELETE FROM outbox WHERE state <> ?1 AND id <= (SELECT id FROM outbox WHERE state <> ?1"
             " ORDER BY id DESC LIMIT 1 OFFSET ?2)",

@@ -1,4 +1,4 @@
-"""Where a device's states lie, on each platform, and which applications have one.
+"""Where a device's states are stored, on each platform, and which applications have one.
 
 A program stores its name and its registry in the state when it first records, even before anyone was asked. Both are
 public, and neither is about the person. With them `overstory on` can show what is asked for, and `status` what it has
@@ -181,7 +181,7 @@ def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> 
 
 
 def read_application(paths: StatePaths) -> Application:
-    """Return what a program said of itself; what cannot be read is None."""
+    """Return what a program stored about itself; None where it cannot be read."""
     try:
         read = json.loads(paths.application.read_bytes())
         name, registry = read["name"], read["registry"]
@@ -204,7 +204,7 @@ def left_registry(paths: StatePaths) -> MetricRegistry:
 def applications(environ: Mapping[str, str]) -> dict[str, StatePaths]:
     """Return the states in this user's usual place, by application; the one that ``OVERSTORY_STATE`` names, if set.
 
-    A program that keeps its state in a folder of its own choice is not among them.
+    A program that stores its state in another folder is not among them.
     """
     if chosen := environ.get("OVERSTORY_STATE"):
         paths = StatePaths(Path(chosen))
@@ -218,7 +218,7 @@ def applications(environ: Mapping[str, str]) -> dict[str, StatePaths]:
 
 
 def is_state(paths: StatePaths) -> bool:
-    """Whether a folder holds a state, in whatever condition; not where all that is left of one is its lock."""
+    """Whether a folder holds a state, damaged or not; False where only its lock is left."""
     try:
         names = set(os.listdir(paths.folder))  # noqa: PTH208 - names alone
     except OSError:

@@ -48,7 +48,7 @@ _SIDES: Final = {"0": b"\0", "1": b"\1"}
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the tree, which stands for all leaves below it.
+    """A node of the tree, which represents all leaves below it.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Node:
     key: bytes = field(repr=False)  # its 32 bytes
 
     def covers(self, leaf: int) -> bool:
-        """Whether a leaf lies below it, or is it."""
+        """Whether a leaf is below it, or is it."""
         return leaf >> (DEPTH - self.depth) == self.prefix
 
     def child(self, bit: int) -> Node:
@@ -91,7 +91,7 @@ class KeyTree:
 
     @classmethod
     def of_root(cls, root: bytes) -> KeyTree:
-        """Return the whole tree."""
+        """Return the complete tree."""
         if len(root) != KEY_BYTES:
             raise ValueError(f"the root of a key tree has {KEY_BYTES} bytes, not {len(root)}")
         return cls([Node(0, 0, root)])
@@ -215,7 +215,7 @@ class DeviceSecret:
         return DeviceSecret(tree, self.fingerprint, self._legacy if legacy else None)
 
     def reveal(self) -> bytes:
-        """Return all that the file says, without the checksum."""
+        """Return the file's content, without the checksum."""
         legacy, nodes = self._legacy or b"", tuple(self._tree)
         lengths = _LENGTHS.pack(self.fingerprint, len(nodes), len(legacy))
         return b"".join((_HEAD, lengths, legacy, *(_NODE.pack(node.depth, node.prefix, node.key) for node in nodes)))
@@ -240,7 +240,7 @@ def read_secret(path: Path) -> DeviceSecret | None:
     if secret is None:
         raise StateError(
             Fault.DAMAGED,
-            f"{path}: this is not the secret that was written; restore it from a backup, or forget the whole state: "
+            f"{path}: this is not the secret that was written; restore it from a backup, or forget the state: "
             "a fresh secret would restart the privacy loss",
         )
     return secret

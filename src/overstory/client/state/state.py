@@ -202,7 +202,7 @@ class State:
         return secret
 
     def release(self) -> None:
-        """Forget the secret: whatever state is in the folder now is accepted."""
+        """Forget the secret: the state that is in the folder now is accepted."""
         self._secret = None
 
     @contextmanager

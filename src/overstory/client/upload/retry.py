@@ -276,7 +276,7 @@ def _describe_stranger(response: Response) -> str:
     """Describe a response that no collector sent: its status, and the kind of its body."""
     status = f"http-{response.status}"
     if response.status in RETRIED or 500 <= (response.status or 0) < 600:
-        return status  # busy or broken, whoever it is
+        return status  # busy or broken, a relay or the collector
     body, start = parse_object(response), response.body.lstrip()[:1]
     if body is not None:
         reason = body.get("reason")

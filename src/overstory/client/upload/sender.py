@@ -123,7 +123,7 @@ class ReportSender(Collector):
 
 
 def warn(decision: Decision, server: str) -> None:
-    """Warn of an answer that somebody has to act on, once per process; not of what passes by itself."""
+    """Warn once per process of an answer that needs action; not of a passing problem."""
     reason = parse_reason(decision.answer)
     if problem_words(decision.answer) is None:
         return

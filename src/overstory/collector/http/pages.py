@@ -45,7 +45,7 @@ POLICY: Final = f"{render_html.POLICY}; frame-ancestors 'none'"
 
 
 class PublicPages:
-    """What anybody may read about a registry, as JSON and as a web page. Each is made at its first request."""
+    """What the public may read about a registry, as JSON and as a web page. Each is made at its first request."""
 
     def __init__(self, registry: MetricRegistry) -> None:
         self.registry = registry

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 READERS: Final = 2
 """Pieces of answers that are worked on at once; others wait."""
 FEW_VALUES: Final = 1_000
-"""Values that are estimated in a thread; more are in the process beside the collector, which then takes reports."""
+"""At most so many values are estimated in a thread; more, in a second process, while the collector takes reports."""
 NICENESS: Final = 10
-"""How far that process stands back behind the collector where both want a processor."""
+"""The niceness of that process, which yields the processor to the collector."""
 MEDIA_TYPES: Final = {"json": "application/json", "csv": "text/csv; charset=utf-8"}
 
 Result = TypeVar("Result")
@@ -104,7 +104,7 @@ class EstimatesQuery(CountsQuery):
 
 
 class Decoding:
-    """Runs what takes long: a little in a thread, much in a process beside the collector, which is started for it."""
+    """Runs what takes long: small work in a thread, large work in a second process that is started for it."""
 
     def __init__(self) -> None:
         self._readers = asyncio.Semaphore(READERS)

@@ -27,7 +27,7 @@ MEMBERS: Final = 16
 def inflate(body: bytes, encoding: str, most: int) -> bytes:
     """Decode a body with this Content-Encoding: gzip, deflate, identity or nothing.
 
-    No more than `most` bytes are ever inflated, whatever the body announces.
+    At most `most` bytes are inflated, also where the body announces more.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""What tells one history of values from another: exact losses, and bounds for many reports."""
+"""What distinguishes one history of values from another: exact losses, and bounds for many reports."""

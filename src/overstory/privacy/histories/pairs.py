@@ -1,4 +1,4 @@
-"""What tells one history of values from another, exactly.
+"""What distinguishes one history of values from another, exactly.
 
 A history is what a device held, report by report. Its reports are not independent: those of one value share a
 memoized permanent response, and those of two values do not, unless these share one. So a history is known by its
@@ -54,7 +54,7 @@ from overstory.protocol.errors import ParameterError
 
 # Per report: which permanent response it is read through, and the true symbol (or bit).
 Entry = tuple[Hashable, int]
-# Reports that neither history tells apart: (the first's entry, the second's), and how many of them there are.
+# Reports that neither history distinguishes: (the first's entry, the second's), and how many of them there are.
 Blocks = list[tuple[tuple[Entry, Entry], int]]
 # From a true symbol, and how often each symbol was seen through one permanent response, to the probability of that.
 Likelihood = Callable[[int, Mapping[int, int]], Decimal]
@@ -136,7 +136,7 @@ def larger(best: Ratio, new: Ratio) -> Ratio:
 MOST_CASES: Final = 1 << 12
 """Probabilities of one mechanism that are held: histories of one length ask for few, each many times."""
 UNIFORM: Final = -1
-"""What stands for a symbol where there is nothing to report: the permanent symbol is then drawn uniformly."""
+"""What replaces a symbol where there is nothing to report: the permanent symbol is then drawn uniformly."""
 
 
 def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:

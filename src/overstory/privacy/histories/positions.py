@@ -1,4 +1,4 @@
-"""What n reports can tell at one position of the bits, whatever the history: a bound for any n.
+"""What n reports can disclose at one position of the bits: a bound for any n and any history.
 
 A position's reports have the product of g(x; t, z) over the permanent responses that the history reads them through:
 the probability of t ones and z zeros through one response of a bit x, that is a u + (1 - a) v with a = P1(1|x), u the

@@ -88,15 +88,15 @@ class Attack:
         return given | self.report.to_json() | {"unchanged": self.unchanged.to_json()}
 
     def plain_words(self) -> str:
-        """Say it to a person."""
+        """Return it as sentences for a person."""
         most = "" if self.exact else "at most "
-        one, ever = self.report, self.unchanged
+        single, ever = self.report, self.unchanged
         return (
             f"The best guess among {self.values:,} equally likely values is right in {percent(self.prior)} of cases "
-            f"without a report, in {most}{percent(one.guess)} with one, and in {most}{percent(ever.guess)} with any "
+            f"without a report, in {most}{percent(single.guess)} with one, and in {most}{percent(ever.guess)} with any "
             "number of reports of an unchanged value. Somebody who suspects one of two values, and is wrong about 1% "
-            f"of those who hold the other, recognizes at most {percent(one.true_positives)} of those who hold it from "
-            f"one report, and {percent(ever.true_positives)} from any number."
+            f"of those who hold the other, recognizes at most {percent(single.true_positives)} of those who hold it "
+            f"from one report, and {percent(ever.true_positives)} from any number."
         )
 
 
@@ -115,11 +115,11 @@ def percent(share: float) -> str:
 
 def bounded(values: int, epsilon_report: float, epsilon_permanent: float) -> Attack:
     """Return the bounds on an attack that hold for every mechanism of these epsilons."""
-    one, ever = (
+    single, ever = (
         Success(most_guess(epsilon, values), _most_positives(epsilon))
         for epsilon in (epsilon_report, epsilon_permanent)
     )
-    return Attack(values, one, ever, exact=False)
+    return Attack(values, single, ever, exact=False)
 
 
 def _most_positives(epsilon: float) -> float:
@@ -195,7 +195,7 @@ class Disclosure(ABC, Generic[M_co]):
 
     @property
     def always(self) -> Constant:
-        """What is the same in every report, whatever the value: the cohort, which is uniform."""
+        """What is the same in every report of every value: the cohort, which is uniform."""
         cohorts = self.mechanism.num_cohorts
         return Constant.uniform(cohorts) if cohorts > 1 else Constant()
 

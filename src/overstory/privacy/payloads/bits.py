@@ -193,8 +193,8 @@ class BitDisclosure(Disclosure[BitMechanism]):
     def payload(self) -> Constant:
         """The cohort and permanent bits: independent, all ones alike and all zeros alike.
 
-        Of several numbers of ones (hashes that fall together) whichever tells most. In a share of the cohorts none of
-        the bits may be the value's own.
+        Of several numbers of ones (hashes that fall together), the one that discloses most. In a share of the cohorts
+        none of the bits may be the value's own.
         """
         encoding, channel = self.mechanism.encoding, self.mechanism.rounds.permanent
         size, cohorts, (fewest, most) = encoding.num_bits, encoding.num_cohorts, encoding.ones

@@ -78,7 +78,7 @@ def terms_of(mechanism: LocalRandomizer) -> Terms:
     Raises
     ------
     ParameterError
-        When its kind is not known here.
+        When its kind is unknown.
 
     Examples
     --------
