@@ -162,5 +162,5 @@ class NumberDisclosure(Disclosure[NumericRandomizer]):
 
     @property
     def payload(self) -> Constant:
-        """The report of a position; of Duchi's two ends the middle's, which tells most."""
+        """The report of a position; of Duchi's two ends the middle's, which discloses most."""
         return weighted(self.mechanism.report_groups)
