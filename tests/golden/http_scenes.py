@@ -200,7 +200,7 @@ def troubles(talk: Talk, write: str, digests: dict[str, str], place: Path, proce
         source.backup(copy)
         # A collector stores these every few seconds: how much is there depends on how long the scenes took.
         for table in ("tallies", "collectors"):
-            copy.execute(f"DELETE FROM {table}")  # noqa: S608
+            copy.execute(f"DELETE FROM {table}")
         copy.commit()
     (place / "kept.db").chmod(0o600)
     many = [posted(uploaded("colour", DAYS[0], digests["colour"], n, colours(n), 1)) for n in (30, 31)]
