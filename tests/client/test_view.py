@@ -299,7 +299,7 @@ def test_a_value_is_followed_to_its_own_report(tmp_path: Any) -> None:
     found = explain(state_in(tmp_path), ENGINE, "a")
     secret = state_in(tmp_path).begin().key("engine")
     own = Randomizer(ENGINE.mechanism, secret=secret, metric="engine")
-    assert (found.response, found.example, found.is_example_device, found.cohort) == (1, False, False, own.cohort)
+    assert (found.known, found.example, found.is_example_device, found.cohort) == (1, False, False, own.cohort)
     assert found.true == bit_string(ENGINE.mechanism, ENGINE.mechanism.encode("a", own.cohort))
     assert found.permanent == bit_string(ENGINE.mechanism, own.permanent("a"))
     with state_in(tmp_path).snapshot() as rows:
@@ -314,7 +314,7 @@ def test_explaining_leaves_everything_as_it_was(tmp_path: Any) -> None:
     before = {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()}
     found = explain(state_in(tmp_path), COLOUR, "green")
     assert found.example
-    assert found.response is None
+    assert found.known is None
     assert {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()} == before
     assert client.status().outbox["waiting"] == 1
 
@@ -363,7 +363,7 @@ def test_where_all_noise_is_fresh_no_value_is_known_and_no_cap_is_reached(tmp_pa
     bound = registry(colour='domain = {kind = "categories", names = ["red", "green"]}\n' + fresh)
     client = recorded(tmp_path, ["red"], registry=bound)
     found = explain(state_in(tmp_path), bound["colour"], "green")
-    assert (found.response, found.cap) == (None, "")
+    assert (found.known, found.cap) == (None, "")
     told = text_of(look(client, bound, [found]))
     assert "not known: which value a report was of is not kept" in told
     assert "never\n" not in told

@@ -75,7 +75,7 @@ def _explained(shown: Explanation) -> Iterator[Block]:
 def _reported(shown: Explanation) -> str:
     if not shown.permanent:
         return "not known: which value a report was of is not kept"
-    return "never" if shown.response is None else f"as permanent response {shown.response}"
+    return "never" if shown.known is None else f"as permanent response {shown.known}"
 
 
 def _bits(bits: str, meaning: str) -> str:

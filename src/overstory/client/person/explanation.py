@@ -120,7 +120,7 @@ class Explanation:
     true_words: str
     permanent: str
     permanent_words: str
-    response: int | None  # its number, if it was reported before
+    known: int | None  # the number of its permanent response, if it was reported before
     cap: str  # what is reported instead once the cap on distinct values is reached; else empty
     report: str
     report_words: str
@@ -153,7 +153,7 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         true_words=true_text,
         permanent="" if fresh else bit_string(mechanism, permanent),
         permanent_words=FRESH if fresh else _changes(metric, true, permanent, "the truth"),
-        response=before.number,
+        known=before.number,
         cap=before.cap,
         report=bit_string(mechanism, report.bits),
         report_words=_changes(metric, base, report.bits, what),
