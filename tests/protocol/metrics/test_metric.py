@@ -5,7 +5,7 @@ import datetime as dt
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.protocol.domains import Bins
@@ -161,6 +161,7 @@ def test_caps_are_of_the_metrics_digest(line):
 EQUALS = st.sampled_from(["=", "  =\t", " = "])
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_order_comments_and_spaces_do_not_matter(data):
     def rewritten(body):
