@@ -8,7 +8,8 @@ from overstory.cli.analysis import bench
 from overstory.cli.main import main
 from overstory.cli.output import estimate_blocks
 from overstory.cli.rappor.devices import Fleet
-from overstory.files.rappor import Holding, epsilon_text, finite, privacy
+from overstory.files.rappor import Holding, epsilon_text, privacy
+from overstory.presentation.formats import finite
 from overstory.presentation.render_text import as_text
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError

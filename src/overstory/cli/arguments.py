@@ -135,9 +135,9 @@ def check_plot(path: str | None) -> None:
         raise ParameterError(f"--plot {path}: end the name in .svg, .pdf or .png")
 
 
-def add_output(parser: argparse.ArgumentParser, meaning: str, metavar: str = "FILE") -> None:
+def add_output(parser: argparse.ArgumentParser, meaning: str) -> None:
     """Add ``-o``."""
-    add_option(parser, "--output", required=True, metavar=metavar, help=f"{meaning} (-: standard output)")
+    add_option(parser, "--output", required=True, metavar="FILE", help=f"{meaning} (-: standard output)")
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:

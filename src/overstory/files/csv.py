@@ -105,7 +105,7 @@ def row_parser(
     return parse
 
 
-def short(text: str, longest: int = 40) -> str:
+def short(text: str) -> str:
     """Return `text` as an error message quotes it.
 
     Examples
@@ -113,7 +113,7 @@ def short(text: str, longest: int = 40) -> str:
     >>> short("a" * 100)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'"
     """
-    return ascii(text if len(text) <= longest else text[:longest] + "...")
+    return ascii(text if len(text) <= 40 else text[:40] + "...")
 
 
 BLOCK: Final = 1 << 23

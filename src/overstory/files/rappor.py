@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from overstory.analysis.reports import SupportCounts
 from overstory.files.csv import Parser, Skipped, decimal, integer, read_records, read_table, row_parser, short, utf8
 from overstory.files.io import Advance, FilePath, writing_csv, writing_text
+from overstory.presentation.formats import finite
 from overstory.privacy import text as privacy_text
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -208,11 +209,6 @@ def privacy(mechanism: BitMechanism) -> dict[str, Any]:
     }
 
 
-def finite(number: float) -> float | None:
-    """Return a number as JSON can hold it."""
-    return number if math.isfinite(number) else None
-
-
 def epsilon_text(epsilon: float | None) -> str:
     """Return an epsilon as results hold it in text: four decimals, rounded up.
 
@@ -227,7 +223,7 @@ def epsilon_text(epsilon: float | None) -> str:
 def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:
     """Return what metrics.json says: of the privacy spent, the parameters, and the decoding."""
     letters = {letter: getattr(parameters, letter) for letter in ("k", "h", "m", "p", "q", "f")}
-    summary = {key: finite(v) if isinstance(v, float) else v for key, v in decoded.summary().items()}
+    summary = {key: finite(value) for key, value in decoded.summary().items()}
     return {**summary, **privacy(mechanism), "parameters": letters}
 
 

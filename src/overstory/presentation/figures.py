@@ -105,21 +105,19 @@ def panel_title(axes: Any, text: str) -> None:
     axes.set_title(text, color=INK, fontsize=10, fontweight="bold")
 
 
-def labels(axes: Any, x: float, entries: Sequence[tuple[float, str, str]], apart: float = 11.0) -> None:
-    """Write the names of series at their ends, moved up or down until none covers another.
+LINE: Final = 11.0
+"""Points from one line of text to the next."""
 
-    Parameters
-    ----------
-    apart
-        Points between two lines of text.
-    """
+
+def labels(axes: Any, x: float, entries: Sequence[tuple[float, str, str]]) -> None:
+    """Write the names of series at their ends, moved up or down until none covers another."""
     axes.autoscale_view()
     points = 72 / axes.figure.dpi
     placed = sorted((float(axes.transData.transform((x, y))[1]) * points, y, text, hue) for y, text, hue in entries)
     heights = [height for height, *_ in placed]
     for _ in range(100):  # push neighbours apart, half each, until all are
         for i in range(len(heights) - 1):
-            lack = apart - (heights[i + 1] - heights[i])
+            lack = LINE - (heights[i + 1] - heights[i])
             if lack > 0:
                 heights[i], heights[i + 1] = heights[i] - lack / 2, heights[i + 1] + lack / 2
     for (height, y, text, hue), moved in zip(placed, heights, strict=True):

@@ -86,18 +86,16 @@ def chosen_bins(
     column: str,
     rng: np.random.Generator,
     *,
-    count: int = USUAL_BINS,
     form: Form = ANY_FORM,
-    advance: Advance | None = None,
     block: int = BLOCK,
 ) -> Bins:
-    """Choose round bins, about `count` of them, between the column's extreme quantiles, by a uniform sample."""
-    read = blocks(path, [column], numbers=True, form=form, advance=advance, block=block)
+    """Choose about twenty round bins between the column's extreme quantiles, by a uniform sample."""
+    read = blocks(path, [column], numbers=True, form=form, block=block)
     sample, missing = _sampled(read, rng)
     if not sample.size:
         raise empty(path, column, missing)
     low, high = np.quantile(sample, TAILS).tolist()
-    return round_bins(low, high, count)
+    return round_bins(low, high, USUAL_BINS)
 
 
 def _sampled(read: Iterable[tuple[Any, ...]], rng: np.random.Generator) -> tuple[F64, int]:

@@ -14,6 +14,7 @@ from overstory.files.io import writing_text
 from overstory.planning.sample_size import smallest_share
 from overstory.presentation import svg
 from overstory.presentation.charts.drawing import Chart
+from overstory.presentation.charts.losses import Loss, loss_over_reports
 from overstory.presentation.charts.scale import Scale, apart, text_width
 from overstory.presentation.charts.truth import against_truth
 from overstory.presentation.document import (
@@ -39,6 +40,7 @@ from overstory.protocol.mechanisms.registry import mechanism
 from overstory.trial.summary import Advice, Summary
 
 MOST_BARS: Final = 40
+MOST_REPORTS: Final = 30
 LONGEST: Final = 32
 
 
@@ -125,21 +127,11 @@ def life_of_a_report(summary: Summary) -> Picture:
     return figure_1.draw(result.mechanism, figure_1.live(result.mechanism, population.labels[first], result.seed))
 
 
-def privacy_spent(mechanism: Mechanism, most: int = 30) -> Picture:
-    """Draw the exact epsilon of n reports of one value, and the ceiling it never passes."""
-    spent = [(float(n), mechanism.epsilon_n(n)) for n in range(1, most + 1)]
-    ever = mechanism.epsilon_permanent
-    top = ever if math.isfinite(ever) else spent[-1][1]
-    chart = Chart(518.0, 190.0, Scale(1, most, 40, 508), Scale(0, top, 156, 12))
-    chart.axes("reports that one device sent of one value", "epsilon (nats)")
-    chart.line(spent, svg.OURS, 1.2)
-    for n, epsilon in spent:
-        chart.dot(n, epsilon, svg.OURS)
-    if math.isfinite(ever):
-        chart.line([(1, ever), (most, ever)], svg.THEIRS, 1.2, 'stroke-dasharray="4 2"')
-        chart.text(506, 22, "ceiling: any number of reports of one value", svg.THEIRS, "end")
-    caption = "Exact epsilon of n reports of one value."
-    return Picture("spent", caption, "Epsilon rises with the number of reports to its ceiling.", chart.svg())
+def privacy_spent(mechanism: Mechanism) -> Picture:
+    """Draw the exact epsilon of n reports of one value."""
+    numbers = range(1, MOST_REPORTS + 1)
+    loss = Loss("an unchanged value", [mechanism.epsilon_n(n) for n in numbers])
+    return loss_over_reports("spent", "Exact epsilon of n reports of one value.", numbers, [loss])
 
 
 MOST_ROWS: Final = 1_000

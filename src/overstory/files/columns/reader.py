@@ -87,12 +87,12 @@ class ArrowTexts:
         return np.array([*numbers, -1], np.int32)[rows]
 
 
-def columns_of(path: str, form: Form = ANY_FORM) -> tuple[str, ...]:
+def columns_of(path: str) -> tuple[str, ...]:
     """Return the names of the file's columns."""
     if is_json(path):
         return keys_of(path)
     if not is_parquet(path):
-        return layout_of(path, form).names
+        return layout_of(path, ANY_FORM).names
     with _explained(path):
         from pyarrow import parquet
 
