@@ -232,8 +232,9 @@ def view_json(view: View) -> dict[str, Any]:
 
 
 def _explanation(explanation: Explanation) -> dict[str, Any]:
-    fields = asdict(explanation) | {"inference": _inference_json(explanation.inference)}
-    return {"stranger" if name == "is_example_device" else name: value for name, value in fields.items()}
+    fields: dict[str, Any] = asdict(explanation) | {"inference": _inference_json(explanation.inference)}
+    names: dict[str, str] = {"is_example_device": "stranger", "response": "known"}  # what JSON calls them
+    return {names.get(name, name): value for name, value in fields.items()}
 
 
 def _metric_json(shown: MetricView) -> dict[str, Any]:
