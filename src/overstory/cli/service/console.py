@@ -36,6 +36,9 @@ Every option but --open and --check can be set by an environment variable (OVERS
 shared with `overstory serve`; OVERSTORY_CONSOLE_PORT for --port, and so on) or by the TOML file that --config or
 OVERSTORY_CONSOLE_CONFIG names. SIGTERM and SIGINT end it."""
 
+NICE: Final = 5
+"""How much the console lets other processes go first: where a collector has no processor to spare, pages wait."""
+
 EXAMPLE = "overstory console --registry metrics.toml --store reports.db --open"
 
 
@@ -96,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
     names = tuple(filter(None, map(str.strip, args.names.split(","))))
     access = Access(names, args.behind_proxy, parse_proxy(args.trust_header, getattr(args, "from"), args.roles))
     check_exposure(listening, access)
+    os.nice(NICE)
     with open_data(args.registry, args.store) as data:
         serve(
             data,
