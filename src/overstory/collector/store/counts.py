@@ -202,8 +202,13 @@ def count_reports(connection: Connection, table: Table, entry: StoredMetric, key
 
 
 def counts_of_key(connection: Connection, entry: StoredMetric, key: Key) -> SupportCounts:
-    """Return the counts of what was folded; count again what was counted by other candidates."""
-    row = connection.execute(select(COUNTS).where(key.of(COUNTS))).one()
+    """Return the counts of what was folded with one key; see `counts_of_row`."""
+    return counts_of_row(connection, entry, connection.execute(select(COUNTS).where(key.of(COUNTS))).one())
+
+
+def counts_of_row(connection: Connection, entry: StoredMetric, row: Row[Any]) -> SupportCounts:
+    """Return the counts of a row of what was folded; count again what was counted by other candidates."""
+    key = Key(row.metric, row.period, bytes(row.digest))
     if bytes(row.counts_digest) == entry.counts_digest:
         return unpack_counts(bytes(row.counts))
     stored = connection.execute(select(func.sum(CHUNKS.c.num_reports)).where(key.of(CHUNKS))).scalar() or 0

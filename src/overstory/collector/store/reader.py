@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select, union
 
 from overstory.collector.auth import Token
 from overstory.collector.store import backup as backups
-from overstory.collector.store.counts import count_reports, counts_of_key, keys_of, read_batches, shuffled
+from overstory.collector.store.counts import count_reports, counts_of_row, keys_of, read_batches, shuffled
 from overstory.collector.store.database import Database
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
 from overstory.collector.store.operations import (
@@ -148,10 +148,8 @@ class StoreReader:
         """
         entry = StoredMetric.of(metric)
         with self._database.snapshot() as connection:
-            counts = {
-                key.period: counts_of_key(connection, entry, key)
-                for key in keys_of(connection, COUNTS, *_of_periods(COUNTS, entry, first, last))
-            }
+            rows = connection.execute(select(COUNTS).where(*_of_periods(COUNTS, entry, first, last))).all()
+            counts = {row.period: counts_of_row(connection, entry, row) for row in rows}
             for key in keys_of(connection, INBOX, *_of_periods(INBOX, entry, first, last)):
                 waiting = count_reports(connection, INBOX, entry, key)
                 counts[key.period] = counts[key.period] + waiting if key.period in counts else waiting
