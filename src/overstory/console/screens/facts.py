@@ -94,7 +94,10 @@ def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
 
 
 def alarm_notices(data: ConsoleData, metric: Metric) -> Iterator[Notice]:
-    """Yield the metric's alarms, the worst first."""
+    """Yield the metric's alarms, the worst first; with periods shorter than a day they take long, and are elsewhere."""
+    if any(each.period.seconds < DAY for each in data.registry.values()):
+        yield Notice("Alarms are on the overview.", "faint", "/m/")
+        return
     try:
         alarms = find_alarms(data)
     except ScreenError as error:
