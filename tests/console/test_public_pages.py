@@ -12,13 +12,15 @@ import pytest
 from overstory.console.data import ConsoleData
 from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
 from overstory.console.view import Query, ScreenError
+from overstory.presentation.render_html import as_html
+from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.metrics import parse_registry
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions, read_estimates
 from support.console_in_process import Clock, client_of, console_on
 from support.console_store import NOW
 
-FORMS = ("", ".json", ".csv", ".parquet", ".svg")
+FORMS = ("", ".json", ".csv", ".parquet", ".svg", ".toml")
 UNPUBLISHED = ("start", "over", "quiet")
 PUBLISHED = ("theme", "home")
 
@@ -201,3 +203,24 @@ def test_without_a_period_that_is_over_nothing_is_shown_yet(console_data) -> Non
     view = AboutScreen().view(data, Query(), metric="quiet")
     assert view.facts["results"] == "Results are published once a period with reports is over."
     assert json.dumps(view.facts)
+
+
+def test_the_registry_is_a_file(client, console_data) -> None:
+    answer = client.get("/registry.toml")
+    assert (answer.text, answer.headers["content-type"]) == (console_data.registry.text, "application/toml")
+    assert [client.get(page).status_code for page in ("/about/theme.toml", "/registry.csv")] == [404, 404]
+    assert "What changed" not in client.get("/registry").text
+
+
+def test_the_registry_shows_what_changed_since_the_version_before(console_data) -> None:
+    text = console_data.registry.text
+    smaller = text.replace("epsilon = 1.0", "epsilon = 0.5", 1).replace("2026-11-20", "2026-11-01")
+    new, old = parse_registry(text), parse_registry(smaller)
+
+    changed = RegistryScreen().view(ConsoleData(new, console_data.store, previous=old), Query())
+    assert list(changed.table.rows) == [change.to_json() for change in compare_registries(old, new)]
+    assert "weakens-privacy" in {row["kind"] for row in changed.table.rows if row["metric"] == "theme"}
+    assert "Changes since version 2026-11-01" in as_html(changed.blocks)
+
+    same = RegistryScreen().view(ConsoleData(new, console_data.store, previous=new), Query())
+    assert "Nothing changed since version 2026-11-20." in as_html(same.blocks)

@@ -37,6 +37,8 @@ class ConsoleData:
         Returns the unix time.
     decoder
         Computes estimates, each once; None: with the defaults of `Estimates`.
+    previous
+        The version of the registry before this one, to show what changed; None where nobody has it.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class ConsoleData:
         store: StoreReader,
         clock: Callable[[], float] = time.time,
         decoder: Estimates | None = None,
+        previous: MetricRegistry | None = None,
     ) -> None:
         self.registry, self.store, self.clock = registry, store, clock
+        self.previous = previous
         self.lists = CandidateLists()
         self.decoder = decoder or Estimates()
 

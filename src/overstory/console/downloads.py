@@ -22,6 +22,7 @@ MEDIA_TYPES: Final = {
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
     "svg": "image/svg+xml",
+    "toml": "application/toml",
 }
 
 _STYLE: Final = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
@@ -42,7 +43,7 @@ def as_download(view: View, form: str, name: str) -> Download:
     Raises
     ------
     ScreenError
-        With status 404, where the view has no table or no picture.
+        With status 404, where the view has no table, no picture or no text.
     """
     headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
     if form == "json":
@@ -52,6 +53,10 @@ def as_download(view: View, form: str, name: str) -> Download:
             raise ScreenError(404, "this page has no picture to download")
         svg = as_svg(view.picture)
         return Download(svg.encode(), MEDIA_TYPES[form], headers | _policy(svg))
+    if form == "toml":
+        if not view.toml:
+            raise ScreenError(404, "this page has no text to download")
+        return Download(view.toml.encode(), MEDIA_TYPES[form], headers)
     if view.table is None:
         raise ScreenError(404, "this page has no table to download")
     body = "".join(for_spreadsheet(as_csv(view.table))).encode() if form == "csv" else _parquet(view.table)

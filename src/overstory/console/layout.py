@@ -18,7 +18,7 @@ STATIC: Final = Path(__file__).parent / "static"
 POLICY: Final = "default-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; form-action 'self'"
 """The Content-Security-Policy of every page: nothing inline, and nothing from elsewhere."""
 
-FORMS: Final = ("json", "csv", "parquet", "svg")
+FORMS: Final = ("json", "csv", "parquet", "svg", "toml")
 
 
 def static_files() -> dict[str, bytes]:
@@ -72,7 +72,7 @@ def download_path(path: str) -> str:
 
 def forms_of(view: View) -> tuple[str, ...]:
     """Return the downloads that a view has."""
-    has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture}
+    has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture, "toml": view.toml}
     return tuple(form for form in FORMS if has[form])
 
 

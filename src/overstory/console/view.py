@@ -122,6 +122,8 @@ class View:
         The drawing of the ``.svg`` download; None where the screen has none.
     facts
         What the ``.json`` download says next to the rows, as JSON values.
+    toml
+        The text of the ``.toml`` download; empty where the screen has none.
     status
         The HTTP status.
     refresh
@@ -133,6 +135,7 @@ class View:
     table: Table | None = None
     picture: Picture | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    toml: str = ""
     status: int = 200
     refresh: int = 0
 

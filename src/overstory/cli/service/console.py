@@ -49,6 +49,7 @@ def _own(name: str, kind: Any, default: Any, text: str, metavar: str | None = No
 SETTINGS: Final = (
     Setting("registry", str, None, "the metric registry", "FILE"),
     Setting("store", str, None, "the store: a file, sqlite:///FILE, or postgresql://...", "URL"),
+    _own("previous", str, None, "the registry's version before, to show the public what changed", "FILE"),
     _own("host", str, "127.0.0.1", "address to listen on (default: 127.0.0.1)", "H"),
     _own("port", int, 8001, "port; 0: any free port (default: 8001)", "P"),
     _own("tls-certificate", Path, None, "serve HTTPS: certificate chain, PEM", "FILE"),
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     access = Access(names, args.behind_proxy, parse_proxy(args.trust_header, getattr(args, "from"), args.roles))
     check_exposure(listening, access)
     os.nice(NICE)
-    with open_data(args.registry, args.store) as data:
+    with open_data(args.registry, args.store, args.previous) as data:
         serve(
             data,
             listening,
@@ -132,15 +133,15 @@ def show_store(registry: str, store: str) -> None:
 
 
 @contextmanager
-def open_data(registry: str, url: str) -> Iterator[ConsoleData]:
-    """Give what the screens read: the registry, and the open store."""
+def open_data(registry: str, url: str, previous: str | None = None) -> Iterator[ConsoleData]:
+    """Give what the screens read: the registry, the open store, and the registry's version before."""
     from overstory.collector.store import open_store
     from overstory.console.data import ConsoleData
     from overstory.protocol.metrics import load_registry
 
-    metrics = load_registry(registry)
+    metrics, before = load_registry(registry), load_registry(previous) if previous else None
     with open_store(url) as store:
-        yield ConsoleData(metrics, store)
+        yield ConsoleData(metrics, store, previous=before)
 
 
 def _print_line(line: str) -> None:

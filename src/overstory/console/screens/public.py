@@ -23,12 +23,14 @@ from overstory.presentation.document import (
     KeyValues,
     Lines,
     Link,
+    Links,
     Notice,
     Paragraph,
     Preformatted,
     Table,
 )
 from overstory.privacy.claims import claims_blocks
+from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
 from overstory.privacy.text import epsilon_text, factor
 from overstory.queries.estimates import EstimateOptions
@@ -117,8 +119,12 @@ def _registry_facts(registry: MetricRegistry) -> Iterator[Block]:
     yield Heading(2, "The registry", "registry")
     yield Paragraph("One reviewed file states all of this; devices and collectors read the same file.")
     yield KeyValues((("Version", registry.version), ("Digest", registry.digest.hex())))
-    yield Link("The file, as TOML", "/registry")
-    yield Link("The same as JSON", "/registry.json")
+    files = (
+        ("as TOML", "/registry.toml"),
+        ("as JSON", "/registry.json"),
+        ("as a page, with what changed", "/registry"),
+    )
+    yield Links("The registry", files)
 
 
 def _registry_json(registry: MetricRegistry) -> dict[str, Any]:
@@ -209,7 +215,7 @@ def _results(data: ConsoleData, series: EstimateSeries, rows: list[dict[str, Any
 
 
 class RegistryScreen(Screen):
-    """The registry's file, as it is reviewed."""
+    """The registry's file, as it is reviewed, and what changed since the version before."""
 
     name = "Registry"
     path = "/registry"
@@ -218,11 +224,34 @@ class RegistryScreen(Screen):
     def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002
         """Return the page of the registry."""
         registry = data.registry
-        shown = (Preformatted(registry.text.strip()),) if registry.text else ()
+        shown = (Heading(2, "The file", "file"), Preformatted(registry.text.strip())) if registry.text else ()
+        changes = _changes(data)
         blocks = (
             Heading(1, "The registry"),
             KeyValues((("Version", registry.version), ("Digest", registry.digest.hex()))),
-            Link("The same as JSON", "/registry.json"),
+            *_changed(data, changes),
             *shown,
         )
-        return View("The registry", blocks, facts={"digest": registry.digest.hex(), **registry.to_json()})
+        facts = {"digest": registry.digest.hex(), **registry.to_json()}
+        return View("The registry", blocks, changes, facts=facts, toml=registry.text or "")
+
+
+def _changes(data: ConsoleData) -> Table | None:
+    """Return what changed since the version before; None where nobody has it."""
+    if data.previous is None:
+        return None
+    columns = (
+        Column("metric", "Metric", text=lambda name: name or "the registry", is_left=True),
+        Column("what", "What", is_left=True),
+        Column("kind", "What it does", is_left=True, tone=lambda kind: "" if kind == Kind.HARMLESS else "bad"),
+        Column("detail", "How", is_left=True),
+    )
+    rows = [change.to_json() for change in compare_registries(data.previous, data.registry)]
+    return Table(f"Changes since version {data.previous.version}", columns, rows)
+
+
+def _changed(data: ConsoleData, changes: Table | None) -> Iterator[Block]:
+    if changes is None or data.previous is None:
+        return
+    yield Heading(2, "What changed", "changes")
+    yield changes if changes.rows else Paragraph(f"Nothing changed since version {data.previous.version}.")
