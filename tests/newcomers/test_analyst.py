@@ -50,7 +50,7 @@ FILES = {
 }
 
 
-ROW = re.compile(r"(\d+\.\d\d)% +(?:\d+\.\d\d%|not detected) +(-?\d+\.\d\d)% to (-?\d+\.\d\d)%$", re.MULTILINE)
+ROW = re.compile(r"(\d+\.\d\d)% +(?:\d+\.\d\d%|not detected) +(-?\d+\.\d\d)% to (-?\d+\.\d\d)%(?:  █*)?$", re.MULTILINE)
 """A row of the table: the truth, what was learned, and its 95% interval, in percent."""
 REACH = 5.5 / 1.96
 """An interval stretched to 5.5 standard errors misses the truth of a value once in 26 million: a false alarm over the

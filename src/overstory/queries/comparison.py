@@ -97,6 +97,13 @@ def _range(counted: PeriodCounts) -> dict[str, Any]:
 def parse_span(metric: Metric, text: str) -> tuple[int, int]:
     """Return the numbers of the first and last period of a range such as ``2026-W40..2026-W43``; one label is a range.
 
+    Parameters
+    ----------
+    metric
+        The metric whose periods are named.
+    text
+        Two labels with two dots between them, or one label.
+
     Raises
     ------
     ParameterError
@@ -149,6 +156,17 @@ def compare_ranges(
     ParameterError
         When the ranges have a period in common, one has no reports, reports were made with other parameters, or an
         option does not fit the metric.
+
+    Examples
+    --------
+    >>> from overstory.analysis.reports import SupportCounts
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> colour = parse_registry(EXAMPLE)["colour"]
+    >>> weeks = {2968: SupportCounts([900], [[500, 200, 200]]), 2969: SupportCounts([900], [[200, 500, 200]])}
+    >>> before, after = (PeriodCounts(colour, week, week, {week: counts}) for week, counts in weeks.items())
+    >>> compare_ranges(after, before).difference.changed().tolist()
+    [True, True, False]
     """
     chosen = options or EstimateOptions()
     if chosen.steps:

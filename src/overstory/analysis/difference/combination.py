@@ -43,7 +43,7 @@ class Combined:
     per : tuple of str
         The values of the denominator; empty for a total.
     estimate : float
-        The share, or the ratio.
+        The share of all reports, or the ratio of two such shares.
     low, high : float
         The interval's ends; infinite where the interval has no end.
     level : float
@@ -85,6 +85,8 @@ def total(
 
     Parameters
     ----------
+    estimate
+        The estimate whose unbiased counts are added up.
     values
         Which of the estimate's values.
     level
@@ -137,6 +139,8 @@ def ratio(
 
     Parameters
     ----------
+    estimate
+        The estimate whose unbiased counts are divided.
     values, per
         Which of the estimate's values: those of the numerator and those of the denominator.
     level

@@ -30,7 +30,7 @@ class Volume:
     >>> metric = parse_registry(EXAMPLE)["colour"]
     >>> volume = Volume(metric, 2968, {2958: 10, 2960: 90, 2961: 110, 2967: 30, 2968: 5})
     >>> volume.reports, volume.median, volume.tone
-    (30, 0, '')
+    (30, 0.0, '')
     >>> Volume(metric, 2968, dict.fromkeys(range(2950, 2967), 100) | {2967: 30}).words
     '30 reports in 2026-W46, the median of the 8 periods before is 100'
     """
