@@ -141,7 +141,11 @@ def open_data(registry: str, url: str, previous: str | None = None) -> Iterator[
 
     metrics, before = load_registry(registry), load_registry(previous) if previous else None
     with open_store(url) as store:
-        yield ConsoleData(metrics, store, previous=before)
+        data = ConsoleData(metrics, store, previous=before)
+        try:
+            yield data
+        finally:
+            data.decoder.close()
 
 
 def _print_line(line: str) -> None:

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -50,6 +51,7 @@ class Worker:
         self._seconds = seconds
         self._command = command or (sys.executable, "-m", "overstory.console.estimates.worker", str(seconds))
         self._child: subprocess.Popen[bytes] | None = None
+        self._ending: weakref.finalize[..., Worker] | None = None  # kills the process also when nobody closes this
         self._context: tuple[object, ...] = ()
         self._stopped = False
 
@@ -98,6 +100,7 @@ class Worker:
         if self._child is None:
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
             self._child = subprocess.Popen(self._command, **pipes)  # noqa: S603 - our own program
+            self._ending = weakref.finalize(self, _kill, self._child)
         return self._child
 
     def _receive(self, pipe: IO[bytes]) -> bytes:
@@ -123,19 +126,23 @@ class Worker:
 
     def stop(self) -> None:
         """Kill the process; the next estimate starts another one."""
-        child, self._child, self._context = self._child, None, ()
-        if child is not None:
-            child.kill()
-            child.wait()
-            for pipe in (child.stdin, child.stdout):
-                with suppress(OSError):
-                    assert pipe is not None
-                    pipe.close()
+        self._child, self._context = None, ()
+        if self._ending is not None:
+            self._ending()
 
     def close(self) -> None:
         """Kill the process, and start no other for an estimate that is under way."""
         self._stopped = True
         self.stop()
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        with suppress(OSError):
+            assert pipe is not None
+            pipe.close()
 
 
 def _send(pipe: IO[bytes], item: object) -> None:
