@@ -1,4 +1,4 @@
-"""What a collector stores about itself: refusals outlive it, its sign of life is there, and neither names a sender."""
+"""What a collector stores about itself: refusals outlive it, its heartbeat is there, and neither names a sender."""
 
 from __future__ import annotations
 

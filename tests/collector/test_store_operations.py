@@ -1,4 +1,4 @@
-"""Refusals, collectors' signs of life and notes in a store: added, read, retained, backed up; and a store of before."""
+"""Refusals, collectors' heartbeats and notes in a store: added, read, retained, backed up; and a store of before."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def rng():
 
 def test_an_empty_store_says_what_is_missing(store) -> None:
     view = show(store)
-    assert notices(view) == ["No collector has given a sign of life within a week."]
+    assert notices(view) == ["No collector has sent a heartbeat within a week."]
     page = as_html(view.blocks)
     assert "Nothing was refused in the last 14 days." in page
     assert "There are no reports yet." in page

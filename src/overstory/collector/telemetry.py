@@ -175,14 +175,14 @@ def _histogram(name: str, description: str, histogram: Histogram) -> HistogramMe
 
 
 BEAT: Final = 15.0
-"""Seconds between two signs of life; refusals are stored whenever there are new ones."""
+"""Seconds between two heartbeats; refusals are stored whenever there are new ones."""
 
 RECENT: Final = 20
-"""Signs of life over which the duration of commits is stated: five minutes."""
+"""Heartbeats over which the duration of commits is stated: five minutes."""
 
 
 class StateReporter:
-    """Stores this process's refusals and its sign of life, every few seconds.
+    """Stores this process's refusals and its heartbeat, every few seconds.
 
     The event loop counts refusals in plain integers that only grow; here the difference to what was stored is added to
     the store. What was counted since is lost when the process is killed.

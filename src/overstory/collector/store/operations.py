@@ -1,4 +1,4 @@
-"""What operators watch and write down: refusals, collectors' signs of life, notes.
+"""What operators watch and write down: refusals, collectors' heartbeats, notes.
 
 Refusals are stored by day without the metric, and by metric in the metric's own periods. Never by both: a day with a
 metric of weeks would be a time finer than its period.
@@ -25,13 +25,13 @@ NOTE_CHARACTERS: Final = 500
 """The longest text of a note."""
 
 SILENT: Final = 60
-"""Seconds without a sign of life after which a collector is silent."""
+"""Seconds without a heartbeat after which a collector is silent."""
 
 TALLY_DAYS: Final = 400
 """Days for which refusals by day are stored; those of a metric are deleted with its reports."""
 
 DEAD_DAYS: Final = 7
-"""Days without a sign of life after which a collector's row is deleted."""
+"""Days without a heartbeat after which a collector's row is deleted."""
 
 _ADD: Final = text(
     "INSERT INTO tallies (metric, period, reason, refused) VALUES (:metric, :period, :reason, :refused) "
@@ -50,7 +50,7 @@ Refused = Mapping[tuple[str | None, int, str], int]
 
 @dataclass(frozen=True)
 class CollectorState:
-    """The last sign of life of a collecting process.
+    """The last heartbeat of a collecting process.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class CollectorState:
     commit_p95: float | None = None
 
     def silent(self, now: float) -> bool:
-        """Whether it has given no sign of life for a minute."""
+        """Whether it has sent no heartbeat for a minute."""
         return now - self.last_seen > SILENT
 
 
@@ -140,7 +140,7 @@ class Refusals:
 
 
 def write_state(connection: Connection, state: CollectorState | None, refused: Refused) -> None:
-    """Add refusals, and replace a collector's last sign of life."""
+    """Add refusals, and replace a collector's last heartbeat."""
     rows = [
         {"metric": metric or "", "period": period, "reason": str(reason), "refused": count}
         for (metric, period, reason), count in refused.items()

@@ -244,7 +244,7 @@ class StoreReader:
             return read_refusals(connection)
 
     def collectors(self) -> list[CollectorState]:
-        """Return the last sign of life of each collecting process, the last one seen first."""
+        """Return the last heartbeat of each collecting process, the last one seen first."""
         with self._database.snapshot() as connection:
             return read_collectors(connection)
 

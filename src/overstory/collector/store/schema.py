@@ -8,7 +8,7 @@
     tokens      SHA-256 of bearer tokens
     about       facts about the store itself, under the keys below
     tallies     how much was refused and why: by day, or by metric and the metric's period
-    collectors  the last sign of life of each collecting process
+    collectors  the last heartbeat of each collecting process
     notes       what an operator or analyst wrote down about a day
 
 Nothing joins `batch_ids` to reports: it has no number, no time of arrival, no metric, and in SQLite no row id.

@@ -191,7 +191,7 @@ class Store(StoreReader):
         """Delete the reports that are past their metric's retention at unix time `now`. Their counts stay.
 
         Refusals are deleted with their metric's reports, those by day after 400 days; the row of a collector a week
-        after its last sign of life.
+        after its last heartbeat.
         """
         with self._database.snapshot() as connection:
             entries = read_stored_metrics(connection, self._metrics)
@@ -227,7 +227,7 @@ class Store(StoreReader):
         self._metrics = save_metrics(self._database, registry.values())
 
     def report_state(self, state: CollectorState | None, refused: Refused) -> None:
-        """Store a collector's sign of life, and add to the refusals, in one transaction."""
+        """Store a collector's heartbeat, and add to the refusals, in one transaction."""
         self._database.write(lambda connection: write_state(connection, state, refused))
 
     def add_note(self, text: str, day: int, kind: str = "note", metric: str | None = None) -> Note:

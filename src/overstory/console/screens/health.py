@@ -121,7 +121,7 @@ class _Health:
 
     def alarms(self) -> Iterator[Block]:
         if not self.collectors:
-            yield Notice("No collector has given a sign of life within a week.")
+            yield Notice("No collector has sent a heartbeat within a week.")
         for state in self.silent:
             yield Notice(f"Collector {_short(state.id)} has been silent since {_second(state.last_seen)}.")
         for volume in self.volumes:
@@ -213,7 +213,7 @@ class _Health:
         if rows:
             yield Table("Collectors of the last week", columns, rows)
         yield Paragraph(
-            "A collector gives a sign of life every 15 seconds; one that has been silent for 60 is shown as such, and "
+            "A collector sends a heartbeat every 15 seconds; one that has been silent for 60 is shown as such, and "
             "leaves the list after a week. Its id is random."
         )
 
@@ -235,6 +235,7 @@ class _Health:
             Column("waiting", "In the inbox", thousands),
         )
         yield Table("Reports by parameters", columns, rows) if rows else Paragraph("There are no reports yet.")
+        yield Paragraph("Reports wait in the inbox until a collector adds them to the counts. Estimates include them.")
 
     @cached_property
     def sizes(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What operators watch and write down: refusals, signs of life of collectors, notes.
+"""What operators watch and write down: refusals, heartbeats of collectors, notes.
 
 Revision ID: 0002
 Revises: 0001
