@@ -156,6 +156,15 @@ def test_the_picture_of_a_series_is_its_rows_and_the_download_is_the_page_s(clie
     assert all(path in page for path in re.findall(r' d="([^"]*)"', answer.text))
 
 
+def test_a_picture_of_a_period_can_leave_out_the_most_frequent(client):
+    every, fewer = (ET.fromstring(client.get(f"/m/theme/{WEEK}.svg{query}").text) for query in ("", "?rank=3"))
+    rows, rest = (len(root.findall(f".//{SVG}g[@data-row]")) for root in (every, fewer))
+    assert rest == rows - 2 > 0
+    page = client.get(f"/m/theme/{WEEK}?rank=3").text
+    assert f"ranks 3 to {rows} of {rows}." in page
+    assert len(ET.fromstring(client.get(f"/m/theme/{WEEK}.svg?rank=999").text).findall(f".//{SVG}g[@data-row]")) == 1
+
+
 def test_other_is_the_sum_with_an_interval_of_its_own(client, data, registry):
     from overstory.analysis.difference.combination import total
 

@@ -11,9 +11,12 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.console.data import ConsoleData
+from overstory.console.screens.period import PeriodQuery
 from overstory.console.screens.privacy import PrivacyScreen
+from overstory.console.screens.registry import SCREENS
 from overstory.console.view import read_query
 from overstory.presentation.charts.losses import Loss, loss_over_reports
+from overstory.presentation.document import Links
 from overstory.presentation.render_html import as_html
 from overstory.privacy.registry.page import metric_page
 from support.console_store import TEXT, WORDS
@@ -99,3 +102,30 @@ def test_a_number_out_of_range_is_refused(console_data, name, number) -> None:
 
     with pytest.raises(ScreenError, match=f"^{name}: "):
         view(console_data, "theme", **{name: number})
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_page_of_a_metric_has_the_same_row_of_links(console_data, metric) -> None:
+    period = console_data.metric(metric).period
+    newest = period.label(max(console_data.store.periods(metric)))
+    older = period.label(min(console_data.store.periods(metric)))
+    screens = {each.path: each for each in SCREENS if each.path.startswith("/m/{metric}")}
+    assert len(screens) == 4
+    rows = {}
+    for path, screen in screens.items():
+        shown = screen.view(console_data, screen.query(), metric=metric, period=newest)
+        rows[path] = next(block for block in shown.blocks if isinstance(block, Links)).places
+    assert set(rows.values()) == {
+        tuple(
+            (text, f"/m/{metric}{end}")
+            for text, end in (
+                ("Over time", ""),
+                (newest, f"/{newest}"),
+                ("Compare", "/compare"),
+                ("Privacy", "/privacy"),
+            )
+        )
+    }
+    shown = screens["/m/{metric}/{period}"].view(console_data, PeriodQuery(), metric=metric, period=older)
+    links = next(block for block in shown.blocks if isinstance(block, Links))
+    assert (links.current, [text for text, _ in links.places][1:3]) == (older, [newest, older])

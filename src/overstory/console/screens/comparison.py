@@ -136,7 +136,7 @@ class _Page:
             Notice(f"{both.sentence()[:1].upper()}{both.sentence()[1:]}.", tone),
             KeyValues(tuple(self._figures(comparison)), "figures"),
             Figure(picture),
-            Table("", difference_columns(), shown, unchanged(shown)),
+            Table(f"a, {self._words(0)}, less b, {self._words(1)}", difference_columns(), shown, unchanged(shown)),
             *([Paragraph(f"{len(rows) - len(shown):,} more are in the downloads.")] if len(rows) > len(shown) else []),
             self._form(),
             *self._releases(),
@@ -150,8 +150,7 @@ class _Page:
         return View(self.metric.title, tuple(blocks), table, picture, facts)
 
     def _head(self, title: str) -> Iterator[Block]:
-        newest = self.metric.period.label(self.periods[-1]) if self.periods else None
-        yield metric_links(self.metric, "Compare", newest)
+        yield metric_links(self.data, self.metric, "Compare")
         yield Heading(1, title)
         yield Paragraph(self.metric.description, is_lead=True)
 
@@ -167,7 +166,7 @@ class _Page:
     def _figures(self, comparison: Comparison) -> Iterator[tuple[str, str]]:
         both = comparison.difference
         yield "Changed", f"{int(both.changed().sum()):,} of {len(both):,}"
-        yield "Test that nothing changed", f"p = {p_value(both.overall_p_value)}"
+        yield "Test that nothing changed", _overall(both.overall_p_value, both.alpha)
         yield f"Reports in a, {self._words(0)}", f"{comparison.a.num_reports:,}"
         yield f"Reports in b, {self._words(1)}", f"{comparison.b.num_reports:,}"
 
@@ -269,3 +268,8 @@ class _Page:
         if all(any(span[0] <= p <= span[1] for p in self.periods) for span in (after, before)):
             a, b = (f"{period.label(span[0])}..{period.label(span[1])}" for span in (after, before))
             yield note.text, self.query.address(f"/m/{self.metric.id}/compare", a=a, b=b)
+
+
+def _overall(probability: float, alpha: float) -> str:
+    number = f"{probability:.2f}" if probability >= 0.01 else p_value(probability)
+    return f"{'a change' if probability <= alpha else 'nothing shown'} (p = {number})"

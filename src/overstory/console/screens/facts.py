@@ -31,13 +31,13 @@ NO_DIMENSIONS: Final = (
 )
 
 
-def metric_links(metric: Metric, current: str, period: str | None = None) -> Links:
-    """Return the screens of a metric, with that of one period."""
+def metric_links(data: ConsoleData, metric: Metric, current: str, period: str = "") -> Links:
+    """Return the screens of a metric: that of its newest period with reports, and that of the period that is shown."""
     path = f"/m/{metric.id}"
-    places = [("Over time", path)]
-    places += [(period, f"{path}/{period}")] if period is not None else []
-    places += [("Compare", f"{path}/compare"), ("Privacy", f"{path}/privacy")]
-    return Links(metric.title, tuple(places), current)
+    labels = [metric.period.label(newest) for newest in data.store.periods(metric.id)[-1:]]
+    labels += [period] if period and period not in labels else []
+    places = (("Over time", path), *((label, f"{path}/{label}") for label in labels))
+    return Links(metric.title, (*places, ("Compare", f"{path}/compare"), ("Privacy", f"{path}/privacy")), current)
 
 
 @lru_cache(maxsize=256)

@@ -41,6 +41,7 @@ from overstory.queries.estimates import EstimateOptions, EstimateSeries
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
+    from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
 
@@ -65,6 +66,7 @@ class PeriodQuery(Query):
     complete: bool = False
     level: float = Parameter(0.95, ge=0.5, lt=1)
     share: float = Parameter(SHARE, gt=0, le=1)
+    rank: int = Parameter(1, ge=1)
 
 
 class PeriodScreen(Screen):
@@ -160,13 +162,7 @@ class _Page:
         rows = part.estimate.rows(level=self.query.level)
         new = set() if before is None else {row["value"] for row in rows if row["detected"]} - before
         detected = sum(row["detected"] for row in rows)
-        picture = estimate_picture(
-            f"{self.metric.id}-{self.label}",
-            f"Share of each value in {self.label}, with {self.query.level:.0%} intervals of all devices like these"
-            + (f"; the {MOST_DOTS} most frequent of {len(rows):,}." if len(rows) > MOST_DOTS else "."),
-            rows_shown := _detected_first(rows)[:MOST_DOTS],
-            ["new" if row["value"] in new else "" for row in rows_shown],
-        )
+        picture = self._picture(_detected_first(rows), new)
         table = Table("", FILE_COLUMNS, [{"from": self.label, "to": self.label, **row} for row in rows])
         blocks = [
             *self._head(f"{detected:,} of {len(rows):,} detected"),
@@ -185,6 +181,19 @@ class _Page:
             "newly_detected": sorted(new),
         }
         return View(f"{self.metric.title}, {self.label}", tuple(blocks), table, picture, facts)
+
+    def _picture(self, rows: Sequence[dict[str, Any]], new: set[str]) -> Picture:
+        """Draw the values from the rank on that was asked for: without the most frequent, the others have room."""
+        first = min(self.query.rank, len(rows)) - 1
+        drawn = rows[first : first + MOST_DOTS]
+        which = f"; ranks {first + 1:,} to {first + len(drawn):,} of {len(rows):,}" if len(drawn) < len(rows) else ""
+        kind = f"{self.query.level:.0%} intervals of all devices like these"
+        return estimate_picture(
+            f"{self.metric.id}-{self.label}",
+            f"Share of each value in {self.label}, with {kind}{which}.",
+            drawn,
+            ["new" if row["value"] in new else "" for row in drawn],
+        )
 
     def without(self, notice: Notice) -> View:
         """Return the page without estimates."""
@@ -209,15 +218,18 @@ class _Page:
         return View(f"{self.metric.title}, {self.label}", blocks, facts=facts)
 
     def _head(self, words: str) -> Iterator[Block]:
-        yield metric_links(self.metric, self.label, self.label)
+        yield metric_links(self.data, self.metric, self.label, self.label)
         yield Heading(1, f"{self.metric.title}, {self.label}: {words}")
         yield Paragraph(self.metric.description, is_lead=True)
 
     def _figures(self, estimate: Any) -> Iterator[tuple[str, str]]:
         reports, values, built = estimate.num_reports, len(estimate.values), self.metric.mechanism
         yield "Reports", f"{reports:,}"
-        yield "Smallest visible share", share_that_shows(built, reports, values, self.query.alpha)
-        yield f"To see {percent(self.query.share)}", people_for(built, self.query.share, values, self.query.alpha)
+        yield "Smallest share, nine times in ten", share_that_shows(built, reports, values, self.query.alpha)
+        yield (
+            f"To see {percent(self.query.share)}, nine times in ten",
+            people_for(built, self.query.share, values, self.query.alpha),
+        )
         if hasattr(estimate, "unallocated"):
             low, high = (
                 (estimate.unallocated + sign * 1.96 * estimate.unallocated_standard_error) / max(reports, 1)
@@ -300,6 +312,7 @@ class _Page:
                 most=1,
                 step=0.00001,
             ),
+            Field("rank", "Draw from rank", str(query.rank), "number", least=1, step=1, hint="2 leaves out the first"),
             *(Field(name, "", value, "hidden") for name, value in hidden if value),
         )
         return Form("What counts as detected", fields, "Show", f"/m/{self.metric.id}/{self.label}", is_live=True)

@@ -93,7 +93,7 @@ class PrivacyScreen(Screen):
         page = metric_page(metric, reports=query.reports)
         unbounded = [entry for entry in entries if math.isinf(entry.epsilon)]
         blocks: list[Block] = [
-            metric_links(metric, "Privacy"),
+            metric_links(data, metric, "Privacy"),
             Heading(1, f"What {metric.title} costs one person"),
             Paragraph(
                 "Epsilon is the privacy loss: how far what a device sends can move anyone's odds between two values. "

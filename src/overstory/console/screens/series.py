@@ -113,7 +113,7 @@ class _Page:
         uncertain = too_uncertain(self.series.parts[-1].estimate)
         picture = None if uncertain else self._picture(shown)
         blocks = [
-            metric_links(self.metric, "Over time", self._label(self.columns.counted.periods[-1])),
+            metric_links(self.data, self.metric, "Over time"),
             Heading(1, f"{self.metric.title}: {self._newest_words()}" if not uncertain else self.metric.title),
             Paragraph(self.metric.description, is_lead=True),
             KeyValues(tuple(self._figures()), "figures"),
@@ -166,7 +166,10 @@ class _Page:
         values = len(part.estimate.values)
         yield "Reports in the newest", f"{part.estimate.num_reports:,}"
         yield "Detected", f"{int(part.estimate.detected().sum()):,} of {values:,}"
-        yield "Smallest visible share", share_that_shows(self.metric.mechanism, part.estimate.num_reports, values)
+        yield (
+            "Smallest share, nine times in ten",
+            share_that_shows(self.metric.mechanism, part.estimate.num_reports, values),
+        )
         yield from epsilons(self.metric)
 
     def _notices(self, uncertain: float | None) -> Iterator[Block]:
@@ -247,7 +250,7 @@ def _without_reports(data: ConsoleData, metric: Metric, query: SeriesQuery) -> V
         else "There are no reports of this metric yet."
     )
     blocks = (
-        metric_links(metric, "Over time", label(every[-1]) if every else None),
+        metric_links(data, metric, "Over time"),
         Heading(1, f"{metric.title}: no reports"),
         Paragraph(metric.description, is_lead=True),
         KeyValues(epsilons(metric), "figures"),
@@ -262,7 +265,7 @@ def _without_candidates(data: ConsoleData, metric: Metric, query: SeriesQuery, c
     newest = metric.period.label(periods[-1])
     picture = _reports_picture(metric, columns)
     blocks = (
-        metric_links(metric, "Over time", newest),
+        metric_links(data, metric, "Over time"),
         Heading(1, f"{metric.title}: {columns.counted.num_reports:,} reports"),
         Paragraph(metric.description, is_lead=True),
         KeyValues(epsilons(metric), "figures"),
