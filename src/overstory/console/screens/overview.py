@@ -103,7 +103,9 @@ class _Overview:
             "while there is none, of the newest one with reports. Intervals are 95%, of all devices like these.",
             f"The small lines show the reports of up to {DRAWN} periods, the newest of which may still be running.",
             "“Not listed” are the reports whose string is in no list of candidates; only lists have this.",
-            "docs/explanation/alarms.md says what an alarm means and how often it is false.",
+            "An alarm is something to look at, no verdict. Steps and drifts are tests at a false discovery rate of 1% "
+            "while the same share of devices stays from period to period. A volume, a fit and refusals are past fixed "
+            "limits. An expiry is a date of the registry.",
         )
 
     def _notices(self) -> Iterator[Block]:
@@ -147,15 +149,15 @@ class _Overview:
     def table(self) -> Table:
         columns = (
             Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
-            Column("line", "Reports by period", lambda _: "", ("metric",), picture=self._line),
-            Column("period", "Newest", _or_none, is_left=True, link=_period_address),
-            Column("state", "State", is_left=True),
-            Column("reports", "Reports", _number),
+            Column("alarms", "Alarms", lambda number: thousands(number) if number else "none", tone=_tone_of_number),
             Column("newest", "Estimate", is_left=True),
             Column("detected_of", "Detected", _detected, ("detected", "candidates")),
             Column("unlisted", "Not listed", _unlisted, ("unlisted", "unlisted_error")),
+            Column("period", "Newest", _or_none, is_left=True, link=_period_address),
+            Column("state", "State", is_left=True),
+            Column("reports", "Reports", _number),
+            Column("line", "Reports by period", lambda _: "", ("metric",), picture=self._line),
             Column("fit", "Fit", is_left=True, tone=lambda fit: "bad" if fit == "past limits" else ""),
-            Column("alarms", "Alarms", lambda number: thousands(number) if number else "none", tone=_tone_of_number),
             Column("expires", "Expires", _expires, ("expires", "days"), is_left=True),
         )
         rows = sorted((self._row(history) for history in self.histories), key=self._key)

@@ -206,8 +206,8 @@ def _results(data: ConsoleData, series: EstimateSeries, rows: list[dict[str, Any
     missing = [row["value"] for row in rows if not row["detected"]]
     yield Heading(3, f"Asked and not detected: {len(missing):,}", "not-detected")
     yield Paragraph(
-        "Nobody gave these answers, or too few to tell them from noise. Of the detected answers, about 1 in 20 may be "
-        "there by chance."
+        "Nobody gave these answers, or too few to tell them from noise. An answer that nobody gave can be detected by "
+        "chance: on average, that is at most 5% of the detected answers."
     )
     if missing:
         more = f" and {len(missing) - MOST_ROWS:,} more" if len(missing) > MOST_ROWS else ""

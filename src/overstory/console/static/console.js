@@ -18,7 +18,7 @@ function addCursor(figure) {
   });
   const output = document.createElement("output");
   output.className = series.length > 1 ? "cursor several" : "cursor";
-  output.textContent = series.length > 1 ? "Arrow keys or the mouse read the numbers out." : "";
+  output.textContent = "Arrow keys or the mouse read the numbers out.";
   figure.insertBefore(output, figure.querySelector("figcaption"));
   figure.tabIndex = 0;
   figure.setAttribute("role", "group");
