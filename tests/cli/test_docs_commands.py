@@ -6,9 +6,10 @@ import io
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if shown_commands(path)]
 AS_PROCESSES = [path for path in PAGES if path.name in {"README.md", "collector.md", "cli.md", "first-application.md"}]
 """One page of each kind, all commands of which are also run as its reader runs them."""
+
+SHELLS: list[int] = []
+"""The process groups that a test has started; what it leaves in the background is still in them."""
 
 SHELL = frozenset("|&;<>()$`\\*?[]#~!{}\n")
 LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -44,17 +48,27 @@ def environment(**more: str) -> Any:
 
 def in_shell(command: str, folder: Path) -> tuple[int, str]:
     """Return the status, and what was printed to both streams."""
-    ran = subprocess.run(
+    ran = subprocess.Popen(
         ["bash", "-o", "pipefail", "-c", command],
         cwd=folder,
         env=environment(XDG_STATE_HOME=str(folder / "home")),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-        timeout=300,
+        start_new_session=True,
     )
-    return ran.returncode, ran.stdout
+    SHELLS.append(ran.pid)
+    printed, _ = ran.communicate(timeout=300)
+    return ran.returncode, printed
+
+
+@pytest.fixture(autouse=True)
+def _end_what_a_page_left_running() -> Iterator[None]:
+    """End the servers in the background of a page that failed before it ended them: the next needs their ports."""
+    yield
+    while SHELLS:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(SHELLS.pop(), signal.SIGKILL)
 
 
 def in_this_process(command: str, folder: Path) -> tuple[int, str]:
