@@ -134,6 +134,16 @@ def test_a_process_that_dies_is_started_again(estimates):
         estimates.read(weeks(METRICS["pages"], 1, seed=3))
 
 
+def test_a_closed_worker_starts_no_process_for_what_still_waits():
+    """The thread that decodes may take its next estimate while the console ends."""
+    estimates = Estimates(patience=None)
+    estimates.worker.close()
+    with pytest.raises(WorkerError):
+        estimates.read(weeks(METRICS["pages"], 1, seed=4))
+    assert estimates.worker.pid is None
+    estimates.close()
+
+
 def test_the_process_ends_when_its_input_does(estimates):
     estimates.read(weeks(METRICS["pages"], 1))
     child = estimates.worker._child

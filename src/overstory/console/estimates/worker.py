@@ -13,6 +13,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -54,6 +55,7 @@ class Worker:
         self._ending: weakref.finalize[..., Worker] | None = None  # kills the process also when nobody closes this
         self._context: tuple[object, ...] = ()
         self._stopped = False
+        self._starting = threading.Lock()
 
     @property
     def pid(self) -> int | None:
@@ -97,11 +99,14 @@ class Worker:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is not None and self._child.poll() is not None:
             self.stop()
-        if self._child is None:
-            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
-            self._child = subprocess.Popen(self._command, **pipes)  # noqa: S603 - our own program
-            self._ending = weakref.finalize(self, _kill, self._child)
-        return self._child
+        with self._starting:
+            if self._stopped:
+                raise EOFError
+            if self._child is None:
+                pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+                self._child = subprocess.Popen(self._command, **pipes)  # noqa: S603 - our own program
+                self._ending = weakref.finalize(self, _kill, self._child)
+            return self._child
 
     def _receive(self, pipe: IO[bytes]) -> bytes:
         """Read an answer, all of it within the time limit."""
@@ -132,7 +137,8 @@ class Worker:
 
     def close(self) -> None:
         """Kill the process, and start no other for an estimate that is under way."""
-        self._stopped = True
+        with self._starting:
+            self._stopped = True
         self.stop()
 
 
