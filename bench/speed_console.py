@@ -1,10 +1,11 @@
-"""What the console's estimates cost: decoded for the first time, and read again from the cache."""
+"""What the console's estimates and alarms cost: for the first time, and again with estimates in the cache."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,13 @@ import numpy as np
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.positions import positions_of
+from overstory.collector.store import open_store
+from overstory.collector.store.connection import connect
+from overstory.collector.store.counts import pack_counts
+from overstory.collector.store.metrics import StoredMetric
+from overstory.collector.store.schema import COUNTS
+from overstory.console.alarms import find_alarms, read_history
+from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.queries.counts import PeriodCounts
@@ -77,6 +85,25 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
+def alarms(counted: PeriodCounts) -> tuple[float, float, set[int]]:
+    """Return the seconds that the alarms of one metric take at first and again, and the periods that they compare."""
+    metric = counted.metric
+    digests = {"digest": metric.mechanism.digest, "counts_digest": StoredMetric.of(metric).counts_digest}
+    rows = [
+        {"metric": metric.id, **digests, "period": period, "num_reports": own.num_reports, "counts": pack_counts(own)}
+        for period, own in counted.counts.items()
+    ]
+    registry = replace(parse_registry(REGISTRY), metrics={metric.id: metric})
+    now = float(metric.accept_until(counted.periods[-1]))
+    with TemporaryDirectory() as folder, open_store(f"{folder}/store.db", registry, create=True) as store:
+        database = connect(store.url)
+        database.write(lambda connection: connection.execute(COUNTS.insert(), rows))
+        database.close()
+        data = ConsoleData(registry, store, lambda: now)
+        first, again = (timed(lambda: find_alarms(data)) for _ in range(2))
+        return first, again, set(read_history(data, metric).estimates)
+
+
 def main() -> None:
     """Print the times."""
     rng, registry = np.random.default_rng(1), parse_registry(REGISTRY)
@@ -95,6 +122,10 @@ def main() -> None:
     cold, warm = (timed(lambda: estimates.read(year, "per-period")) for _ in range(2))
     print(f"  each by itself: cold {cold:.2f} s, warm {warm:.3f} s; cache {estimates.cache.size / 1e6:.1f} MB")
     estimates.close()
+    cold, warm, compared = alarms(year)
+    _, alone, _ = alarms(replace(year, counts={period: year.counts[period] for period in compared}))
+    print(f"alarms of 17,520 half-hours: cold {cold:.2f} s, warm {warm:.3f} s")
+    print(f"  {warm / alone:.1f} times as long as where the store has only the {len(compared)} half-hours compared")
 
 
 if __name__ == "__main__":

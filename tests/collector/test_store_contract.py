@@ -39,9 +39,13 @@ def test_what_is_added_is_counted_before_and_after_folding(store: Store, metrics
     sent = {period: reports(metric, 40, rng) for period in (PERIOD, PERIOD + 1)}
     assert store.add([received(metric, period, some) for period, some in sent.items()]) == [True, True]
     expected = {period: counted(metric, some) for period, some in sent.items()}
+    second = {PERIOD + 1: expected[PERIOD + 1]}
     assert store.counts(metric, PERIOD, PERIOD + 1) == expected
+    assert store.counts(metric, PERIOD, PERIOD + 1, {PERIOD + 1, PERIOD + 9}) == second
     assert store.compact(NOW).reports == 80
     assert store.counts(metric, PERIOD, PERIOD + 1) == expected
+    assert store.counts(metric, PERIOD, PERIOD + 1, [PERIOD + 1]) == second
+    assert store.counts(metric, PERIOD, PERIOD, [PERIOD + 1]) == store.counts(metric, PERIOD, PERIOD, []) == {}
     assert store.counts(metric, PERIOD + 1, PERIOD + 9) == {PERIOD + 1: expected[PERIOD + 1]}
     assert store.counts(metric, PERIOD + 2, PERIOD + 9) == {}
     assert store.periods(name) == [PERIOD, PERIOD + 1]

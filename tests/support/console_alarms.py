@@ -89,7 +89,7 @@ def make_store(folder: Path, now: float, trouble: Collection[str] = (), seed: in
 
 
 def batch_of(metric: Any, period: int, held: Any, rng: Any, batch_id: bytes) -> Received:
-    strings = [*PAGES, "https://not-in-the-list.example/"] if metric.id == "fit" else None
+    strings = [*PAGES, "https://not-in-the-list.example/"] if metric.mechanism.encoding.decoded else None
     batch = FrequencyOracle(metric.mechanism).simulate(held, rng, candidates=strings)
     return Received(
         metric=metric.id,

@@ -10,6 +10,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.alarms.alarm import BEFORE, ENOUGH_BEFORE, SEVERITIES, Alarm, expiry, fit, refusals, volume
@@ -21,12 +22,13 @@ from overstory.queries.counts import PeriodCounts
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.reports import SupportCounts
     from overstory.console.data import ConsoleData
     from overstory.protocol.metrics import Metric
 
 RECENT: Final = 3
 """Of so many newest periods two must have changed for an alarm to be red."""
+ANY_PERIOD: Final = (0, 2**31 - 1)
+"""The first and the last number that a store takes."""
 ENOUGH_OF_13: Final = 10
 """A drift is looked for where so many of 13 periods have reports, before and after."""
 
@@ -66,7 +68,7 @@ class MetricHistory:
         week = self.metric.period.start(self.newest) // WEEK
         return self.newest - self.lag * ((week + 1) % DRIFT_PERIODS)
 
-    @property
+    @cached_property
     def shown(self) -> int | None:
         """The newest final period with reports; while there is none, the newest one with reports."""
         final = [period for period in self.reports if period <= self.newest]
@@ -122,33 +124,22 @@ def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
     ScreenError
         With status 202, while its periods are being decoded.
     """
-    periods = data.store.periods(metric.id)
     reports: Counter[int] = Counter()
-    if periods:
-        for (period, _), number in data.store.tally(metric.id, periods[0], periods[-1]).items():
-            reports[period] += number
+    for (period, _), number in data.store.tally(metric.id, *ANY_PERIOD).items():
+        reports[period] += number
     history = MetricHistory(metric, newest_final(metric, data.clock()), reports, {})
-    is_over = metric.expired(data.clock())
-    looked_at = set() if is_over else history.wanted()
-    wanted = [period for period in periods if period in looked_at or period == history.shown]
+    compared = set() if metric.expired(data.clock()) else history.wanted()
+    wanted = sorted(reports.keys() & {*compared, history.shown})
     if not wanted or not metric.labels:
         return history
     try:
-        counts = _read_counts(data, metric, wanted, history.lag)
+        counts = data.store.counts(metric, wanted[0], wanted[-1], wanted)
         series = data.estimates(PeriodCounts(metric, wanted[0], wanted[-1], counts), "per-period")
     except ScreenError as error:
         if error.status == 202:
             raise
         return MetricHistory(metric, history.newest, reports, {}, str(error))
     return MetricHistory(metric, history.newest, reports, {part.last: part.estimate for part in series.parts})
-
-
-def _read_counts(data: ConsoleData, metric: Metric, wanted: Sequence[int], lag: int) -> Mapping[int, SupportCounts]:
-    if lag == 1:
-        counts = data.store.counts(metric, wanted[0], wanted[-1])
-        return {period: counts[period] for period in wanted if period in counts}
-    several = (data.store.counts(metric, period, period) for period in wanted)
-    return {period: own for counts in several for period, own in counts.items()}
 
 
 def read_histories(data: ConsoleData) -> list[MetricHistory]:

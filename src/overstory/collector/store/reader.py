@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -132,8 +132,10 @@ class StoreReader:
         """Whether the store is the one that was opened; False when its file was deleted, moved or replaced."""
         return self._database.in_place()
 
-    def counts(self, metric: Metric, first: int, last: int) -> dict[int, SupportCounts]:
-        """Return the support counts of each period in ``first .. last`` that has reports.
+    def counts(
+        self, metric: Metric, first: int, last: int, among: Collection[int] | None = None
+    ) -> dict[int, SupportCounts]:
+        """Return the support counts of each period in ``first .. last`` that has reports, and is in `among` if given.
 
         Reports in the inbox are counted, too. Only reports of the mechanism that `metric` has now are counted, never
         those of earlier parameters. Bits are counted by cohort; symbols and sets by value, or by label where the seeds
@@ -148,9 +150,9 @@ class StoreReader:
         """
         entry = StoredMetric.of(metric)
         with self._database.snapshot() as connection:
-            rows = connection.execute(select(COUNTS).where(*_of_periods(COUNTS, entry, first, last))).all()
+            rows = connection.execute(select(COUNTS).where(*_of_periods(COUNTS, entry, first, last, among))).all()
             counts = {row.period: counts_of_row(connection, entry, row) for row in rows}
-            for key in keys_of(connection, INBOX, *_of_periods(INBOX, entry, first, last)):
+            for key in keys_of(connection, INBOX, *_of_periods(INBOX, entry, first, last, among)):
                 waiting = count_reports(connection, INBOX, entry, key)
                 counts[key.period] = counts[key.period] + waiting if key.period in counts else waiting
         return dict(sorted(counts.items()))
@@ -296,9 +298,12 @@ class StoreReader:
         self.close()
 
 
-def _of_periods(table: Table, entry: StoredMetric, first: int, last: int) -> tuple[ColumnElement[bool], ...]:
+def _of_periods(
+    table: Table, entry: StoredMetric, first: int, last: int, among: Collection[int] | None = None
+) -> tuple[ColumnElement[bool], ...]:
     of_mechanism = table.c.metric == entry.metric, table.c.digest == entry.mechanism.digest
-    return (*of_mechanism, table.c.period >= first, table.c.period <= last)
+    some = () if among is None else (table.c.period.in_(among),)
+    return (*of_mechanism, table.c.period >= first, table.c.period <= last, *some)
 
 
 _Sums = tuple[int, int, int]

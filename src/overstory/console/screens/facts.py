@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
 YEAR: Final = 365 * DAY
+ASK_AGAIN: Final = 3
+"""Seconds after which a page without its alarms asks again: long enough to read and to follow a link."""
 NO_DIMENSIONS: Final = (
     "A report holds nothing but its value: what goes together with it (a platform, a version) cannot be looked up "
     "afterwards. To learn it, collect a metric of the pair."
@@ -93,22 +95,23 @@ def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
     return "final" if state == "final" else f"over; late reports count until {_day(metric.accept_until(period))}"
 
 
-def alarm_notices(data: ConsoleData, metric: Metric) -> Iterator[Notice]:
-    """Yield the metric's alarms, the worst first; with periods shorter than a day they take long, and are elsewhere."""
-    if any(each.period.seconds < DAY for each in data.registry.values()):
-        yield Notice("Alarms are on the overview.", "faint", "/m/")
-        return
+def alarm_notices(data: ConsoleData, metric: Metric) -> tuple[list[Notice], int]:
+    """Return the metric's alarms, the worst first, and after how many seconds to ask again; 0: they are all there."""
     try:
         alarms = find_alarms(data)
     except ScreenError as error:
         if error.status != 202:
             raise
-        yield Notice("Alarms are not there yet: periods before this are being decoded.", "faint")
-        return
-    for alarm in alarms:
-        if alarm.metric == metric.id:
-            words = f"{alarm.severity.capitalize()}, {alarm.kind}, {alarm.period}: {alarm.text}"
-            yield Notice(words, "faint" if alarm.severity == "note" else "bad")
+        words = "Alarms are not there yet: earlier periods are being decoded. This page asks again by itself."
+        return [Notice(words, "faint")], ASK_AGAIN
+    own = [alarm for alarm in alarms if alarm.metric == metric.id]
+    return [
+        Notice(
+            f"{alarm.severity.capitalize()}, {alarm.kind}, {alarm.period}: {alarm.text}",
+            "faint" if alarm.severity == "note" else "bad",
+        )
+        for alarm in own
+    ], 0
 
 
 def sentence(note: str) -> str:

@@ -112,11 +112,13 @@ class _Page:
         table = Table("Every estimate", FILE_COLUMNS, list(self._rows()))
         uncertain = too_uncertain(self.series.parts[-1].estimate)
         picture = None if uncertain else self._picture(shown)
+        alarms, refresh = alarm_notices(self.data, self.metric)
         blocks = [
             metric_links(self.data, self.metric, "Over time"),
             Heading(1, f"{self.metric.title}: {self._newest_words()}" if not uncertain else self.metric.title),
             Paragraph(self.metric.description, is_lead=True),
             KeyValues(tuple(self._figures()), "figures"),
+            *alarms,
             *self._notices(uncertain),
             *((Figure(picture),) if picture else ()),
             Figure(_reports_picture(self.metric, self.columns)),
@@ -133,7 +135,7 @@ class _Page:
             Lines(*self._sentences(shown)),
         ]
         facts = {**self.series.summary(), "level": self.query.level, "every": self.columns.every}
-        return View(self.metric.title, tuple(blocks), table, picture, facts)
+        return View(self.metric.title, tuple(blocks), table, picture, facts, refresh=refresh)
 
     def _wanted(self) -> list[str]:
         names = self.query.names()
@@ -174,7 +176,6 @@ class _Page:
 
     def _notices(self, uncertain: float | None) -> Iterator[Block]:
         last = self.columns.counted.periods[-1]
-        yield from alarm_notices(self.data, self.metric)
         if uncertain is not None:
             part = self.series.parts[-1]
             needed = people_for(self.metric.mechanism, 0.1, len(part.estimate.values))
