@@ -8,7 +8,7 @@ TESTS ?= -n auto
 # The tests start hundreds of interpreters: what one compiles is there for the next.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test test-all browser screenshots google-rappor-files lint format bench figures docs clean
+.PHONY: help demo test test-all browser screenshots docs-screenshots google-rappor-files lint format bench figures docs clean
 
 help:
 	@echo "make demo      collect real figures under local differential privacy and see what is learned"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-all  the long tests too"
 	@echo "make browser   install Chromium, which the tests of the console's pages look with (Debian, Ubuntu; as root)"
 	@echo "make screenshots  every page of the console, light and dark, wide and narrow, into out/screenshots"
+	@echo "make docs-screenshots  the pictures of the console in the documentation"
 	@echo "make google-rappor-files CHECKOUT=DIR  read the files of a google/rappor checkout"
 	@echo "make lint      ruff, mypy, import contracts"
 	@echo "make format    let ruff lay the code out"
@@ -58,6 +59,9 @@ browser: $(VENV)/dev
 
 screenshots: $(VENV)/dev
 	PYTHONPATH=tests $(BIN)/python tests/support/console_screenshots.py out/screenshots
+
+docs-screenshots: $(VENV)/dev
+	PYTHONPATH=tests $(BIN)/python tests/support/docs_screenshots.py docs/images
 
 google-rappor-files: $(VENV)/dev
 	$(BIN)/python tests/support/google_checkout.py "$(CHECKOUT)"
