@@ -150,9 +150,9 @@ class _Overview:
         columns = (
             Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
             Column("alarms", "Alarms", lambda number: thousands(number) if number else "none", tone=_tone_of_number),
-            Column("newest", "Estimate", is_left=True),
             Column("detected_of", "Detected", _detected, ("detected", "candidates")),
             Column("unlisted", "Not listed", _unlisted, ("unlisted", "unlisted_error")),
+            Column("newest", "Estimate", is_left=True),
             Column("period", "Newest", _or_none, is_left=True, link=_period_address),
             Column("state", "State", is_left=True),
             Column("reports", "Reports", _number),
