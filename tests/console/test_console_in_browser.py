@@ -13,20 +13,19 @@ pytestmark = pytest.mark.browser
 MOST_BYTES = 300_000
 SMALLEST_TEXT = 11.0
 
-QUICK = ("theme", "home", "quiet")
-"""Metrics whose pages are looked at in every run: with a chart, with a list of strings, without a report."""
+QUICK = "home"
+"""The metric whose pages are looked at in every run; the others' are looked at in the long one."""
 
 
-def _cases(quick):
+def _cases():
     for screen in ALL:
         for number in range(len(METRICS) if "{" in screen.path else 1):
             name = METRICS[number] if "{" in screen.path else "page"
-            marks = [] if name in {*quick, "page"} else [pytest.mark.slow]
+            marks = [] if name in {QUICK, "page"} else [pytest.mark.slow]
             yield pytest.param(screen, number, id=f"{screen.path}-{name}", marks=marks)
 
 
-each_screen = pytest.mark.parametrize(("screen", "number"), list(_cases(QUICK)))
-each_screen_once = pytest.mark.parametrize(("screen", "number"), list(_cases(QUICK[1:2])))
+each_screen = pytest.mark.parametrize(("screen", "number"), list(_cases()))
 
 
 def address_of(screen, number, data):
@@ -118,7 +117,7 @@ PRINTED = """() => ({
 })"""
 
 
-@each_screen_once
+@each_screen
 def test_on_paper_there_is_no_navigation_and_tables_are_not_cut(with_script, console_data, screen, number) -> None:
     with_script.open(address_of(screen, number, console_data))
     with_script.page.emulate_media(media="print")
@@ -131,7 +130,7 @@ def test_on_paper_there_is_no_navigation_and_tables_are_not_cut(with_script, con
 VIEW = "document.querySelector('main').innerText"
 
 
-@each_screen_once
+@each_screen
 def test_back_forward_reload_and_a_fresh_session_show_the_same_view(
     browser, served, with_script, console_data, screen, number
 ) -> None:
@@ -150,7 +149,7 @@ def test_back_forward_reload_and_a_fresh_session_show_the_same_view(
         assert fresh.page.evaluate(VIEW) == shown
 
 
-@each_screen_once
+@each_screen
 def test_a_keyboard_reaches_every_control(with_script, console_data, screen, number) -> None:
     page = with_script.page
     with_script.open(address_of(screen, number, console_data))
