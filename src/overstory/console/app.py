@@ -71,12 +71,12 @@ class Console:
     gate
         Decides who may see what.
     screens
-        The screens; the order of routes does not depend on theirs.
+        The screens; None: all. The order of routes does not depend on theirs.
     """
 
-    def __init__(self, data: ConsoleData, gate: Gate, screens: Iterable[Screen] = SCREENS) -> None:
+    def __init__(self, data: ConsoleData, gate: Gate, screens: Iterable[Screen] | None = None) -> None:
         self.data, self.gate = data, gate
-        self.screens = tuple(screens)
+        self.screens = SCREENS if screens is None else tuple(screens)
         self.files = static_files()
         self._threads = ThreadPoolExecutor(THREADS, "console")
         self._app = Starlette(
