@@ -155,10 +155,8 @@ class Console:
         fields = await read_form(request)
 
         def act() -> str:
-            act_on = getattr(screen, "act", None)
-            if act_on is not None:
-                return str(act_on(self.data, fields, **request.path_params))
-            return address_of_form(screen, request.url.path, fields, self.data.lists)
+            address = screen.act(self.data, fields, **request.path_params)
+            return address or address_of_form(screen, request.url.path, fields, self.data.lists)
 
         return Response(status_code=303, headers={"location": await self.in_thread(act)})
 

@@ -157,3 +157,7 @@ class Screen(ABC):
         ScreenError
             When there is no such metric or period, or the query does not fit it.
         """
+
+    def act(self, data: ConsoleData, fields: Mapping[str, str], **path: str) -> str | None:  # noqa: ARG002
+        """Do what a posted form asks and return the address that shows it; None: its fields are the screen's query."""
+        return None

@@ -132,19 +132,8 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     retention = asking.ask("retention_days", whole(0, 36_500))
     publish = asking.ask("publish", one_of(("nothing", "estimates")))
     opt_out = asking.ask("opt_out", a_text) if publish == "estimates" else None
-    oracle = _oracle(size, epsilon)
     lines = [
-        "# What is collected, why, and how privately. https://toml.io; docs/reference/metrics.md has every key.",
-        "# The client records nothing else, the collector accepts nothing else, and the public can read it.",
-        "",
-        "# The version of this file: change it with every change of the file. A person's consent names it.",
-        f"registry = {_toml(today.isoformat())}",
-        *(
-            ()
-            if opt_out is None
-            else ("# How a person stops it: the public page says so.", f"opt_out = {_toml(opt_out)}")
-        ),
-        "",
+        *_head(today, opt_out),
         "# The id, by which a program records and an analyst decodes. Never use an id again for something else.",
         f"[metrics.{name if '.' not in name else _toml(name)}]",
         "# Shown to the person who is asked: a name, and what is collected.",
@@ -154,7 +143,7 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
         f"owner = {_toml(owner)}",
         f"purpose = {_toml(purpose)}",
         *domain,
-        *oracle,
+        *_oracle(size, epsilon),
         "# A device reports at most once in each period (UTC).",
         f'period = "{period}"',
         *values,
@@ -168,6 +157,22 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
         f'publish = "{publish}"',
     ]
     return "\n".join(lines) + "\n", name, example
+
+
+def _head(today: dt.date, opt_out: str | None) -> list[str]:
+    """Return the lines about the registry as a whole."""
+    stop = (
+        [] if opt_out is None else ["# How a person stops it: the public page says so.", f"opt_out = {_toml(opt_out)}"]
+    )
+    return [
+        "# What is collected, why, and how privately. https://toml.io; docs/reference/metrics.md has every key.",
+        "# The client records nothing else, the collector accepts nothing else, and the public can read it.",
+        "",
+        "# The version of this file: change it with every change of the file. A person's consent names it.",
+        f"registry = {_toml(today.isoformat())}",
+        *stop,
+        "",
+    ]
 
 
 Domain = tuple[list[str], int | None, list[str], str]
