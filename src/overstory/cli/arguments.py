@@ -269,3 +269,12 @@ def form_words(args: argparse.Namespace) -> list[str]:
         if getattr(args, name) is not None:
             words += ["--" + name, getattr(args, name)]
     return words + [option for option, on in (("--strip", args.strip), ("--no-header", args.no_header)) if on]
+
+
+def add_verb(verbs: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
+    """Add what `overstory store` does with a store's tokens or notes; `act` does it."""
+    parser = add_command(verbs, name, summary, example=example)
+    parser.add_argument("url", metavar="URL", help="the store")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.set_defaults(act=act, quiet=False)
+    return parser

@@ -6,7 +6,7 @@ import argparse
 import datetime as dt
 from typing import Any, Final
 
-from overstory.cli.arguments import add_command, print_outcome
+from overstory.cli.arguments import add_command, add_verb, print_outcome
 from overstory.presentation.document import Column, Table
 
 MORE: Final = """\
@@ -20,24 +20,16 @@ def add_notes(actions: Any) -> None:
     example = 'overstory store notes add reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
     notes = add_command(actions, "notes", "add, list and remove notes about a day", more=MORE, example=example)
     verbs = notes.add_subparsers(dest="verb", metavar="ACTION", title="actions", required=True)
-    add = _add_verb(verbs, "add", "add a note", _write, example)
+    add = add_verb(verbs, "add", "add a note", _write, example)
     add.add_argument("text", metavar="TEXT", help="one line of at most 500 characters")
     add.add_argument("--metric", metavar="ID", help="the metric that it is about (default: all metrics)")
     add.add_argument("--day", metavar="DATE", help="the day that it is about, in UTC (default: today)")
     add.add_argument("--kind", default="note", metavar="KIND", help="release, incident or note (default: note)")
-    show = _add_verb(verbs, "list", "list notes, the oldest day first", _list, "overstory store notes list reports.db")
+    show = add_verb(verbs, "list", "list notes, the oldest day first", _list, "overstory store notes list reports.db")
     show.add_argument("--metric", metavar="ID", help="only notes about this metric, and those about all metrics")
     example = "overstory store notes remove reports.db 5f3a9c01"
-    remove = _add_verb(verbs, "remove", "remove a note", _remove, example)
+    remove = add_verb(verbs, "remove", "remove a note", _remove, example)
     remove.add_argument("id", metavar="ID", help="the note's id, as `list` shows it")
-
-
-def _add_verb(verbs: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
-    parser = add_command(verbs, name, summary, example=example)
-    parser.add_argument("url", metavar="URL", help="the store")
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
-    parser.set_defaults(act=act, quiet=False)
-    return parser
 
 
 def _write(args: argparse.Namespace) -> int:
