@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import check_pipes
@@ -12,6 +10,7 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from overstory.presentation.document import Block
     from overstory.queries.comparison import Comparison
@@ -22,7 +21,7 @@ MOST_ROWS: Final = 20
 
 def run_compare(args: argparse.Namespace) -> int:
     """Run the command for two ranges."""
-    from overstory.cli.analysis.decode_store import read_counts, read_metric, read_options
+    from overstory.cli.analysis.decode_store import read_counts, read_metric, read_options, show_answer
     from overstory.queries.comparison import check_apart, compare_ranges, parse_span
 
     for name, option in (("first", "--from"), ("last", "--to"), ("plot", "--plot"), ("steps", "--steps")):
@@ -35,19 +34,7 @@ def run_compare(args: argparse.Namespace) -> int:
     label = metric.period.label
     a, b = (read_counts(args, metric, (label(first), label(last))) for first, last in spans)
     compared = compare_ranges(a, b, read_options(args), overlap=args.overlap or 0.0)
-    if args.output == "-":
-        from overstory.files.io import writing_csv
-
-        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
-            text.writelines(compared.csv_lines())
-        return 0
-    written = _write(args.output, compared, spreadsheet=args.spreadsheet) if args.output else None
-    if args.json:
-        print(json.dumps(compared.to_json(), indent=2, allow_nan=False))
-    else:
-        from overstory.presentation.render_text import print_document
-
-        print_document(_blocks(compared, None if args.quiet else written, everything=args.all))
+    show_answer(args, compared, "comparison", lambda written: _blocks(compared, written, everything=args.all))
     return 0
 
 
@@ -62,17 +49,3 @@ def _blocks(compared: Comparison, written: Path | None, *, everything: bool) -> 
         for name, counted in (("a", compared.a), ("b", compared.b))
     ]
     yield Lines(*ranges, *([] if written is None else [f"every value: {written}"]))
-
-
-def _write(folder: str, compared: Comparison, *, spreadsheet: bool) -> Path:
-    """Write comparison.csv (every value) and comparison.json (the same, and the facts to read it by)."""
-    from overstory.files.io import writing_csv, writing_text
-
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    with writing_csv(target / "comparison.csv", spreadsheet=spreadsheet) as text:
-        text.writelines(compared.csv_lines())
-    with writing_text(target / "comparison.json") as text:
-        json.dump(compared.to_json(), text, indent=2, allow_nan=False)
-        text.write("\n")
-    return target / "comparison.csv"

@@ -6,12 +6,12 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from overstory.cli.arguments import check_pipes, token_of_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
@@ -29,20 +29,39 @@ def run_store(args: argparse.Namespace) -> int:
     series = read_estimates(read_counts(args, metric, (args.first, args.last)), kind, read_options(args))
     if args.plot:
         _draw(args.plot, series)
+    show_answer(args, series, "estimates", lambda written: series_blocks(series, written, everything=args.all))
+    return 0
+
+
+class Answer(Protocol):
+    """What a decoding answers with: lines of CSV, and JSON values."""
+
+    def csv_lines(self) -> Iterable[str]:
+        """Return a header and a line per value."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same, and the facts to read it by."""
+        ...
+
+
+def show_answer(
+    args: argparse.Namespace, answer: Answer, name: str, blocks: Callable[[Path | None], Iterable[Block]]
+) -> None:
+    """Write an answer to the files that the options ask for, and print it as JSON or as blocks that name the file."""
     if args.output == "-":
         from overstory.files.io import writing_csv
 
         with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
-            text.writelines(series.csv_lines())
-        return 0
-    written = _write(args.output, series, spreadsheet=args.spreadsheet) if args.output else None
+            text.writelines(answer.csv_lines())
+        return
+    written = _write(Path(args.output), answer, name, spreadsheet=args.spreadsheet) if args.output else None
     if args.json:
-        print(json.dumps(series.to_json(), indent=2, allow_nan=False))
+        print(json.dumps(answer.to_json(), indent=2, allow_nan=False))
     else:
         from overstory.presentation.render_text import print_document
 
-        print_document(series_blocks(series, None if args.quiet else written, everything=args.all))
-    return 0
+        print_document(blocks(None if args.quiet else written))
 
 
 def read_metric(args: argparse.Namespace) -> Metric:
@@ -91,18 +110,17 @@ def read_options(args: argparse.Namespace) -> EstimateOptions:
     return EstimateOptions(args.reports_per_device, candidates, *selecting, steps, args.interval)
 
 
-def _write(folder: str, series: EstimateSeries, *, spreadsheet: bool) -> Path:
-    """Write estimates.csv (every value) and estimates.json (the same, and the facts to read it by)."""
+def _write(folder: Path, answer: Answer, name: str, *, spreadsheet: bool) -> Path:
+    """Write NAME.csv (every value) and NAME.json (the same, and the facts to read it by)."""
     from overstory.files.io import writing_csv, writing_text
 
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    with writing_csv(target / "estimates.csv", spreadsheet=spreadsheet) as text:
-        text.writelines(series.csv_lines())
-    with writing_text(target / "estimates.json") as text:
-        json.dump(series.to_json(), text, indent=2, allow_nan=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    with writing_csv(folder / f"{name}.csv", spreadsheet=spreadsheet) as text:
+        text.writelines(answer.csv_lines())
+    with writing_text(folder / f"{name}.json") as text:
+        json.dump(answer.to_json(), text, indent=2, allow_nan=False)
         text.write("\n")
-    return target / "estimates.csv"
+    return folder / f"{name}.csv"
 
 
 MOST_PANELS = 12
