@@ -1,4 +1,4 @@
-"""What is said of several shares at once: differences, sums and ratios, each with its interval."""
+"""Several shares at once: differences, sums and ratios, each with its interval."""
 
 from __future__ import annotations
 

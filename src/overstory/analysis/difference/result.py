@@ -179,7 +179,7 @@ class Difference:
         seen = self.detectable()
         known = seen[np.isfinite(seen)]
         if not known.size:
-            return "no change is visible; nothing can be said about changes: one of the collections has no reports"
+            return "no change is visible; one of the collections has no reports"
         text = (
             f"no change is visible; a change of {100 * float(known.max()):.1f} percentage points or more in any value "
             "would have been, with a probability of 95%"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
 
 FILE_COLUMNS: Final = (Column("from"), Column("to"), *CSV)
-"""The columns of the files: those of `overstory decode --csv`, whose rows are the same."""
+"""The columns of the files: those of the file that `overstory decode -o` writes."""
 
 
 def estimate_picture(name: str, caption: str, rows: Sequence[Mapping[str, Any]], tags: Sequence[str] = ()) -> Picture:
