@@ -17,6 +17,8 @@ from overstory.console.lists import CandidateLists
 from overstory.console.screens.registry import SCREENS
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import Heading
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE
 from support.console_in_process import (
     ADDRESS,
     SAME_ORIGIN,
@@ -238,3 +240,12 @@ def test_every_screen_but_the_public_ones_needs_a_login(console, path) -> None:
     if screen.viewer is not None:
         assert "colour" not in answer.text.replace(address, "")
     assert json.dumps(dict(answer.headers))
+
+
+def test_a_metric_may_be_called_as_a_file_is(store) -> None:
+    registry = parse_registry(EXAMPLE.replace("[metrics.colour]", '[metrics."colour.csv"]'))
+    client = client_of(console_on(store, registry=registry))
+    page, file, missing = (client.get(f"/about/{name}") for name in ("colour.csv", "colour.csv.json", "colour"))
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert (file.status_code, file.json()["id"]) == (200, "colour.csv")
+    assert missing.status_code == 404

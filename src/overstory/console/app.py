@@ -139,7 +139,11 @@ class Console:
         pairs = request.query_params.multi_items()
         viewer = self.gate.admit(request, _needed(screen, pairs))
         query = read_query(screen.query, pairs)
-        view = screen.view(self.data, query, **request.path_params)
+        path = dict(request.path_params)
+        named = f"{path.get('metric')}.{form}"
+        if form and screen.path.endswith("{metric}") and named in self.data.registry:
+            form, path["metric"] = "", named  # a metric's id may end like a file
+        view = screen.view(self.data, query, **path)
         headers = {"cache-control": "max-age=300"} if screen.viewer is None and viewer is None else {}
         if form:
             name = re.sub(r"[^A-Za-z0-9._-]+", "-", request.url.path.rpartition(".")[0].strip("/"))
