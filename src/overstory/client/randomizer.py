@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 from overstory.protocol.permanent_response import check_secret, context
 from overstory.protocol.sampling import Entropy, KeyedEntropy, SystemEntropy, uniform_below
 from overstory.protocol.wire.upload import ID_BYTES
@@ -71,12 +71,12 @@ class Randomizer:
 
     def __init__(
         self,
-        mechanism: Mechanism,
+        mechanism: LocalRandomizer,
         *,
         secret: bytes,
         metric: str,
         cohort: int | None = None,
-        built_with: Mechanism | None = None,
+        built_with: LocalRandomizer | None = None,
         offers: OfferLedger | None = None,
         entropy: Entropy | None = None,
         memo_size: int = 1024,
@@ -175,7 +175,7 @@ CHANGES: Final = (2, 3, 5, 10)
 
 
 @lru_cache(maxsize=256)
-def refuse_weaker(offered: Mechanism, built_with: Mechanism) -> None:
+def refuse_weaker(offered: LocalRandomizer, built_with: LocalRandomizer) -> None:
     """Raise ParameterError when `offered` reveals more than `built_with`, in any way that is looked at.
 
     That is: one report, several, or any number of one value; a change of value; the number of cohorts or seeds, and the
@@ -206,7 +206,9 @@ def refuse_weaker(offered: Mechanism, built_with: Mechanism) -> None:
             )
 
 
-def _accept(offered: Mechanism, built_with: Mechanism, offers: OfferLedger | None, secret: bytes, metric: str) -> None:
+def _accept(
+    offered: LocalRandomizer, built_with: LocalRandomizer, offers: OfferLedger | None, secret: bytes, metric: str
+) -> None:
     """Charge an offer to the ledger; without one, refuse any but the parameters that the program was built with."""
     if offers is None:
         if offered.digest != built_with.digest:

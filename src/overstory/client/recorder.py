@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
     from overstory.client.state.secret_file import MetricKey
     from overstory.client.state.state import Claims, Rows
-    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.protocol.metrics import Metric
 
 MAX_RESPONSES: Final = 1024
@@ -57,7 +57,7 @@ class Tagger:
         As for the device's `Randomizer`.
     """
 
-    def __init__(self, mechanism: Mechanism, metric: str, secret: bytes, cohort: int) -> None:
+    def __init__(self, mechanism: LocalRandomizer, metric: str, secret: bytes, cohort: int) -> None:
         self._key, self._cohort = mechanism.response_key, cohort
         self._hash = hashlib.blake2b(digest_size=TAG_BYTES, key=secret, person=b"tag")
         self._hash.update(context(metric, mechanism.digest))

@@ -42,7 +42,7 @@ from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, b
 from overstory.protocol.channels import check_probability
 from overstory.protocol.encodings.base import check_cohort
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
 FEW_BITS: Final = 10.0
@@ -166,7 +166,7 @@ def linkability(mechanism: LocalRandomizer) -> Linkability:
 V = TypeVar("V", bound=Hashable)
 
 
-def posterior(mechanism: Mechanism, reports: Iterable[Report], prior: Mapping[V, float]) -> dict[V, float]:
+def posterior(mechanism: LocalRandomizer, reports: Iterable[Report], prior: Mapping[V, float]) -> dict[V, float]:
     """Return P(value | reports) for every candidate value: what the best attacker believes.
 
     Parameters
@@ -196,7 +196,7 @@ def posterior(mechanism: Mechanism, reports: Iterable[Report], prior: Mapping[V,
     return {value: weight / total for value, weight in weights.items()}
 
 
-def evidence_of(mechanism: Mechanism, reports: Sequence[Report]) -> Evidence:
+def evidence_of(mechanism: LocalRandomizer, reports: Sequence[Report]) -> Evidence:
     """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort."""
     return disclosure_of(mechanism).evidence(reports)
 
@@ -206,7 +206,7 @@ def _sum(terms: Iterable[Decimal]) -> Decimal:
         return sum(terms, Decimal(0))
 
 
-def _by_cohort(mechanism: Mechanism, reports: Iterable[Report]) -> list[list[Report]]:
+def _by_cohort(mechanism: LocalRandomizer, reports: Iterable[Report]) -> list[list[Report]]:
     """Return the reports of each cohort: they share a permanent response."""
     groups: dict[int, list[Report]] = {}
     for report in reports:

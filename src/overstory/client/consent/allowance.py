@@ -15,7 +15,7 @@ from overstory.privacy.terms import Terms, add_up
 
 if TYPE_CHECKING:
     from overstory.client.state.state import Rows
-    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 
 Key = tuple[str, bytes]
@@ -79,7 +79,7 @@ class Allowance:
             cap = self._most_responses(key, self._cap_with(coming) if name == coming.id else self._caps[name])
             yield math.inf if terms is None else charge(self._budget.against, terms, number, cap)
 
-    def _terms_in(self, name: str, mechanism: Mechanism) -> Terms | None:
+    def _terms_in(self, name: str, mechanism: LocalRandomizer) -> Terms | None:
         """Return what a mechanism's privacy rests on; None where an earlier version gave its noise to another, too."""
         return None if (name, mechanism.digest) in self._shared else terms_of(mechanism)
 

@@ -20,7 +20,7 @@ from overstory.privacy.payloads.registry import disclosure_of
 from overstory.privacy.registry.cost import unchanged_cost
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 from overstory.protocol.metrics.metric import Metric
 
 MOST_CANDIDATES: Final = 20_000
@@ -226,7 +226,7 @@ def _encoded(metric: Metric, encoded: Any) -> str:
     return f'"{metric.labels[encoded]}", symbol {encoded} of 0 .. {metric.domain.size - 1}'
 
 
-def _truth(mechanism: Mechanism, encoded: Any, cohort: int) -> tuple[int | None, str]:
+def _truth(mechanism: LocalRandomizer, encoded: Any, cohort: int) -> tuple[int | None, str]:
     true = mechanism.encode(encoded, cohort)
     return true, SPEAKING if true is None else payload_words(mechanism, true)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from overstory.privacy.payloads.registry import disclosure_of
 from overstory.privacy.text import plural
 from overstory.protocol.errors import WireError
-from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.wire.upload import Batch, Upload, cohort_width, decode_batch, decode_uploads
 
@@ -110,7 +110,7 @@ def _payload(metric: Metric | None, report: Report, batch: Batch) -> str:
     return f"what the device says, after all noise: {payload_words(metric.mechanism, report.bits, metric.labels)}"
 
 
-def payload_words(mechanism: Mechanism, payload: int, labels: Sequence[str] = ()) -> str:
+def payload_words(mechanism: LocalRandomizer, payload: int, labels: Sequence[str] = ()) -> str:
     """Return a permanent response's or a report's payload in words.
 
     Parameters
@@ -133,7 +133,7 @@ def _are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def bit_string(mechanism: Mechanism, payload: int) -> str:
+def bit_string(mechanism: LocalRandomizer, payload: int) -> str:
     """Return a payload's bits, bit 0 first, in groups of eight.
 
     Examples

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from overstory.privacy.terms import Terms
-    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.mechanisms.base import LocalRandomizer
 
 TAG_BYTES: Final = 16
 NEAREST_STEPS: Final = 4096
@@ -152,7 +152,7 @@ class Memo:
         )
         return int(row[0])
 
-    def keep_terms(self, mechanism: Mechanism) -> None:
+    def keep_terms(self, mechanism: LocalRandomizer) -> None:
         """Keep what a mechanism's privacy rests on: the ledger outlives the registry."""
         row = self._connection.execute("SELECT 1 FROM terms WHERE mechanism = ?", (mechanism.digest,)).fetchone()
         if row is None:

@@ -37,7 +37,7 @@ from overstory.client.state.paths import StatePaths
 from overstory.protocol.mechanisms.payloads import as_googles_client
 
 if TYPE_CHECKING:
-    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.protocol.metrics import Metric
 
 DEPTH: Final = 64
@@ -141,7 +141,7 @@ def leaf_of(metric: str) -> int:
 class MetricKey:
     """What everything of a metric on this device is derived from."""
 
-    mechanism: Mechanism  # the metric's, with the permanent round that goes with the key
+    mechanism: LocalRandomizer  # the metric's, with the permanent round that goes with the key
     key: bytes = field(repr=False)  # the metric key; for a metric that version 1 of the secret reported on, that secret
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.collector.store import Received
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import HEADER, ID_BYTES, MAGIC, TRAILER, UPLOAD_HEADER, VERSION, cohort_width
 
@@ -54,7 +54,7 @@ class ReportFormat:
     weight: int | None = None  # how many bits of a payload are set, where that is fixed (subset selection); else None
 
     @classmethod
-    def of(cls, mechanism: Mechanism) -> ReportFormat:
+    def of(cls, mechanism: LocalRandomizer) -> ReportFormat:
         """Return the format of a mechanism's reports.
 
         Examples

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,8 @@ from overstory.collector.store.schema import METRICS
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.analysis.oracle import FrequencyOracle
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.protocol.metrics import Metric, Period
 
 
@@ -40,7 +38,7 @@ class StoredMetric:
     """
 
     metric: str
-    mechanism: Mechanism
+    mechanism: LocalRandomizer
     period: Period
     retention_days: int
     counts_digest: bytes
@@ -51,13 +49,6 @@ class StoredMetric:
         """Return what the store needs of a metric."""
         labels = metric.labels if metric.counted_by_label and metric.domain.size is None else ()
         return cls(metric.id, metric.mechanism, metric.period, metric.retention_days, metric.counts_digest, labels)
-
-    @cached_property
-    def oracle(self) -> FrequencyOracle:
-        """The mechanism with the server's half."""
-        from overstory.analysis.oracle import FrequencyOracle
-
-        return FrequencyOracle(self.mechanism)
 
     @property
     def no_reports(self) -> ReportBatch:
@@ -70,7 +61,9 @@ class StoredMetric:
 
     def count(self, batch: ReportBatch) -> SupportCounts:
         """Count reports: bits by cohort, symbols, or the support of every candidate."""
-        return self.oracle.accumulate(batch, self.labels or None)
+        from overstory.analysis.support.registry import count_reports
+
+        return count_reports(self.mechanism, batch, self.labels or None)
 
     def last_expired(self, now: float) -> int:
         """Return the last period whose reports are past retention."""
@@ -104,14 +97,14 @@ class StoredMetric:
         return cls(row.metric, mechanism, period, row.retention_days, row.counts_digest, labels)
 
 
-def _rebuilt(name: str, parameters: Mapping[str, Any], digest: bytes) -> Mechanism | None:
+def _rebuilt(name: str, parameters: Mapping[str, Any], digest: bytes) -> LocalRandomizer | None:
     """Return the mechanism with this digest; a hashing oracle without a number of seeds is of version 0.1."""
     from overstory.protocol.encodings.base import SEEDS
-    from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
+    from overstory.protocol.metrics.mechanisms import any_mechanism
 
     for given in (parameters, {**parameters, "num_seeds": SEEDS}):
         try:
-            built = build_mechanism(name, **given)
+            built = any_mechanism(name, **given)
         except ParameterError:
             continue
         if built.digest == digest:

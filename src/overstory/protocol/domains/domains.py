@@ -27,6 +27,16 @@ class AnyDomain(ABC):
     value_type: ClassVar[type[str | int | float]] = str  # what an application measures
     candidates: str | None = None  # the file of candidates, where there is one
     choices: tuple[str, ...] = ()  # the values, where they are named one by one
+    reading: ClassVar[str | None] = None  # how its estimates are read, where that does not depend on the mechanism
+
+    @property
+    @abstractmethod
+    def families(self) -> tuple[str, ...]:
+        """The families of mechanisms that take its values: see `overstory.protocol.metrics.mechanisms`."""
+
+    @abstractmethod
+    def completes(self, metric: str) -> dict[str, Any]:
+        """Return the mechanism's parameters that follow from the domain and the metric's id, by name."""
 
     @property
     @abstractmethod
@@ -94,6 +104,15 @@ class Domain(AnyDomain):
     @abstractmethod
     def size(self) -> int:
         """How many symbols there are."""
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Those of symbols; in order, where the domain has one."""
+        return ("symbols", "ordered") if self.ordered else ("symbols",)
+
+    def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - whatever the metric
+        """Return the domain's size."""
+        return {"domain_size": self.size}
 
     @abstractmethod
     def symbol(self, value: Any) -> int:
@@ -265,6 +284,11 @@ class Strings(AnyDomain):
     size = None
     labels = ()
     ordered = False
+    families = ("strings",)
+
+    def completes(self, metric: str) -> dict[str, Any]:
+        """Return the key of the hash: two metrics hash strings differently."""
+        return {"hash_key": metric}
 
     def encode(self, value: Any) -> str:
         """Return a string, or raise ParameterError for anything else.

@@ -36,6 +36,7 @@ class LocalRandomizer(ABC):
     """
 
     payload: ClassVar[str]  # the kind of report: what it reveals is looked up by it in `overstory.privacy`
+    reading: ClassVar[str] = "shares"  # how estimates are read, where the domain does not say
 
     if TYPE_CHECKING:  # at run time a property would be taken for the default of a dataclass's field
 
@@ -80,6 +81,16 @@ class LocalRandomizer(ABC):
         """Whether a report can have this payload."""
         fits = 0 <= payload < self.payload_limit
         return fits and (self.payload_weight is None or payload.bit_count() == self.payload_weight)
+
+    def encode(self, value: Any, cohort: int) -> int | None:  # noqa: ARG002 - of numbers, there is no single one
+        """Return the payload of a value without noise, which never leaves the device; None where it has no single one.
+
+        Raises
+        ------
+        ParameterError
+            When the value is outside the domain.
+        """
+        return None
 
     @property
     @abstractmethod
@@ -185,16 +196,6 @@ class Mechanism(LocalRandomizer):
         """How many values there are; None for strings."""
         size: int | None = self.encoding.domain_size
         return size
-
-    @abstractmethod
-    def encode(self, value: Any, cohort: int) -> int | None:
-        """Return the payload of a value without noise, which never leaves the device; None where it has no single one.
-
-        Raises
-        ------
-        ParameterError
-            When the value is outside the domain.
-        """
 
     @abstractmethod
     def likelihood(self, report: Report, value: Any) -> Fraction:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from overstory.protocol.channels import ONE, BinaryChannel, Rounds, SymbolChannel, SymbolRounds
 from overstory.protocol.encodings.base import Encoding, bits_at, check_cohort, encode, whole_number
 from overstory.protocol.encodings.symbols import SymbolEncoding
-from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
 from overstory.protocol.permanent_response import (
     GoogleClientPermanence,
     GooglePermanence,
@@ -158,7 +158,7 @@ class BitMechanism(Mechanism):
         return {"name": self.name, "thresholds": thresholds, **self.encoding.canonical()}
 
 
-def as_googles_client(mechanism: Mechanism) -> Mechanism:
+def as_googles_client(mechanism: LocalRandomizer) -> LocalRandomizer:
     """Return the mechanism with the very permanent round of Google's client, where it has one like it.
 
     Files of Google's tools are written so. Never a device's metrics: they would share their noise.

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 from overstory.protocol.permanent_response import context, digest
 
 MINUTE: Final = 60
@@ -195,7 +195,7 @@ class Metric:
     owner: str
     purpose: str
     domain: AnyDomain
-    mechanism: Mechanism
+    mechanism: LocalRandomizer
     period: Period
     window: int | None
     max_values: int | None
@@ -206,6 +206,24 @@ class Metric:
     candidates: tuple[str, ...] | None = None
     attribute: str | None = None
     publish: Publish = "nothing"
+
+    @property
+    def oracle(self) -> Mechanism:
+        """The mechanism of a metric whose values are counted one by one: a frequency oracle.
+
+        Raises
+        ------
+        ParameterError
+            When it is none: a mean, for example, has no values to count.
+        """
+        if not isinstance(self.mechanism, Mechanism):
+            raise ParameterError(f"{self.id} is collected by {self.mechanism.name}, which counts no single values")
+        return self.mechanism
+
+    @property
+    def reading(self) -> str:
+        """How its estimates are read: the name of a reading of `overstory.queries`."""
+        return self.domain.reading or self.mechanism.reading
 
     def encode(self, value: Any) -> Any:
         """Return the symbol, or the string, that the mechanism takes for a value.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from overstory.protocol.domains import AnyDomain, Strings, domain_from
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.metrics.mechanisms import BUILDERS, FAMILIES, any_mechanism, names_for, values_of
 from overstory.protocol.metrics.metric import Metric, OverCap, Period
 from overstory.protocol.metrics.toml_fields import Fields
 from overstory.protocol.wire.upload import METRIC_ID
@@ -102,6 +102,8 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 MOST_REPORTS: Final = 1 << 20
 LARGEST: Final = 1 << 53
 SOME_SIZE: Final = 16
+HASH_FAMILY: Final = "overstory-v1"
+"""The hash whose key is the metric's id, unless the parameters name another."""
 MOST_DAYS: Final = 36_500
 GRACE_DAYS: Final = 30
 NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which writes oracle and parameters"
@@ -187,10 +189,10 @@ def _symbols(fields: Fields, table: Fields) -> AnyDomain | None:
         return None
 
 
-def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> Mechanism | None:
+def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> LocalRandomizer | None:
     if not _oracle_or_needs(fields):
         return None
-    oracle = fields.choice("oracle", sorted(REGISTRY), "")
+    oracle = fields.choice("oracle", sorted(BUILDERS), "")
     given = fields.table.get("parameters", {})
     if not isinstance(given, dict):
         fields.fault("parameters", f"{given!r:.100} is no table: give one such as {{epsilon = 1.0}}")
@@ -209,7 +211,7 @@ def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> Mechanism
 
 def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> None:
     """Note what is wrong with parameters whatever the domain is: they are tried with one of a usual size."""
-    accepted = inspect.signature(REGISTRY[oracle]).parameters
+    accepted = inspect.signature(BUILDERS[oracle]).parameters
     sized = {"domain_size": SOME_SIZE} if "domain_size" in accepted else {}
     _built(fields, oracle, _with_window(fields, sized | dict(given), accepted))
 
@@ -228,7 +230,7 @@ def _oracle_or_needs(fields: Fields) -> bool:
     elif has_needs:
         fields.fault("needs", NOT_PLANNED)
     elif "oracle" not in fields.table:
-        fields.fault("oracle", f"missing: give one of {', '.join(sorted(REGISTRY))}, or needs to derive it from")
+        fields.fault("oracle", f"missing: give one of {', '.join(sorted(BUILDERS))}, or needs to derive it from")
     return "oracle" in fields.table and not has_needs
 
 
@@ -236,26 +238,28 @@ def _completed(
     fields: Fields, name: str, oracle: str, domain: AnyDomain, given: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Return the parameters with what follows from the rest of the table: the domain's size, the window, the key."""
-    accepted = inspect.signature(REGISTRY[oracle]).parameters
+    if oracle not in names_for(domain.families):
+        taken, values = values_of(oracle), FAMILIES[domain.families[0]].values
+        choices = ", ".join(names_for(domain.families))
+        fields.fault("oracle", f"{oracle} takes {taken}, not {values}: choose one of {choices}")
+        return None
+    if domain.size is None and "domain_size" in given:
+        fields.fault("parameters.domain_size", "strings have no domain size: leave it out")
+        return None
+    accepted = inspect.signature(BUILDERS[oracle]).parameters
     complete = dict(given)
-    if domain.size is None:
-        if "domain_size" in accepted and accepted["domain_size"].default is inspect.Parameter.empty:
-            fields.fault("oracle", f"{oracle} takes symbols, not strings: choose one of {', '.join(_for_strings())}")
+    for key, value in domain.completes(name).items():
+        if key not in accepted or (key == "hash_key" and given.get("hash_family", HASH_FAMILY) != HASH_FAMILY):
+            continue
+        if complete.setdefault(key, value) != value and key != "hash_key":
+            fields.fault(f"parameters.{key}", _disagreement(complete[key], key, value))
             return None
-        if "domain_size" in given:
-            fields.fault("parameters.domain_size", "strings have no domain size: leave it out")
-            return None
-        if "hash_key" in accepted and given.get("hash_family", "overstory-v1") == "overstory-v1":
-            complete.setdefault("hash_key", name)
-        return _with_window(fields, complete, accepted)
-    if "domain_size" not in accepted:
-        fields.fault("oracle", f"{oracle} takes strings, not symbols: choose one of {', '.join(_for_symbols())}")
-        return None
-    if complete.setdefault("domain_size", domain.size) != domain.size:
-        size = complete["domain_size"]
-        fields.fault("parameters.domain_size", f"{size!r:.100}, but the domain has {domain.size} symbols: leave it out")
-        return None
     return _with_window(fields, complete, accepted)
+
+
+def _disagreement(given: Any, key: str, value: Any) -> str:
+    says = f"has {value} symbols" if key == "domain_size" else f"says {value!r}"
+    return f"{given!r:.100}, but the domain {says}: leave it out"
 
 
 def _with_window(fields: Fields, complete: dict[str, Any], accepted: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,19 +268,9 @@ def _with_window(fields: Fields, complete: dict[str, Any], accepted: Mapping[str
     return complete
 
 
-def _for_strings() -> list[str]:
-    """Names of the oracles that hash strings."""
-    return [name for name, build in sorted(REGISTRY.items()) if "hash_key" in inspect.signature(build).parameters]
-
-
-def _for_symbols() -> list[str]:
-    """Names of the oracles over a domain of symbols."""
-    return [name for name, build in sorted(REGISTRY.items()) if "domain_size" in inspect.signature(build).parameters]
-
-
-def _built(fields: Fields, oracle: str, parameters: Mapping[str, Any]) -> Mechanism | None:
+def _built(fields: Fields, oracle: str, parameters: Mapping[str, Any]) -> LocalRandomizer | None:
     try:
-        return mechanism(oracle, **parameters)
+        return any_mechanism(oracle, **parameters)
     except (ParameterError, TypeError, OverflowError) as error:
         named_words = re.findall(r"\w+", str(error))
         named = sorted(set(fields.table.get("parameters", {})).intersection(named_words), key=named_words.index)
@@ -295,7 +289,7 @@ def _period(fields: Fields) -> Period | None:
         return None
 
 
-def _window(fields: Fields, built: Mechanism | None) -> int | None:
+def _window(fields: Fields, built: LocalRandomizer | None) -> int | None:
     window = fields.whole("window", 1, MOST_REPORTS)
     own = None if built is None else built.parameters.get("window")
     if own is None or window is None:
@@ -321,7 +315,7 @@ def _days(fields: Fields) -> int | None:
     return fields.whole("retention_days", 0, MOST_DAYS)
 
 
-def _check_countable(fields: Fields, domain: AnyDomain | None, built: Mechanism | None) -> None:
+def _check_countable(fields: Fields, domain: AnyDomain | None, built: LocalRandomizer | None) -> None:
     """Reports with seeds of their own are counted by candidate as they come in, so there must be candidates."""
     if domain is None or built is None or domain.size is not None or domain.candidates is not None:
         return

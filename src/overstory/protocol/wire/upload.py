@@ -34,7 +34,7 @@ from typing import Any, Final, Protocol
 
 from overstory.protocol.encodings.base import MAX_COHORTS, SEEDS, check_cohort, check_count
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 
 MAGIC: Final = b"OVSB"
 VERSION: Final = 1
@@ -255,7 +255,7 @@ class Entry(Protocol):
     """What reading JSON asks of a metric: `overstory.protocol.metrics.Metric` is one."""
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> LocalRandomizer:
         """What reports are made with."""
         ...
 
@@ -333,7 +333,7 @@ def _period(given: Any, metric: Entry, where: str) -> int:
     return number
 
 
-def _packed(reports: Sequence[Any], digest: bytes, mechanism: Mechanism, where: str) -> bytes:
+def _packed(reports: Sequence[Any], digest: bytes, mechanism: LocalRandomizer, where: str) -> bytes:
     """Return the packed batch of reports written as [cohort, hex]."""
     width, cohort_bytes = (mechanism.payload_bits + 7) // 8, cohort_width(mechanism.num_cohorts)
     cohorts, bits = bytearray(), bytearray()
