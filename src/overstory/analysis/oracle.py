@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Support
-from overstory.analysis.support.registry import Rng, SimulatedDevices, generator, support_of
+from overstory.analysis.support.registry import Rng, SimulatedDevices, count_reports, generator, support_of
 from overstory.analysis.tables.columns import Label, coded, label_text, labels_from, missing_values, read_column
 from overstory.analysis.variance import error_bound, frequency_variance
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
@@ -149,13 +149,7 @@ class FrequencyOracle:
             When the reports are another mechanism's, or candidates are missing or outside the domain.
         """
         batch = reports if isinstance(reports, ReportBatch) else self._batch(reports)
-        shape = self.mechanism.payload_bits, self.mechanism.num_cohorts
-        if (batch.num_bits, batch.num_cohorts) != shape:
-            raise ParameterError(
-                f"{self.name} reports have {shape[0]} bits and {shape[1]} cohorts, "
-                f"not {batch.num_bits} and {batch.num_cohorts}"
-            )
-        return self.support.count(batch, candidates)
+        return count_reports(self.mechanism, batch, candidates)
 
     def _batch(self, reports: Batch | Iterable[Report]) -> ReportBatch:
         if isinstance(reports, Batch):

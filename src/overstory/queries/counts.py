@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from overstory.analysis.reports import SupportCounts
+from overstory.analysis.support.registry import server_half
 from overstory.presentation.render_data import csv_line
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
@@ -159,14 +160,10 @@ class PeriodCounts:
                 yield csv_line([label, cohort, int(counts.totals[cohort]), *ones])
 
     def _columns(self) -> list[str]:
-        """Return the names of the counts: labels where a count belongs to a label, else bits."""
-        encoding, labels = self.metric.mechanism.encoding, self.metric.labels
-        size = self.counts[self.periods[0]].num_bits if self.periods else self.metric.mechanism.payload_bits
-        if encoding.by_seed:
-            return [f"symbol{symbol}" for symbol in range(size)]
-        if not encoding.pure or len(labels) != size:
-            return [f"bit{bit}" for bit in range(size)]
-        return list(labels)
+        """Return the names of the counts."""
+        labels, mechanism = self.metric.labels, self.metric.mechanism
+        size = self.counts[self.periods[0]].num_bits if self.periods else mechanism.payload_bits
+        return server_half(mechanism).count_names(size, labels)
 
 
 def read_store(store: CountsStore, metric: Metric, first: int | None = None, last: int | None = None) -> PeriodCounts:

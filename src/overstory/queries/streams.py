@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from overstory.analysis.support.registry import server_half
 from overstory.analysis.tables.output import COLUMNS, file_columns, records
 from overstory.presentation.document import Column
 from overstory.presentation.formats import data_text
@@ -38,23 +39,13 @@ class TooLargeError(ParameterError):
 
 def check_counts(metric: Metric, periods: int) -> None:
     """Refuse to read the counts of so many periods where these are too many numbers."""
-    each = _num_counts(metric)
+    each = server_half(metric.mechanism).num_counts(metric.labels)
     if periods * each > MOST_COUNTS:
         raise TooLargeError(
             f"{periods:,} periods of {each:,} counts of {metric.id} are {periods * each:,} numbers, and an answer "
             f"rests on at most {MOST_COUNTS:,}: ask for at most {MOST_COUNTS // each:,} periods (from=, to=), or run "
             "overstory decode --store"
         )
-
-
-def _num_counts(metric: Metric) -> int:
-    """Return how many counts a period has: values, or what each cohort counts."""
-    encoding, mechanism = metric.mechanism.encoding, metric.mechanism
-    if encoding.by_seed:
-        return int(mechanism.num_cohorts * encoding.num_symbols)
-    if encoding.decoded or not encoding.pure:
-        return int(mechanism.num_cohorts * mechanism.payload_bits)
-    return int(mechanism.domain_size or len(metric.labels) or mechanism.payload_bits)
 
 
 def check_cells(values: int, ranges: int, limit: int | None) -> None:

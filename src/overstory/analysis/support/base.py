@@ -20,12 +20,12 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.positions import symbols_of
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
 
-M_co = TypeVar("M_co", bound=Mechanism, covariant=True)
+M_co = TypeVar("M_co", bound=LocalRandomizer, covariant=True)
 Words = NDArray[np.uint64]
 Cohorts = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -50,10 +50,49 @@ class StreamKey:
 
 
 @dataclass(frozen=True)
-class Support(ABC, Generic[M_co]):
-    """The server's half of the oracles with one kind of encoding."""
+class ServerHalf(ABC, Generic[M_co]):
+    """What a server does with the reports of a mechanism: it counts them; and what simulated devices send to it."""
 
     mechanism: M_co
+
+    @abstractmethod
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Return the counts of a batch, of `values` where each is counted; counts of two batches add up."""
+
+    @abstractmethod
+    def num_counts(self, labels: Sequence[str]) -> int:
+        """Return how many counts a period has, where the metric has these labels."""
+
+    @abstractmethod
+    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
+        """Return what each of the `size` counts of a cohort is called."""
+
+    @abstractmethod
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return what a value is encoded from, a row (of the last but one axis, or the only one) for each."""
+
+    @abstractmethod
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
+        """Return the packed reports of devices that hold ``table[symbols]``."""
+
+    def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:
+        """Return the cohort of each device, drawn uniformly."""
+        many = self.mechanism.num_cohorts
+        if many > MAX_COHORTS:
+            from overstory.kernels.devices import assign_seeds
+
+            return assign_seeds(key, many, num_devices)
+        from overstory.kernels.devices import assign_cohorts
+
+        return assign_cohorts(key, many, num_devices)
+
+
+O_co = TypeVar("O_co", bound=Mechanism, covariant=True)
+
+
+@dataclass(frozen=True)
+class Support(ServerHalf[O_co]):
+    """The server's half of the oracles with one kind of encoding."""
 
     cost: ClassVar[str]
     """What counting the support of all d values in n reports takes, in this family's letters."""
@@ -69,27 +108,26 @@ class Support(ABC, Generic[M_co]):
         return 1 << self.mechanism.payload_bits
 
     @abstractmethod
-    def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return what a value is encoded from, a row (of the last but one axis, or the only one) for each."""
-
-    @abstractmethod
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        """Return the packed reports of devices that hold ``table[symbols]``."""
-
-    @abstractmethod
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Return how many reports support each of `values`, or each value of the domain."""
 
-    def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:
-        """Return the cohort of each device, drawn uniformly."""
-        many = self.mechanism.num_cohorts
-        if many > MAX_COHORTS:
-            from overstory.kernels.devices import assign_seeds
+    def num_counts(self, labels: Sequence[str]) -> int:
+        """Return the number of values, or of what each cohort counts."""
+        encoding, mechanism = self.mechanism.encoding, self.mechanism
+        if encoding.by_seed:
+            return int(mechanism.num_cohorts * encoding.num_symbols)
+        if encoding.decoded or not encoding.pure:
+            return int(mechanism.num_cohorts * mechanism.payload_bits)
+        return int(mechanism.domain_size or len(labels) or mechanism.payload_bits)
 
-            return assign_seeds(key, many, num_devices)
-        from overstory.kernels.devices import assign_cohorts
-
-        return assign_cohorts(key, many, num_devices)
+    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
+        """Return the labels where a count belongs to a label, else the numbers of bits."""
+        encoding = self.mechanism.encoding
+        if encoding.by_seed:
+            return [f"symbol{symbol}" for symbol in range(size)]
+        if not encoding.pure or len(labels) != size:
+            return [f"bit{bit}" for bit in range(size)]
+        return list(labels)
 
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any

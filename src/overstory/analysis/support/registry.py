@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.base import Cohorts, StreamKey, Support
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support
 from overstory.analysis.support.bits import BloomSupport, OneHotSupport, SampledSupport
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
@@ -29,7 +29,7 @@ from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.encodings.sets import Projective, Subsets
 from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, LocalHash, SignMatrix
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 
 FAMILIES: Final[dict[type, type[Support[Any]]]] = {
     OneHot: OneHotSupport,
@@ -60,6 +60,49 @@ def support_of(mechanism: Mechanism) -> Support[Any]:
     if family is None:
         raise ParameterError(f"there is no server's half for the encoding {type(mechanism.encoding).__name__}")
     return family(mechanism)
+
+
+HALVES: Final[dict[type, type[ServerHalf[Any]]]] = {}
+"""The server's half of a mechanism that is no frequency oracle, by its class."""
+
+
+def server_half(mechanism: LocalRandomizer) -> ServerHalf[Any]:
+    """Return what counts a mechanism's reports, whichever its kind.
+
+    Raises
+    ------
+    ParameterError
+        When nothing does.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> server_half(mechanism("grr", domain_size=4, epsilon=1.0)).num_counts(())
+    4
+    """
+    half = next((HALVES[kind] for kind in type(mechanism).__mro__ if kind in HALVES), None)
+    if half is not None:
+        return half(mechanism)
+    if not isinstance(mechanism, Mechanism):
+        raise ParameterError(f"reports of {mechanism.name} are not counted: there is no server's half for them")
+    return support_of(mechanism)
+
+
+def count_reports(mechanism: LocalRandomizer, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:
+    """Return the counts of a batch of a mechanism's reports.
+
+    Raises
+    ------
+    ParameterError
+        When the reports are another mechanism's, or `values` are missing or outside the domain.
+    """
+    shape = mechanism.payload_bits, mechanism.num_cohorts
+    if (batch.num_bits, batch.num_cohorts) != shape:
+        raise ParameterError(
+            f"{mechanism.name} reports have {shape[0]} bits and {shape[1]} cohorts, "
+            f"not {batch.num_bits} and {batch.num_cohorts}"
+        )
+    return server_half(mechanism).count(batch, values)
 
 
 Rng = int | np.integer[Any] | np.random.Generator | None

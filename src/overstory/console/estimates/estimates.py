@@ -203,12 +203,12 @@ class Estimates:
 
 def _is_slow(metric: Metric, options: EstimateOptions) -> bool:
     """Whether an estimate is a fit or has further steps; a closed form takes less than a message to a process."""
-    encoding = metric.mechanism.encoding
+    encoding = metric.oracle.encoding
     return encoding.decoded or encoding.uneven or bool(options.steps)
 
 
 def _check_candidates(metric: Metric, names: Sequence[str]) -> None:
-    if len(names) > MOST_CANDIDATES and metric.mechanism.encoding.decoded:
+    if len(names) > MOST_CANDIDATES and metric.oracle.encoding.decoded:
         raise TooManyCandidatesError(
             f"{len(names):,} candidates are too many for a page, which takes {MOST_CANDIDATES:,}; run: "
             f"overstory decode --registry FILE --store URL --metric {metric.id} --candidates FILE"

@@ -154,7 +154,7 @@ class _Page:
     @property
     def _can_look_for(self) -> bool:
         """Whether candidates can be named after the reports were sent."""
-        encoding = self.metric.mechanism.encoding
+        encoding = self.metric.oracle.encoding
         return encoding.decoded or (encoding.uneven and self.metric.domain.size is None)
 
     def view(self, series: EstimateSeries, before: frozenset[str] | None) -> View:

@@ -232,7 +232,7 @@ class _Page:
         yield from shown.notes
         if self.columns.every > 1:
             yield f"Counts of {self.columns.every:,} periods are added up for each column; none is left out."
-        if self.metric.mechanism.encoding.decoded:
+        if self.metric.oracle.encoding.decoded:
             yield "What is not in the list of candidates is drawn as “not listed”."
         yield NO_DIMENSIONS
 
