@@ -279,3 +279,15 @@ def _continued_fraction(a: float, x: float) -> float:
         if abs(over * under - 1) < 1e-16:
             break
     return fraction
+
+
+def bound_text(correction: str, alpha: float) -> str:
+    """Return what a level bounds.
+
+    Examples
+    --------
+    >>> bound_text("fdr", 0.05), bound_text("bonferroni", 0.01)
+    ('false discovery rate at most 5%', 'chance of any false detection at most 1%')
+    """
+    bounded = {"fdr": "false discovery rate", "bonferroni": "chance of any false detection"}
+    return f"{bounded[correction]} at most {100 * alpha:.3g}%"

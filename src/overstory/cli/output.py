@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.analysis.selection import INTERVAL_KINDS
+from overstory.analysis.selection import INTERVAL_KINDS, bound_text
 from overstory.analysis.tables.output import estimate_table
-from overstory.files.rappor import epsilon_text
 from overstory.presentation.document import Block, Lines, Paragraph
-from overstory.privacy.text import plural
+from overstory.privacy.text import epsilons_text, plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from overstory.analysis.estimate import Estimate
 
 
 def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: str | None) -> Iterator[Block]:
@@ -27,38 +24,10 @@ def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: 
         f"{about['allocated_mass']:.1%} of the reports allocated to candidates; goodness of fit "
         f"{about['residual_dispersion']:.2f} (1 = as expected); method {about['method']}",
         f"intervals: {INTERVAL_KINDS[about['interval']]}",
-        f"privacy: {privacy_text(about)}",
+        f"privacy: {epsilons_text(about)}",
         *(f"note: {note}" for note in about["notes"]),
         *([] if results is None else [f"every candidate: {results}"]),
     )
-
-
-def privacy_text(about: dict[str, Any]) -> str:
-    """Return the two epsilons of a mechanism in words."""
-    report, permanent = epsilon_text(about["epsilon_report"]), epsilon_text(about["epsilon_permanent"])
-    return f"epsilon {report} for one report, {permanent} for any number of reports of one value"
-
-
-def bound_text(correction: str, alpha: float) -> str:
-    """Return what a level bounds.
-
-    Examples
-    --------
-    >>> bound_text("fdr", 0.05), bound_text("bonferroni", 0.01)
-    ('false discovery rate at most 5%', 'chance of any false detection at most 1%')
-    """
-    bounded = {"fdr": "false discovery rate", "bonferroni": "chance of any false detection"}
-    return f"{bounded[correction]} at most {100 * alpha:.3g}%"
-
-
-def chosen_rows(decoded: Estimate, *, everything: bool) -> list[dict[str, Any]]:
-    """Return a row per detected candidate, or per candidate, most frequent first."""
-    if everything:
-        return decoded.rows()
-    ranks = decoded.detected()[decoded.order()].nonzero()[0]
-    if not ranks.size:
-        return []
-    return [row for row in decoded.rows(int(ranks[-1]) + 1) if row["detected"]]
 
 
 TIMELESS: Final = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}

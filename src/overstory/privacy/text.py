@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Final
+from typing import Any, Final
 
 
 def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
@@ -17,6 +17,19 @@ def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
     ('1.0001', '1.0001', '0.1000', 'no bound')
     """
     return unbounded if math.isinf(epsilon) else f"{rounded_up(epsilon, Decimal('0.0001')):f}"
+
+
+def epsilons_text(about: Mapping[str, Any]) -> str:
+    """Return both epsilons of a mechanism in words, from ``epsilon_report`` and ``epsilon_permanent``.
+
+    Examples
+    --------
+    >>> epsilons_text({"epsilon_report": 1.0, "epsilon_permanent": None})
+    'epsilon 1.0000 for one report, without bound for any number of reports of one value'
+    """
+    epsilons = (about[name] for name in ("epsilon_report", "epsilon_permanent"))
+    report, permanent = (epsilon_text(math.inf if e is None else e, "without bound") for e in epsilons)
+    return f"epsilon {report} for one report, {permanent} for any number of reports of one value"
 
 
 def rounded_up(number: float, step: Decimal) -> Decimal:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
@@ -22,9 +22,12 @@ from overstory.presentation.render_data import csv_lines
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
+from overstory.queries.shares import NO_REPORTS, series_blocks, series_panels
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import Correction, IntervalKind
+    from overstory.presentation.document import Block
+    from overstory.queries.readings import Panel
 
 Aggregation = Literal["total", "per-period", "cumulative"]
 """One estimate of the range; one of each period; one of each period together with all earlier ones."""
@@ -33,9 +36,6 @@ Estimator = Callable[[Metric, SupportCounts, float, "EstimateOptions", Sequence[
 """What makes one estimate: `estimate_counts`, or something that calls it."""
 
 AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
-
-
-NO_REPORTS: Final = "there are no reports in this range"
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,8 @@ class EstimateSeries:
         What a reader must know before trusting the numbers.
     """
 
+    name: ClassVar[str] = "estimates"
+
     counted: PeriodCounts
     kind: Aggregation
     options: EstimateOptions
@@ -168,6 +170,14 @@ class EstimateSeries:
             (*self.ends(part).values(), *record) for part in self.parts for record in records(part.estimate, limit)
         )
         return csv_lines((Column("from"), Column("to"), *CSV), lines)
+
+    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
+        """Return the estimates as one table, and the facts to read it by; see `Reading`."""
+        return series_blocks(self, everything=everything, written=written)
+
+    def panels(self) -> tuple[list[Panel], str]:
+        """Return a panel for each of the last ranges; see `Reading`."""
+        return series_panels(self)
 
     def ends(self, part: PeriodEstimate) -> dict[str, Any]:
         """Return the labels of a part's first and last period."""
@@ -236,11 +246,11 @@ def estimate_counts(
     metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
 ) -> Estimate:
     """Estimate once, with every choice applied."""
-    oracle = FrequencyOracle(metric.mechanism)
+    oracle = FrequencyOracle(metric.oracle)
     selecting: dict[str, Any] = {"alpha": options.alpha, "correction": options.correction}
     if options.interval_kind is not None:
         selecting["interval_kind"] = options.interval_kind
-    if metric.mechanism.encoding.decoded:
+    if metric.oracle.encoding.decoded:
         how = selecting | {"method": options.method, "complete": options.complete}
         estimate = oracle.estimate(counts, names, reports_per_device=per_device, **how)
     else:
@@ -250,8 +260,8 @@ def estimate_counts(
 
 def _names(metric: Metric, options: EstimateOptions) -> Sequence[str]:
     """Return what is estimated."""
-    bloom = metric.mechanism.encoding.decoded
-    later = bloom or (metric.mechanism.encoding.uneven and metric.domain.size is None)
+    bloom = metric.oracle.encoding.decoded
+    later = bloom or (metric.oracle.encoding.uneven and metric.domain.size is None)
     if not bloom and (options.complete or options.method != "gls"):
         raise ParameterError(
             f"{metric.id} is counted by {metric.mechanism.name}: a method or complete list is for Bloom"
@@ -282,7 +292,7 @@ def _check_repeats(counted: PeriodCounts, kind: Aggregation, options: EstimateOp
 def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Iterator[str]:
     if not counted.periods:
         yield NO_REPORTS
-    shared = clustering(counted.metric.mechanism)
+    shared = clustering(counted.metric.oracle)
     several = len(counted.periods) > 1
     shares_noise = shared.own or shared.other
     counts_people = options.kind_of_intervals(kind) == "population"

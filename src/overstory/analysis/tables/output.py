@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import IntervalKind
 
     F64 = NDArray[np.float64]
@@ -252,3 +253,13 @@ def _label(text: str) -> str:
 def plain(number: Any) -> Any:
     """Return a number or truth value of NumPy as Python's own; None in place of one that JSON has no word for."""
     return finite(number.item())
+
+
+def chosen_rows(decoded: Estimate, *, everything: bool) -> list[dict[str, Any]]:
+    """Return a row per detected candidate, or per candidate, most frequent first."""
+    if everything:
+        return decoded.rows()
+    ranks = decoded.detected()[decoded.order()].nonzero()[0]
+    if not ranks.size:
+        return []
+    return [row for row in decoded.rows(int(ranks[-1]) + 1) if row["detected"]]

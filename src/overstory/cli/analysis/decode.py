@@ -212,7 +212,8 @@ def _run_files(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({**about, "estimates": decoded.rows()}, indent=2, allow_nan=False))
     elif not to_pipe:
-        from overstory.cli.output import chosen_rows, estimate_blocks
+        from overstory.analysis.tables.output import chosen_rows
+        from overstory.cli.output import estimate_blocks
         from overstory.presentation.render_text import print_document
 
         rows = chosen_rows(decoded, everything=args.all)

@@ -6,30 +6,35 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from overstory.cli.arguments import check_pipes, token_of_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries
+    from overstory.queries.estimates import Aggregation, EstimateOptions
+    from overstory.queries.readings import Reading
 
 
 def run_store(args: argparse.Namespace) -> int:
     """Run the command in its second form."""
-    from overstory.queries.estimates import read_estimates
+    from overstory.queries.readings import read
 
     metric = read_metric(args)
     kind: Aggregation = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
     check_pipes(args)
-    series = read_estimates(read_counts(args, metric, (args.first, args.last)), kind, read_options(args))
+    reading = read(read_counts(args, metric, (args.first, args.last)), kind, read_options(args))
     if args.plot:
-        _draw(args.plot, series)
-    show_answer(args, series, "estimates", lambda written: series_blocks(series, written, everything=args.all))
+        _draw(args.plot, reading)
+
+    def blocks(written: Path | None) -> Iterable[Block]:
+        return reading.blocks(everything=args.all, written=None if written is None else str(written))
+
+    show_answer(args, reading, reading.name, blocks)
     return 0
 
 
@@ -123,82 +128,18 @@ def _write(folder: Path, answer: Answer, name: str, *, spreadsheet: bool) -> Pat
     return folder / f"{name}.csv"
 
 
-MOST_PANELS = 12
-"""Periods in one picture."""
-
-
-def _draw(path: str, series: EstimateSeries) -> None:
-    """Draw a panel for each of the last ranges, in the style of all estimates."""
-    from overstory.analysis.tables.output import plot_height
+def _draw(path: str, reading: Reading) -> None:
+    """Draw the panels of a reading below each other."""
     from overstory.cli.output import picture
     from overstory.protocol.errors import ParameterError
 
-    parts = series.parts[-MOST_PANELS:]
-    if not parts:
+    panels, title = reading.panels()
+    if not panels:
         raise ParameterError(f"--plot {path}: there are no reports to draw")
-    heights = [plot_height(part.estimate) for part in parts]
-    with picture(path, height=sum(heights)) as figure:
-        panels = figure.subplots(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for part, panel in zip(parts, panels, strict=True):
-            part.estimate.plot(panel)
-            first, last = series.counted.label(part.first), series.counted.label(part.last)
-            panel.set_title(
-                f"{first if first == last else f'{first} to {last}'}: {panel.get_title('left')}", loc="left"
-            )
-        if len(parts) < len(series.parts):
-            figure.suptitle(
-                f"{len(parts)} of {len(series.parts)} ranges shown, the last", fontsize=9, x=0.01, ha="left"
-            )
-
-
-def series_blocks(series: EstimateSeries, written: Path | None, *, everything: bool) -> Iterator[Block]:
-    """Return the estimates as one table, and the facts to read it by."""
-    from overstory.analysis.tables.output import estimate_table
-    from overstory.cli.output import chosen_rows
-    from overstory.presentation.document import Column, Lines, Paragraph
-
-    rows, empty = [], []
-    for part in series.parts:
-        label = str(series.counted.label(part.last))
-        chosen = chosen_rows(part.estimate, everything=everything)
-        rows += [{"period": label, **row} for row in chosen]
-        empty += [] if chosen else [label]
-    if rows:
-        yield estimate_table(rows, first=() if series.kind == "total" else (Column("period", is_left=True),))
-    if empty:
-        yield Paragraph("nothing was detected" + ("" if series.kind == "total" else f" in {', '.join(empty)}"))
-    yield Lines(*summary(series), *_notes(series), *([] if written is None else [f"every value: {written}"]))
-
-
-def summary(series: EstimateSeries) -> list[str]:
-    """Return what was read, how, and what it costs, in sentences."""
-    from overstory.analysis.selection import INTERVAL_KINDS
-    from overstory.cli.output import bound_text, privacy_text
-    from overstory.privacy.text import plural
-
-    figures, metric = series.summary(), series.metric
-    between = f" between {figures['from']} and {figures['to']}" if figures["from"] else ""
-    if not series.parts:
-        return [f"no reports of {metric.id}{between}"]
-    kinds = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
-    method = f"estimated {kinds[series.kind]}; {bound_text(series.options.correction, series.options.alpha)}"
-    periods = plural(figures["periods_with_reports"], "period")
-    return [
-        f"{plural(figures['reports'], 'report')} of {metric.id} in {periods}{between}; {method}",
-        f"intervals: {INTERVAL_KINDS[series.interval_kind]}",
-        f"privacy: {metric.mechanism.name}, {privacy_text(figures)}",
-    ]
-
-
-MOST_NOTES: Final = 12
-
-
-def _notes(series: EstimateSeries) -> list[str]:
-    """Return the notes of the series, and those of its estimates, each once."""
-    from overstory.queries.estimates import NO_REPORTS
-
-    own_notes = series.notes if series.parts else [note for note in series.notes if note != NO_REPORTS]
-    notes = (*own_notes, *(note for part in series.parts for note in part.estimate.notes))
-    shown = list(dict.fromkeys(notes))
-    lines = shown if len(shown) <= MOST_NOTES else [*shown[:MOST_NOTES], f"{len(shown) - MOST_NOTES} more: see --json"]
-    return [f"note: {note}" for note in lines]
+    with picture(path, height=sum(panel.height for panel in panels)) as figure:
+        heights = [panel.height for panel in panels]
+        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for panel, ax in zip(panels, axes, strict=True):
+            panel.draw(ax)
+        if title:
+            figure.suptitle(title, fontsize=9, x=0.01, ha="left")

@@ -98,8 +98,7 @@ def _blocks(discovered: Discovered, plan: PrefixPlan) -> Iterator[Block]:
 
 def sentences(discovered: Discovered, plan: PrefixPlan) -> list[str]:
     """Return the discovery as a whole in sentences."""
-    from overstory.analysis.selection import INTERVAL_KINDS
-    from overstory.cli.output import bound_text
+    from overstory.analysis.selection import INTERVAL_KINDS, bound_text
     from overstory.privacy.text import epsilon_text, plural
 
     values = f"{plural(len(discovered.found()), 'value')} detected in {plural(discovered.num_reports, 'report')}"

@@ -1,0 +1,81 @@
+"""What a person reads of estimates over a range of periods: a table, the facts to read it by, and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from overstory.analysis.selection import INTERVAL_KINDS, bound_text
+from overstory.analysis.tables.output import chosen_rows, estimate_table, plot_height
+from overstory.presentation.document import Block, Column, Lines, Paragraph
+from overstory.privacy.text import epsilons_text, plural
+from overstory.queries.readings import Panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from overstory.queries.estimates import EstimateSeries, PeriodEstimate
+
+NO_REPORTS: Final = "there are no reports in this range"
+
+MOST_PANELS: Final = 12
+"""Periods in one picture."""
+
+
+def series_panels(series: EstimateSeries) -> tuple[list[Panel], str]:
+    """Return a panel for each of the last ranges, and what is left out."""
+    parts = series.parts[-MOST_PANELS:]
+    left_out = f"{len(parts)} of {len(series.parts)} ranges shown, the last" if len(parts) < len(series.parts) else ""
+    return [Panel(plot_height(part.estimate), _drawing(series, part)) for part in parts], left_out
+
+
+def _drawing(series: EstimateSeries, part: PeriodEstimate) -> Callable[[Axes], None]:
+    def draw(ax: Axes) -> None:
+        part.estimate.plot(ax)
+        first, last = series.counted.label(part.first), series.counted.label(part.last)
+        ax.set_title(f"{first if first == last else f'{first} to {last}'}: {ax.get_title('left')}", loc="left")
+
+    return draw
+
+
+def series_blocks(series: EstimateSeries, *, everything: bool, written: str | None) -> Iterator[Block]:
+    """Return the estimates as one table, and the facts to read it by."""
+    rows, empty = [], []
+    for part in series.parts:
+        label = str(series.counted.label(part.last))
+        chosen = chosen_rows(part.estimate, everything=everything)
+        rows += [{"period": label, **row} for row in chosen]
+        empty += [] if chosen else [label]
+    if rows:
+        yield estimate_table(rows, first=() if series.kind == "total" else (Column("period", is_left=True),))
+    if empty:
+        yield Paragraph("nothing was detected" + ("" if series.kind == "total" else f" in {', '.join(empty)}"))
+    yield Lines(*summary(series), *_notes(series), *([] if written is None else [f"every value: {written}"]))
+
+
+def summary(series: EstimateSeries) -> list[str]:
+    """Return what was read, how, and what it costs, in sentences."""
+    figures, metric = series.summary(), series.metric
+    between = f" between {figures['from']} and {figures['to']}" if figures["from"] else ""
+    if not series.parts:
+        return [f"no reports of {metric.id}{between}"]
+    kinds = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
+    method = f"estimated {kinds[series.kind]}; {bound_text(series.options.correction, series.options.alpha)}"
+    periods = plural(figures["periods_with_reports"], "period")
+    return [
+        f"{plural(figures['reports'], 'report')} of {metric.id} in {periods}{between}; {method}",
+        f"intervals: {INTERVAL_KINDS[series.interval_kind]}",
+        f"privacy: {metric.mechanism.name}, {epsilons_text(figures)}",
+    ]
+
+
+MOST_NOTES: Final = 12
+
+
+def _notes(series: EstimateSeries) -> list[str]:
+    """Return the notes of the series, and those of its estimates, each once."""
+    own_notes = series.notes if series.parts else [note for note in series.notes if note != NO_REPORTS]
+    notes = (*own_notes, *(note for part in series.parts for note in part.estimate.notes))
+    shown = list(dict.fromkeys(notes))
+    lines = shown if len(shown) <= MOST_NOTES else [*shown[:MOST_NOTES], f"{len(shown) - MOST_NOTES} more: see --json"]
+    return [f"note: {note}" for note in lines]
