@@ -19,8 +19,8 @@ import numpy as np
 
 from overstory.discovery import CodedIntegers, bitwise, discover, find, prefix_extension, simulate
 from overstory.discovery.detection import exact_p_values, frequencies_of
-from overstory.discovery.plans import DICTIONARY, Group, Plan, PrefixPlan, Question, build
 from overstory.discovery.simulation import support_counts
+from overstory.protocol.search.plans import DICTIONARY, Group, Plan, PrefixPlan, Question, build
 
 TOP = 32
 EPSILONS = (1.0, 2.0, 4.0)

@@ -21,9 +21,9 @@ from overstory.discovery import (
     gather,
     prefix_extension,
 )
-from overstory.discovery.plans import thresholds
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.search.plans import thresholds
 
 TINY = CodedIntegers(3)
 
@@ -76,7 +76,7 @@ def test_a_dictionary_costs_nothing_more():
 def test_a_broken_plan_fails_the_same_check():
     """A device that answers two questions at the whole epsilon each."""
     plan = prefix_extension(epsilon=1.2, domain=TINY, step=1, oracle="grr")
-    from overstory.discovery.plans import Group, Plan
+    from overstory.protocol.search.plans import Group, Plan
 
     both = tuple(q for group in plan.groups[:2] for q in group.questions)
     broken = Plan(domain=TINY, groups=(Group(1 << 32, both),))

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from overstory.discovery import CodedIntegers, CodedStrings
 from overstory.discovery.codes import are_values, byte_strings, distinct, extensions, prefixes, rows_of, values_of
-from overstory.discovery.plans import prefix_bytes
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.search.plans import prefix_bytes
 
 SHORT = st.binary(max_size=6)
 

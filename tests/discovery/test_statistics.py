@@ -10,9 +10,9 @@ from overstory.analysis.reports import ReportBatch
 from overstory.discovery import CodedIntegers, bitwise, discover, find, prefix_extension, simulate
 from overstory.discovery.codes import buckets_of, rows_of
 from overstory.discovery.detection import adjusted, counts_of, exact_p_values, needed_support, null_error
-from overstory.discovery.plans import thresholds
 from overstory.discovery.simulation import respond, support_counts
 from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.search.plans import thresholds
 from support.populations import zipf
 
 FALSE_ALARM = 1e-6  # of each test here

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from overstory._lazy import lazy_names
 from overstory.discovery.device import Answer, Device
-from overstory.discovery.plans import BitPlan, Plan, PrefixPlan
-from overstory.discovery.protocols import bitwise, discover, prefix_extension
 from overstory.protocol.domains.codes import CodedDomain, CodedIntegers, CodedStrings
+from overstory.protocol.search.plans import BitPlan, Plan, PrefixPlan
+from overstory.protocol.search.protocols import bitwise, discover, prefix_extension
 
 if TYPE_CHECKING:
     from overstory.discovery.detection import detectable_frequency

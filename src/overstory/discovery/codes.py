@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.discovery.plans import Question, prefix_bytes
 from overstory.protocol.domains.codes import END, CodedDomain, CodedIntegers, CodedStrings
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.search.plans import Question, prefix_bytes
 
 Rows = NDArray[np.uint8]
 
@@ -110,7 +110,7 @@ def values_of(domain: CodedDomain, rows: Rows) -> list[Any]:
 
 
 def buckets_of(rows: Rows, key: str, buckets: int) -> NDArray[np.int64]:
-    """Return the bucket of each code: `overstory.discovery.plans.bucket` of many, for a power of two."""
+    """Return the bucket of each code: `overstory.protocol.search.plans.bucket` of many, for a power of two."""
     from overstory.kernels.hash.bloom import digest64
 
     offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]

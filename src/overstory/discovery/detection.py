@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from overstory.analysis.selection import Correction, adjusted_p_values, check_alpha
 from overstory.analysis.variance import frequency_variance, support_noise
 from overstory.discovery.codes import Rows, values_of
-from overstory.discovery.plans import Plan, PrefixPlan
 from overstory.discovery.result import F64, Discovered
 from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.search.plans import Plan, PrefixPlan
 
 POWER: Final = 0.9
 _NORMAL: Final = NormalDist()
@@ -92,7 +92,7 @@ def detectable_frequency(plan: PrefixPlan, num_reports: int, *, alpha: float = 0
 
     Examples
     --------
-    >>> from overstory.discovery.protocols import prefix_extension
+    >>> from overstory.protocol.search.protocols import prefix_extension
     >>> 0.003 < detectable_frequency(prefix_extension(epsilon=4.0), 10**6) < 0.005
     True
     """

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 from overstory.client.offers import Offer, OfferLedger
 from overstory.client.outcomes import ConsentError
 from overstory.client.randomizer import Randomizer
-from overstory.discovery.plans import Plan
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.permanent_response import check_secret, context
 from overstory.protocol.sampling import Entropy
+from overstory.protocol.search.plans import Plan
 
 NOTHING: Final = b"nothing"
 """The tag of the answer of a device that has no value."""
@@ -70,7 +70,7 @@ class Device:
 
     Examples
     --------
-    >>> from overstory.discovery.protocols import prefix_extension
+    >>> from overstory.protocol.search.protocols import prefix_extension
     >>> plan = prefix_extension(epsilon=2.0)
     >>> device = Device(plan, secret=b"sixteen bytes...", metric="crash-address", consented=True)
     >>> device.answer(0x1234) == device.answer(0x1234) == device.answer(0x5678), round(device.spent, 4)

@@ -32,12 +32,12 @@ from overstory.discovery.detection import (
     selection_level,
     smallest_found,
 )
-from overstory.discovery.plans import DICTIONARY, BitPlan, Plan, PrefixPlan, Question
 from overstory.discovery.result import F64, Discovered, Level, nothing
 from overstory.discovery.simulation import GroupReports, Progress, support_counts
 from overstory.protocol.domains.codes import CodedDomain, CodedStrings
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.search.plans import DICTIONARY, BitPlan, Plan, PrefixPlan, Question
 
 AT_ONCE = 1 << 24  # prefixes counted before the best of them are taken: memory stays flat
 

@@ -20,11 +20,11 @@ from overstory.analysis.selection import (
     people_variance,
 )
 from overstory.analysis.tables import output
-from overstory.discovery.plans import Plan
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import finite
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_text import UNFOLDED, as_text
+from overstory.protocol.search.plans import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

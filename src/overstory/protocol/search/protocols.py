@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 from statistics import NormalDist
 from typing import Any, Final
 
-from overstory.discovery.plans import (
+from overstory.protocol.domains.codes import CodedDomain, CodedIntegers
+from overstory.protocol.encodings.base import check_count, check_epsilon
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.search.plans import (
     DICTIONARY,
     KEYED,
     BitPlan,
@@ -20,9 +23,6 @@ from overstory.discovery.plans import (
     symbols_for,
     thresholds,
 )
-from overstory.protocol.domains.codes import CodedDomain, CodedIntegers
-from overstory.protocol.encodings.base import check_count, check_epsilon
-from overstory.protocol.errors import ParameterError
 
 BEAM: Final = 192
 STEP: Final = 8
