@@ -15,8 +15,8 @@ import numpy as np
 
 import overstory
 from overstory.analysis.alarms.changes import DRIFT_PERIODS, Comparison, find_changes
-from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import decode
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.reports import SupportCounts
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import decode
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.experiments.rappor.collections import (
     HEAVY_HOMEPAGES,
     HOMEPAGES,

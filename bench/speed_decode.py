@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from decode_accuracy import Channel, positions
-from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import decode
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.decoding.lasso import lasso, penalty
 from overstory.analysis.reports import SupportCounts
 from overstory.experiments.rappor.collections import heavy_homepages

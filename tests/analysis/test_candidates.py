@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis import candidates as design
-from overstory.analysis.candidates import CandidateMap, colliding
+from overstory.analysis.decoding import candidates as design
+from overstory.analysis.decoding.candidates import CandidateMap, colliding
 from overstory.protocol.errors import ParameterError
 from support.random_collections import random_map
 

@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import binom
 
 import overstory
-from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import decode
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.difference import ratio, total
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.support.covariance import pair_covariance

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import decode, model
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from support.random_collections import P_STAR, Q_STAR, noiseless, random_map, report

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import decode
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.postprocess.steps import STEPS, postprocess
 from overstory.analysis.reports import SupportCounts

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.analysis import candidates as design
+from overstory.analysis.decoding import candidates as design
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding import lasso as lasso_module
 from overstory.analysis.decoding.lasso import lasso, penalty

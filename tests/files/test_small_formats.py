@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.files import candidates
 from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_map

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.positions import positions_of
 from overstory.protocol.metrics import MetricRegistry, parse_registry

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 
 P_STAR, Q_STAR = 0.75, 0.25

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.support.positions import positions_of
 from overstory.files.columns.blocks import SMALLEST, read_block
 from overstory.files.csv import Block, Parser, blocks, integer, parse_field, read_records, records, row_parser, utf8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.decoding.decoder import Decoded, decode
 from overstory.analysis.reports import SupportCounts
 

@@ -12,7 +12,7 @@ from overstory.analysis.selection import chi2_tail, median
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from overstory.analysis.candidates import CandidateMap
+    from overstory.analysis.decoding.candidates import CandidateMap
     from overstory.analysis.decoding.model import Fit
     from overstory.analysis.reports import SupportCounts
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.analysis.candidates import CandidateGroups, CandidateMap, correlate
+from overstory.analysis.decoding.candidates import CandidateGroups, CandidateMap, correlate
 from overstory.analysis.decoding.caveats import caveats, cohort_balance
 from overstory.analysis.decoding.covariance import DecodedErrors
 from overstory.analysis.decoding.gls import SingularDesignError, fit_gls

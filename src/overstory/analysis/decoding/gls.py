@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from overstory.analysis.candidates import correlate, gram, predict
+from overstory.analysis.decoding.candidates import correlate, gram, predict
 from overstory.analysis.decoding.model import Fit, LinearModel, dispersion, people_correction
 
 if TYPE_CHECKING:

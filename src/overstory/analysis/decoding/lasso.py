@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from overstory.analysis.candidates import column_rows, correlate, gram, is_small, predict
+from overstory.analysis.decoding.candidates import column_rows, correlate, gram, is_small, predict
 from overstory.analysis.decoding.gls import SingularDesignError, inverse
 from overstory.analysis.decoding.model import Fit, LinearModel
 from overstory.analysis.selection import normal_quantile
@@ -21,7 +21,7 @@ from overstory.analysis.selection import normal_quantile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from overstory.analysis.candidates import CandidateMap
+    from overstory.analysis.decoding.candidates import CandidateMap
 
     F64 = NDArray[np.float64]
 

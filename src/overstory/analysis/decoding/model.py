@@ -46,7 +46,7 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from overstory.analysis.candidates import CandidateMap
+    from overstory.analysis.decoding.candidates import CandidateMap
     from overstory.analysis.reports import SupportCounts
 
     F64 = NDArray[np.float64]

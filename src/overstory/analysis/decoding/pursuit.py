@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overstory.analysis.candidates import correlate, gram, predict, squared_lengths
+from overstory.analysis.decoding.candidates import correlate, gram, predict, squared_lengths
 from overstory.analysis.decoding.gls import NormalEquations, inverse, simplex_least_squares
 from overstory.analysis.decoding.model import Fit, LinearModel, dispersion, people_correction
 from overstory.analysis.selection import normal_quantile, step_up, upper_p_values

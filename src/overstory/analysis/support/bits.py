@@ -77,8 +77,8 @@ class BloomSupport(OneHotSupport):
             raise ParameterError(
                 f"{self.mechanism.name} needs candidates: a Bloom filter can only be asked for given strings"
             )
-        from overstory.analysis.candidates import CandidateMap
         from overstory.analysis.decoding import decode
+        from overstory.analysis.decoding.candidates import CandidateMap
 
         candidates = CandidateMap(names, positions_of(encoding, names), encoding.num_bits)
         p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)

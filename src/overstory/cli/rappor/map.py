@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_pipes(args, "params", "candidates")
-    from overstory.analysis.candidates import colliding
+    from overstory.analysis.decoding.candidates import colliding
     from overstory.cli.progress import reading_bar
     from overstory.files.candidates import hash_candidates, read_candidates, write_map
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import Decoded, decode
+from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.positions import positions_of

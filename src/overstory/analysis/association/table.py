@@ -1,0 +1,234 @@
+r"""The shares of every pair of two variables' values, and the shares of each variable's own.
+
+A table is the same whichever way it was collected: as one report of the pair, or as two linked reports. What is said
+of it needs its unbiased cells P, the covariances of their errors, and the marginals, nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from overstory.analysis import selection
+from overstory.analysis.association.covariance import (
+    DenseCovariance,
+    PairCovariance,
+    SummedCovariance,
+    TableCovariance,
+)
+from overstory.analysis.support.covariance import SupportErrors
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from overstory.analysis.estimate import Estimate
+    from overstory.analysis.selection import IntervalKind
+    from overstory.protocol.mechanisms.base import Mechanism
+
+    F64 = NDArray[np.float64]
+
+Design = Literal["pair", "linked"]
+"""How a table was collected: one report of the pair, or a report of each variable, linked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Marginal:
+    """The shares of one variable's values.
+
+    Attributes
+    ----------
+    shares : ndarray of float64, shape (k,)
+        Unbiased shares of the reports.
+    standard_errors : ndarray of float64, shape (k,)
+        Of `shares`.
+    """
+
+    shares: F64
+    standard_errors: F64
+
+    def interval(self, level: float = 0.95) -> tuple[F64, F64]:
+        """Return both ends of the shares' two-sided normal interval."""
+        reach = selection.normal_reach(level) * self.standard_errors
+        return self.shares - reach, self.shares + reach
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class TableEstimate:
+    """The shares of all pairs of two variables' values.
+
+    Attributes
+    ----------
+    names : tuple of two str
+        What the rows' variable and the columns' are called.
+    labels : tuple of two tuples of str, lengths k_x and k_y
+        The values of each.
+    shares : ndarray of float64, shape (k_x, k_y)
+        Unbiased shares of the reports; noise makes some of them negative.
+    covariance : TableCovariance
+        How the errors of `shares` go together.
+    num_reports : int
+        Reports behind the table.
+    design : {"pair", "linked"}
+        One report of the pair, or a report of each variable, linked.
+    interval_kind : {"reports", "population"}
+        What standard errors are for: the devices that reported, or all devices like these.
+    other : tuple of two int or None
+        Which value of each variable stands for all that are not listed.
+    own_shares : tuple of two Marginal, optional
+        The rows' and the columns' shares, where more is known of them than the cells' sums.
+    notes : tuple of str
+        What a reader must know before trusting the numbers.
+
+    Raises
+    ------
+    ParameterError
+        If the cells' shape is not that of the labels, or a variable has fewer than two values.
+
+    Examples
+    --------
+    >>> from overstory.analysis.association.covariance import KroneckerCovariance
+    >>> exact = KroneckerCovariance(((np.zeros((2, 2)), np.zeros((2, 2))),))
+    >>> table = TableEstimate(
+    ...     names=("version", "crash"), labels=(("1", "2"), ("no", "yes")), shares=[[0.5, 0.1], [0.4, 0]],
+    ...     covariance=exact, num_reports=10, design="linked")
+    >>> [marginal.shares.round(1).tolist() for marginal in table.marginals]
+    [[0.6, 0.4], [0.9, 0.1]]
+    """
+
+    names: tuple[str, str]
+    labels: tuple[tuple[str, ...], tuple[str, ...]]
+    shares: F64
+    covariance: TableCovariance
+    num_reports: int
+    design: Design
+    interval_kind: IntervalKind = "population"
+    other: tuple[int | None, int | None] = (None, None)
+    own_shares: tuple[Marginal, Marginal] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        selection.check_interval_kind(self.interval_kind)
+        cells = np.array(self.shares, np.float64)
+        if cells.shape != tuple(len(labels) for labels in self.labels):
+            raise ParameterError(f"{' x '.join(str(len(x)) for x in self.labels)} labels, but cells {cells.shape}")
+        if min(cells.shape) < 2:
+            raise ParameterError("a table has at least two rows and two columns")
+        cells.flags.writeable = False
+        object.__setattr__(self, "shares", cells)
+
+    def __repr__(self) -> str:
+        rows, columns = self.shares.shape
+        return f"TableEstimate({self.names[0]} x {self.names[1]}, {rows} x {columns}, {self.num_reports:,} reports)"
+
+    @cached_property
+    def marginals(self) -> tuple[Marginal, Marginal]:
+        """The rows' and the columns' own shares: `own_shares`, or the sums of the cells."""
+        return (self._sums(0), self._sums(1)) if self.own_shares is None else self.own_shares
+
+    @cached_property
+    def standard_errors(self) -> F64:
+        """The standard errors of the cells, shape (k_x, k_y)."""
+        return np.asarray(np.sqrt(np.maximum(self.covariance.variances(), 0.0)))
+
+    def interval(self, level: float = 0.95) -> tuple[F64, F64]:
+        """Return both ends of the cells' two-sided normal interval."""
+        reach = selection.normal_reach(level) * self.standard_errors
+        return self.shares - reach, self.shares + reach
+
+    def variance(self, weights: F64) -> float:
+        """Return the variance of a weighted sum of the cells."""
+        return max(float((weights * self.covariance.apply(weights)).sum()), 0.0)
+
+    def _sums(self, axis: int) -> Marginal:
+        """Return the sums of the cells of each row (0) or column (1), with their errors."""
+        size = self.shares.shape[axis]
+        errors = np.empty(size)
+        for place in range(size):
+            weights = np.zeros(self.shares.shape)
+            weights[(place, slice(None)) if axis == 0 else (slice(None), place)] = 1.0
+            errors[place] = math.sqrt(self.variance(weights))
+        return Marginal(self.shares.sum(axis=1 - axis), errors)
+
+
+def pair_table(
+    mechanism: Mechanism,
+    estimate: Estimate,
+    names: Sequence[str],
+    labels: Sequence[Sequence[str]],
+    *,
+    of: tuple[int, int] = (0, 1),
+    interval_kind: IntervalKind = "population",
+    other: Sequence[int | None] = (),
+) -> TableEstimate:
+    """Return the table of two variables that were reported as one value.
+
+    Parameters
+    ----------
+    mechanism
+        The oracle of the cells.
+    estimate
+        What it learned: the cells in order, the last variable's value changing first.
+    names, labels
+        Each variable's name and its values: two variables, or more.
+    of
+        Which two of them; cells that differ in the others add up.
+    interval_kind
+        What standard errors are for.
+    other
+        Which value of each variable stands for all that are not listed.
+
+    Raises
+    ------
+    ParameterError
+        If the estimate has another number of values.
+
+    Examples
+    --------
+    >>> import overstory
+    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
+    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 2] * 5_000, rng=1))
+    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
+    >>> table.shares.round(1).tolist()
+    [[0.5, 0.2], [0.2, -0.0]]
+    """
+    sizes = [len(values) for values in labels]
+    if len(estimate) != math.prod(sizes):
+        raise ParameterError(f"a table of {' x '.join(map(str, sizes))} cells, but {len(estimate)} values")
+    order = [*of, *(axis for axis in range(len(sizes)) if axis not in of)]
+    wide = (sizes[of[0]], math.prod(sizes) // sizes[of[0]])
+    places = np.arange(len(estimate)).reshape(sizes).transpose(order).reshape(wide)
+    cells = estimate.raw_frequencies[places]
+    covariance = _covariance(mechanism, estimate, places, cells, interval_kind)
+    rest = wide[1] // sizes[of[1]]
+    if rest > 1:
+        covariance, cells = SummedCovariance(covariance, rest), cells.reshape(wide[0], -1, rest).sum(axis=-1)
+    others = list(other) or [None] * len(sizes)
+    first, second = of
+    return TableEstimate(
+        names=(names[first], names[second]),
+        labels=(tuple(labels[first]), tuple(labels[second])),
+        shares=cells,
+        covariance=covariance,
+        num_reports=estimate.num_reports,
+        design="pair",
+        interval_kind=interval_kind,
+        other=(others[first], others[second]),
+        notes=estimate.notes,
+    )
+
+
+def _covariance(
+    mechanism: Mechanism, estimate: Estimate, places: NDArray[np.intp], cells: F64, kind: IntervalKind
+) -> TableCovariance:
+    if isinstance(estimate.joint_errors, SupportErrors):
+        return PairCovariance(mechanism, cells, estimate.num_reports, estimate.reports_per_device, kind)
+    reports = max(estimate.num_reports, 1)
+    noise = estimate.covariance("reports", places.ravel().tolist()) / reports**2
+    return DenseCovariance(noise, cells, (kind == "population") * estimate.reports_per_device / reports)
