@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.cli.analysis import decode_store
 from overstory.collector.http.pages import public_metric
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
+from overstory.queries import shares
 from overstory.queries.counts import read_store
 from support.registry_texts import COLOURS, LISTED, registry_of
 from support.running import overstory, within
@@ -169,7 +169,7 @@ def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
 
 
 def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(decode_store, "MOST_PANELS", 2)
+    monkeypatch.setattr(shares, "MOST_PANELS", 2)
     decode(folder, *COLOUR, "--cumulative", "--plot", "two.svg")
     shown = texts(folder / "two.svg")
     assert "2 of 3 ranges shown, the last" in shown
