@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import Correction, IntervalKind
+    from overstory.analysis.selection import Adjustment, Correction, IntervalKind
     from overstory.analysis.variance import Clustering
 
     F64 = NDArray[np.float64]
@@ -70,6 +70,9 @@ class Estimate(Frame):
         What a reader must know before trusting the numbers.
     joint_errors : JointErrors, optional
         How the errors of different values vary together; see `covariance`.
+    adjustment : {"fcr", "conditional", "none"}
+        What `interval` corrects for: only detected values are looked at, and noise helped some of them to be detected.
+        See docs/explanation/estimates.md.
     """
 
     values: Sequence[Any]
@@ -84,10 +87,12 @@ class Estimate(Frame):
     correction: Correction = "fdr"
     notes: tuple[str, ...] = ()
     joint_errors: JointErrors | None = None
+    adjustment: Adjustment = "fcr"
 
     def __post_init__(self) -> None:
         selection.check_alpha(self.alpha)
         selection.check_interval_kind(self.interval_kind)
+        selection.check_adjustment(self.adjustment)
         freeze_columns(self, "counts", "raw_counts", "standard_errors")
 
     def __len__(self) -> int:
@@ -192,7 +197,7 @@ class Estimate(Frame):
         return together
 
     def confidence_interval(self, level: float = 0.95, kind: IntervalKind | None = None) -> tuple[F64, F64]:
-        """Return the bounds of the raw counts' two-sided normal interval, in reports.
+        """Return the bounds of the raw counts' two-sided normal interval, in reports; not corrected for selection.
 
         Raises
         ------
@@ -202,12 +207,44 @@ class Estimate(Frame):
         reach = selection.normal_reach(level) * self.errors(kind)
         return self.raw_counts - reach, self.raw_counts + reach
 
-    def interval(self, level: float = 0.95, kind: IntervalKind | None = None) -> tuple[F64, F64]:
-        """Return the interval to show with `counts`, in reports: here, where these are raw, `confidence_interval`.
+    def interval(
+        self, level: float = 0.95, kind: IntervalKind | None = None, adjustment: Adjustment | None = None
+    ) -> tuple[F64, F64]:
+        """Return the interval to show with `counts`, in reports.
 
-        Where counts were changed after they were estimated, the interval goes with them (`selection.bounded_interval`).
+        Where counts were changed after they were estimated, it goes with them (`selection.bounded_interval`).
+
+        Parameters
+        ----------
+        adjustment : {"fcr", "conditional", "none"}, optional
+            For detected values. ``fcr``: wider, so that the level holds on average over them (false coverage rate);
+            ``conditional``: given that they were detected; ``none``: `confidence_interval`, as for all other values.
+
+        Raises
+        ------
+        ParameterError
+            If the level is not between 0 and 1, or there is no such kind or adjustment.
         """
-        return self.confidence_interval(level, kind)
+        chosen = self.adjustment if adjustment is None else adjustment
+        return self._selected.interval(chosen, self.raw_counts, self.errors(kind), level, self._around)
+
+    def _around(self, reach: F64) -> tuple[F64, F64]:
+        """Return intervals of that reach, in reports, as they go with `counts`."""
+        return self.raw_counts - reach, self.raw_counts + reach
+
+    def corrected_counts(self, kind: IntervalKind | None = None) -> F64:
+        """Return raw counts without what detection adds to those of detected values; others as they are.
+
+        They are medians: given that the value was detected, as often too large as too small.
+        """
+        return self._selected.corrected(self.raw_counts, self.errors(kind))
+
+    @cached_property
+    def _selected(self) -> selection.Selected:
+        detected = self.detected()
+        number, share = int(np.count_nonzero(detected)), self.null_share if self.correction == "fdr" else 1.0
+        needed = selection.needed_p_value(self.alpha, self.correction, number, len(self), share)
+        return selection.Selected(detected, self.p_values, len(self), needed)
 
     def order(self) -> NDArray[np.intp]:
         """Return the values' indices, most frequent first."""
@@ -222,6 +259,7 @@ class Estimate(Frame):
             "alpha": self.alpha,
             "correction": self.correction,
             "interval": self.interval_kind,
+            "adjustment": self.adjustment,
             "notes": list(self.notes),
         }
 

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 
 OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "--adjustment": {
+        "choices": ("fcr", "conditional", "none"),
+        "default": "fcr",
+        "help": "the intervals of detected (or changed) values: fcr, wider, so that the level holds for those too; "
+        "conditional, given the detection, with a corrected estimate; none, plain (default: fcr)",
+    },
     "--alpha": {"type": float, "default": 0.05, "help": "the bound, a fraction (default: 0.05)"},
     "--column": {"metavar": "C", "help": "the column with the values"},
     "--correction": {
@@ -122,9 +128,10 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
 
 
 def add_interval(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add ``--interval``."""
+    """Add ``--interval`` and ``--adjustment``."""
     meaning = "intervals for these reports (noise alone), or for all devices like these (sampling of people too)"
     add_option(parser, "--interval", help=f"{meaning} (default: {default})")
+    add_option(parser, "--adjustment")
 
 
 def check_plot(path: str | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.analysis.selection import INTERVAL_KINDS, bound_text
+from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import estimate_table
 from overstory.presentation.document import Block, Lines, Paragraph
 from overstory.privacy.text import epsilons_text, plural
@@ -23,7 +23,7 @@ def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: 
         f"{detected} in {plural(about['reports'], 'report')} ({bound_text(about['correction'], about['alpha'])})",
         f"{about['allocated_mass']:.1%} of the reports allocated to candidates; goodness of fit "
         f"{about['residual_dispersion']:.2f} (1 = as expected); method {about['method']}",
-        f"intervals: {INTERVAL_KINDS[about['interval']]}",
+        f"intervals: {interval_words(about['interval'], about['adjustment'])}",
         f"privacy: {epsilons_text(about)}",
         *(f"note: {note}" for note in about["notes"]),
         *([] if results is None else [f"every candidate: {results}"]),

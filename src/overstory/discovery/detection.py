@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.selection import Correction, adjusted_p_values, check_alpha
+from overstory.analysis.selection import Correction, adjusted_p_values, check_alpha, needed_p_value
 from overstory.analysis.variance import frequency_variance, support_noise
 from overstory.discovery.codes import Rows, values_of
 from overstory.discovery.result import F64, Discovered
@@ -222,9 +222,6 @@ def joined(plan: Plan, parts: Sequence[Tested], num_devices: int, alpha: float, 
 
 
 def selection_level(result: Discovered) -> float:
-    """Return the p-value that the least surely detected value had to reach.
-
-    With k detected among m tried, Benjamini and Hochberg's rule asks for alpha k / m, Bonferroni's for alpha / m.
-    """
-    detections = int(np.count_nonzero(result.detected())) if result.correction == "fdr" else 1
-    return result.alpha * max(detections, 1) / max(result.tried, detections, 1)
+    """Return the p-value that the least surely detected value had to reach."""
+    detections = int(np.count_nonzero(result.detected()))
+    return needed_p_value(result.alpha, result.correction, detections, result.tried)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,10 +13,14 @@ from numpy.typing import NDArray
 
 from overstory.analysis.estimate import freeze_columns
 from overstory.analysis.selection import (
+    Adjustment,
     Correction,
     IntervalKind,
+    Selected,
+    check_adjustment,
     check_alpha,
     check_interval_kind,
+    needed_p_value,
     normal_reach,
     people_variance,
 )
@@ -69,7 +74,7 @@ class Discovered:
         The values themselves, integers or bytes.
     counts : ndarray of float64, shape (M,)
         Unbiased counts among all reports. Of many that were tried only the largest are kept, so one that barely
-        passed is likely a little too large.
+        passed is likely too large: `interval` and `corrected_counts` take that into account.
     standard_errors : ndarray of float64, shape (M,)
         Of the counts among these devices: the randomizers' noise, and that a group is a sample of the users.
     p_values : ndarray of float64, shape (M,)
@@ -98,6 +103,8 @@ class Discovered:
         What intervals are for: these devices, or all devices like these.
     notes : tuple of str
         What a reader must know before trusting the numbers.
+    adjustment : {"fcr", "conditional", "none"}
+        What `interval` corrects for; see `Estimate`. The selection was among all that were tried.
     """
 
     values: tuple[str, ...]
@@ -120,10 +127,12 @@ class Discovered:
     known_standard_error: float | None = None
     interval_kind: IntervalKind = "reports"
     notes: tuple[str, ...] = ()
+    adjustment: Adjustment = "fcr"
 
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
         check_interval_kind(self.interval_kind)
+        check_adjustment(self.adjustment)
         freeze_columns(self, "counts", "standard_errors", "p_values", "q_values")
 
     def __len__(self) -> int:
@@ -158,19 +167,34 @@ class Discovered:
         return np.asarray(np.sqrt(self.standard_errors**2 + people_variance(self.counts, self.num_reports, 1.0)))
 
     def confidence_interval(self, level: float = 0.95) -> tuple[F64, F64]:
-        """Return the bounds of the counts' two-sided normal interval, in reports.
+        """Return the bounds of the counts' two-sided normal interval, in reports; not corrected for selection.
 
         Raises
         ------
         ParameterError
             If the level is not between 0 and 1.
         """
-        reach = normal_reach(level) * self.errors()
+        return self._around(normal_reach(level) * self.errors())
+
+    def interval(
+        self, level: float = 0.95, kind: IntervalKind | None = None, adjustment: Adjustment | None = None
+    ) -> tuple[F64, F64]:
+        """Return the interval to show, in reports: as that of an `Estimate`, selected among all that were tried."""
+        chosen = self.adjustment if adjustment is None else adjustment
+        return self._selected.interval(chosen, self.counts, self.errors(kind), level, self._around)
+
+    def _around(self, reach: F64) -> tuple[F64, F64]:
         return self.counts - reach, self.counts + reach
 
-    def interval(self, level: float = 0.95) -> tuple[F64, F64]:
-        """Return `confidence_interval`: what is shown with unbiased counts."""
-        return self.confidence_interval(level)
+    def corrected_counts(self, kind: IntervalKind | None = None) -> F64:
+        """Return counts without what detection adds to those of detected values; see `Estimate.corrected_counts`."""
+        return self._selected.corrected(self.counts, self.errors(kind))
+
+    @cached_property
+    def _selected(self) -> Selected:
+        detected = self.detected()
+        needed = needed_p_value(self.alpha, self.correction, int(np.count_nonzero(detected)), self.tried)
+        return Selected(detected, self.p_values, self.tried, needed)
 
     def order(self) -> NDArray[np.intp]:
         """Return the values' indices, which are most frequent first."""
@@ -185,6 +209,7 @@ class Discovered:
             "alpha": self.alpha,
             "correction": self.correction,
             "interval": self.interval_kind,
+            "adjustment": self.adjustment,
             "threshold": self.threshold,
             "detectable_frequency": self.detectable_frequency,
             "epsilon_report": self.epsilon,
@@ -216,7 +241,8 @@ class Discovered:
         detected = self.detected()
         records = zip(self.order().tolist(), output.records(self), strict=True)
         chosen = ((*record, self.sources[place]) for place, record in records if everything or detected[place])
-        target.writelines(csv_lines((*output.CSV, Column("source")), chosen))
+        columns = output.file_columns(adjustment=self.adjustment)
+        target.writelines(csv_lines((*columns, Column("source")), chosen))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the search: what each level kept, over its cut, and what was detected. Returns the axes."""

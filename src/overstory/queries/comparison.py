@@ -14,6 +14,7 @@ from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateOptions, EstimateSeries, read_estimates
 
 if TYPE_CHECKING:
+    from overstory.analysis.selection import Adjustment
     from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
 
@@ -28,10 +29,15 @@ CSV: Final = tuple(
         (
             *("value", "a", "b", "difference", "standard_error"),
             *("low", "high", "p_value", "q_value", "changed", "interval"),
+            *("adjustment", "plain_low", "plain_high"),
         ),
     )
 )
 """The columns of a file of differences: shares, and the interval and error of their difference."""
+
+def file_columns(adjustment: Adjustment) -> tuple[Column, ...]:
+    """Return the columns of a file: `CSV`, and differences corrected for selection where intervals are so."""
+    return (*CSV, Column("corrected_difference")) if adjustment == "conditional" else CSV
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +84,8 @@ class Comparison:
 
     def csv_lines(self) -> Iterator[str]:
         """Return a header and a line per value."""
-        return csv_lines(CSV, ([row[column.name] for column in CSV] for row in self.rows()))
+        columns = file_columns(self.difference.adjustment)
+        return csv_lines(columns, ([row[column.name] for column in columns] for row in self.rows()))
 
     def blocks(self, limit: int | None = None) -> list[Block]:
         """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""
@@ -193,6 +200,7 @@ def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0
     first, second = (series.parts[0].estimate for series in (a, b))
     kind, alpha = a.interval_kind, a.options.alpha
     both = difference(first, second, interval_kind=kind, overlap=overlap, alpha=alpha)
+    both = replace(both, adjustment=a.options.adjustment)
     notes = (*a.notes, *b.notes, *first.notes, *second.notes, *both.notes)
     shared = () if overlap else (SHARED_NOISE,)
     return Comparison(a.counted, b.counted, both, tuple(dict.fromkeys((*notes, *shared))))

@@ -15,7 +15,7 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.tables.output import CSV, records
+from overstory.analysis.tables.output import file_columns, records
 from overstory.analysis.variance import check_reports_per_device, clustering
 from overstory.presentation.document import Column
 from overstory.presentation.render_data import csv_lines
@@ -25,7 +25,7 @@ from overstory.queries.counts import PeriodCounts
 from overstory.queries.shares import NO_REPORTS, series_blocks, series_panels
 
 if TYPE_CHECKING:
-    from overstory.analysis.selection import Correction, IntervalKind
+    from overstory.analysis.selection import Adjustment, Correction, IntervalKind
     from overstory.presentation.document import Block
     from overstory.queries.readings import Panel
 
@@ -58,6 +58,8 @@ class EstimateOptions:
     interval_kind
         What intervals describe (see `Estimate`). None: the population for estimates by period and cumulative ones,
         which are compared; these reports for a total.
+    adjustment
+        What the intervals of detected values are corrected for; see `Estimate.interval`.
     """
 
     reports_per_device: float | None = None
@@ -68,6 +70,7 @@ class EstimateOptions:
     complete: bool = False
     steps: tuple[str, ...] = ()
     interval_kind: IntervalKind | None = None
+    adjustment: Adjustment = "fcr"
 
     def kind_of_intervals(self, reading: Aggregation) -> IntervalKind:
         """Return the chosen kind, or the default for this aggregation."""
@@ -145,6 +148,7 @@ class EstimateSeries:
             "reports": self.counted.num_reports,
             "periods_with_reports": len(self.counted.periods),
             "interval": self.interval_kind,
+            "adjustment": self.options.adjustment,
             "epsilon_report": built.epsilon_report,
             "epsilon_permanent": built.epsilon_permanent if built.epsilon_permanent < float("inf") else None,
             "notes": list(self.notes),
@@ -169,7 +173,8 @@ class EstimateSeries:
         lines = (
             (*self.ends(part).values(), *record) for part in self.parts for record in records(part.estimate, limit)
         )
-        return csv_lines((Column("from"), Column("to"), *CSV), lines)
+        columns = file_columns(adjustment=self.options.adjustment)
+        return csv_lines((Column("from"), Column("to"), *columns), lines)
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
         """Return the estimates as one table, and the facts to read it by; see `Reading`."""
@@ -255,6 +260,8 @@ def estimate_counts(
         estimate = oracle.estimate(counts, names, reports_per_device=per_device, **how)
     else:
         estimate = replace(oracle.estimate(counts, names, reports_per_device=per_device), **selecting)
+    if estimate.adjustment != options.adjustment:
+        estimate = replace(estimate, adjustment=options.adjustment)
     return postprocess(estimate, *options.steps) if options.steps else estimate
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from overstory.analysis.selection import INTERVAL_KINDS, bound_text
+from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import chosen_rows, estimate_table, plot_height
 from overstory.presentation.document import Block, Column, Lines, Paragraph
 from overstory.privacy.text import epsilons_text, plural
@@ -64,7 +64,7 @@ def summary(series: EstimateSeries) -> list[str]:
     periods = plural(figures["periods_with_reports"], "period")
     return [
         f"{plural(figures['reports'], 'report')} of {metric.id} in {periods}{between}; {method}",
-        f"intervals: {INTERVAL_KINDS[series.interval_kind]}",
+        f"intervals: {interval_words(series.interval_kind, series.options.adjustment)}",
         f"privacy: {metric.mechanism.name}, {epsilons_text(figures)}",
     ]
 

@@ -21,6 +21,7 @@ from overstory.queries.estimates import EstimateOptions, estimate_counts, read_e
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.selection import Adjustment
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import Aggregation
@@ -143,7 +144,7 @@ def estimates_answer(counted: PeriodCounts, reading: Aggregation, options: Estim
     pieces = [Piece(series.ends(part), _deferred(part.estimate), shape) for part in series.parts]
     if shape.form == "json":
         return Answer(f'{_json({**series.summary(), "level": shape.level})[:-1]},"readings":[', pieces, ",", "]}")
-    return Answer(_header(shape), pieces, "", "")
+    return Answer(_header(shape, options.adjustment), pieces, "", "")
 
 
 def _deferred(estimate: Any) -> Deferred:
@@ -151,8 +152,8 @@ def _deferred(estimate: Any) -> Deferred:
     return estimate
 
 
-def _header(shape: Shape) -> str:
-    return "".join(csv_lines((Column("from"), Column("to"), *file_columns(shape.level)), ()))
+def _header(shape: Shape, adjustment: Adjustment) -> str:
+    return "".join(csv_lines((Column("from"), Column("to"), *file_columns(shape.level, adjustment)), ()))
 
 
 def counts_text(counted: PeriodCounts, form: Form) -> Iterator[str]:

@@ -64,11 +64,8 @@ class Decoded(Estimate):
     cohort_p_value: float
     colliding: tuple[tuple[str, ...], ...] = ()
 
-    def interval(
-        self, level: float = 0.95, kind: IntervalKind | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the interval to show with `counts`, in reports: `selection.bounded_interval`."""
-        return bounded_interval(self.counts, self.raw_counts, self.errors(kind), self.num_reports, level)
+    def _around(self, reach: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return bounded_interval(self.counts, self.raw_counts, reach, self.num_reports)
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about the decoding, ready for JSON."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.selection import Adjustment, IntervalKind
     from overstory.presentation.document import Block
 
     F64 = NDArray[np.float64]
@@ -79,6 +79,8 @@ class Difference:
         Declared share of the smaller collection's devices that are in both and kept their values.
     correlations_squared : float, optional
         The sum of the squared correlations of the differences' errors, tr R^2; None where it is not known.
+    adjustment : {"fcr", "conditional", "none"}
+        What `interval` corrects for: a change that was found is likely to look larger than it is.
     """
 
     values: Sequence[str]
@@ -92,9 +94,11 @@ class Difference:
     second: F64
     overlap: float = 0.0
     correlations_squared: float | None = None
+    adjustment: Adjustment = "fcr"
 
     def __post_init__(self) -> None:
         selection.check_alpha(self.alpha)
+        selection.check_adjustment(self.adjustment)
         selection.check_interval_kind(self.interval_kind)
         freeze_columns(self, "differences", "standard_errors", "first", "second")
 
@@ -166,7 +170,7 @@ class Difference:
         changed = np.flatnonzero(self.changed())
         if not changed.size:
             return self._hidden()
-        low, high = self.confidence_interval()
+        low, high = self.interval()
         most = changed[np.argsort(-np.abs(self.z[changed]), kind="stable")][:MOST_NAMED]
         named = ", ".join(
             f"{self.values[v]} {100 * self.differences[v]:+.1f} ({100 * low[v]:.1f} to {100 * high[v]:.1f})"
@@ -188,19 +192,38 @@ class Difference:
         return f"{text}; {unknown:,} value(s) cannot be compared" if unknown else text
 
     def confidence_interval(self, level: float = 0.95) -> tuple[F64, F64]:
-        """Return the bounds of the differences' two-sided normal interval.
+        """Return the bounds of the differences' two-sided normal interval; not corrected for selection.
 
         Raises
         ------
         ParameterError
             If the level is not between 0 and 1.
         """
-        reach = selection.normal_reach(level) * self.standard_errors
+        return self._around(selection.normal_reach(level) * self.standard_errors)
+
+    def _around(self, reach: F64) -> tuple[F64, F64]:
         return self.differences - reach, self.differences + reach
+
+    def interval(self, level: float = 0.95, adjustment: Adjustment | None = None) -> tuple[F64, F64]:
+        """Return the interval to show: `confidence_interval`, adjusted for values that changed; see `Estimate`."""
+        chosen = self.adjustment if adjustment is None else adjustment
+        return self._selected.interval(chosen, self.differences, self.standard_errors, level, self._around)
+
+    def corrected_differences(self) -> F64:
+        """Return the differences without what selection adds to the size of those that changed."""
+        return self._selected.corrected(self.differences, self.standard_errors)
+
+    @cached_property
+    def _selected(self) -> selection.Selected:
+        changed = self.changed()
+        needed = selection.needed_p_value(self.alpha, "fdr", int(np.count_nonzero(changed)), len(self))
+        return selection.Selected(changed, self.p_values, len(self), needed, two_sided=True)
 
     def rows(self, level: float = 0.95) -> list[dict[str, Any]]:
         """Return a dictionary per value, the surest difference first; unknown numbers are None."""
-        low, high = self.confidence_interval(level)
+        low, high = self.interval(level)
+        plain_low, plain_high = self.confidence_interval(level)
+        changed = self.changed()
         columns = {
             "a": self.first,
             "b": self.second,
@@ -210,14 +233,18 @@ class Difference:
             "high": high,
             "p_value": self.p_values,
             "q_value": self.q_values,
+            "plain_low": plain_low,
+            "plain_high": plain_high,
         }
-        changed = self.changed()
+        if self.adjustment == "conditional":
+            columns["corrected_difference"] = self.corrected_differences()
         return [
             {
                 "value": str(self.values[index]),
                 **{name: finite(column[index]) for name, column in columns.items()},
                 "changed": bool(changed[index]),
                 "interval": self.interval_kind,
+                "adjustment": self.adjustment if changed[index] else "none",
             }
             for index in np.lexsort((-np.abs(self.differences), -np.abs(self.z)))
         ]
@@ -229,6 +256,7 @@ class Difference:
             "changed": int(np.count_nonzero(self.changed())),
             "alpha": self.alpha,
             "interval": self.interval_kind,
+            "adjustment": self.adjustment,
             "overlap": self.overlap,
             "overall_p_value": self.overall_p_value,
             "overall_test": self.overall_test,
@@ -247,7 +275,7 @@ class Difference:
         rows = [row for number, row in enumerate(every) if limit is None or number < limit or row["changed"]]
         left = len(every) - len(rows)
         more = (f"... and {left:,} more, none of which surely changed",) if left else ()
-        table = Table("", difference_columns(level), rows, unchanged(rows))
+        table = Table("", difference_columns(level, self.adjustment), rows, unchanged(rows))
         return [table, Lines(*more, *self.facts(), *(f"note: {note}" for note in self.notes))]
 
     def facts(self) -> list[str]:
@@ -256,7 +284,8 @@ class Difference:
         return [
             f"{self.sentence()} (false discovery rate at most {100 * self.alpha:.3g}%)",
             f"test that nothing changed at all: p = {p_value(self.overall_p_value)}, {from_all[self.overall_test]}",
-            f"differences in percentage points; intervals: {selection.INTERVAL_KINDS[self.interval_kind]}",
+            "differences in percentage points; intervals: "
+            f"{selection.interval_words(self.interval_kind, self.adjustment, 'changed')}",
         ]
 
 
@@ -265,7 +294,7 @@ def unchanged(rows: Sequence[Mapping[str, Any]]) -> frozenset[int]:
     return frozenset(number for number, row in enumerate(rows) if not row["changed"])
 
 
-def difference_columns(level: float = 0.95) -> tuple[Column, ...]:
+def difference_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
     """Return the columns of a table of differences."""
     return (
         Column("value", is_left=True),
@@ -273,6 +302,7 @@ def difference_columns(level: float = 0.95) -> tuple[Column, ...]:
         Column("b", text=percent),
         Column("difference", text=_points),
         Column("interval_ends", f"{level:.0%} interval", interval(_points), ("low", "high")),
+        *((Column("corrected_difference", "corrected", _points),) if adjustment == "conditional" else ()),
         Column("p_value", "p", p_value),
         Column("q_value", "q", p_value),
         Column("changed", text=lambda changed: "yes" if changed else "-", is_left=True),

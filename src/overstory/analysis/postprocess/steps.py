@@ -247,11 +247,8 @@ class Processed(Estimate):
 
     steps: tuple[str, ...] = ()
 
-    def interval(
-        self, level: float = 0.95, kind: IntervalKind | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the interval to show with `counts`, in reports: `selection.bounded_interval`."""
-        return bounded_interval(self.counts, self.raw_counts, self.errors(kind), self.num_reports, level)
+    def _around(self, reach: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return bounded_interval(self.counts, self.raw_counts, reach, self.num_reports)
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about the estimate, ready for JSON."""
@@ -315,5 +312,6 @@ def _with_counts(estimate: Estimate, counts: NDArray[np.float64], *names: str) -
         correction=estimate.correction,
         notes=estimate.notes,
         joint_errors=estimate.joint_errors,
+        adjustment=estimate.adjustment,
         steps=(*before, *names),
     )

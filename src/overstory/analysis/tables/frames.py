@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.selection import Adjustment, IntervalKind
 
 SHOWN: Final = 20
 """Values that a notebook shows, the most frequent."""
@@ -44,7 +44,11 @@ class Row(NamedTuple):
     raw_count, standard_error, frequency_standard_error
         The unbiased estimate and its standard error.
     low, high, frequency_low, frequency_high
-        The 95% interval.
+        The 95% interval, adjusted for detection as `adjustment` says.
+    plain_low, plain_high, plain_frequency_low, plain_frequency_high
+        The same interval without an adjustment.
+    corrected_count, corrected_frequency
+        The estimate corrected for detection; None unless the adjustment is ``conditional``.
     z, p_value, q_value, detected
         Whether the value is surely present: see `Estimate.detected`.
     """
@@ -64,6 +68,13 @@ class Row(NamedTuple):
     q_value: float
     detected: bool
     interval: IntervalKind  # what the standard errors and the interval are for: ``reports``, or ``population``
+    adjustment: Adjustment  # of this value's interval: ``none`` where it was not detected
+    plain_low: float | None
+    plain_high: float | None
+    plain_frequency_low: float | None
+    plain_frequency_high: float | None
+    corrected_count: float | None = None
+    corrected_frequency: float | None = None
 
 
 class UnknownValueError(ParameterError, KeyError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from overstory.analysis.selection import INTERVAL_KINDS, z_values
+from overstory.analysis.selection import INTERVAL_KINDS, interval_words, z_values
 from overstory.analysis.tables.columns import label_text
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import detection, finite, interval, p_value, percent, thousands
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.selection import Adjustment, IntervalKind
 
     F64 = NDArray[np.float64]
 
@@ -51,6 +51,7 @@ def estimate_table(
         count_interval(level),
         Column("frequency", "share", percent),
         share_interval(level),
+        *((Column("corrected_frequency", "corrected", percent),) if rows and "corrected_frequency" in rows[0] else ()),
         Column("p_value", "p", p_value),
         Column("detected", "", detection, is_left=True),
     )
@@ -71,18 +72,28 @@ CSV: Final = (
     Column("frequency_low", csv="prop_low_95"),
     Column("frequency_high", csv="prop_high_95"),
     Column("raw_count", csv="raw_estimate"),
-    *map(Column, ("p_value", "q_value", "detected", "interval")),
+    *map(Column, ("p_value", "q_value", "detected", "interval", "adjustment")),
+    Column("plain_frequency_low", csv="prop_plain_low_95"),
+    Column("plain_frequency_high", csv="prop_plain_high_95"),
 )
 """The seven columns of Google's results.csv, and ours: one dialect for every file of estimates.
 
-`interval` names the kind of standard errors and intervals: ``reports`` or ``population``.
+`interval` names the kind of standard errors and intervals: ``reports`` or ``population``. `adjustment` names what the
+interval of the row is corrected for: ``fcr`` or ``conditional`` for a detected value, else ``none``; the plain one is
+in columns of its own.
 """
-
 COLUMNS: Final = (
     *("count", "raw_count", "standard_error", "frequency", "frequency_standard_error"),
     *("low", "high", "frequency_low", "frequency_high", "z", "p_value", "q_value", "detected", "interval"),
+    *("adjustment", "plain_low", "plain_high", "plain_frequency_low", "plain_frequency_high"),
 )
-"""The columns of `columns`, for each value."""
+"""The columns of `columns`, for each value; those of `CORRECTED` may follow."""
+
+CORRECTED: Final = (
+    Column("corrected_count", csv="corrected_estimate"),
+    Column("corrected_frequency", csv="corrected_proportion"),
+)
+"""The columns of estimates that are corrected for detection: there where intervals are ``conditional``."""
 
 
 class Shown(Protocol):
@@ -99,6 +110,8 @@ class Shown(Protocol):
     @property
     def interval_kind(self) -> IntervalKind: ...  # noqa: D102
     @property
+    def adjustment(self) -> Adjustment: ...  # noqa: D102
+    @property
     def num_reports(self) -> int: ...  # noqa: D102
     @property
     def p_values(self) -> F64: ...  # noqa: D102
@@ -106,7 +119,10 @@ class Shown(Protocol):
     def q_values(self) -> F64: ...  # noqa: D102
     def detected(self) -> NDArray[np.bool_]: ...  # noqa: D102
     def errors(self) -> F64: ...  # noqa: D102
-    def interval(self, level: float = 0.95) -> tuple[F64, F64]: ...  # noqa: D102
+    def interval(  # noqa: D102
+        self, level: float = 0.95, kind: IntervalKind | None = None, adjustment: Adjustment | None = None
+    ) -> tuple[F64, F64]: ...
+    def corrected_counts(self) -> F64: ...  # noqa: D102
     def order(self) -> NDArray[np.intp]: ...  # noqa: D102
 
 
@@ -114,7 +130,8 @@ def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: floa
     """Return the columns of the values at `places`: all, most frequent first, unless given."""
     chosen = estimate.order() if places is None else places
     low, high = estimate.interval(level)
-    errors = estimate.errors()
+    plain_low, plain_high = estimate.interval(level, adjustment="none")
+    errors, detected = estimate.errors(), estimate.detected()
     scale = max(estimate.num_reports, 1)
     every = {
         "count": estimate.counts,
@@ -129,18 +146,27 @@ def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: floa
         "z": z_values(estimate.raw_counts, estimate.standard_errors),
         "p_value": estimate.p_values,
         "q_value": estimate.q_values,
-        "detected": estimate.detected(),
+        "detected": detected,
         "interval": np.full(len(estimate.values), estimate.interval_kind),
+        "adjustment": np.where(detected, estimate.adjustment, "none"),
+        "plain_low": plain_low,
+        "plain_high": plain_high,
+        "plain_frequency_low": plain_low / scale,
+        "plain_frequency_high": plain_high / scale,
     }
+    if estimate.adjustment == "conditional":
+        corrected = estimate.corrected_counts()
+        every |= {"corrected_count": corrected, "corrected_frequency": corrected / scale}
     return {name: column[chosen] for name, column in every.items()}
 
 
 def rows(estimate: Shown, limit: int | None = None, level: float = 0.95) -> list[dict[str, Any]]:
     """Return a dictionary per value, most frequent first; infinite and undefined numbers become None."""
     places = estimate.order()[:limit]
-    each = zip(*(map(plain, column) for column in columns(estimate, places, level).values()), strict=True)
+    shown = columns(estimate, places, level)
+    each = zip(*(map(plain, column) for column in shown.values()), strict=True)
     return [
-        {"value": label_text(estimate.values[place]), **dict(zip(COLUMNS, numbers, strict=True))}
+        {"value": label_text(estimate.values[place]), **dict(zip(shown, numbers, strict=True))}
         for place, numbers in zip(places, each, strict=True)
     ]
 
@@ -150,7 +176,8 @@ def table(estimate: Shown, limit: int | None, level: float, notes: Sequence[str]
     shown = rows(estimate, limit, level)
     left = len(estimate.values) - len(shown)
     more = [f"... and {left:,} more"] if left > 0 else []
-    about = [*more, f"intervals: {INTERVAL_KINDS[estimate.interval_kind]}", *(f"note: {note}" for note in notes)]
+    words = interval_words(estimate.interval_kind, estimate.adjustment)
+    about = [*more, f"intervals: {words}", *(f"note: {note}" for note in notes)]
     return as_text([estimate_table(shown, level=level), Lines(*about)], UNFOLDED).rstrip("\n")
 
 
@@ -166,27 +193,30 @@ def write_csv(
     order = estimate.order().tolist()
     lists = (map(column.__getitem__, order) for column in added.values())
     lines = zip(records(estimate), *lists, strict=True)
-    target.writelines(csv_lines((*CSV, *map(Column, added)), ((*record, *extra) for record, *extra in lines)))
+    header = (*file_columns(adjustment=estimate.adjustment), *map(Column, added))
+    target.writelines(csv_lines(header, ((*record, *extra) for record, *extra in lines)))
 
 
-def file_columns(level: float = 0.95) -> tuple[Column, ...]:
+def file_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
     """Return the columns of a file of estimates with intervals of that level: `CSV`, whose intervals are named by it.
 
     Examples
     --------
     >>> [column.csv for column in file_columns(0.99) if "high" in column.csv]
-    ['prop_high_99']
+    ['prop_high_99', 'prop_plain_high_99']
     """
     percent = f"_{100 * level:.10g}"
-    return tuple(replace(column, csv=column.csv.replace("_95", percent)) for column in CSV)
+    every = (*CSV, *(CORRECTED if adjustment == "conditional" else ()))
+    return tuple(replace(column, csv=column.csv.replace("_95", percent)) for column in every)
 
 
 def records(estimate: Shown, limit: int | None = None, level: float = 0.95) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of the columns of `CSV`, most frequent first; labels are texts."""
+    """Yield the values of the columns of `file_columns`, most frequent first; labels are texts."""
     places = estimate.order()[:limit]
     shown = columns(estimate, places, level)
     labels = (label_text(estimate.values[place]) for place in places)
-    return zip(labels, *(shown[column.name].tolist() for column in CSV[1:]), strict=True)
+    every = file_columns(level, estimate.adjustment)
+    return zip(labels, *(shown[column.name].tolist() for column in every[1:]), strict=True)
 
 
 ROW: Final = 0.21
@@ -209,7 +239,7 @@ def plot(estimate: Shown, ax: Any, limit: int) -> Any:
     place, filled = np.arange(drawn.size), detected[drawn]
     ax.hlines(place, low, high, color="C0", linewidth=2, alpha=0.5)
     for chosen, fill, label in (
-        (filled, "C0", f"detected, 95% interval {_of(estimate)}"),
+        (filled, "C0", f"detected, {_interval_name(estimate)}"),
         (~filled, "white", "not detected"),
     ):
         if chosen.any():
@@ -228,9 +258,14 @@ def plot(estimate: Shown, ax: Any, limit: int) -> Any:
     return ax
 
 
-def _of(estimate: Shown) -> str:
-    """Return the kind of intervals in a few words."""
-    return INTERVAL_KINDS[estimate.interval_kind].partition(" (")[0]
+SHORT: Final = {"fcr": "false coverage rate 5%", "conditional": "given the detection", "none": "plain"}
+"""The adjustments in a picture's key."""
+
+
+def _interval_name(estimate: Shown) -> str:
+    """Return what the intervals of detected values are, in a few words."""
+    kind = INTERVAL_KINDS[estimate.interval_kind].partition(" (")[0]
+    return f"95% interval {kind} ({SHORT[estimate.adjustment]})"
 
 
 def plot_height(estimate: Shown, limit: int = 50) -> float:

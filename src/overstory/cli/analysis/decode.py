@@ -195,7 +195,7 @@ def _run_files(args: argparse.Namespace) -> int:
     notes: list[str] = []
     counts = read_counts(args.counts, parameters.m, parameters.k, notes)
     decoded = _decode(args, parameters, counts, mechanism.rounds, notes)
-    decoded = replace(decoded, notes=(*notes, *decoded.notes))
+    decoded = replace(decoded, notes=(*notes, *decoded.notes), adjustment=args.adjustment)
     about = metrics(decoded, parameters, mechanism)
     to_pipe = args.output == "-"
     if to_pipe:

@@ -112,7 +112,7 @@ def read_options(args: argparse.Namespace) -> EstimateOptions:
         candidates = tuple(read_candidates(args.candidates))
     steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())
     selecting = args.alpha, args.correction, args.method, args.complete
-    return EstimateOptions(args.reports_per_device, candidates, *selecting, steps, args.interval)
+    return EstimateOptions(args.reports_per_device, candidates, *selecting, steps, args.interval, args.adjustment)
 
 
 def _write(folder: Path, answer: Answer, name: str, *, spreadsheet: bool) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import (
@@ -98,7 +99,7 @@ def _blocks(discovered: Discovered, plan: PrefixPlan) -> Iterator[Block]:
 
 def sentences(discovered: Discovered, plan: PrefixPlan) -> list[str]:
     """Return the discovery as a whole in sentences."""
-    from overstory.analysis.selection import INTERVAL_KINDS, bound_text
+    from overstory.analysis.selection import bound_text, interval_words
     from overstory.privacy.text import epsilon_text, plural
 
     values = f"{plural(len(discovered.found()), 'value')} detected in {plural(discovered.num_reports, 'report')}"
@@ -107,7 +108,7 @@ def sentences(discovered: Discovered, plan: PrefixPlan) -> list[str]:
     least = [] if threshold is None else [f"a value had to reach {threshold:.3%} of the reports at the last level"]
     return [
         f"{values}, out of {discovered.tried:,} that were tried ({bound})",
-        f"intervals: {INTERVAL_KINDS[discovered.interval_kind]}",
+        f"intervals: {interval_words(discovered.interval_kind, discovered.adjustment)}",
         f"privacy: {questions}: epsilon {epsilon_text(discovered.epsilon)} in all",
         *least,
         *discovered.notes,
@@ -146,7 +147,7 @@ def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
         second = (lambda what, done: bar.reach(1 + done, what)) if bar.is_shown else None
         reports = simulate(plan, values, np.random.default_rng(args.seed), progress=first)
         how = {"alpha": args.alpha, "correction": args.correction, "interval_kind": args.interval or "reports"}
-        return plan, find(plan, reports, **how, progress=second)
+        return plan, replace(find(plan, reports, **how, progress=second), adjustment=args.adjustment)
 
 
 def _known(path: str, domain: CodedDomain) -> list[Any]:

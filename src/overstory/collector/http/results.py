@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from overstory.analysis.selection import Correction, IntervalKind
+from overstory.analysis.selection import Adjustment, Correction, IntervalKind
 from overstory.collector.http.endpoint import ALWAYS
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import parse_range, read_store
@@ -71,6 +71,11 @@ class EstimatesQuery(CountsQuery):
         description="What intervals describe: these reports, or all devices like these (population). "
         "Default: reports for a total, else population.",
     )
+    adjustment: Adjustment = Field(
+        "fcr",
+        description="The intervals of detected values: fcr, wider, so that the level holds for those too; conditional, "
+        "given the detection, with a corrected estimate; none, plain.",
+    )
     candidates: list[str] = Field(
         [], description="Strings to look for, instead of the registry's list: the parameter once for each."
     )
@@ -99,7 +104,12 @@ class EstimatesQuery(CountsQuery):
         steps = tuple(name.strip() for name in self.steps.split(",") if name.strip())
         selecting = self.alpha, self.correction, self.method, self.complete
         return EstimateOptions(
-            self.reports_per_device, tuple(self.candidates) or None, *selecting, steps, self.interval
+            self.reports_per_device,
+            tuple(self.candidates) or None,
+            *selecting,
+            steps,
+            self.interval,
+            self.adjustment,
         )
 
 

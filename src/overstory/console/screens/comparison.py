@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import Field as Parameter
 
 from overstory.analysis.difference.result import difference_columns, unchanged
-from overstory.analysis.selection import INTERVAL_KINDS, IntervalKind
+from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind, interval_words
+from overstory.console.screens.estimates import adjustment_field
 from overstory.console.screens.facts import metric_links, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.intervals import differences
@@ -31,7 +32,14 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import p_value
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.metric import DAY
-from overstory.queries.comparison import CSV, SHARED_NOISE, Comparison, check_comparable, compare_series, parse_span
+from overstory.queries.comparison import (
+    SHARED_NOISE,
+    Comparison,
+    check_comparable,
+    compare_series,
+    file_columns,
+    parse_span,
+)
 from overstory.queries.estimates import EstimateOptions
 
 if TYPE_CHECKING:
@@ -59,6 +67,7 @@ class ComparisonQuery(Query):
     a: str | None = None
     b: str | None = None
     interval: IntervalKind = "population"
+    adjustment: Adjustment = "fcr"
     alpha: float = Parameter(0.05, gt=0, lt=1)
     overlap: float = Parameter(0.0, ge=0, le=1)
     reports_per_device: float | None = Parameter(None, ge=1)
@@ -86,7 +95,7 @@ class ComparisonScreen(Screen):
             check_comparable(*counted)
         except ParameterError as error:
             return page.without(f"{str(error)[:1].upper()}{str(error)[1:]}.", 400)
-        options = EstimateOptions(query.reports_per_device, alpha=query.alpha, interval_kind=query.interval)
+        options = EstimateOptions(query.reports_per_device, alpha=query.alpha, interval_kind=query.interval, adjustment=query.adjustment)
         series = data.all_estimates(counted, "total", options)
         try:
             return page.compared(compare_series(*series, overlap=query.overlap))
@@ -136,7 +145,7 @@ class _Page:
             Notice(f"{both.sentence()[:1].upper()}{both.sentence()[1:]}.", tone),
             KeyValues(tuple(self._figures(comparison)), "figures"),
             Figure(picture),
-            Table(f"a, {self._words(0)}, less b, {self._words(1)}", difference_columns(), shown, unchanged(shown)),
+            Table(f"a, {self._words(0)}, less b, {self._words(1)}", difference_columns(adjustment=both.adjustment), shown, unchanged(shown)),
             *([Paragraph(f"{len(rows) - len(shown):,} more are in the downloads.")] if len(rows) > len(shown) else []),
             self._form(),
             *self._releases(),
@@ -145,7 +154,7 @@ class _Page:
             Paragraph(OVERLAP),
             Lines(*(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes if note != SHARED_NOISE)),
         ]
-        table = Table("Every difference", CSV, rows)
+        table = Table("Every difference", file_columns(both.adjustment), rows)
         facts = {name: value for name, value in comparison.to_json().items() if name != "differences"}
         return View(self.metric.title, tuple(blocks), table, picture, facts)
 
@@ -185,6 +194,7 @@ class _Page:
         )
 
     def _rests_on(self, comparison: Comparison) -> KeyValues:
+        both = comparison.difference
         test = {
             "covariance": "all values, and how their errors go together",
             "simes": "the smallest q-value: how the errors of these values go together is not known",
@@ -196,7 +206,7 @@ class _Page:
                     (f"Last period of {name}", self._newest(c))
                     for name, c in (("a", comparison.a), ("b", comparison.b))
                 ),
-                ("Intervals", INTERVAL_KINDS[comparison.difference.interval_kind]),
+                ("Intervals", interval_words(both.interval_kind, both.adjustment, "changed")),
                 ("Changed", f"at a false discovery rate of at most {comparison.difference.alpha:.3g} over all values"),
                 ("The test of all values", test[comparison.difference.overall_test]),
             )
@@ -216,6 +226,7 @@ class _Page:
                 Field("a", "Range a", a, hint="FIRST..LAST, or one period"),
                 Field("b", "Range b, taken away from a", b, hint="FIRST..LAST, or one period"),
                 Field("interval", "Intervals", self.query.interval, "choice", kinds),
+                adjustment_field(self.query.adjustment, "changed"),
                 Field(
                     "alpha",
                     "False discovery rate",

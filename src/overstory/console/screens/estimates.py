@@ -7,15 +7,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.analysis.tables.output import CSV
+from overstory.analysis.selection import ADJUSTMENTS
+from overstory.analysis.tables.output import file_columns
 from overstory.presentation.charts.intervals import dots
-from overstory.presentation.document import Column
+from overstory.presentation.document import Column, Field
 
 if TYPE_CHECKING:
+    from overstory.analysis.selection import Adjustment
     from overstory.presentation.svg import Picture
 
-FILE_COLUMNS: Final = (Column("from"), Column("to"), *CSV)
-"""The columns of the files: those of the file that `overstory decode -o` writes."""
+NAMES: Final[Mapping[Adjustment, str]] = {"fcr": "wider", "conditional": "given that they were {0}", "none": "plain"}
+
+
+def period_columns(adjustment: Adjustment) -> tuple[Column, ...]:
+    """Return the columns of the files: those of the file that `overstory decode -o` writes."""
+    return (Column("from"), Column("to"), *file_columns(adjustment=adjustment))
+
+
+def adjustment_field(chosen: Adjustment, selected: str = "detected") -> Field:
+    """Return the field that asks for the intervals of selected values."""
+    choices = tuple((adjustment, NAMES[adjustment].format(selected)) for adjustment in ADJUSTMENTS)
+    hint = f"They were chosen because they are {selected}: plain ones are too short."
+    return Field("adjustment", f"Intervals of {selected} values", chosen, "choice", choices, hint=hint)
 
 
 def estimate_picture(name: str, caption: str, rows: Sequence[Mapping[str, Any]], tags: Sequence[str] = ()) -> Picture:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from overstory.analysis.selection import INTERVAL_KINDS
+from overstory.analysis.selection import interval_words
 from overstory.console.alarms import find_alarms
 from overstory.console.view import ScreenError
 from overstory.planning.sample_size import required_sample_size, smallest_share
@@ -19,7 +19,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.metric import DAY
 
 if TYPE_CHECKING:
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.selection import Adjustment, IntervalKind
     from overstory.console.data import ConsoleData
     from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.metrics import Metric
@@ -73,7 +73,14 @@ def people_for(mechanism: Mechanism, share: float, candidates: int, alpha: float
         return str(error)
 
 
-def rests_on(data: ConsoleData, metric: Metric, reports: int, periods: Sequence[int], kind: IntervalKind) -> KeyValues:
+def rests_on(
+    data: ConsoleData,
+    metric: Metric,
+    reports: int,
+    periods: Sequence[int],
+    kind: IntervalKind,
+    adjustment: Adjustment = "fcr",
+) -> KeyValues:
     """Return what the numbers of a page rest on: their denominator, their newest period, their intervals."""
     last = periods[-1] if periods else None
     newest = "none" if last is None else f"{metric.period.label(last)} ({state_words(data, metric, last)})"
@@ -82,7 +89,7 @@ def rests_on(data: ConsoleData, metric: Metric, reports: int, periods: Sequence[
         (
             ("Percent of what", f"of {reports:,} reports, {each}"),
             ("Last period with reports", newest),
-            ("Intervals", INTERVAL_KINDS[kind]),
+            ("Intervals", interval_words(kind, adjustment)),
         )
     )
 

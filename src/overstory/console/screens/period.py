@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field as Parameter
 
+from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import estimate_table
-from overstory.console.screens.estimates import FILE_COLUMNS, estimate_picture
+from overstory.console.screens.estimates import adjustment_field, estimate_picture, period_columns
 from overstory.console.screens.facts import (
     NO_DIMENSIONS,
     epsilons,
@@ -65,6 +66,7 @@ class PeriodQuery(Query):
     method: Literal["gls", "lasso"] = "gls"
     complete: bool = False
     level: float = Parameter(0.95, ge=0.5, lt=1)
+    adjustment: Adjustment = "fcr"
     share: float = Parameter(SHARE, gt=0, le=1)
     rank: int = Parameter(1, ge=1)
 
@@ -149,6 +151,7 @@ class _Page:
             method=query.method,
             complete=query.complete,
             interval_kind="population",
+            adjustment=query.adjustment,
         )
 
     @property
@@ -163,7 +166,7 @@ class _Page:
         new = set() if before is None else {row["value"] for row in rows if row["detected"]} - before
         detected = sum(row["detected"] for row in rows)
         picture = self._picture(_detected_first(rows), new)
-        table = Table("", FILE_COLUMNS, [{"from": self.label, "to": self.label, **row} for row in rows])
+        table = Table("", period_columns(self.query.adjustment), [{"from": self.label, "to": self.label, **row} for row in rows])
         blocks = [
             *self._head(f"{detected:,} of {len(rows):,} detected"),
             KeyValues(tuple(self._figures(part.estimate)), "figures"),
@@ -206,7 +209,7 @@ class _Page:
         line = (
             f"overstory decode --store URL --registry FILE --metric {self.metric.id} --from {self.label} "
             f"--to {self.label} --candidates FILE --alpha {self.query.alpha:g} --correction {self.query.correction} "
-            "--interval population -o results"
+            f"--interval population --adjustment {self.query.adjustment} -o results"
         )
         blocks = (
             *self._head(f"{number:,} candidates"),
@@ -266,7 +269,7 @@ class _Page:
                 yield Link("Back to the registry's list", f"/m/{self.metric.id}/{self.label}")
         yield self._options_form()
         yield Heading(2, "What these numbers rest on")
-        yield rests_on(self.data, self.metric, self.counted.num_reports, self.counted.periods, "population")
+        yield rests_on(self.data, self.metric, self.counted.num_reports, self.counted.periods, "population", self.query.adjustment)
         yield Lines(NO_DIMENSIONS)
 
     def _list_form(self) -> Form:
@@ -303,6 +306,7 @@ class _Page:
                 (("fdr", "the false discovery rate"), ("bonferroni", "the chance of any false detection")),
             ),
             Field("level", "Interval level", f"{query.level:g}", "number", least=0.5, most=0.999, step=0.001),
+            adjustment_field(query.adjustment),
             Field(
                 "share",
                 "How many devices show a share of",

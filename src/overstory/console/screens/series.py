@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field as Parameter
 
+from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import estimate_table
 from overstory.console.screens.columns import MOST_CUMULATIVE, Columns
-from overstory.console.screens.estimates import FILE_COLUMNS, estimate_picture
+from overstory.console.screens.estimates import adjustment_field, estimate_picture, period_columns
 from overstory.console.screens.facts import (
     NO_DIMENSIONS,
     alarm_notices,
@@ -66,6 +67,7 @@ class SeriesQuery(Query):
     last: str | None = Parameter(None, alias="to")
     every: int | None = Parameter(None, ge=1, le=100_000)
     level: float = Parameter(0.95, ge=0.5, lt=1)
+    adjustment: Adjustment = "fcr"
     reading: Aggregation = "per-period"
     reports_per_device: float | None = Parameter(None, ge=1)
     values: tuple[str, ...] = ()
@@ -90,7 +92,9 @@ class SeriesScreen(Screen):
             return _without_reports(data, metric, query)
         most = MOST_CUMULATIVE if query.reading == "cumulative" else MOST_COLUMNS
         columns = Columns.of(counted, query.every, most)
-        options = EstimateOptions(interval_kind="population", reports_per_device=query.reports_per_device)
+        options = EstimateOptions(
+            query.reports_per_device, interval_kind="population", adjustment=query.adjustment
+        )
         if not metric.labels:
             return _without_candidates(data, metric, query, columns)
         series = columns.estimates(data, query.reading, options)
@@ -109,7 +113,7 @@ class _Page:
 
     def view(self) -> View:
         shown = shown_lines(self.columns, self.series, self._wanted(), self.query.level)
-        table = Table("Every estimate", FILE_COLUMNS, list(self._rows()))
+        table = Table("Every estimate", period_columns(self.query.adjustment), list(self._rows()))
         uncertain = too_uncertain(self.series.parts[-1].estimate)
         picture = None if uncertain else self._picture(shown)
         alarms, refresh = alarm_notices(self.data, self.metric)
@@ -131,6 +135,7 @@ class _Page:
                 self.series.counted.num_reports,
                 self.columns.counted.periods,
                 self.series.interval_kind,
+                self.query.adjustment,
             ),
             Lines(*self._sentences(shown)),
         ]
@@ -306,6 +311,7 @@ def _form(metric: Metric, query: SeriesQuery, labels: Sequence[str]) -> Form:
                 hint="In a column; empty: the worst case.",
             ),
             Field("level", "Interval level", f"{query.level:g}", "number", least=0.5, most=0.999, step=0.001),
+            adjustment_field(query.adjustment),
             Field("reading", "Estimates of", query.reading, "choice", READINGS),
             Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent."),
         ),

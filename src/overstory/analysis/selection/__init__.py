@@ -1,0 +1,57 @@
+"""From z values to decisions, and what may then be said of the values that were selected."""
+
+from __future__ import annotations
+
+from overstory.analysis.selection.detection import (
+    Correction,
+    adjusted_p_values,
+    bound_text,
+    check_alpha,
+    needed_p_value,
+    null_share,
+    step_up,
+    upper_p_values,
+    z_values,
+)
+from overstory.analysis.selection.intervals import (
+    ADJUSTMENTS,
+    INTERVAL_KINDS,
+    Adjustment,
+    IntervalKind,
+    bounded_interval,
+    check_adjustment,
+    check_interval_kind,
+    interval_words,
+    normal_reach,
+    people_covariance,
+    people_variance,
+)
+from overstory.analysis.selection.numerics import chi2_tail, median, normal_quantile
+from overstory.analysis.selection.selected import Selected
+
+__all__ = [
+    "ADJUSTMENTS",
+    "INTERVAL_KINDS",
+    "Adjustment",
+    "Correction",
+    "IntervalKind",
+    "Selected",
+    "adjusted_p_values",
+    "bound_text",
+    "bounded_interval",
+    "check_adjustment",
+    "check_alpha",
+    "check_interval_kind",
+    "chi2_tail",
+    "interval_words",
+    "median",
+    "needed_p_value",
+    "normal_quantile",
+    "normal_reach",
+    "null_share",
+    "people_covariance",
+    "people_variance",
+    "step_up",
+    "upper_p_values",
+    "z_values",
+]
