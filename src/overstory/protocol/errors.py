@@ -13,6 +13,14 @@ class ParameterError(OverstoryError, ValueError):
     """A parameter that no mechanism, decoder or plan could honour."""
 
 
+class NoCodeError(ParameterError):
+    """A value that a domain has no code for.
+
+    It is counted as "elsewhere", through the same randomizer as every other value: silence would show that it is
+    outside.
+    """
+
+
 class FormatError(OverstoryError, ValueError):
     """Input that does not follow its format.
 

@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from overstory.protocol.channels import ONE
-from overstory.protocol.domains.codes import CodedDomain
+from overstory.protocol.domains.codes import CodedDomain, tried_at
 from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.encodings.symbols import LinearHash
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import NoCodeError, ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 from overstory.protocol.permanent_response import check_secret, context, digest
@@ -242,12 +242,25 @@ class Plan:
         """Return the group of a uniform 32-bit number."""
         return bisect_right([group.threshold for group in self.groups], drawn)
 
-    def held(self, question: Question | BitQuestion, code: int) -> int | None:
+    def code_of(self, value: Any) -> int | None:
+        """Return the value's code; None where it has none, and is "elsewhere".
+
+        Raises
+        ------
+        ParameterError
+            When the value is of the wrong kind.
+        """
+        try:
+            return self.domain.code(value)
+        except NoCodeError:
+            return None
+
+    def held(self, question: Question | BitQuestion, code: int | None) -> int | None:
         """Return the code, or None where the question is not about it.
 
         The dictionary's group answers about the dictionary, all others about what is not in it.
         """
-        if not self.known:
+        if code is None or not self.known:
             return code
         return code if (code in self.known) == (question.name == DICTIONARY) else None
 
@@ -290,12 +303,8 @@ class PrefixPlan(Plan):
 
     @property
     def tried(self) -> tuple[int, ...]:
-        """How many prefixes are counted at each level, at most."""
-        parents, counts = 1, []
-        for question in self.levels:
-            counts.append(parents << question.step)
-            parents = min(self.beam, counts[-1])
-        return tuple(counts)
+        """How many prefixes are tried at each level, at most: of those of the last one, only values."""
+        return tried_at(self.domain, [question.step for question in self.levels], self.beam)
 
 
 @dataclass(frozen=True, kw_only=True)

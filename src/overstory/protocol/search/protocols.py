@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import NormalDist
 from typing import Any, Final
 
-from overstory.protocol.domains.codes import CodedDomain, CodedIntegers
+from overstory.protocol.domains.codes import CodedDomain, CodedIntegers, tried_at
 from overstory.protocol.encodings.base import check_count, check_epsilon
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search.plans import (
@@ -86,7 +86,7 @@ def prefix_extension(
     """
     domain = CodedIntegers() if domain is None else domain
     lengths = even_levels(domain.width, step, step) if levels is None else levels
-    weights, questions = _search(domain.width, lengths, beam, shares, oracle, check_epsilon("epsilon", epsilon), key)
+    weights, questions = _search(domain, lengths, beam, shares, oracle, check_epsilon("epsilon", epsilon), key)
     groups = tuple(Group(t, (q,)) for t, q in zip(thresholds(weights), questions, strict=True))
     return PrefixPlan(domain=domain, groups=groups, beam=beam)
 
@@ -135,7 +135,7 @@ def discover(
     check_count("beam", beam, 1, MOST_BEAM)
     check_count("step", step, 1, MAX_STEP)
     lengths = even_levels(domain.width, min(step + (beam - 1).bit_length(), MAX_STEP), step)
-    weights, questions = _search(domain.width, lengths, beam, None, oracle, check_epsilon("epsilon", epsilon), key)
+    weights, questions = _search(domain, lengths, beam, None, oracle, check_epsilon("epsilon", epsilon), key)
     codes = codes_of(domain, known)
     if codes:
         if not 0 < known_share < 1:
@@ -225,7 +225,7 @@ def level_weights(tried: Sequence[int], beam: int) -> tuple[float, ...]:
     normal = NormalDist()
     last = len(tried) - 1
     boundaries = [
-        normal.inv_cdf(1 - (0.05 * max(beam / 8, 1) / many if level == last else min(beam / many, 0.5)))
+        normal.inv_cdf(1 - min(0.05 * max(beam / 8, 1) / many if level == last else beam / many, 0.5))
         for level, many in enumerate(tried)
     ]
     return tuple((z + 2) ** 2 for z in boundaries)
@@ -247,7 +247,7 @@ def even_levels(width: int, first: int, step: int) -> list[int]:
 
 
 def _search(
-    width: int,
+    domain: CodedDomain,
     lengths: Sequence[int],
     beam: int,
     shares: Sequence[float] | None,
@@ -257,9 +257,10 @@ def _search(
 ) -> tuple[list[float], list[Question]]:
     """Return the levels' weights and questions."""
     check_count("beam", beam, 1, MOST_BEAM)
+    width = domain.width
     steps = _steps(width, lengths)
-    tried = _tried(steps, beam, oracle)
-    weights = list(level_weights(tried, beam) if shares is None else shares)
+    _check_tried(steps, beam, oracle)
+    weights = list(level_weights(tried_at(domain, steps, beam), beam) if shares is None else shares)
     if len(weights) != len(steps):
         raise ParameterError(f"{len(weights)} shares for {len(steps)} levels: give one for each")
     questions = []
@@ -280,10 +281,10 @@ def _steps(width: int, lengths: Sequence[int]) -> list[int]:
     return steps
 
 
-def _tried(steps: Sequence[int], beam: int, oracle: OracleChoice) -> list[int]:
-    """Return how many prefixes each level counts, unless they are too many."""
+def _check_tried(steps: Sequence[int], beam: int, oracle: OracleChoice) -> None:
+    """Refuse levels that count too many prefixes."""
     linear = oracle == "linear-hash"
-    most, parents, tried = MOST_TRIED if linear else MOST_SCANNED, 1, []
+    most, parents = MOST_TRIED if linear else MOST_SCANNED, 1
     for step in steps:
         if step > MAX_STEP or parents << step > most:
             raise ParameterError(
@@ -291,6 +292,4 @@ def _tried(steps: Sequence[int], beam: int, oracle: OracleChoice) -> list[int]:
                 f"in steps of at most {MAX_STEP} bits: give shorter steps or a smaller beam"
                 + ("" if linear else ", or the oracle linear-hash")
             )
-        tried.append(parents << step)
-        parents = min(beam, tried[-1])
-    return tried
+        parents = min(beam, parents << step)
