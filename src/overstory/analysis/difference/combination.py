@@ -177,7 +177,7 @@ def ratio(
     spread = np.full((2, 2), np.inf)
     if np.isfinite(estimate.standard_errors[every]).all():
         spread = weights @ estimate.covariance(kind, every) @ weights.T / scale**2
-    low, high = _fieller(top, bottom, spread, selection.normal_reach(level))
+    low, high = fieller(top, bottom, spread, selection.normal_reach(level))
     return Combined(
         values=_names(estimate, above),
         per=_names(estimate, below),
@@ -189,7 +189,7 @@ def ratio(
     )
 
 
-def _fieller(top: float, bottom: float, spread: Any, reach: float) -> tuple[float, float]:
+def fieller(top: float, bottom: float, spread: Any, reach: float) -> tuple[float, float]:
     """Return the ends of the ratios rho with (top - rho bottom)^2 <= reach^2 Var(top - rho bottom)."""
     square = reach * reach
     # a rho^2 - 2 b rho + c <= 0; with a <= 0 the denominator may be 0 and the set of ratios has no ends.

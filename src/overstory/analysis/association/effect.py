@@ -1,0 +1,288 @@
+r"""How strongly two variables hang together: conditional shares, their differences and ratios, and Cramer's V.
+
+The share of y among those with x, :math:`r = P_{xy} / a_x`, varies as the weighted sum of cells that is its
+derivative: :math:`(e_{xy} - r\, 1_x) / a_x`. A ratio's normal approximation fails where its denominator is unsure: a
+row of which the share is below four standard errors has no conditional shares.
+
+For :math:`\Delta = P - a b'`, C its covariances and weights :math:`w = 1 / (a b')`,
+
+.. math:: \hat\phi^2 = \sum w (\Delta^2 - \operatorname{Var} \Delta), \qquad
+   \operatorname{se}^2 = 2 \sum_{uv} w_u w_v C_{uv}^2 + 4\, (w \Delta)' C\, (w \Delta) ,
+
+and :math:`V = \sqrt{\max(\phi^2, 0) / (\min(k_x, k_y) - 1)}`: what noise adds to a sum of squares is taken off.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from overstory.analysis import selection
+from overstory.analysis.association.independence import independence
+from overstory.analysis.difference.combination import fieller
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.association.table import TableEstimate
+
+    F64 = NDArray[np.float64]
+
+SURE: Final = 4.0
+"""A row has conditional shares where its own share is at least as many standard errors."""
+
+Contrast = Literal["difference", "ratio"]
+"""How two conditional shares are compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """The shares of the columns' values in each row.
+
+    Attributes
+    ----------
+    table : TableEstimate
+        The table whose rows are conditioned on; its `transposed` conditions on the columns.
+    estimable : ndarray of bool, shape (k_x,)
+        Which rows are large enough.
+    shares : ndarray of float64, shape (k_x, k_y)
+        P(column | row); nan in rows that are not estimable.
+    standard_errors : ndarray of float64, shape (k_x, k_y)
+        Of `shares`.
+    """
+
+    table: TableEstimate
+    estimable: NDArray[np.bool_]
+    shares: F64
+
+    @cached_property
+    def standard_errors(self) -> F64:
+        """The standard errors of the shares; nan in rows that are not estimable."""
+        errors = np.full(self.shares.shape, math.nan)
+        for row in np.flatnonzero(self.estimable):
+            weights = self.weights(int(row))
+            spread = (weights * self.table.covariance.apply(weights)).sum(axis=(-2, -1))
+            errors[row] = np.sqrt(np.maximum(spread, 0.0))
+        return errors
+
+    def interval(self, level: float = 0.95) -> tuple[F64, F64]:
+        """Return both ends of the shares' two-sided normal interval, moved into 0 .. 1."""
+        reach = selection.normal_reach(level) * self.standard_errors
+        return np.clip(self.shares - reach, 0.0, 1.0), np.clip(self.shares + reach, 0.0, 1.0)
+
+    def weights(self, row: int) -> F64:
+        """Return the derivative of each share of a row by the cells, shape (k_y, k_x, k_y)."""
+        rows, columns = self.shares.shape
+        weights = np.zeros((columns, rows, columns))
+        weights[:, row, :] = np.eye(columns) - self.shares[row][:, None]
+        return weights / float(self.table.shares[row].sum())
+
+
+def conditional(table: TableEstimate) -> Conditional:
+    """Return the shares of the columns' values in each row.
+
+    Examples
+    --------
+    >>> import overstory
+    >>> from overstory.analysis.association.table import pair_table
+    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
+    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 5_000, rng=1))
+    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
+    >>> conditional(table).shares.round(1).tolist()
+    [[0.7, 0.3], [0.0, 1.0]]
+    """
+    rows, estimable = table.shares.sum(axis=1), sure(table)[0]
+    shares = np.full(table.shares.shape, math.nan)
+    shares[estimable] = table.shares[estimable] / rows[estimable, None]
+    return Conditional(table, estimable, shares)
+
+
+def sure(table: TableEstimate) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which rows and which columns have a share of at least `SURE` standard errors."""
+    rows, columns = (marginal.shares >= SURE * marginal.standard_errors for marginal in table.sums)
+    reports = np.bool_(table.num_reports > 0)
+    return rows & reports, columns & reports
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two conditional shares compared.
+
+    Attributes
+    ----------
+    column, row, against : str
+        The share of `column` in the row `row`, compared with that in the row `against`.
+    contrast : {"difference", "ratio"}
+        What `estimate` is: the difference of the shares, or how many times as large the first is.
+    estimate, low, high : float
+        The estimate and its interval; infinite where a ratio's interval has no end.
+    level : float
+        The interval's confidence level.
+    """
+
+    column: str
+    row: str
+    against: str
+    contrast: Contrast
+    estimate: float
+    low: float
+    high: float
+    level: float
+
+    @property
+    def apart(self) -> bool:
+        """Whether the interval leaves out that the shares are equal."""
+        return not self.low <= (0.0 if self.contrast == "difference" else 1.0) <= self.high
+
+
+def compare_rows(
+    table: TableEstimate, column: str, row: str, against: str, contrast: Contrast = "difference", level: float = 0.95
+) -> Compared:
+    """Compare the shares of one column's value in two rows, with an interval.
+
+    Parameters
+    ----------
+    column
+        The value whose shares are compared.
+    row, against
+        The two rows.
+    contrast
+        The difference of the shares, or their ratio with Fieller's interval.
+
+    Raises
+    ------
+    ParameterError
+        If a value is none of the table's, both rows are the same, or one is too small.
+
+    Examples
+    --------
+    >>> import overstory
+    >>> from overstory.analysis.association.table import pair_table
+    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
+    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 2, 2, 3] * 5_000, rng=1))
+    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
+    >>> compare_rows(table, "yes", "a", "b").apart
+    False
+    """
+    shares = conditional(table)
+    place, first, second = _place(table, 1, column), _place(table, 0, row), _place(table, 0, against)
+    if first == second:
+        raise ParameterError(f"{row!r} is compared with itself: give two values of {table.names[0]}")
+    for chosen, name in ((first, row), (second, against)):
+        if not shares.estimable[chosen]:
+            raise ParameterError(
+                f"too few reports have {table.names[0]} = {name}: its share is below {SURE:g} standard errors"
+            )
+    weights = np.stack([shares.weights(chosen)[place] for chosen in (first, second)])
+    spread = np.einsum("aij,bij->ab", weights, table.covariance.apply(weights))
+    one, other = (float(shares.shares[chosen, place]) for chosen in (first, second))
+    reach = selection.normal_reach(level)
+    if contrast == "ratio":
+        low, high = fieller(one, other, spread, reach)
+        return Compared(column, row, against, contrast, one / other if other else math.inf, low, high, level)
+    error = math.sqrt(max(float(spread[0, 0] + spread[1, 1] - 2 * spread[0, 1]), 0.0))
+    difference = one - other
+    return Compared(
+        column, row, against, contrast, difference, difference - reach * error, difference + reach * error, level
+    )
+
+
+def _place(table: TableEstimate, axis: int, label: str) -> int:
+    if label not in table.labels[axis]:
+        raise ParameterError(f"{label!r} is none of the {len(table.labels[axis])} values of {table.names[axis]}")
+    return table.labels[axis].index(label)
+
+
+@dataclass(frozen=True)
+class CramersV:
+    """Cramer's V: 0 where the variables are independent, 1 where one follows from the other.
+
+    Attributes
+    ----------
+    estimate : float
+        V; nan where independence is not rejected: noise alone would give a V above 0.
+    low, high : float
+        The interval; `low` is 0 where independence is not rejected.
+    level : float
+        The interval's confidence level.
+    left_out : tuple of two tuples of str
+        Rows and columns whose shares are below four standard errors: V is that of the others.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+    left_out: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; None where there is no number."""
+        return {
+            "estimate": None if math.isnan(self.estimate) else self.estimate,
+            "low": self.low,
+            "high": self.high,
+            "level": self.level,
+            "left_out": [list(names) for names in self.left_out],
+        }
+
+
+def cramers_v(table: TableEstimate, level: float = 0.95, alpha: float = 0.05) -> CramersV | None:
+    """Return Cramer's V with its interval, of the rows and columns that are large enough.
+
+    Parameters
+    ----------
+    alpha
+        Of the test of independence that decides whether there is more than an upper bound.
+
+    Returns
+    -------
+    CramersV or None
+        None where fewer than two rows or columns are large enough, or there are more than 2,500 cells.
+    """
+    rows, columns = sure(table)
+    tested = independence(table, alpha)
+    if tested is None or min(rows.sum(), columns.sum()) < 2:
+        return None
+    squared, error = _phi_squared(table, np.ix_(rows, columns))
+    reach, degrees = selection.normal_reach(level) * error, min(rows.sum(), columns.sum()) - 1
+    estimate, low, high = (
+        math.sqrt(min(max(value, 0.0) / degrees, 1.0)) for value in (squared, squared - reach, squared + reach)
+    )
+    left_out = [
+        tuple(label for label, is_in in zip(labels, kept, strict=True) if not is_in)
+        for labels, kept in zip(table.labels, (rows, columns), strict=True)
+    ]
+    if not tested.rejected:
+        estimate, low = math.nan, 0.0
+    return CramersV(estimate, low, high, level, (left_out[0], left_out[1]))
+
+
+def _phi_squared(table: TableEstimate, chosen: Any) -> tuple[float, float]:
+    """Return phi^2 of some rows and columns by themselves, and its standard error."""
+    part = table.shares[chosen]
+    total = float(part.sum())
+    cells = part / total
+    rows, columns = cells.sum(axis=1), cells.sum(axis=0)
+    size = cells.size
+    unit = np.zeros((size, *table.shares.shape))
+    for number, weights in enumerate(unit):
+        place = np.unravel_index(number, cells.shape)
+        weights[chosen[0].ravel()[place[0]], chosen[1].ravel()[place[1]]] = 1.0
+    spread = table.covariance.apply(unit)[(slice(None), *chosen)].reshape(size, size)
+    # d(P / total), then d(P - ab') = dP - (dP 1) b' - a (1' dP), as matrices on the cells row by row.
+    scaled = (np.eye(size) - np.outer(cells.ravel(), np.ones(size))) / total
+    by_row = np.kron(np.eye(len(rows)), np.outer(columns, np.ones(len(columns))))
+    by_column = np.kron(np.outer(rows, np.ones(len(rows))), np.eye(len(columns)))
+    derivative = (np.eye(size) - by_row - by_column) @ scaled
+    together = derivative @ spread @ derivative.T
+    product = np.outer(rows, columns)
+    difference, weight = (cells - product).ravel(), 1.0 / product.ravel()
+    squared = float((weight * (difference**2 - np.diag(together))).sum())
+    pull = weight * difference
+    variance = 2.0 * float(weight @ together**2 @ weight) + 4.0 * float(pull @ together @ pull)
+    return squared, math.sqrt(max(variance, 0.0))

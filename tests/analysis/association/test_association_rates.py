@@ -1,0 +1,188 @@
+"""What is said of a table keeps its promises: errors, coverage, the size of the test, and the table that is shown.
+
+Every random check asks whether a count is possible at the promised rate and fails wrongly at most once in a million
+(`ALARM`); the counts are drawn from fixed seeds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom, chi2
+
+from overstory.analysis.association.display import reported
+from overstory.analysis.association.effect import compare_rows, conditional, cramers_v
+from overstory.analysis.association.independence import independence
+from overstory.analysis.postprocess.likelihood import likeliest_of_bits
+from support.association_populations import drawn_table, oracle_of, population
+
+ALARM = 1e-6
+SEEDS = 120
+
+
+def _at_most(count: int, trials: int, chance: float) -> bool:
+    """Whether so many are possible at this chance, or a smaller one."""
+    return bool(binom.sf(count - 1, trials, chance) > ALARM)
+
+
+def _at_least(count: int, trials: int, chance: float) -> bool:
+    return bool(binom.cdf(count, trials, chance) > ALARM)
+
+
+def test_the_errors_of_cells_are_those_of_the_design() -> None:
+    """OUE at epsilon 2 over 20 x 10 cells: rmse sqrt(n) within 3% of .839, and 4 times below two linked reports'."""
+    shares = population(20, 10, 0.3)
+    oracle = oracle_of("oue", 2.0, shares)
+    errors = [((drawn_table(oracle, shares, 100_000, seed).shares - shares) ** 2).mean() for seed in range(60)]
+    scaled = float(np.sqrt(np.mean(errors) * 100_000))
+    assert scaled == pytest.approx(0.839, rel=0.03)
+    assert 3.55 / scaled >= 4
+
+
+CASES = [("oue", 2.0, (20, 10)), ("grr", 4.0, (20, 10)), ("subset", 1.0, (6, 2)), ("grr", 2.0, (6, 2))]
+
+
+@pytest.mark.parametrize(("name", "epsilon", "shape"), CASES)
+def test_intervals_cover(name: str, epsilon: float, shape: tuple[int, int]) -> None:
+    """Mean coverage of 95% intervals lies between .94 and .96: cells, marginals, conditionals, differences, ratios."""
+    shares = population(*shape, 0.3)
+    first, second = shares.sum(axis=1), shares.sum(axis=0)
+    truth = shares / first[:, None]
+    oracle = oracle_of(name, epsilon, shares)
+    inside: dict[str, list[Any]] = {"cells": [], "marginals": [], "conditionals": [], "differences": [], "ratios": []}
+    for seed in range(SEEDS):
+        table = drawn_table(oracle, shares, 100_000, seed)
+        inside["cells"].append(_inside(*table.interval(), shares))
+        for marginal, true in zip(table.marginals, (first, second), strict=True):
+            inside["marginals"].append(_inside(*marginal.interval(), true))
+        given = conditional(table)
+        large = given.estimable & (first > 0.05)
+        inside["conditionals"].append(_inside(*given.interval(), truth)[large])
+        for row in np.flatnonzero(large)[1:4]:
+            for column in range(2):
+                for contrast, true in (
+                    ("differences", truth[0, column] - truth[row, column]),
+                    ("ratios", truth[0, column] / truth[row, column]),
+                ):
+                    kind: Any = contrast[:-1]
+                    compared = compare_rows(table, str(column), "0", str(row), kind)
+                    inside[contrast].append(np.array([compared.low <= true <= compared.high]))
+    for what, hits in inside.items():
+        flat = np.concatenate([part.ravel() for part in hits])
+        # Intervals of one table are not independent: each table counts as one trial for ten of its own.
+        trials = max(flat.size // 10, 1)
+        count = round(flat.mean() * trials)
+        assert _at_least(count, trials, 0.945), (what, flat.mean())
+        assert _at_most(count, trials, 0.955), (what, flat.mean())
+
+
+def _inside(low: Any, high: Any, truth: Any) -> Any:
+    return (low <= truth) & (truth <= high)
+
+
+SIZES = [("oue", 2.0, (6, 2), 20_000), ("grr", 2.0, (6, 2), 20_000), ("oue", 1.0, (20, 10), 20_000)]
+
+
+@pytest.mark.parametrize(("name", "epsilon", "shape", "reports"), SIZES)
+def test_independent_variables_are_rejected_one_time_in_twenty(
+    name: str, epsilon: float, shape: tuple[int, int], reports: int
+) -> None:
+    """The size at 5% is at most .06, also where the marginals are unsure; and the usual chi-square's is not."""
+    shares = population(*shape, 0.0)
+    oracle = oracle_of(name, epsilon, shares)
+    rejected = naive = 0
+    many = 600 if shape == (6, 2) else 200
+    for seed in range(many):
+        table = drawn_table(oracle, shares, reports, seed)
+        tested = independence(table)
+        assert tested is not None
+        rejected += tested.rejected
+        naive += _clipped_chi_square(table) < 0.05
+    assert _at_most(rejected, many, 0.06), rejected
+    assert not _at_most(naive, many, 0.06), "the statistic that noise fools must fail the same check"
+
+
+def _clipped_chi_square(table: Any) -> float:
+    """Return the p-value of the chi-square of a table that was clipped and normalized first."""
+    cells = np.maximum(table.shares, 0.0)
+    cells = cells / cells.sum() * table.num_reports
+    expected = np.outer(cells.sum(axis=1), cells.sum(axis=0)) / table.num_reports
+    statistic = float(((cells - expected) ** 2 / np.maximum(expected, 1e-9)).sum())
+    return float(chi2.sf(statistic, (cells.shape[0] - 1) * (cells.shape[1] - 1)))
+
+
+@pytest.mark.parametrize(("name", "epsilon"), [("oue", 2.0), ("grr", 2.0)])
+def test_the_power_is_what_it_says(name: str, epsilon: float) -> None:
+    """With dependences in random directions, at the V that is named, between 70% and 85% are detected."""
+    independent, drawn = population(6, 3, 0.0), np.random.default_rng(5)
+    oracle = oracle_of(name, epsilon, independent)
+    tested = independence(drawn_table(oracle, independent, 60_000, 0))
+    assert tested is not None
+    detected, many = 0, 300
+    for seed in range(many):
+        shares = _dependent(independent, tested.detectable, drawn)
+        found = independence(drawn_table(oracle, shares, 60_000, 1000 + seed))
+        assert found is not None
+        detected += found.rejected
+    assert _at_least(detected, many, 0.7), detected
+    assert _at_most(detected, many, 0.85), detected
+
+
+def _dependent(product: Any, v: float, drawn: np.random.Generator) -> Any:
+    """Return a table with these marginals and this Cramer's V, departing in a random direction."""
+    rows, columns = np.sqrt(product.sum(axis=1)), np.sqrt(product.sum(axis=0))
+    while True:
+        way = drawn.normal(size=product.shape)
+        way -= np.outer(rows, rows @ way)
+        way -= np.outer(way @ columns, columns)
+        way *= v * np.sqrt(min(product.shape) - 1) / np.sqrt((way**2).sum())
+        shares = product + way * np.outer(rows, columns)
+        if shares.min() >= 0:
+            return shares
+
+
+def test_the_interval_of_cramers_v_covers() -> None:
+    """At least 94% of the intervals hold V, with and without dependence; without one there is an upper bound alone."""
+    for dependence in (0.0, 0.3, 0.8):
+        shares = population(6, 3, dependence)
+        product = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+        true = float(np.sqrt(((shares - product) ** 2 / product).sum() / 2))
+        oracle = oracle_of("grr", 2.0, shares)
+        covered = bounds = 0
+        for seed in range(200):
+            v = cramers_v(drawn_table(oracle, shares, 100_000, seed))
+            assert v is not None
+            assert v.left_out == ((), ())
+            covered += v.low <= true <= v.high
+            bounds += bool(np.isnan(v.estimate))
+        assert _at_least(covered, 200, 0.94), (dependence, covered)
+        assert (bounds > 100) == (dependence == 0.0)
+
+
+@pytest.mark.parametrize("kind", ["dirichlet", "diagonal"])
+def test_the_table_shown_is_as_near_as_the_likeliest(kind: str) -> None:
+    """Not negative, of sum 1, and with at most 1.1 times the error of the converged likelihood (15 seeds)."""
+    drawn = np.random.default_rng(4)
+    if kind == "dirichlet":
+        shares = drawn.dirichlet(np.full(200, 0.3)).reshape(20, 10)
+    else:
+        product = population(20, 10, 0.0)
+        rows = product.sum(axis=1)
+        shares = product / 2 + np.where(np.arange(20)[:, None] % 10 == np.arange(10), rows[:, None] / 2, 0.0)
+    oracle = oracle_of("oue", 2.0, shares)
+    ours, likeliest, raw = [], [], []
+    for seed in range(15):
+        table = drawn_table(oracle, shares, 50_000, seed)
+        shown = reported(table).shares
+        assert shown.min() >= 0
+        assert shown.sum() == pytest.approx(1.0)
+        p_star, q_star = float(oracle.mechanism.p_star), float(oracle.mechanism.q_star)
+        supports = np.clip((table.shares * (p_star - q_star) + q_star) * 50_000, 0, 50_000).ravel()
+        best = likeliest_of_bits(supports, 50_000, p_star, q_star).reshape(shares.shape)
+        ours.append(((shown - shares) ** 2).mean())
+        likeliest.append(((best - shares) ** 2).mean())
+        raw.append(((table.shares - shares) ** 2).mean())
+    assert np.sqrt(np.mean(ours)) <= 1.1 * np.sqrt(np.mean(likeliest))
+    assert np.mean(ours) < np.mean(raw)

@@ -1,0 +1,44 @@
+"""Populations of two variables, and the counts that their reports would give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import overstory
+from overstory.analysis.association.table import TableEstimate, pair_table
+from overstory.analysis.reports import SupportCounts
+
+
+def population(rows: int, columns: int, dependence: float) -> Any:
+    """Return shares: rows fall like 1 / i, columns like .75^j, and a part of them lies along a band."""
+    first = 1.0 / np.arange(1, rows + 1)
+    first /= first.sum()
+    second = 0.75 ** np.arange(columns)
+    second /= second.sum()
+    places, values = np.arange(rows)[:, None], np.arange(columns)
+    band = np.exp(-(((columns * places / rows - values) / 1.2) ** 2) / 2)
+    band /= band.sum(axis=1, keepdims=True)
+    return (1 - dependence) * np.outer(first, second) + dependence * first[:, None] * band
+
+
+def drawn_table(oracle: Any, shares: Any, num_reports: int, seed: int) -> TableEstimate:
+    """Return the table of devices drawn from a population, by the distribution of its support counts."""
+    drawn = np.random.default_rng(seed)
+    held = drawn.multinomial(num_reports, shares.ravel())
+    p_star, q_star = float(oracle.mechanism.p_star), float(oracle.mechanism.q_star)
+    if oracle.name == "grr":
+        chances = np.full((held.size, held.size), q_star)
+        np.fill_diagonal(chances, p_star)
+        ones = sum(drawn.multinomial(devices, row) for devices, row in zip(held, chances, strict=True))
+    else:
+        ones = drawn.binomial(held, p_star) + drawn.binomial(num_reports - held, q_star)
+    estimate = oracle.estimate(SupportCounts([num_reports], np.asarray(ones).reshape(1, -1)))
+    labels = [[str(number) for number in range(size)] for size in shares.shape]
+    return pair_table(oracle.mechanism, estimate, ["x", "y"], labels)
+
+
+def oracle_of(name: str, epsilon: float, shares: Any) -> Any:
+    """Return an oracle of the cells."""
+    return overstory.oracle(name, domain_size=shares.size, epsilon=epsilon)
