@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support
 from overstory.analysis.support.bits import BloomSupport, OneHotSupport, SampledSupport
+from overstory.analysis.support.linked import LinkedSupport
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
 from overstory.analysis.support.sets import PointSupport, SubsetSupport
@@ -30,6 +31,7 @@ from overstory.protocol.encodings.sets import Projective, Subsets
 from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, LocalHash, SignMatrix
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
+from overstory.protocol.mechanisms.joint import JointMechanism
 
 FAMILIES: Final[dict[type, type[Support[Any]]]] = {
     OneHot: OneHotSupport,
@@ -62,7 +64,7 @@ def support_of(mechanism: Mechanism) -> Support[Any]:
     return family(mechanism)
 
 
-HALVES: Final[dict[type, type[ServerHalf[Any]]]] = {}
+HALVES: Final[dict[type, type[ServerHalf[Any]]]] = {JointMechanism: LinkedSupport}
 """The server's half of a mechanism that is no frequency oracle, by its class."""
 
 
@@ -141,7 +143,7 @@ class SimulatedDevices:
         32 bytes that all the randomness follows from.
     """
 
-    mechanism: Mechanism
+    mechanism: LocalRandomizer
     table: NDArray[Any]
     symbols: NDArray[np.int32]
     cohorts: Cohorts
@@ -149,14 +151,14 @@ class SimulatedDevices:
 
     @classmethod
     def holding(
-        cls, mechanism: Mechanism, values: Sequence[Any], symbols: NDArray[Any], rng: np.random.Generator
+        cls, mechanism: LocalRandomizer, values: Sequence[Any], symbols: NDArray[Any], rng: np.random.Generator
     ) -> SimulatedDevices:
         """Make devices of which number i holds ``values[symbols[i]]``, in cohorts drawn uniformly."""
         held = symbols_of(symbols, len(values))
         if isinstance(values, range) and len(values) > MAX_COHORTS:  # of a large domain, only what somebody holds
             distinct, held = np.unique(held, return_inverse=True)
             values = distinct.tolist()
-        key, support = rng.bytes(32), support_of(mechanism)
+        key, support = rng.bytes(32), server_half(mechanism)
         cohorts = support.assign_cohorts(key, len(held))
         return cls(mechanism, support.table(values), held.astype(np.int32), cohorts, key)
 
@@ -171,7 +173,7 @@ class SimulatedDevices:
         rows = slice(start, len(self) if stop is None else stop)
         stream = StreamKey(self.key, first_device=start, report_index=index)
         cohorts, built = self.cohorts[rows], self.mechanism
-        bits = support_of(built).respond(self.table, self.symbols[rows], cohorts, stream)
+        bits = server_half(built).respond(self.table, self.symbols[rows], cohorts, stream)
         return ReportBatch(cohorts, bits, built.payload_bits, built.num_cohorts)
 
     def batches(self, index: int = 0, *, size: int = 1 << 17) -> Iterator[ReportBatch]:

@@ -199,7 +199,7 @@ def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> LocalRand
         return None
     wrong = [key for key, value in given.items() if not _is_parameter(value)]
     for key in wrong:
-        fields.fault(f"parameters.{key}", "give a finite number, a text, true or false")
+        fields.fault(f"parameters.{key}", "give a finite number, a text, true or false, or a list of tables of these")
     if oracle is None or wrong:
         return None
     if domain is None:
@@ -217,6 +217,8 @@ def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> 
 
 
 def _is_parameter(value: Any) -> bool:
+    if isinstance(value, list):  # of a mechanism with parts, each of which has parameters of its own
+        return all(isinstance(part, dict) and all(map(_is_parameter, part.values())) for part in value)
     if isinstance(value, int):
         return abs(value) < LARGEST
     return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))

@@ -1,0 +1,254 @@
+"""Support of linked reports: in how many reports of each cohort two supports, one of each part, come together.
+
+A report supports some values of each part: a symbol, or the bits that are 1. Counted are, for every pair of a support
+of the first part and one of the second, the reports that have both; a last row and a last column count each support
+alone, and their corner the reports. These counts are all that an estimate of the table needs, and they add up; no
+report is kept for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.reports import ReportBatch, SupportCounts, count_bits
+from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support, Words
+from overstory.analysis.support.bits import BloomSupport, OneHotSupport
+from overstory.analysis.support.positions import symbols_of
+from overstory.analysis.support.symbols import DirectSupport
+from overstory.protocol.encodings.base import MAX_COHORTS
+from overstory.protocol.encodings.bits import Bloom, OneHot
+from overstory.protocol.encodings.symbols import Direct
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.joint import JointMechanism
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
+
+I64 = NDArray[np.int64]
+
+_HALVES: Final[dict[type, type[Support[Any]]]] = {Direct: DirectSupport, OneHot: OneHotSupport, Bloom: BloomSupport}
+"""Of the encodings that can be linked."""
+
+KERNELS: Final = "overstory.kernels.bits.pairs"
+PATIENCE: Final = 1 << 31
+"""Products of bits that are summed by NumPy (about a tenth of a second) before the compiled kernel is loaded."""
+ROWS: Final = 1 << 12
+"""Reports that are unpacked at a time."""
+
+
+class PairCounts(NamedTuple):
+    """The counts of one collection, apart.
+
+    Attributes
+    ----------
+    both : ndarray of int64, shape (num_cohorts, k_x, k_y)
+        Reports that have a support of each part.
+    first, second : ndarray of int64, shapes (num_cohorts, k_x) and (num_cohorts, k_y)
+        Reports that have each support of one part.
+    totals : ndarray of int64, shape (num_cohorts,)
+        Reports.
+    """
+
+    both: I64
+    first: I64
+    second: I64
+    totals: I64
+
+
+def num_supports(part: Mechanism) -> int:
+    """Return how many supports a part has: its symbols, or its bits."""
+    return part.payload_limit if isinstance(part, SymbolMechanism) else part.payload_bits
+
+
+def pair_counts(mechanism: JointMechanism, counts: SupportCounts) -> PairCounts:
+    """Take a collection's counts apart.
+
+    Raises
+    ------
+    ParameterError
+        When they are another mechanism's, or no counts of pairs: a corner is not the cohort's reports.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.joint import joint
+    >>> linked = joint(of=[{"oracle": "oue", "domain_size": 2, "epsilon": 1.0}] * 2)
+    >>> pair_counts(linked, SupportCounts([5], [[1, 2, 3, 0, 1, 2, 2, 3, 5]])).both.tolist()
+    [[[1, 2], [0, 1]]]
+    """
+    first, second = map(num_supports, mechanism.components)
+    if counts.ones.shape != (mechanism.num_cohorts, (first + 1) * (second + 1)):
+        raise ParameterError(
+            f"{mechanism.name} counts {mechanism.num_cohorts} x {(first + 1) * (second + 1)} pairs, not "
+            f"{counts.num_cohorts} x {counts.num_bits}"
+        )
+    table = counts.ones.reshape(-1, first + 1, second + 1)
+    if not np.array_equal(table[:, first, second], counts.totals):
+        raise ParameterError("these are no counts of pairs: the last count of a cohort is not its number of reports")
+    return PairCounts(table[:, :first, :second], table[:, :first, second], table[:, first, :second], counts.totals)
+
+
+class LinkedSupport(ServerHalf[JointMechanism]):
+    """The server's half of linked reports."""
+
+    @property
+    def halves(self) -> list[Support[Any]]:
+        """The server's halves of the parts."""
+        return [_HALVES[type(part.encoding)](part) for part in self.mechanism.components]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many supports each part has."""
+        first, second = map(num_supports, self.mechanism.components)
+        return first, second
+
+    def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - candidates are chosen later
+        """Return the pairs of supports in all cohorts, each support alone and the reports included."""
+        first, second = self.sizes
+        return self.mechanism.num_cohorts * (first + 1) * (second + 1)
+
+    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - supports, not values
+        """Return the two supports' numbers; ``*`` is any."""
+        first, second = ([*map(str, range(size)), "*"] for size in self.sizes)
+        return [f"{x}&{y}" for x in first for y in second]
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the tables of both parts, as two objects."""
+        pairs = [self.mechanism.split(value) for value in values]
+        tables = np.empty(2, object)
+        for place, half in enumerate(self.halves):
+            tables[place] = half.table([pair[place] for pair in pairs])
+        return tables
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
+        """Let each part respond from a stream of its own, and lay the payloads side by side."""
+        words = []
+        for place, half in enumerate(self.halves):
+            own = cohorts if half.mechanism.num_cohorts > 1 else np.zeros_like(cohorts)
+            key = blake2b(stream.key, digest_size=32, person=b"linked part %d" % place).digest()
+            words.append(half.respond(table[place], symbols, own, replace(stream, key=key)))
+        return beside(words[0], words[1], self.mechanism.components[0].payload_bits, self.mechanism.payload_bits)
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count pairs of supports by cohort."""
+        if values is not None:
+            raise ParameterError(
+                f"{self.mechanism.name} counts pairs of supports, not values: give candidates to decode"
+            )
+        table = self._count(batch)
+        return SupportCounts(table[:, -1, -1], table.reshape(len(table), -1))
+
+    def _count(self, batch: ReportBatch) -> I64:
+        (x, y), cohorts = self.mechanism.components, batch.cohorts.astype(np.int64)
+        first, second = self.sizes
+        if isinstance(x, SymbolMechanism):
+            symbols = _symbols(batch.bits, 0, x)
+            if isinstance(y, SymbolMechanism):
+                both = np.bincount(
+                    (cohorts * first + symbols) * second + _symbols(batch.bits, x.payload_bits, y),
+                    minlength=batch.num_cohorts * first * second,
+                ).reshape(-1, first, second)
+                return _bordered(both, both.sum(axis=2), both.sum(axis=1), both.sum(axis=(1, 2)))
+            each, ones = _bits_by_symbol(part_of(batch.bits, x.payload_bits, second), cohorts, symbols, batch, first)
+            both = ones[:, :, :second]
+            return _bordered(both, each, both.sum(axis=1), each.sum(axis=1))
+        if isinstance(y, SymbolMechanism):
+            symbols = _symbols(batch.bits, first, y)
+            each, ones = _bits_by_symbol(part_of(batch.bits, 0, first), cohorts, symbols, batch, second)
+            both = ones[:, :, :first].transpose(0, 2, 1)
+            return _bordered(both, both.sum(axis=2), each, each.sum(axis=1))
+        if KERNELS not in sys.modules and len(batch) * first * second <= PATIENCE:
+            return count_pairs_slowly(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
+        from overstory.kernels.bits.pairs import count_pairs_by_cohort
+
+        return count_pairs_by_cohort(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
+
+
+def _symbols(bits: Words, offset: int, part: SymbolMechanism) -> I64:
+    """Return the symbols of a part whose payload begins at bit `offset`."""
+    symbols = part_of(bits, offset, part.payload_bits)[:, 0].astype(np.int64)
+    return symbols_of(symbols, part.payload_limit)
+
+
+def _bits_by_symbol(bits: Words, cohorts: I64, symbols: I64, batch: ReportBatch, size: int) -> tuple[I64, I64]:
+    """Return the reports of each (cohort, symbol), and how many of them have each bit."""
+    groups = batch.num_cohorts * size
+    if groups > MAX_COHORTS:
+        raise ParameterError(f"{batch.num_cohorts} cohorts of {size} symbols: at most {MAX_COHORTS} are counted apart")
+    totals, ones = count_bits(bits, (cohorts * size + symbols).astype(np.uint16), groups)
+    return totals.reshape(-1, size), ones.reshape(batch.num_cohorts, size, -1)
+
+
+def _bordered(both: I64, first: I64, second: I64, totals: I64) -> I64:
+    """Return the counts of pairs with those of each support alone, and of reports, as last row and column."""
+    cohorts, rows, columns = both.shape
+    table = np.empty((cohorts, rows + 1, columns + 1), np.int64)
+    table[:, :rows, :columns], table[:, :rows, columns], table[:, rows, :columns] = both, first, second
+    table[:, rows, columns] = totals
+    return table
+
+
+def part_of(bits: Words, offset: int, width: int) -> Words:
+    """Return `width` bits of packed reports from bit `offset` on, packed from bit 0.
+
+    Examples
+    --------
+    >>> part_of(np.array([[0b110100]], np.uint64), 2, 3).tolist()
+    [[5]]
+    """
+    word, shift = divmod(offset, 64)
+    words = -(-width // 64)
+    taken = bits[:, word : word + words] >> np.uint64(shift)
+    if shift:
+        above = bits[:, word + 1 : word + 1 + words] << np.uint64(64 - shift)
+        taken[:, : above.shape[1]] |= above
+    if taken.shape[1] < words:  # never where the reports have all the bits
+        raise ParameterError(f"reports of {64 * bits.shape[1]} bits have no {width} bits from bit {offset} on")
+    if width % 64:
+        taken[:, -1] &= np.uint64((1 << width % 64) - 1)
+    return taken
+
+
+def beside(first: Words, second: Words, width: int, total: int) -> Words:
+    """Return payloads of `total` bits: `first` in the low `width` bits, `second` above.
+
+    Examples
+    --------
+    >>> beside(np.array([[0b01]], np.uint64), np.array([[0b101]], np.uint64), 2, 5).tolist()
+    [[21]]
+    """
+    words, (word, shift) = -(-total // 64), divmod(width, 64)
+    out = np.zeros((len(first), words), np.uint64)
+    out[:, : first.shape[1]] = first
+    out[:, word : word + second.shape[1]] |= (second << np.uint64(shift))[:, : words - word]
+    if shift:
+        above = (second >> np.uint64(64 - shift))[:, : words - word - 1]
+        out[:, word + 1 : word + 1 + above.shape[1]] |= above
+    return out
+
+
+def count_pairs_slowly(bits: Words, cohorts: Cohorts, num_cohorts: int, first: int, second: int) -> I64:
+    """Return what `kernels.bits.pairs` counts, by matrix products of unpacked bits.
+
+    Examples
+    --------
+    >>> reports = np.array([[0b101], [0b111], [0b011]], np.uint64)
+    >>> count_pairs_slowly(reports, np.zeros(3, np.uint16), 1, 2, 1)[0].tolist()
+    [[2, 3], [1, 2], [2, 3]]
+    """
+    counts = np.zeros((num_cohorts, first + 1, second + 1), np.int64)
+    for cohort in range(num_cohorts):
+        rows = np.flatnonzero(cohorts == cohort)
+        for start in range(0, len(rows), ROWS):
+            octets = np.ascontiguousarray(bits[rows[start : start + ROWS]].astype("<u8", copy=False)).view(np.uint8)
+            unpacked = np.unpackbits(octets.reshape(len(octets), -1), axis=1, bitorder="little")
+            ones = np.ones((len(unpacked), 1), np.float32)
+            x = np.hstack((unpacked[:, :first], ones)).astype(np.float32)
+            y = np.hstack((unpacked[:, first : first + second], ones)).astype(np.float32)
+            counts[cohort] += (x.T @ y).astype(np.int64)  # sums below 2**12 are exact in 24 bits
+    return counts

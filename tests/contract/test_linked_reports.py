@@ -1,0 +1,243 @@
+"""The laws for linked reports: by enumeration of every output of two small oracles, and on the parts' noise."""
+
+import copy
+import math
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.client import Randomizer
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.joint import joint
+from overstory.protocol.metrics.mechanisms import any_mechanism
+from overstory.protocol.sampling import SeededEntropy
+from overstory.protocol.wire.upload import decode_batch, encode_reports
+from support.contract_enumeration import PRECISE, worst_ratio
+
+SECRET = bytes(range(32))
+GRR = {"oracle": "grr", "domain_size": 3, "epsilon": 1.0}
+OUE = {"oracle": "oue", "domain_size": 2, "epsilon": 0.7}
+TWICE = {"oracle": "basic-rappor", "domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.75}
+CHAIN = {"oracle": "l-grr", "domain_size": 3, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
+FILTER = {"oracle": "rappor", "num_bits": 5, "num_hashes": 2, "num_cohorts": 2}
+CASES = {
+    "grr with unary": joint(of=[GRR, OUE]),
+    "unary with grr": joint(of=[OUE, GRR]),
+    "the same twice": joint(of=[TWICE, TWICE]),
+    "two rounds each": joint(of=[CHAIN, TWICE]),
+    "a filter": joint(of=[FILTER, GRR]),
+    "two filters": joint(of=[FILTER, FILTER]),
+}
+STRINGS = ("ash", "beech", "cedar", "elm", "oak", "yew", "fir", "lime")
+
+
+def values_of(built):
+    parts = [range(size) if size else STRINGS for size in built.domain_sizes]
+    return list(product(*parts))
+
+
+def payloads_of(built):
+    return [payload for payload in range(1 << built.payload_bits) if built.valid(payload)]
+
+
+def log(ratio):
+    return PRECISE.ln(PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
+
+
+def exact_epsilon(built):
+    """The worst log ratio over all payloads and all pairs of values, in the worst cohort."""
+    return max(
+        log(worst_ratio([[built.likelihood(Report(c, y), v) for y in payloads_of(built)] for v in values_of(built)]))
+        for c in range(built.num_cohorts)
+    )
+
+
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_law_1_the_likelihoods_add_up_to_one(built):
+    for cohort in range(built.num_cohorts):
+        for value in values_of(built)[:4]:
+            assert sum(built.likelihood(Report(cohort, y), value) for y in payloads_of(built)) == 1
+
+
+@pytest.mark.parametrize("name", ["grr with unary", "unary with grr", "the same twice", "two rounds each", "a filter"])
+def test_law_1_epsilon_of_a_report_is_the_sum_of_the_parts_by_enumeration(name):
+    built = CASES[name]
+    exact = exact_epsilon(built)
+    assert Decimal(built.epsilon_report) >= exact
+    assert Decimal(built.epsilon_report) - exact < Decimal("1e-9")
+    parts = [part.epsilon_report for part in built.components]
+    assert math.isclose(built.epsilon_report, sum(parts), abs_tol=1e-12)
+    assert any(part < float(exact) - 0.1 for part in parts)  # one part alone would understate it
+
+
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_law_1_epsilons_rise_from_one_report_to_the_permanent_response(built):
+    epsilons = [*map(built.epsilon_n, (1, 2, 3, 10, 1000)), built.epsilon_permanent]
+    assert epsilons == sorted(epsilons)
+    assert built.epsilon_report == epsilons[0]
+    sums = [sum(part.epsilon_n(n) for part in built.components) for n in (1, 2, 3, 10, 1000)]
+    assert np.allclose(epsilons[:-1], sums, atol=1e-12)
+
+
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_law_2_a_value_outside_is_refused(built):
+    device = Randomizer(built, secret=SECRET, metric="pair")
+    for wrong in ((0,), (0, 1, 2), "ash", None, (99, 99), -1):
+        with pytest.raises(ParameterError):
+            device.report(wrong)
+
+
+def test_a_cell_is_a_pair():
+    built = CASES["grr with unary"]
+    device = Randomizer(built, secret=SECRET, metric="pair")
+    assert [device.permanent(2 * x + y) for x in range(3) for y in range(2)] == [
+        device.permanent((x, y)) for x in range(3) for y in range(2)
+    ]
+
+
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_law_4_a_change_of_one_part_does_not_redraw_the_other(built):
+    values = values_of(built)
+    for number in range(40):
+        device = Randomizer(built, secret=number.to_bytes(16, "big"), metric="pair")
+        seen: dict[tuple[int, object], set[int]] = {}
+        for value in values:
+            for place, permanent in enumerate(built.payloads(device.permanent(value))):
+                seen.setdefault((place, value[place]), set()).add(permanent)
+        assert all(len(permanents) == 1 for permanents in seen.values())
+
+
+def agreement(first, second):
+    """How many standard deviations the agreement of two lists of bits is from chance."""
+    p, q, n = np.mean(first), np.mean(second), len(first)
+    both = np.sum(np.logical_and(first, second))
+    return abs(both - n * p * q) / math.sqrt(n * p * (1 - p) * q * (1 - q))
+
+
+def test_law_4_equal_parts_draw_independent_noise():
+    """One bit of each part over 4,000 devices; false alarms at 5 standard deviations: 6e-7."""
+    built = CASES["the same twice"]
+    pairs = []
+    for number in range(4000):
+        respond = built.responder(number.to_bytes(16, "big"), "pair", 0)
+        pairs.append(built.payloads(respond((1, 1))))
+    x, y = np.array(pairs).T & 1
+    assert agreement(x, y) < 5
+    # A part that took the other's noise would be caught: both then derive from one name.
+    one = built.components[0]
+    shared = [one.responder(number.to_bytes(16, "big"), "pair", 0)(1) & 1 for number in range(4000)]
+    assert agreement(shared, shared) > 5
+
+
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_law_4_nothing_is_no_values_response(built):
+    same = 0
+    for number in range(200):
+        secret = number.to_bytes(16, "big")
+        nothing = built.nothing(secret, "pair", 0)
+        assert built.valid(nothing)
+        assert nothing == built.nothing(secret, "pair", 0)
+        same += nothing == built.responder(secret, "pair", 0)(values_of(built)[0])
+    assert same < 200
+
+
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_law_4_the_response_key_tells_responses_apart(built):
+    keys = {built.response_key(value, 0) for value in values_of(built)}
+    assert len(keys) == len(values_of(built))
+
+
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_law_6_counts_of_two_halves_add_up_in_any_order(built):
+    values = values_of(built)
+    held = np.random.default_rng(1).integers(0, len(values), 5000)
+    devices = SimulatedDevices.holding(built, values, held, np.random.default_rng(2))
+    whole = count_reports(built, devices.report())
+    first, second = (count_reports(built, devices.report(start=a, stop=b)) for a, b in ((0, 1777), (1777, 5000)))
+    assert first + second == second + first == whole
+    turned = devices.report()
+    order = np.random.default_rng(3).permutation(len(turned))
+    turned = ReportBatch(turned.cohorts[order], turned.bits[order], turned.num_bits, turned.num_cohorts)
+    assert count_reports(built, turned) == whole
+    none = count_reports(built, ReportBatch(turned.cohorts[:0], turned.bits[:0], turned.num_bits, turned.num_cohorts))
+    assert whole + none == whole
+    assert whole != SupportCounts(whole.totals, whole.ones[:, ::-1])
+
+
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_law_3_simulated_devices_follow_the_devices_own_law(built):
+    """Every payload's frequency over 60,000 simulated devices of one value; false alarms below 1e-6 for each case."""
+    value = values_of(built)[1]
+    devices = SimulatedDevices.holding(built, [value], np.zeros(60_000, np.int64), np.random.default_rng(5))
+    batch = devices.report()
+    for cohort in range(built.num_cohorts):
+        sent = batch.bits[batch.cohorts == cohort, 0]
+        law = np.array([float(built.likelihood(Report(cohort, y), value)) for y in payloads_of(built)])
+        seen = np.array([np.count_nonzero(sent == y) for y in payloads_of(built)])
+        assert seen.sum() == len(sent)  # nothing that is not valid
+        chi_square = ((seen - len(sent) * law) ** 2 / (len(sent) * law)).sum()
+        degrees = len(law) - 1
+        assert chi_square < degrees + 6 * math.sqrt(2 * degrees) + 20
+        other = np.roll(law, 1)  # a law that is not this value's is caught
+        assert ((seen - len(sent) * other) ** 2 / (len(sent) * other)).sum() > degrees + 6 * math.sqrt(2 * degrees) + 20
+
+
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_law_7_reports_survive_the_wire(built):
+    entropy = SeededEntropy(4)
+    reports = [built.randomize(value, entropy) for value in values_of(built)]
+    batch = ReportBatch.from_wire(decode_batch(encode_reports(built, reports)))
+    assert [Report(int(c), int(b[0])) for c, b in zip(batch.cohorts, batch.bits, strict=True)] == reports
+
+
+def test_an_impossible_payload_is_not_valid():
+    built = CASES["grr with unary"]  # symbols 0 .. 2 in two bits
+    assert [built.valid(payload) for payload in (2, 3, 0b1110, 0b1111, 16)] == [True, False, True, False, False]
+
+
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_law_8_a_mechanism_travels_and_is_rebuilt(built):
+    for again in (pickle.loads(pickle.dumps(built)), copy.deepcopy(built), any_mechanism("joint", **built.parameters)):
+        assert again == built
+        assert again.digest == built.digest
+    assert len({each.digest for each in CASES.values()}) == len(CASES)
+
+
+def broken_sum(built):
+    """What a mechanism would declare that counted one part alone."""
+    return max(part.epsilon_report for part in built.components)
+
+
+def test_an_understated_epsilon_would_be_seen():
+    assert Decimal(broken_sum(CASES["grr with unary"])) < exact_epsilon(CASES["grr with unary"])
+
+
+@pytest.mark.parametrize(
+    ("of", "problem"),
+    [
+        ([GRR], "2 variables"),
+        ([GRR, {"epsilon": 1.0}], r"of\[1\] names no oracle"),
+        ([GRR, {"oracle": "olh", "epsilon": 1.0, "domain_size": 4}], "cannot link olh"),
+        ([GRR, {"oracle": "oue", "epsilon": 1.0}], r"of\[1\]: oue needs the parameter domain_size"),
+        ([FILTER, {**FILTER, "num_cohorts": 4}], "share one cohort"),
+        ("grr", "give an oracle"),
+    ],
+)
+def test_what_cannot_be_linked_is_refused(of, problem):
+    with pytest.raises(ParameterError, match=problem):
+        joint(of=of)
+
+
+def test_the_domains_sizes_fill_in_and_must_agree():
+    bare = [{"oracle": "grr", "epsilon": 1.0}, {"oracle": "oue", "epsilon": 0.7}]
+    assert joint(of=bare, domain_sizes=[3, 2]) == CASES["grr with unary"]
+    with pytest.raises(ParameterError, match="there are 4 values"):
+        joint(of=[GRR, OUE], domain_sizes=[4, 2])
+    assert Fraction(CASES["grr with unary"].domain_size) == 6
