@@ -64,7 +64,9 @@ def support_of(mechanism: Mechanism) -> Support[Any]:
     return family(mechanism)
 
 
-HALVES: Final[dict[type, type[ServerHalf[Any]]]] = {JointMechanism: LinkedSupport}
+HALVES: Final[dict[type, type[ServerHalf[Any]]]] = {
+    JointMechanism: LinkedSupport,
+}
 """The server's half of a mechanism that is no frequency oracle, by its class."""
 
 

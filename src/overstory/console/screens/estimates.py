@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NAMES: Final[Mapping[Adjustment, str]] = {"fcr": "wider", "conditional": "given that they were {0}", "none": "plain"}
 
 
-def period_columns(adjustment: Adjustment) -> tuple[Column, ...]:
+def period_columns(adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
     """Return the columns of the files: those of the file that `overstory decode -o` writes."""
     return (Column("from"), Column("to"), *file_columns(adjustment=adjustment))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import estimate_table
-from overstory.console.screens.estimates import FILE_COLUMNS, estimate_picture
+from overstory.console.screens.estimates import estimate_picture, period_columns
 from overstory.console.screens.facts import state_words
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
@@ -151,7 +151,7 @@ class AboutScreen(Screen):
             return View(metric.title, (*head, Notice(words, "faint"), *tail), facts={**facts, "results": words})
         (part,) = series.parts
         rows = [{"from": label, "to": label, **row} for row in part.estimate.rows() for label in [_label(series)]]
-        table = Table("", FILE_COLUMNS, rows)
+        table = Table("", period_columns(), rows)
         picture = estimate_picture(
             f"{metric.id}-{_label(series)}",
             f"Share of each answer in {_label(series)}, with 95% intervals of all devices like these.",
