@@ -110,11 +110,11 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class NumberTerms(Terms):
-    """One memoized report per position of a number: the largest ratio of its probabilities, exp(epsilon), exact."""
+    """One memoized report per position of a number, or per set: the largest ratio of its probabilities, exact."""
 
     kind: ClassVar[str] = "numbers"
     odds: Pair
-    most_values: int
+    most_values: int | None
 
     def __post_init__(self) -> None:
         over, under = self.odds

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, Domain, Strings
+from overstory.protocol.domains.item_sets import ItemSet, item_set
 from overstory.protocol.domains.numbers import Bins, Integers, Outside
 from overstory.protocol.errors import ParameterError
 
@@ -24,19 +25,21 @@ __all__ = [
     "Categories",
     "Domain",
     "Integers",
+    "ItemSet",
     "Outside",
     "Strings",
     "domain_from",
 ]
 
-_KINDS: Final[Mapping[str, tuple[Callable[..., Domain], Mapping[str, str]]]] = {
+_KINDS: Final[Mapping[str, tuple[Callable[..., AnyDomain], Mapping[str, str]]]] = {
     "categories": (Categories, {}),
     "integers": (Integers, {"min": "minimum", "max": "maximum"}),
     "bins": (Bins, {"min": "minimum", "max": "maximum"}),
+    "set": (lambda **given: item_set(domain_from, **given), {}),
 }
 
 
-def domain_from(canonical: Mapping[str, Any]) -> Domain:
+def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
     """Return the domain of a canonical form.
 
     Parameters

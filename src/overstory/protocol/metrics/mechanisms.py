@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.mechanisms.item_sets import ITEM_SETS
 from overstory.protocol.mechanisms.joint import joint
 from overstory.protocol.mechanisms.registry import REGISTRY, build_from
 from overstory.protocol.numeric.registry import NUMERIC
@@ -41,6 +42,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "ordered": Family("ordered symbols", {name: NUMERIC[name] for name in ("ranges",)}),
     "tuples": Family("pairs of values", {"joint": joint}),
     "numbers": Family("numbers", {name: build for name, build in NUMERIC.items() if name != "ranges"}),
+    "sets": Family("sets of items", ITEM_SETS),
 }
 """By the names that `AnyDomain.families` has."""
 

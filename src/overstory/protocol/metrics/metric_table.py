@@ -97,6 +97,7 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "integers": ("kind", "min", "max", "outside"),
     "bins": ("kind", "min", "max", "count", "outside"),
     "strings": ("kind", "candidates"),
+    "set": ("kind", "of", "most", "other"),
 }
 
 MOST_REPORTS: Final = 1 << 20

@@ -1,0 +1,171 @@
+"""Sets of items: what a question with several answers takes, such as the plug-ins that are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar, Final
+
+from overstory.protocol.domains.domains import MOST_NAMES, AnyDomain, Domain
+from overstory.protocol.domains.numbers import whole
+from overstory.protocol.errors import ParameterError
+
+SEPARATOR: Final = ";"
+"""Between the items of a set that is written as a text."""
+MOST_GIVEN: Final = 1 << 16
+"""As many items are looked at in one value, repetitions included."""
+
+
+@dataclass(frozen=True)
+class ItemSet(AnyDomain):
+    """Sets of the symbols of a finite domain, the empty set included.
+
+    An item counts once, however often it is given. A set may have more than `most` items: it is a value like any
+    other, but its report speaks of a random part of it, of `most` items at most, which the device's secret decides.
+    Each of its s items is then counted with probability ``most / s``, so estimates of counts, and of the mean size,
+    are too low by what such devices have above `most` items.
+
+    Parameters
+    ----------
+    of
+        The domain of one item. Where it has a symbol for other values, all other items of a set are that one item.
+    most
+        As many items of one set count, at least 1; no more than there are.
+
+    Raises
+    ------
+    ParameterError
+        When `most` is no whole number from 1 to the number of items.
+
+    Examples
+    --------
+    >>> from overstory.protocol.domains import Categories
+    >>> plugins = ItemSet(Categories(("adblock", "grammar", "vpn"), other="another plug-in"), most=2)
+    >>> plugins.encode({"vpn", "adblock"}), plugins.encode(["mine", "yours"]), plugins.encode([])
+    ((0, 2), (3,), ())
+    """
+
+    of: Domain
+    most: int
+
+    families: ClassVar[tuple[str, ...]] = ("sets",)
+    value_type: ClassVar[type[Any]] = frozenset
+    reading: ClassVar[str] = "items"
+    ordered = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.of, Domain):
+            raise ParameterError(f"a set of {self.of!r}: give the domain of one item, which has to be finite")
+        object.__setattr__(self, "most", whole("most", self.most))
+        if not 1 <= self.most <= self.of.size:
+            raise ParameterError(f"most = {self.most}: of {self.of.size} items, give a whole number from 1 to all")
+
+    @property
+    def size(self) -> int:
+        """How many items there are."""
+        return self.of.size
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each item is called."""
+        return self.of.labels
+
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override] # nobody sets it
+        """The items, where they are named one by one."""
+        return self.of.choices
+
+    @property
+    def refuses(self) -> bool:
+        """Whether an item may be outside."""
+        return self.of.refuses
+
+    def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - of any metric
+        """Return how many items there are, and how many of one set count."""
+        return {"domain_size": self.size, "most": self.most}
+
+    def encode(self, value: Any) -> tuple[int, ...]:
+        """Return the symbols of the items, ascending, each once.
+
+        Raises
+        ------
+        ParameterError
+            When the value is one string, or no iterable, or an item is outside the domain of items.
+        """
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+            raise ParameterError(f"{value!r:.100} is no set of items: give a set or a list, {{...}} or [...]")
+        given = list(islice(value, MOST_GIVEN + 1))
+        if len(given) > MOST_GIVEN:
+            raise ParameterError(f"more than {MOST_GIVEN} items in one value: give each item once")
+        return tuple(sorted({self.of.symbol(item) for item in given}))
+
+    def read(self, text: str) -> frozenset[Any]:
+        """Return the set that a text stands for: items with ``;`` between them; of nothing but spaces, the empty one.
+
+        Examples
+        --------
+        >>> from overstory.protocol.domains import Categories
+        >>> sorted(ItemSet(Categories(("Man", "Woman")), 2).read("Man; Woman"))
+        ['Man', 'Woman']
+        """
+        items = (item.strip() for item in text.split(SEPARATOR))
+        return frozenset(self.of.read(item) for item in items if item)
+
+    def label(self, encoded: Any) -> str:
+        """Return the items' labels."""
+        return ", ".join(self.labels[symbol] for symbol in encoded) or "no item"
+
+    def examples(self) -> Sequence[frozenset[Any]]:
+        """Return a set of one item for each item."""
+        return tuple(frozenset([item]) for item in self.of.examples())
+
+    def encodings(self, labels: Sequence[str]) -> Sequence[int]:
+        """Return the items' symbols."""
+        return range(len(labels))
+
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the items are the candidates
+        """Say how many items there are, which, and what happens to sets that are too large."""
+        names = ", ".join(self.labels[:MOST_NAMES]) + (", ..." if self.size > MOST_NAMES else "")
+        return (
+            f"which of {self.size} items apply: {names}; of a set of more than {self.most}, "
+            f"a random part of {self.most} counts"
+        )
+
+    def renumbers(self, old: AnyDomain) -> bool:
+        """Whether an item has a symbol in both domains, and not the same one."""
+        return self.of.renumbers(old.of) if isinstance(old, ItemSet) else True
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"domain": "set", "of": self.of.canonical(), "most": self.most}
+
+
+def item_set(
+    build: Callable[[Mapping[str, Any]], Any],
+    *,
+    of: Sequence[str] | Mapping[str, Any],
+    most: int | None = None,
+    other: str | None = None,
+) -> ItemSet:
+    """Return the sets of listed names, or of a domain's symbols.
+
+    Parameters
+    ----------
+    build
+        From a canonical form to the domain of one item.
+    of
+        Names, or the domain of one item, its kind under "kind" or "domain".
+    most
+        As many items count; all, unless given.
+    other
+        A name for every item that is not listed.
+    """
+    if isinstance(of, Mapping):
+        if other is not None:
+            raise ParameterError("other: an item's own domain says what happens to other items; give it in `of`")
+        given = dict(of)
+        items = build({"domain": given.pop("kind", None), **given} if "kind" in given else given)
+    else:
+        items = build({"domain": "categories", "names": of, "other": other})
+    return ItemSet(items, items.size if most is None else most)

@@ -1,0 +1,289 @@
+r"""Mechanisms whose value is a set of items: padding and sampling, and a noisy bit for every item.
+
+**Padding and sampling** [1]_. A set is padded with dummies to L symbols, one of them is drawn, and an oracle reports
+it; counts are multiplied by L. With an oracle that reports one symbol by GRR, :math:`P(y | v) = q + (p - q) w_v(y)`
+with :math:`w_v(y) \le 1 / L` the chance that y is drawn from v, and 0 for the sets that y is not in. So the exact odds
+are :math:`1 + (p / q - 1) / L`, and GRR may be run at the epsilon that these odds belong to: the published
+:math:`\ln(L (e^\epsilon - 1) + 1)`. It takes L different dummies: one alone would be drawn from the empty set for sure.
+No other oracle gains. A vector of bits, or a hash, can support all symbols of one set and none of another, and then the
+likelihoods of all symbols that may be drawn are alike: the odds are the oracle's own.
+
+A set of s > L items is not padded: each is drawn with chance 1 / s < 1 / L. No epsilon changes, and its items count
+L / s each.
+
+**A bit for every item.** Two sets of at most M items differ in M lowered and M raised bits at worst: each bit has the
+noise of epsilon / M. Of larger sets, M items are drawn.
+
+The permanent response to a set is a function of (secret, metric, parameters, set): the item that is drawn, and its
+noise. Another set, however alike, has an independent one.
+
+References
+----------
+.. [1] Wang, Li, Jha, "Locally differentially private frequent itemset mining", IEEE Symposium on Security and Privacy
+   2018 (padding-and-sampling-based frequency oracles, section IV).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from overstory.protocol.channels import ONE, BinaryChannel, Rounds, log_ratio, round_up
+from overstory.protocol.encodings.base import bits_at, check_cohort, check_epsilon
+from overstory.protocol.encodings.item_sets import ItemBits, PaddedItems, check_items, items_key
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.calibration import Family, least_noise, optimized, symmetric
+from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.mechanisms.symbols import grr
+from overstory.protocol.permanent_response import ResponseContext, check_secret, context
+from overstory.protocol.sampling import Entropy, KeyedEntropy, bit_sampler
+
+
+@dataclass(frozen=True)
+class PaddedSampling(Mechanism):
+    """Report one symbol of a padded set through an oracle.
+
+    Parameters
+    ----------
+    inner
+        The oracle over items and dummies, in one round.
+
+    Examples
+    --------
+    >>> plugins = padding_and_sampling(domain_size=10, most=3, epsilon=1.0, inner="grr")
+    >>> round(plugins.inner.epsilon_report, 4), plugins.epsilon_report <= 1
+    (1.8174, True)
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(hash=False)
+    encoding: PaddedItems
+    inner: Mechanism
+
+    payload: ClassVar[str] = "items"
+    reading: ClassVar[str] = "items"
+
+    @cached_property
+    def num_cohorts(self) -> int:
+        """Those of the oracle."""
+        return self.inner.num_cohorts
+
+    @property
+    def length(self) -> int:
+        """L: what the shares of drawn items are multiplied by."""
+        return self.encoding.length
+
+    @property
+    def payload_bits(self) -> int:
+        """Those of the oracle."""
+        return self.inner.payload_bits
+
+    @property
+    def payload_limit(self) -> int:
+        """That of the oracle."""
+        return self.inner.payload_limit
+
+    @property
+    def channel(self) -> BinaryChannel:
+        """P(a report supports an item | the set has it, it has not), sets of at most L items."""
+        return BinaryChannel(self.p_star, self.q_star)
+
+    @cached_property
+    def p_star(self) -> Fraction:
+        """P(a report supports an item of its set), at most L items: q* + (p* - q*) / L of the oracle's."""
+        return self.q_star + (self.inner.p_star - self.inner.q_star) / self.length
+
+    @property
+    def q_star(self) -> Fraction:
+        """The oracle's."""
+        return self.inner.q_star
+
+    @property
+    def permanent_support(self) -> tuple[float, float, float]:
+        """See `Mechanism.permanent_support`: the response is sent as it is."""
+        return float(self.p_star), float(self.q_star), 1
+
+    @cached_property
+    def odds(self) -> Fraction:
+        """The largest ratio of a report's probabilities under two sets: exp(epsilon), exact."""
+        own = self.inner.channel
+        if isinstance(own, BinaryChannel):
+            return own.keep_one * (1 - own.raise_zero) / (own.raise_zero * (1 - own.keep_one))
+        if self.encoding.num_dummies < self.length or self.inner.name != "grr":
+            return own.keep / own.other
+        return 1 + (own.keep / own.other - 1) / self.length
+
+    def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one permanent response, however often it is sent
+        """Exact epsilon, rounded up; see `odds`."""
+        return round_up(log_ratio(self.odds, Fraction(1)))
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one set: all are the same."""
+        return self.epsilon_report
+
+    def encode(self, value: Any, cohort: int) -> None:  # noqa: ARG002 - in any
+        """Return None: any item of the set may be the one that is reported."""
+        check_items(value, self.encoding.domain_size)
+
+    def likelihood(self, report: Report, value: Any) -> Fraction:
+        """P(this payload | the set): the mean over the symbols that may be drawn."""
+        drawn = self.encoding.padded(check_items(value, self.encoding.domain_size))
+        return sum((self.inner.likelihood(report, symbol) for symbol in drawn), Fraction(0)) / len(drawn)
+
+    def supports(self, report: Report, value: Any) -> bool:
+        """Whether the report speaks for an item."""
+        return self.inner.supports(report, value)
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a set to its permanent response; see `LocalRandomizer.responder`."""
+        entropy = self._permanent(secret, metric, cohort)
+
+        def respond(value: Any) -> int:
+            items = check_items(value, self.encoding.domain_size)
+            return self.draw_permanent(items, cohort, entropy(items_key(items)))
+
+        return respond
+
+    def response_key(self, value: Any, cohort: int) -> bytes:  # noqa: ARG002 - in any
+        """Return the set: no two sets share a response."""
+        return items_key(check_items(value, self.encoding.domain_size))
+
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return a response to the empty set that is independent of the empty set's own."""
+        return self.draw_permanent((), cohort, self._permanent(secret, metric, cohort)(b"nothing"))
+
+    def _permanent(self, secret: bytes, metric: str, cohort: int) -> Callable[[bytes], Entropy]:
+        check_cohort(cohort, self.num_cohorts)
+        key, about = check_secret(secret), (metric, self.digest, cohort)
+        return lambda held: KeyedEntropy(key, context(*about, held), purpose=b"permanent")
+
+    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
+        """Return a response drawn from `entropy`: the item, then its noise."""
+        symbol = self.encoding.draw(check_items(value, self.encoding.domain_size), entropy)
+        return self.inner.draw_permanent(symbol, cohort, entropy)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+        return {"name": self.name, **self.encoding.canonical(), "inner": self.inner.canonical()}
+
+
+@dataclass(frozen=True)
+class ItemBitMechanism(BitMechanism):
+    """A bit for every item, each with its own noise; a set of more than `most` items shows a random part of them."""
+
+    encoding: ItemBits
+
+    payload: ClassVar[str] = "item-bits"
+    reading: ClassVar[str] = "items"
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a set to its permanent bits; see `LocalRandomizer.responder`."""
+        check_cohort(cohort, 1)
+        about = ResponseContext(metric, self.digest, cohort)
+        respond = self.permanence.responder(self.rounds.permanent, self.encoding.num_bits, secret, about)
+        part = KeyedEntropy(check_secret(secret), context(metric, self.digest, cohort), purpose=b"part of a set")
+
+        def respond_to(value: Any) -> int:
+            items = check_items(value, self.encoding.domain_size)
+            key = items_key(items)
+            return respond(key, bits_at(self.encoding.counted(items, part.about(key))))
+
+        return respond_to
+
+    def response_key(self, value: Any, cohort: int) -> bytes:  # noqa: ARG002 - one cohort
+        """Return the set: no two sets share a response."""
+        return items_key(check_items(value, self.encoding.domain_size))
+
+    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
+        """Return permanent bits drawn from `entropy`."""
+        check_cohort(cohort, 1)
+        items = self.encoding.counted(check_items(value, self.encoding.domain_size), entropy)
+        return bit_sampler(self.rounds.permanent, self.encoding.num_bits)(bits_at(items), entropy.bits)
+
+
+INNER: Final = ("grr", "oue", "olh")
+"""The oracles that padding and sampling may report an item by."""
+NOISES: Final[Mapping[str, Family]] = {"optimized": optimized, "symmetric": symmetric}
+
+
+def padding_and_sampling(
+    *, domain_size: int, most: int, epsilon: float, length: int | None = None, inner: str | None = None
+) -> PaddedSampling:
+    """Padding and sampling: one item of the padded set, by GRR, OUE or OLH, counted L times.
+
+    `length` is L, `most` unless given; a smaller one has less noise and counts too little of larger sets. Without
+    `inner`, the oracle of least variance for a rare item.
+
+    References
+    ----------
+    Wang, Li, Jha, "Locally differentially private frequent itemset mining", IEEE S&P 2018.
+    """
+    parameters = dict(locals())
+    check_epsilon("epsilon", epsilon)
+    checked = ItemBits(domain_size, most)
+    if length is not None and not (type(length) is int and 1 <= length <= checked.most):
+        raise ParameterError(f"length = {length!r}: give a whole number from 1 to most = {most}")
+    if inner is not None and inner not in INNER:
+        raise ParameterError(f"inner = {inner!r}: choose one of {', '.join(INNER)}")
+    names = INNER if inner is None else (inner,)
+    built = [_padded(parameters, domain_size, length or most, epsilon, name) for name in names]
+    return min(built, key=_variance)
+
+
+def _padded(parameters: dict[str, Any], size: int, length: int, epsilon: float, inner: str) -> PaddedSampling:
+    encoding = PaddedItems(size, length, length if inner == "grr" else 1)
+    symbols, name = encoding.num_symbols, "padding-and-sampling"
+    if inner != "grr":
+        oracle = mechanism(inner, domain_size=symbols, epsilon=epsilon)
+        return PaddedSampling(name, parameters, encoding, oracle)
+    # GRR's odds p / q at which 1 + (p / q - 1) / L is e^epsilon; floats may round up, so step back until it holds.
+    wished = math.log1p(length * math.expm1(epsilon)) if epsilon < 50 else epsilon + math.log(length)
+    while True:
+        built = PaddedSampling(name, parameters, encoding, grr(domain_size=symbols, epsilon=wished))
+        if built.epsilon_report <= epsilon:
+            return built
+        wished *= 1 - 1e-12
+
+
+def item_bits(*, domain_size: int, most: int, epsilon: float, noise: str | None = None) -> ItemBitMechanism:
+    """A bit for every item: unary encoding of a set, each bit at epsilon / `most`.
+
+    `noise` is "optimized" (OUE's: P(1|1) = 1/2) or "symmetric" (SUE's); unless given, that of least variance for a rare
+    item. The exact epsilon is the worst over any two sets.
+    """
+    parameters = dict(locals())
+    check_epsilon("epsilon", epsilon)
+    encoding = ItemBits(domain_size, most)
+    if noise is not None and noise not in NOISES:
+        raise ParameterError(f"noise = {noise!r}: choose one of {', '.join(NOISES)}")
+    families = NOISES.values() if noise is None else (NOISES[noise],)
+    return min((_bits(parameters, encoding, epsilon, family) for family in families), key=_variance)
+
+
+def _bits(parameters: dict[str, Any], encoding: ItemBits, epsilon: float, family: Family) -> ItemBitMechanism:
+    identity = BinaryChannel.identity()
+
+    def promised(threshold: int) -> float:
+        return Rounds(family(threshold), identity).epsilon(encoding.differences)
+
+    rounds = Rounds(family(least_noise(promised, epsilon, 1, ONE // 2 - 1)), identity)
+    return ItemBitMechanism("item-bits", parameters, encoding, rounds)
+
+
+def _variance(built: Mechanism) -> float:
+    """Return n times the variance of a rare item's share."""
+    return float(built.q_star * (1 - built.q_star) / (built.p_star - built.q_star) ** 2)
+
+
+ITEM_SETS: Final[Mapping[str, Callable[..., Mechanism]]] = {
+    "padding-and-sampling": padding_and_sampling,
+    "item-bits": item_bits,
+}
+"""By name; the family `sets` of `overstory.protocol.metrics.mechanisms`."""

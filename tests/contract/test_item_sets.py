@@ -1,0 +1,292 @@
+"""The laws for mechanisms that take a set: exact epsilons by enumeration, rates, permanence, the wire."""
+
+import json
+import math
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from itertools import combinations, product
+
+import pytest
+
+from overstory.client import Randomizer
+from overstory.protocol.encodings.base import Shape
+from overstory.protocol.encodings.item_sets import ItemBits
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.item_sets import PaddedSampling
+from overstory.protocol.mechanisms.symbols import grr
+from overstory.protocol.metrics.mechanisms import any_mechanism
+from overstory.protocol.sampling import SeededEntropy
+from overstory.protocol.wire.upload import decode_batch, encode_reports
+from support.contract_enumeration import PRECISE, worst_ratio
+from support.exact_draws import exact_distribution
+
+TIGHT = Decimal("1e-9")
+REACH = 5.5  # standard errors: 4e-8 for each of the some 400 comparisons here, 2e-5 for all
+SECRETS = [number.to_bytes(16, "big") for number in range(4000)]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    parameters: tuple
+
+    def build(self):
+        return any_mechanism(self.name, **dict(self.parameters))
+
+    def __str__(self):
+        return "-".join([self.name, *(f"{value}" for _, value in self.parameters)])
+
+
+def case(name, **parameters):
+    return Case(name, tuple(parameters.items()))
+
+
+SMALL = [
+    *(
+        case("padding-and-sampling", domain_size=size, most=most, epsilon=1.0, length=length, inner=inner)
+        for size, most, length in ((4, 2, 2), (4, 4, 3), (5, 5, 3), (3, 1, 1))
+        for inner in ("grr", "oue", "olh")
+    ),
+    *(
+        case("item-bits", domain_size=size, most=most, epsilon=1.5, noise=noise)
+        for size, most in ((5, 2), (4, 3), (4, 4), (3, 1))
+        for noise in ("optimized", "symmetric")
+    ),
+]
+
+
+def size_of(built):
+    return built.encoding.domain_size
+
+
+def all_sets(built):
+    """Every set of items, those above `most` and the padding length as well."""
+    return [items for size in range(size_of(built) + 1) for items in combinations(range(size_of(built)), size)]
+
+
+def law(built, items, cohort):
+    """P(payload | set), exact: over the part that is drawn where a set is too large to be shown."""
+    payloads = [payload for payload in range(built.payload_limit) if built.valid(payload)]
+    most = built.encoding.most if isinstance(built.encoding, ItemBits) else len(items)
+    parts = list(combinations(items, most)) if len(items) > most else [items]
+    return [
+        sum(built.likelihood(Report(cohort, payload), part) for part in parts) / Fraction(len(parts))
+        for payload in payloads
+    ]
+
+
+def exact_epsilon(built):
+    """Worst log ratio between any two sets, the empty one and nothing (which has its law) included."""
+    worst = Fraction(1)
+    for cohort in range(min(built.num_cohorts, 12)):
+        rows = [law(built, items, cohort) for items in all_sets(built)]
+        assert {sum(row) for row in rows} == {1}
+        worst = max(worst, worst_ratio(rows))
+    return PRECISE.ln(PRECISE.divide(Decimal(worst.numerator), Decimal(worst.denominator)))
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_the_declared_epsilon_is_the_exact_one_over_all_pairs_of_sets(case):
+    built = case.build()
+    exact, stated = exact_epsilon(built), Decimal(built.epsilon_report)
+    assert exact <= stated <= Decimal(dict(case.parameters)["epsilon"])
+    assert stated - exact <= TIGHT
+    assert built.epsilon_n(7) == built.epsilon_permanent == built.epsilon_report  # memoized: a repeat shows nothing new
+
+
+@pytest.mark.parametrize("length", [1, 2, 4])
+def test_sampling_amplifies_grr_by_the_published_amount(length):
+    built = any_mechanism("padding-and-sampling", domain_size=8, most=4, epsilon=1.0, length=length, inner="grr")
+    assert built.inner.epsilon_report == pytest.approx(math.log(length * (math.e - 1) + 1), abs=1e-8)
+    assert built.inner.payload_limit == 8 + length
+
+
+def test_the_enumeration_catches_one_dummy_for_all_padding():
+    """GRR at the amplified epsilon with a single dummy: the empty set draws it for sure."""
+    built = any_mechanism("padding-and-sampling", domain_size=4, most=2, epsilon=1.0, length=2, inner="grr")
+    one = grr(domain_size=5, epsilon=built.inner.epsilon_report)
+    broken = replace(built, encoding=replace(built.encoding, num_dummies=1), inner=one)
+    assert exact_epsilon(broken) > Decimal("1.48")  # that of the oracle itself: nothing is gained
+
+
+@pytest.mark.parametrize("inner", ["oue", "olh"])
+def test_the_enumeration_catches_amplification_where_there_is_none(inner):
+    amplified = math.log(2 * math.expm1(1.0) + 1)
+    built = any_mechanism("padding-and-sampling", domain_size=4, most=2, epsilon=amplified, inner=inner)
+    assert exact_epsilon(built) > Decimal("1.4")  # and not 1, which the theorem gives to GRR alone
+
+
+def test_the_enumeration_catches_bits_whose_epsilon_was_not_divided():
+    whole = any_mechanism("item-bits", domain_size=5, most=1, epsilon=1.5)
+    broken = replace(whole, encoding=ItemBits(5, 2))
+    assert exact_epsilon(broken) > Decimal("2.9")
+
+
+@pytest.mark.parametrize("case", [c for c in SMALL if dict(c.parameters)["domain_size"] == 4], ids=str)
+def test_over_time_a_change_of_the_set_is_a_new_value(case):
+    """Two reports: of one set they cost epsilon once; of two sets, at most as often as there are sets.
+
+    Responses to different sets are independent, so a history of two sets has the product of their laws, and one of a
+    set repeated shows one response: against a change, two different reports have no bound at all.
+    """
+    built = case.build()
+    sets, law_in = [(), (0,), (1, 2), (0, 1, 3)], [law(built, items, 0) for items in all_sets(built)]
+    singles = [dict(zip(all_sets(built), law_in, strict=True))[items] for items in sets]
+    pairs = [
+        [first[a] * second[b] for a, b in product(range(len(first)), repeat=2)]
+        for first in singles
+        for second in singles
+    ]
+    worst = worst_ratio(pairs)
+    assert math.log(worst) <= 2 * built.epsilon_permanent * (1 + 1e-9)
+    from overstory.privacy import terms_of
+
+    terms = terms_of(built)
+    assert terms.epsilon_values(2) >= math.log(worst)
+    assert terms.change_leak(2) == math.inf
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_responses_follow_the_stated_law(case):
+    """Each payload of one set, over many devices; the empty set and nothing follow one law."""
+    built = case.build()
+    items = (0, 2) if size_of(built) > 2 else (0,)
+    for held in (items, (), None):
+        expected = law(built, held or (), 0)
+        drawn = Counter(
+            built.nothing(secret, "law", 0) if held is None else built.responder(secret, "law", 0)(held)
+            for secret in SECRETS
+        )
+        valid = [payload for payload in range(built.payload_limit) if built.valid(payload)]
+        assert set(drawn) <= set(valid)
+        for payload, chance in zip(valid, map(float, expected), strict=True):
+            spread = math.sqrt(len(SECRETS) * chance * (1 - chance))
+            assert abs(drawn[payload] - len(SECRETS) * chance) <= REACH * spread + 1
+
+
+def agreement(respond_of, first, second):
+    """How often two sets' responses are equal on one device."""
+    return sum(respond_of(secret)(first) == respond_of(secret)(second) for secret in SECRETS) / len(SECRETS)
+
+
+def test_responses_to_sets_that_share_items_are_independent():
+    """Keyed by the item that is drawn, as an ordinary oracle's is, they would agree far more often than by chance."""
+    built = any_mechanism("padding-and-sampling", domain_size=6, most=2, epsilon=2.0, inner="grr")
+
+    def keyed_by_item(secret):
+        respond = built.inner.responder(secret, "m", 0)
+        return lambda items: respond(built.encoding.draw(items, SeededEntropy(f"{secret!r}{items}")))
+
+    first, second = (0, 1), (0, 2)
+    by_chance = float(sum(a * b for a, b in zip(law(built, first, 0), law(built, second, 0), strict=True)))
+    spread = math.sqrt(by_chance * (1 - by_chance) / len(SECRETS))
+    honest = agreement(lambda secret: built.responder(secret, "m", 0), first, second)
+    assert abs(honest - by_chance) <= REACH * spread
+    assert agreement(keyed_by_item, first, second) > by_chance + REACH * spread  # the check sees it
+
+
+CHILD = """
+import json, sys
+from overstory.protocol.metrics.mechanisms import any_mechanism
+print(json.dumps([
+    [any_mechanism(name, **dict(parameters)).responder(bytes(16), "m", 0)(tuple(s)) for s in sets]
+    for name, parameters, sets in json.load(sys.stdin)
+]))
+"""
+
+
+def test_a_response_is_the_same_in_every_process_and_order_of_items():
+    asked = [(c.name, dict(c.parameters), all_sets(c.build())) for c in SMALL]
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=120
+    )
+    for (name, parameters, sets), there in zip(asked, json.loads(done.stdout), strict=True):
+        built = any_mechanism(name, **parameters)
+        respond = built.responder(bytes(16), "m", 0)
+        assert [respond(frozenset(items)) for items in sets] == there
+        assert [respond(items[::-1]) for items in sets] == there
+        keys = {built.response_key(items, 0) for items in sets}
+        assert len(keys) == len(sets)
+        assert b"nothing" not in keys
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_digest_pickle_and_wire(case):
+    built = case.build()
+    again = pickle.loads(pickle.dumps(built))
+    assert again == built
+    assert again.digest == built.digest
+    others = {c.build().digest for c in SMALL if c != case}
+    assert built.digest not in others
+    device = Randomizer(built, secret=bytes(range(16)), metric="m")
+    reports = [device.report(items) for items in all_sets(built)]
+    batch = decode_batch(encode_reports(built, reports))
+    assert batch.num_reports == len(reports)
+    assert all(built.valid(report.bits) and report.cohort == device.cohort for report in reports)
+    assert built.fresh is False
+
+
+def test_a_draw_is_uniform_over_the_padded_set_and_over_the_part_that_counts(monkeypatch):
+    """Exact: every way the random numbers can fall."""
+    below = "overstory.protocol.encodings.item_sets.uniform_below"
+    monkeypatch.setattr(below, lambda bound, entropy: entropy.below(bound))
+    encoding = any_mechanism("padding-and-sampling", domain_size=6, most=3, epsilon=1.0, inner="grr").encoding
+    for items, expected in (((), {6, 7, 8}), ((2,), {2, 6, 7}), ((0, 1, 2, 5), {0, 1, 2, 5})):
+        chances = exact_distribution(lambda entropy, items=items: encoding.draw(items, entropy), ())
+        assert chances == {symbol: Fraction(1, len(expected)) for symbol in expected}
+    part = exact_distribution(lambda entropy: ItemBits(6, 2).counted((0, 1, 3, 5), entropy), ())
+    assert part == {pair: Fraction(1, 6) for pair in combinations((0, 1, 3, 5), 2)}
+
+
+@pytest.mark.parametrize(("size", "most"), [(7, 2), (5, 3), (4, 4), (3, 2), (6, 1)])
+@pytest.mark.parametrize("equal_bits", [True, False])
+def test_shapes_have_the_worst_pair_of_sets_for_any_loss(size, most, equal_bits):
+    encoding = ItemBits(size, most)
+    vectors = [sum(1 << item for item in items) for n in range(most + 1) for items in combinations(range(size), n)]
+    pairs = [(a, b) for a, b in product(vectors, repeat=2) if a != b]
+    if equal_bits and most < size:  # two sets that are too large, of which the same part shows
+        pairs += [(a, a) for a in vectors if a.bit_count() == most]
+    every = (1 << size) - 1
+    there = {
+        Shape((a & b).bit_count(), (a & ~b).bit_count(), (b & ~a).bit_count(), (every & ~(a | b)).bit_count())
+        for a, b in pairs
+    }
+    stated = set(encoding.shapes(equal_bits=equal_bits))
+    assert stated <= there
+    draws = SeededEntropy(size)
+    for _ in range(300):
+        loss = [draws.bits(8) for _ in range(4)]
+        worst = max(sum(n * x for n, x in zip(shape, loss, strict=True)) for shape in there)
+        assert worst == max(sum(n * x for n, x in zip(shape, loss, strict=True)) for shape in stated)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        ("padding-and-sampling", {"length": 4}, "length = 4: give a whole number from 1 to most = 3"),
+        ("padding-and-sampling", {"inner": "sue"}, "inner = 'sue': choose one of grr, oue, olh"),
+        ("padding-and-sampling", {"most": 11}, "most = 11: give a whole number from 1 to 10"),
+        ("item-bits", {"noise": "some"}, "noise = 'some': choose one of optimized, symmetric"),
+        ("item-bits", {"epsilon": 0}, "epsilon = 0: give a number above 0"),
+        ("item-bits", {"domain_size": 1}, "domain_size = 1: give a whole number from 2"),
+    ],
+)
+def test_wrong_parameters_are_named(name, parameters, words):
+    given = {"domain_size": 10, "most": 3, "epsilon": 1.0} | parameters
+    with pytest.raises(ParameterError, match=words.replace("(", r"\(")):
+        any_mechanism(name, **given)
+
+
+@pytest.mark.parametrize("value", ["ab", 3, (0, 10), (0.5,), (True,)])
+def test_what_is_no_set_of_items_is_refused(value):
+    for name in ("padding-and-sampling", "item-bits"):
+        built = any_mechanism(name, domain_size=10, most=3, epsilon=1.0)
+        with pytest.raises(ParameterError):
+            built.responder(bytes(16), "m", 0)(value)
+    assert isinstance(any_mechanism("padding-and-sampling", domain_size=4, most=2, epsilon=9.0), PaddedSampling)
