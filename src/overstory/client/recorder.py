@@ -233,14 +233,10 @@ class MetricRecorder:
             self._responses[NOTHING] = self.nothing()
         return next(iter(self._responses))
 
-    def _nearest_tag(self, symbol: int) -> bytes:
-        """Walk outward from a symbol until one was reported; of two as near, the lower; else the first."""
-        size = self.metric.domain.size or 0
-        for step in range(1, min(NEAREST_STEPS, size) + 1):
-            for neighbour in (symbol - step, symbol + step):
-                if 0 <= neighbour < size and (tag := self._tagger.tag(neighbour)) in self._responses:
-                    return tag
-        return self._first_tag()
+    def _nearest_tag(self, encoded: Any) -> bytes:
+        """Walk outward from a value until one was reported; of two as near, the lower; else the first."""
+        neighbours = self.metric.mechanism.neighbours(encoded, NEAREST_STEPS)
+        return next((tag for tag in map(self._tagger.tag, neighbours) if tag in self._responses), self._first_tag())
 
     # --- writing to the state -------------------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.numeric import SquareWaveOracle
-from overstory.analysis.numeric.distribution import bucket_edges, transition_table
+from overstory.analysis.numeric.distribution import transition_table
 from overstory.analysis.postprocess.likelihood import expectation_maximization, smoothed
 from overstory.analysis.reports import SupportCounts
+from overstory.analysis.support.numbers import bucket_edges
 from overstory.experiments.smart_homes.measurement import wasserstein
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Interval, SquareWave

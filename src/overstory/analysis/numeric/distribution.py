@@ -21,6 +21,7 @@ import numpy as np
 from overstory.analysis.numeric.means import as_payloads, simulate
 from overstory.analysis.postprocess.likelihood import expectation_maximization
 from overstory.analysis.reports import SupportCounts
+from overstory.analysis.support.numbers import WaveHalf
 from overstory.analysis.support.registry import Rng
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
@@ -119,17 +120,6 @@ class Distribution:
         }
 
 
-def bucket_edges(num_cells: int, num_buckets: int) -> NDArray[np.int64]:
-    """Return the cells at which buckets begin, and the number of cells: as even as whole numbers are.
-
-    Examples
-    --------
-    >>> bucket_edges(10, 4).tolist()
-    [0, 2, 5, 7, 10]
-    """
-    return np.array([num_cells * i // num_buckets for i in range(num_buckets + 1)], np.int64)
-
-
 def transition_table(channel: WindowChannel, cells: NDArray[np.int64], num_bins: int) -> F64:
     """Return P(bucket | bin), shape (len(cells) - 1, num_bins).
 
@@ -174,8 +164,6 @@ def _triangular(count: F64) -> F64:
 
 Method = Literal["em", "ems"]
 
-MOST_BUCKETS = 1024
-
 # A step that gains less log-likelihood than this fits noise. With it EM stops after some hundred steps, at about the
 # least Wasserstein distance; run to its maximum it would be jagged (docs/explanation/numbers.md;
 # `bench/numeric_accuracy.py`).
@@ -211,8 +199,7 @@ class SquareWaveOracle:
     @cached_property
     def cells(self) -> NDArray[np.int64]:
         """Where the buckets begin in which reports are counted: at most 1,024 of them."""
-        cells = self.randomizer.channel.num_cells
-        return bucket_edges(cells, min(cells, MOST_BUCKETS))
+        return WaveHalf(self.randomizer).cells
 
     def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
         """Return one report's payload of each of n simulated people; see `simulation.simulate`."""
@@ -227,8 +214,7 @@ class SquareWaveOracle:
             When a payload is no cell.
         """
         payloads = as_payloads(reports, self.randomizer.channel.num_cells)
-        buckets = np.searchsorted(self.cells, payloads, side="right") - 1
-        return SupportCounts([payloads.size], [np.bincount(buckets, minlength=self.cells.size - 1)])
+        return WaveHalf(self.randomizer).count_payloads(payloads)
 
     def estimate(
         self, counts: SupportCounts, *, num_bins: int = 100, method: Method = "em", tolerance: float | None = None

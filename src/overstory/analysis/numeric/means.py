@@ -9,18 +9,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import normal_reach
+from overstory.analysis.support.numbers import GeneratorDraws, MeanHalf, draw_payloads, positions, sums_of_pairs
 from overstory.analysis.support.registry import Rng, generator
-from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.numeric.means import Duchi, Hybrid, Piecewise
+from overstory.protocol.numeric.means import Hybrid, MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
-from overstory.protocol.numeric.windows import SquareWave, WindowChannel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -44,54 +44,8 @@ def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) 
     >>> reports.shape, bool((reports < 100 + 51).all())
     ((2,), True)
     """
-    return _draw(randomizer, positions(randomizer, values), generator(rng))
-
-
-def positions(randomizer: NumericRandomizer, values: ArrayLike) -> Payloads:
-    """Return each value's position, as a device has it.
-
-    In floating point; where that comes near a position's edge, exactly, by the device's own code.
-    """
-    given, domain = np.asarray(values, np.float64), randomizer.domain
-    if given.ndim != 1 or not np.isfinite(given).all():
-        raise ParameterError("values must be a list of finite numbers")
-    if domain.outside == "reject" and given.size and not domain.minimum <= given.min() <= given.max() <= domain.maximum:
-        raise ParameterError(f"values must lie in {domain.minimum} .. {domain.maximum}: this domain rejects others")
-    clamped = np.clip(given, domain.minimum, domain.maximum)
-    last = randomizer.position(domain.maximum)  # resolution - 1 where positions are pieces, resolution where points
-    steps = (clamped - domain.minimum) / domain.width * randomizer.resolution + (last - randomizer.resolution + 1) / 2
-    places = np.minimum(np.floor(steps).astype(np.int64), last)
-    # Rounding moves `steps` by about the machine's precision times this scale: near an edge the device's code decides.
-    scale = 1 + max(abs(domain.minimum), abs(domain.maximum)) / domain.width
-    near = np.abs(steps - np.rint(steps)) < 1e-14 * scale * randomizer.resolution
-    exact, where = np.unique(clamped[near], return_inverse=True)
-    places[near] = np.array([randomizer.position(value) for value in exact.tolist()], np.int64)[where]
-    return places
-
-
-def _draw(randomizer: NumericRandomizer, places: Payloads, rng: np.random.Generator) -> Payloads:
-    if isinstance(randomizer, SquareWave | Piecewise):
-        return _cells(randomizer.channel, places, rng)
-    if isinstance(randomizer, Duchi):
-        return _ends(randomizer, places, rng)
-    if isinstance(randomizer, Hybrid):
-        first = rng.integers(ONE, size=places.size) < randomizer.piecewise_threshold
-        pieces, ends = (_draw(part, places, rng) for part in (randomizer.piecewise, randomizer.duchi))
-        return np.where(first, pieces << 1 | 1, ends << 1)
-    raise ParameterError(f"there is no bulk form of {type(randomizer).__name__}")
-
-
-def _cells(channel: WindowChannel, places: Payloads, rng: np.random.Generator) -> Payloads:
-    near = rng.integers(ONE, size=places.size) < channel.threshold
-    within, anywhere = (rng.integers(size, size=places.size) for size in (channel.window, channel.num_cells))
-    return np.where(near, places + within, anywhere)
-
-
-def _ends(duchi: Duchi, places: Payloads, rng: np.random.Generator) -> Payloads:
-    ends = rng.integers(duchi.resolution, size=places.size) < places
-    unchanged = rng.integers(ONE, size=places.size) < int(duchi.channel.alpha * ONE)
-    drawn: NDArray[Any] = np.where(unchanged, ends, rng.integers(2, size=places.size))
-    return drawn.astype(np.int64)
+    places = positions(randomizer, values)
+    return draw_payloads(randomizer, places, GeneratorDraws(generator(rng), places.size))
 
 
 SPLIT = 17  # a payload has at most 34 bits: two halves, whose products can be added 2**29 times
@@ -120,6 +74,22 @@ class ReportSums:
     def empty(cls, branches: int = 1) -> ReportSums:
         """Return the sums of no reports, the neutral element of ``+``."""
         return cls(*((0,) * branches,) * 3)
+
+    @classmethod
+    def of_counts(cls, mechanism: MeanRandomizer, counts: SupportCounts) -> ReportSums:
+        """Return the sums that stored counts hold, exactly.
+
+        Raises
+        ------
+        ParameterError
+            When the counts are another mechanism's.
+        """
+        widths = MeanHalf(mechanism).branch_bits
+        if counts.ones.shape != (len(widths), max(widths) * (max(widths) + 1) // 2):
+            raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {mechanism.name}")
+        both = [sums_of_pairs(ones, width) for ones, width in zip(counts.ones, widths, strict=True)]
+        totals, squares = zip(*both, strict=True)
+        return cls(tuple(counts.totals.tolist()), totals, squares)
 
     def __add__(self, other: ReportSums) -> ReportSums:
         """Merge with the sums of other reports of the same collection."""

@@ -20,6 +20,7 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support
 from overstory.analysis.support.bits import BloomSupport, OneHotSupport, SampledSupport
 from overstory.analysis.support.linked import LinkedSupport
+from overstory.analysis.support.numbers import LevelHalf, MeanHalf, WaveHalf
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
 from overstory.analysis.support.sets import PointSupport, SubsetSupport
@@ -32,6 +33,9 @@ from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 from overstory.protocol.mechanisms.joint import JointMechanism
+from overstory.protocol.numeric.means import MeanRandomizer
+from overstory.protocol.numeric.ranges import RangeRandomizer
+from overstory.protocol.numeric.windows import SquareWave
 
 FAMILIES: Final[dict[type, type[Support[Any]]]] = {
     OneHot: OneHotSupport,
@@ -66,6 +70,9 @@ def support_of(mechanism: Mechanism) -> Support[Any]:
 
 HALVES: Final[dict[type, type[ServerHalf[Any]]]] = {
     JointMechanism: LinkedSupport,
+    MeanRandomizer: MeanHalf,
+    SquareWave: WaveHalf,
+    RangeRandomizer: LevelHalf,
 }
 """The server's half of a mechanism that is no frequency oracle, by its class."""
 

@@ -4,8 +4,9 @@ A domain decides three things once, for device and collector alike: which symbol
 that is none of them, and what a symbol is called. It draws no randomness, so it can neither help nor harm privacy;
 but it must give one answer everywhere, so no answer here depends on how a division was rounded.
 
-Up to 2^20 values have symbols with labels. What is too large to list has codes instead, for a search that walks along
-their bits: `overstory.protocol.domains.codes`.
+Up to 2^20 values have symbols with labels. A range of numbers for a mean or a distribution has none: see `intervals`.
+What is too large to list has codes instead, for a search that walks along their bits:
+`overstory.protocol.domains.codes`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, Domain, Strings
+from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.domains.item_sets import ItemSet, item_set
 from overstory.protocol.domains.numbers import Bins, Integers, Outside
 from overstory.protocol.errors import ParameterError
@@ -25,6 +27,7 @@ __all__ = [
     "Categories",
     "Domain",
     "Integers",
+    "Interval",
     "ItemSet",
     "Outside",
     "Strings",
@@ -36,6 +39,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., AnyDomain], Mapping[str, str]]]] 
     "integers": (Integers, {"min": "minimum", "max": "maximum"}),
     "bins": (Bins, {"min": "minimum", "max": "maximum"}),
     "set": (lambda **given: item_set(domain_from, **given), {}),
+    "interval": (Interval, {"min": "minimum", "max": "maximum"}),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import fields
 from fractions import Fraction
 from functools import cached_property
@@ -26,6 +26,18 @@ class Report(NamedTuple):
 
 REBUILD: dict[str, Callable[[str, dict[str, Any], bytes], Mechanism]] = {}
 """What makes a pickled mechanism of that name again, from its parameters and digest; the registry fills it."""
+
+
+def outward(place: int, size: int, steps: int) -> Iterator[int]:
+    """Yield the places around one in ``0 .. size - 1``, nearest first; of two as near, the lower one.
+
+    Examples
+    --------
+    >>> list(outward(1, 4, 2))
+    [0, 2, 3]
+    """
+    for step in range(1, min(steps, size) + 1):
+        yield from (near for near in (place - step, place + step) if 0 <= near < size)
 
 
 class LocalRandomizer(ABC):
@@ -146,6 +158,10 @@ class LocalRandomizer(ABC):
         """
         key: Hashable = value
         return key
+
+    def neighbours(self, value: Any, steps: int) -> Iterator[Any]:
+        """Yield other values of an ordered domain, nearest first, up to so many steps away."""
+        yield from outward(value, self.domain_size or 0, steps)
 
     @property
     def instantaneous(self) -> Draw:

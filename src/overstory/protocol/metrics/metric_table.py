@@ -96,6 +96,7 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "categories": ("kind", "names", "other", "ordered"),
     "integers": ("kind", "min", "max", "outside"),
     "bins": ("kind", "min", "max", "count", "outside"),
+    "interval": ("kind", "min", "max", "outside"),
     "strings": ("kind", "candidates"),
     "set": ("kind", "of", "most", "other"),
 }
@@ -247,7 +248,8 @@ def _completed(
         fields.fault("oracle", f"{oracle} takes {taken}, not {values}: choose one of {choices}")
         return None
     if domain.size is None and "domain_size" in given:
-        fields.fault("parameters.domain_size", "strings have no domain size: leave it out")
+        values = FAMILIES[domain.families[0]].values
+        fields.fault("parameters.domain_size", f"{values} have no domain size: leave it out")
         return None
     accepted = inspect.signature(BUILDERS[oracle]).parameters
     complete = dict(given)

@@ -1,7 +1,8 @@
 """Numbers: randomizers for a distribution, a mean or ranges. The device's halves; the standard library alone."""
 
+from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.numeric.means import Duchi, Hybrid, Piecewise
-from overstory.protocol.numeric.randomizer import Interval, NumericRandomizer
+from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import LevelReport, LevelTree, RangeRandomizer
 from overstory.protocol.numeric.windows import SquareWave
 

@@ -22,11 +22,12 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, SymbolChannel
+from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.encodings.base import check_symbol
-from overstory.protocol.numeric.randomizer import Interval, NumericRandomizer
+from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.windows import WindowChannel
 from overstory.protocol.sampling import Entropy, symbol_sampler, uniform_below
 
@@ -37,6 +38,8 @@ class MeanRandomizer(NumericRandomizer):
 
     domain: Interval = field(default=Interval(-1, 1))
     resolution: int = 1 << 20
+
+    reading: ClassVar[str] = "mean"
 
     @abstractmethod
     def debiased_share(self, payload: int) -> Fraction:
@@ -54,6 +57,14 @@ class MeanRandomizer(NumericRandomizer):
     def position(self, value: Any) -> int:
         """Return the nearest of the resolution + 1 positions."""
         return math.floor(self.domain.share(value) * self.resolution + Fraction(1, 2))
+
+    def value_at(self, position: int) -> Fraction:
+        """Return the position's own value."""
+        return Fraction(self.domain.minimum) + Fraction(position, self.resolution) * self._exact_width
+
+    @property
+    def _exact_width(self) -> Fraction:
+        return Fraction(self.domain.maximum) - Fraction(self.domain.minimum)
 
     def debias(self, payload: int) -> Fraction:
         """Return the report's unbiased estimate of the value."""
@@ -146,6 +157,11 @@ class Piecewise(MeanRandomizer):
         return (self.channel.num_cells - 1).bit_length()
 
     @property
+    def payload_limit(self) -> int:
+        """The number of cells."""
+        return self.channel.num_cells
+
+    @property
     def report_groups(self) -> tuple[tuple[float, int], ...]:
         """The cells of the window, and the others."""
         return self.channel.groups
@@ -211,6 +227,16 @@ class Hybrid(MeanRandomizer):
     def payload_bits(self) -> int:
         """One more than Piecewise's."""
         return 1 + self.piecewise.payload_bits
+
+    @property
+    def payload_limit(self) -> int:
+        """Twice Piecewise's."""
+        return 2 * self.piecewise.payload_limit
+
+    def valid(self, payload: int) -> bool:
+        """Whether a branch can have this payload."""
+        branch = self.piecewise if payload & 1 else self.duchi
+        return branch.valid(payload >> 1)
 
     @property
     def report_groups(self) -> tuple[tuple[float, int], ...]:

@@ -1,19 +1,18 @@
-"""A numeric randomizer: a range that is not cut into symbols, an exact channel on it, and a device's step."""
+"""A numeric randomizer: an exact channel on a range that is not cut into symbols, and a device's step."""
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from overstory.protocol.channels import log_ratio, round_up
-from overstory.protocol.domains.numbers import finite, limits, refusal
+from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.encodings.base import check_cohort, check_count
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report, outward
 from overstory.protocol.permanent_response import check_secret, context
 from overstory.protocol.sampling import Entropy, KeyedEntropy, uniform_below
 
@@ -28,58 +27,6 @@ def check_numeric_epsilon(epsilon: float) -> float:
     if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0.001 <= epsilon <= 20:
         raise ParameterError(f"epsilon = {epsilon!r}: give a number from 0.001 to 20")
     return float(epsilon)
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A range of numbers that is not cut into symbols: what the numeric randomizers take.
-
-    Parameters
-    ----------
-    minimum, maximum
-        The ends of the range: finite, the minimum below the maximum.
-    outside
-        "clamp" or "reject", for finite values beyond the range. NaN and infinities are always refused.
-
-    Raises
-    ------
-    ParameterError
-        When the limits are not in order, or too far apart for a float.
-
-    Examples
-    --------
-    >>> Interval(-1, 1).share(0.5)
-    Fraction(3, 4)
-    """
-
-    minimum: float
-    maximum: float
-    outside: Literal["clamp", "reject"] = "clamp"
-
-    def __post_init__(self) -> None:
-        if self.outside not in {"clamp", "reject"}:
-            raise ParameterError(f"outside = {self.outside!r}: choose clamp or reject")
-        for name, limit in zip(("minimum", "maximum"), limits(self.minimum, self.maximum), strict=True):
-            object.__setattr__(self, name, limit)
-        if math.isinf(self.width):
-            raise ParameterError(f"the range {self.minimum} .. {self.maximum} is too large for floats")
-
-    @property
-    def width(self) -> float:
-        """Maximum less minimum."""
-        return self.maximum - self.minimum
-
-    def share(self, value: Any) -> Fraction:
-        """Return exactly how far along the range `value` lies, from 0 to 1."""
-        number = Fraction(finite("value", value))
-        low, high = Fraction(self.minimum), Fraction(self.maximum)
-        if not low <= number <= high and self.outside == "reject":
-            raise refusal(value, self.minimum, self.maximum)
-        return (min(max(number, low), high) - low) / (high - low)
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters as JSON values."""
-        return {"domain": "interval", "min": self.minimum, "max": self.maximum, "outside": self.outside}
 
 
 @dataclass(frozen=True)
@@ -209,6 +156,14 @@ class NumericRandomizer(LocalRandomizer):
     def response_key(self, value: Any, cohort: int) -> int:  # noqa: ARG002 - one cohort
         """Return the position."""
         return self.position(value)
+
+    def neighbours(self, value: Any, steps: int) -> Iterator[Fraction]:
+        """Yield the values of other positions, nearest first, up to so many steps away."""
+        yield from map(self.value_at, outward(self.position(value), self.num_positions, steps))
+
+    @abstractmethod
+    def value_at(self, position: int) -> Fraction:
+        """Return a value that has the position: the middle of those that do."""
 
     def nothing(self, secret: bytes, metric: str, cohort: int = 0) -> int:
         """Return the response to a uniform position, the mixture of all responses; see `LocalRandomizer.nothing`."""

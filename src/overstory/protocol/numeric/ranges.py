@@ -127,6 +127,7 @@ class RangeRandomizer(LocalRandomizer):
 
     name = "ranges"
     payload: ClassVar[str] = "levels"
+    reading: ClassVar[str] = "ranges"
 
     def __post_init__(self) -> None:
         _ = self.mechanisms  # says so when a parameter is none

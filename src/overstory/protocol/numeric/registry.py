@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.mechanisms.registry import build_from
 from overstory.protocol.numeric.means import Duchi, Hybrid, MeanRandomizer, Piecewise
-from overstory.protocol.numeric.randomizer import Interval, NumericRandomizer
+from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.protocol.numeric.windows import SquareWave
 

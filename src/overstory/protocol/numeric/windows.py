@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, check_probability, log_ratio, round_up
 from overstory.protocol.encodings.base import check_count, check_symbol
@@ -178,6 +178,7 @@ class SquareWave(NumericRandomizer):
     """
 
     name = "square-wave"
+    reading: ClassVar[str] = "distribution"
 
     @cached_property
     def channel(self) -> WindowChannel:
@@ -189,6 +190,11 @@ class SquareWave(NumericRandomizer):
     def payload_bits(self) -> int:
         """A cell's width."""
         return (self.channel.num_cells - 1).bit_length()
+
+    @property
+    def payload_limit(self) -> int:
+        """The number of cells."""
+        return self.channel.num_cells
 
     @property
     def odds(self) -> Fraction:
@@ -208,6 +214,11 @@ class SquareWave(NumericRandomizer):
     def position(self, value: Any) -> int:
         """Return the number of the small interval that owns the value."""
         return min(math.floor(self.domain.share(value) * self.resolution), self.resolution - 1)
+
+    def value_at(self, position: int) -> Fraction:
+        """Return the middle of the piece."""
+        low, high = Fraction(self.domain.minimum), Fraction(self.domain.maximum)
+        return low + Fraction(2 * position + 1, 2 * self.resolution) * (high - low)
 
     def draw(self, position: int, entropy: Entropy) -> int:
         """Return a cell."""

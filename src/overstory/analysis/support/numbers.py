@@ -1,0 +1,306 @@
+"""The server's halves of what takes numbers: how its reports are counted, and what simulated devices send.
+
+Counts are whole numbers that add up, like support counts, and nothing that an estimate uses is rounded away:
+
+- a mean needs the sum of all payloads and the sum of their squares. Both follow from how often each bit of a payload
+  is 1, and how often each pair of bits: with ``x = sum 2^i b_i``, ``sum x = sum 2^i n_i`` and
+  ``sum x^2 = sum 4^i n_i + 2 sum 2^(i+j) n_ij``. A count is at most the number of reports, so nothing overflows;
+- a distribution needs the cells of Square Wave, in up to 1,024 buckets;
+- ranges need the bits of every level of the tree, a level in the place of a cohort.
+
+Hybrid's reports are counted by branch, a branch in the place of a cohort: Duchi's first, then Piecewise's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Words
+from overstory.analysis.support.bits import OneHotSupport
+from overstory.analysis.support.positions import symbols_of
+from overstory.protocol.channels import ONE
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.numeric.means import Duchi, Hybrid, MeanRandomizer, Piecewise
+from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.ranges import RangeRandomizer
+from overstory.protocol.numeric.windows import SquareWave, WindowChannel
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    I64 = NDArray[np.int64]
+
+MOST_BUCKETS: Final = 1024
+"""Square Wave's cells are counted in at most this many buckets."""
+
+ROWS: Final = 1 << 16
+"""Payloads whose bits are counted at a time: sums of float32 are exact up to 2**24."""
+
+
+class Draws(Protocol):
+    """Where the randomness of n simulated devices comes from."""
+
+    def below(self, size: int) -> I64:
+        """Return a uniform number below `size` for each device, int64 of shape (n,)."""
+        ...
+
+
+class GeneratorDraws:
+    """Fresh randomness from a generator."""
+
+    def __init__(self, rng: np.random.Generator, count: int) -> None:
+        self._rng, self._count = rng, count
+
+    def below(self, size: int) -> I64:
+        """Draw from the generator."""
+        return self._rng.integers(size, size=self._count)
+
+
+class KeyedDraws:
+    """A keyed function of device and position: a device's response to a position is always the same.
+
+    Parameters
+    ----------
+    places : ndarray of int64, shape (n,)
+        Each device's position.
+    """
+
+    def __init__(self, stream: StreamKey, places: I64) -> None:
+        from overstory.kernels.random.chacha import blocks, key_words
+
+        devices = np.arange(stream.first_device, stream.first_device + places.size, dtype=np.int64)
+        names = (devices >> 32, devices, places >> 32, places)
+        self._words = blocks(key_words(stream.key, b"number-1"), names, 12)
+        self._next = 0
+
+    def below(self, size: int) -> I64:
+        """Take the next two of a device's sixteen words."""
+        from overstory.kernels.few import below
+
+        if size > ONE:
+            raise ParameterError("devices are simulated up to 2**32 cells: choose a lower resolution")
+        low, high = self._words[self._next : self._next + 2]
+        self._next += 2
+        return below(low, high, size).astype(np.int64)
+
+
+def positions(randomizer: NumericRandomizer, values: ArrayLike) -> I64:
+    """Return each value's position, as a device has it.
+
+    In floating point; where that comes near a position's edge, exactly, by the device's own code.
+    """
+    given, domain = np.asarray(values, np.float64), randomizer.domain
+    if given.ndim != 1 or not np.isfinite(given).all():
+        raise ParameterError("values must be a list of finite numbers")
+    if domain.outside == "reject" and given.size and not domain.minimum <= given.min() <= given.max() <= domain.maximum:
+        raise ParameterError(f"values must lie in {domain.minimum} .. {domain.maximum}: this domain rejects others")
+    clamped = np.clip(given, domain.minimum, domain.maximum)
+    last = randomizer.position(domain.maximum)  # resolution - 1 where positions are pieces, resolution where points
+    steps = (clamped - domain.minimum) / domain.width * randomizer.resolution + (last - randomizer.resolution + 1) / 2
+    places = np.minimum(np.floor(steps).astype(np.int64), last)
+    # Rounding moves `steps` by about the machine's precision times this scale: near an edge the device's code decides.
+    scale = 1 + max(abs(domain.minimum), abs(domain.maximum)) / domain.width
+    near = np.abs(steps - np.rint(steps)) < 1e-14 * scale * randomizer.resolution
+    exact, where = np.unique(clamped[near], return_inverse=True)
+    places[near] = np.array([randomizer.position(value) for value in exact.tolist()], np.int64)[where]
+    return places
+
+
+def draw_payloads(randomizer: NumericRandomizer, places: I64, draws: Draws) -> I64:
+    """Return a payload for each position, int64 of shape (n,), by the device's own integer thresholds."""
+    if isinstance(randomizer, SquareWave | Piecewise):
+        return _cells(randomizer.channel, places, draws)
+    if isinstance(randomizer, Duchi):
+        return _ends(randomizer, places, draws)
+    if isinstance(randomizer, Hybrid):
+        first = draws.below(ONE) < randomizer.piecewise_threshold
+        pieces, ends = (draw_payloads(part, places, draws) for part in (randomizer.piecewise, randomizer.duchi))
+        return np.where(first, pieces << 1 | 1, ends << 1)
+    raise ParameterError(f"there is no bulk form of {type(randomizer).__name__}")
+
+
+def _cells(channel: WindowChannel, places: I64, draws: Draws) -> I64:
+    near = draws.below(ONE) < channel.threshold
+    within, anywhere = (draws.below(size) for size in (channel.window, channel.num_cells))
+    return np.where(near, places + within, anywhere)
+
+
+def _ends(duchi: Duchi, places: I64, draws: Draws) -> I64:
+    ends = draws.below(duchi.resolution) < places
+    unchanged = draws.below(ONE) < int(duchi.channel.alpha * ONE)
+    drawn: I64 = np.where(unchanged, ends, draws.below(2)).astype(np.int64)
+    return drawn
+
+
+def count_bit_pairs(payloads: I64, num_bits: int) -> I64:
+    """Return how many payloads have bits i and j, i <= j, both 1, row by row of that triangle: i = j is the bit itself.
+
+    Examples
+    --------
+    >>> count_bit_pairs(np.array([3, 1]), 2).tolist()  # bit 0; bits 0 and 1; bit 1
+    [2, 1, 1]
+    """
+    pairs = np.zeros((num_bits, num_bits), np.int64)
+    for start in range(0, payloads.size, ROWS):
+        bits = (payloads[start : start + ROWS, None] >> np.arange(num_bits) & 1).astype(np.float32)
+        pairs += (bits.T @ bits).astype(np.int64)
+    return pairs[np.triu_indices(num_bits)]
+
+
+def sums_of_pairs(pairs: I64, num_bits: int) -> tuple[int, int]:
+    """Return the sum of the payloads and of their squares, exactly, from `count_bit_pairs`.
+
+    Examples
+    --------
+    >>> sums_of_pairs(count_bit_pairs(np.array([3, 1]), 2), 2)
+    (4, 10)
+    """
+    total = squares = 0
+    for i, j, count in zip(*np.triu_indices(num_bits), pairs, strict=False):
+        low, high, seen = int(i), int(j), int(count)
+        total += seen << low if low == high else 0
+        squares += seen << (low + high + (low != high))
+    return total, squares
+
+
+class NumberHalf(ServerHalf[NumericRandomizer]):
+    """What all randomizers of numbers have in common: positions, and draws from them."""
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the values' positions."""
+        return positions(self.mechanism, np.array([float(value) for value in values]))
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002 - one cohort
+        """Return each device's response to its position, in every report the same."""
+        places = table[symbols]
+        drawn = draw_payloads(self.mechanism, places, KeyedDraws(stream, places))
+        return drawn.astype(np.uint64).reshape(-1, 1)
+
+    def payloads(self, batch: ReportBatch) -> I64:
+        """Return the payloads as numbers."""
+        payloads = batch.bits[:, 0].astype(np.int64)
+        if payloads.size and int(payloads.max()) >= self.mechanism.payload_limit:
+            limit = self.mechanism.payload_limit
+            raise ParameterError(f"a report of {self.mechanism.name} is a number below {limit}, not {payloads.max()}")
+        return payloads
+
+
+class MeanHalf(NumberHalf):
+    """Duchi, Piecewise and Hybrid: pairs of bits, by branch."""
+
+    mechanism: MeanRandomizer
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
+        """Count pairs of bits; of a branch of one bit, that bit alone."""
+        payloads, widths = self.payloads(batch), self.branch_bits
+        branches = [payloads]
+        if len(widths) > 1:
+            branches = [payloads[(payloads & 1) == branch] >> 1 for branch in range(len(widths))]
+        wide = max(widths)
+        ones = np.zeros((len(widths), wide * (wide + 1) // 2), np.int64)
+        for row, (branch, width) in enumerate(zip(branches, widths, strict=True)):
+            ones[row, : width * (width + 1) // 2] = count_bit_pairs(branch, width)
+        return SupportCounts([branch.size for branch in branches], ones)
+
+    def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - there are none
+        """Return the number of pairs, over branches."""
+        wide = max(self.branch_bits)
+        return len(self.branch_bits) * (wide * (wide + 1) // 2)
+
+    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
+        """Return the pairs of bits, ``bit3`` or ``bit3&bit5``; of a branch of one bit, the first alone is used."""
+        wide = (math.isqrt(8 * size + 1) - 1) // 2
+        rows, columns = np.triu_indices(wide)
+        return [f"bit{i}" if i == j else f"bit{i}&bit{j}" for i, j in zip(rows, columns, strict=True)]
+
+    @property
+    def branch_bits(self) -> tuple[int, ...]:
+        """The bits of a payload, by branch."""
+        if isinstance(self.mechanism, Hybrid):
+            return self.mechanism.duchi.payload_bits, self.mechanism.piecewise.payload_bits
+        return (self.mechanism.payload_bits,)
+
+
+class WaveHalf(NumberHalf):
+    """Square Wave: cells, in buckets."""
+
+    mechanism: SquareWave
+
+    @cached_property
+    def cells(self) -> I64:
+        """Where the buckets begin in which reports are counted: at most 1,024 of them."""
+        cells = self.mechanism.channel.num_cells
+        return bucket_edges(cells, min(cells, MOST_BUCKETS))
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
+        """Count buckets."""
+        return self.count_payloads(self.payloads(batch))
+
+    def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - there are none
+        """Return the number of buckets."""
+        return self.cells.size - 1
+
+    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
+        """Return each bucket's first cell."""
+        return [f"cell{first}" for first in self.cells[:size].tolist()]
+
+    def count_payloads(self, payloads: I64) -> SupportCounts:
+        """Count the buckets of payloads below the number of cells."""
+        buckets = np.searchsorted(self.cells, payloads, side="right") - 1
+        return SupportCounts([payloads.size], [np.bincount(buckets, minlength=self.cells.size - 1)])
+
+
+def bucket_edges(num_cells: int, num_buckets: int) -> I64:
+    """Return the cells at which buckets begin, and the number of cells: as even as whole numbers are.
+
+    Examples
+    --------
+    >>> bucket_edges(10, 4).tolist()
+    [0, 2, 5, 7, 10]
+    """
+    return np.array([num_cells * i // num_buckets for i in range(num_buckets + 1)], np.int64)
+
+
+class LevelHalf(ServerHalf[RangeRandomizer]):
+    """Range queries: the bits of every level, a level in the place of a cohort."""
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the symbols."""
+        return symbols_of(values, self.mechanism.domain_size)
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
+        """Return the reports of each device's level: the bits of its nodes."""
+        held, tree = table[symbols], self.mechanism.tree
+        out = np.zeros((held.size, -(-self.mechanism.payload_bits // 64)), np.uint64)
+        for level, mechanism in enumerate(self.mechanism.mechanisms):
+            if not isinstance(mechanism, BitMechanism):
+                raise ParameterError(f"devices are simulated whose levels report bits, not by {mechanism.name}")
+            nodes = (held // tree.leaves_under(level + 1)).astype(np.int32)
+            here, support = np.asarray(cohorts) == level, OneHotSupport(mechanism)
+            keyed = StreamKey(bytes(b ^ level for b in stream.key), stream.first_device, stream.report_index)
+            alone = np.zeros(held.size, np.uint16)
+            sent = support.respond(support.table(range(mechanism.domain_size or 0)), nodes, alone, keyed)
+            out[here, : sent.shape[1]] = sent[here]
+        return out
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
+        """Count the bits of each level; bits past a level's width, which no device sends, count for nothing."""
+        counts = batch.accumulate()
+        widths = np.array([mechanism.payload_bits for mechanism in self.mechanism.mechanisms])
+        return SupportCounts(counts.totals, np.where(np.arange(counts.num_bits) < widths[:, None], counts.ones, 0))
+
+    def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - a level counts nodes
+        """Return the number of levels times the bits of the widest."""
+        return self.mechanism.num_cohorts * self.mechanism.payload_bits
+
+    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - a level counts nodes
+        """Return the nodes' numbers in their level."""
+        return [f"node{node}" for node in range(size)]
