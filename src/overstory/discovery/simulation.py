@@ -18,9 +18,10 @@ from overstory.analysis.support.registry import Rng, SimulatedDevices, generator
 from overstory.analysis.support.symbols import LinearSupport
 from overstory.discovery.codes import Rows, buckets_of, byte_strings, distinct, names_of, prefixes
 from overstory.discovery.device import Answer
+from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.search.plans import DICTIONARY, ELSEWHERE, BitQuestion, Plan, Question, prefix_bytes
+from overstory.protocol.search.plans import DICTIONARY, BitQuestion, Plan, Question, prefix_bytes
 
 
 def respond(mechanism: Mechanism, names: Sequence[Any], symbols: NDArray[np.int64], key: bytes) -> ReportBatch:

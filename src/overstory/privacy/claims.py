@@ -103,4 +103,5 @@ CHANGE = (
     "with every further report."
 )
 FRESH_CHANGE = "The value changes once, after the first report; the reports after that add up, as always."
+ONCE = "A device sends one report by these parameters and no other, whether its value changes or not."
 MAP = "The value is a candidate of this map and the devices hash exactly as the map says."

@@ -21,6 +21,7 @@ from overstory.privacy.claims import (
     MAP,
     MEMO,
     NO_CEILING,
+    ONCE,
     PERMANENT,
     REPORT,
     SAME_PATTERN,
@@ -127,6 +128,7 @@ class PrivacyStatement:
             on_map=self.map_epsilon_report,
             approximate=self.epsilon_at_delta,
             delta=self.delta,
+            once=self.terms.once,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -193,7 +195,8 @@ def statement(
     >>> round(said.epsilon_any[2], 2), said.terms.epsilon_any_is_exact(2)
     (9.68, True)
     """
-    terms, epsilons = terms_of(mechanism), tuple(reports)
+    terms = terms_of(mechanism)
+    epsilons, changes = ((1,), ()) if terms.once else (tuple(reports), tuple(change_reports))
     on_map = (None, None) if positions is None else disclosure_of(mechanism).on_map(positions)
     together = _any_values(mechanism, terms, epsilons)
     approximate = {n: epsilon_at(terms, n, delta) for n in together} if terms.fresh else {}
@@ -203,7 +206,7 @@ def statement(
         epsilon_report=mechanism.epsilon_report,
         epsilon_n=MappingProxyType({n: terms.epsilon_n(n) for n in epsilons}),
         epsilon_permanent=mechanism.epsilon_permanent,
-        change_leak=MappingProxyType({n: terms.change_leak(n) for n in change_reports}),
+        change_leak=MappingProxyType({n: terms.change_leak(n) for n in changes}),
         terms=terms,
         attack=attack(mechanism),
         epsilon_any=MappingProxyType(together),
@@ -230,6 +233,9 @@ def _claims_of(stated: PrivacyStatement) -> Iterator[Claim]:
     yield from _any(stated)
     yield Claim("one report", stated.epsilon_report, REPORT, warn("report"))
     yield from _several(stated)
+    if stated.terms.once:
+        yield Claim("all that a device ever reports by these parameters", stated.epsilon_permanent, ONCE)
+        return
     yield Claim(
         "any number of reports of one unchanged value", stated.epsilon_permanent, _ever(stated), warn("permanent")
     )

@@ -29,6 +29,7 @@ class Terms(ABC):
     """
 
     kind: ClassVar[str]  # the name that the canonical form begins with
+    once: ClassVar[bool] = False  # whether a device sends one report by these parameters, and then no other
     most_values: int | None
 
     @property

@@ -89,6 +89,7 @@ def sentences(
     together: Mapping[int, float],
     approximate: Mapping[int, float],
     delta: float,
+    once: bool = False,
 ) -> str:
     """Say what the epsilons mean to the person who reports: first what holds whatever the person does."""
     parts = []
@@ -106,10 +107,16 @@ def sentences(
     number = max(several, default=1)
     if number > 1 and several[number] < permanent:
         parts.append(f"After {number} reports of the same value it is {_by_factor(several[number])}.")
-    parts.append(_permanent(permanent))
+    parts.append(ONCE if once else _permanent(permanent))
     if change:
         parts.append(_change(min(change), change[min(change)]))
     return " ".join(parts)
+
+
+ONCE: Final = (
+    "A device sends one report by these parameters, and no other: however its value changes, this is all that it "
+    "ever reveals by them."
+)
 
 
 def _by_factor(epsilon: float) -> str:

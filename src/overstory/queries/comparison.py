@@ -35,6 +35,7 @@ CSV: Final = tuple(
 )
 """The columns of a file of differences: shares, and the interval and error of their difference."""
 
+
 def file_columns(adjustment: Adjustment) -> tuple[Column, ...]:
     """Return the columns of a file: `CSV`, and differences corrected for selection where intervals are so."""
     return (*CSV, Column("corrected_difference")) if adjustment == "conditional" else CSV

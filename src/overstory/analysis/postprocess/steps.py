@@ -27,8 +27,6 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from overstory.analysis.selection import IntervalKind
-
     F64 = NDArray[np.float64]
 
 

@@ -22,6 +22,7 @@ from overstory.analysis.support.bits import BloomSupport, OneHotSupport, Sampled
 from overstory.analysis.support.linked import LinkedSupport
 from overstory.analysis.support.numbers import LevelHalf, MeanHalf, WaveHalf
 from overstory.analysis.support.positions import symbols_of
+from overstory.analysis.support.searches import SearchHalf
 from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
 from overstory.analysis.support.sets import PointSupport, SubsetSupport
 from overstory.analysis.support.symbols import DirectSupport, HadamardSupport, HashSupport, LinearSupport, SignSupport
@@ -36,6 +37,7 @@ from overstory.protocol.mechanisms.joint import JointMechanism
 from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.protocol.numeric.windows import SquareWave
+from overstory.protocol.search.mechanism import SearchMechanism
 
 FAMILIES: Final[dict[type, type[Support[Any]]]] = {
     OneHot: OneHotSupport,
@@ -73,6 +75,7 @@ HALVES: Final[dict[type, type[ServerHalf[Any]]]] = {
     MeanRandomizer: MeanHalf,
     SquareWave: WaveHalf,
     RangeRandomizer: LevelHalf,
+    SearchMechanism: SearchHalf,
 }
 """The server's half of a mechanism that is no frequency oracle, by its class."""
 

@@ -95,7 +95,9 @@ class ComparisonScreen(Screen):
             check_comparable(*counted)
         except ParameterError as error:
             return page.without(f"{str(error)[:1].upper()}{str(error)[1:]}.", 400)
-        options = EstimateOptions(query.reports_per_device, alpha=query.alpha, interval_kind=query.interval, adjustment=query.adjustment)
+        options = EstimateOptions(
+            query.reports_per_device, alpha=query.alpha, interval_kind=query.interval, adjustment=query.adjustment
+        )
         series = data.all_estimates(counted, "total", options)
         try:
             return page.compared(compare_series(*series, overlap=query.overlap))
@@ -145,7 +147,12 @@ class _Page:
             Notice(f"{both.sentence()[:1].upper()}{both.sentence()[1:]}.", tone),
             KeyValues(tuple(self._figures(comparison)), "figures"),
             Figure(picture),
-            Table(f"a, {self._words(0)}, less b, {self._words(1)}", difference_columns(adjustment=both.adjustment), shown, unchanged(shown)),
+            Table(
+                f"a, {self._words(0)}, less b, {self._words(1)}",
+                difference_columns(adjustment=both.adjustment),
+                shown,
+                unchanged(shown),
+            ),
             *([Paragraph(f"{len(rows) - len(shown):,} more are in the downloads.")] if len(rows) > len(shown) else []),
             self._form(),
             *self._releases(),

@@ -166,7 +166,9 @@ class _Page:
         new = set() if before is None else {row["value"] for row in rows if row["detected"]} - before
         detected = sum(row["detected"] for row in rows)
         picture = self._picture(_detected_first(rows), new)
-        table = Table("", period_columns(self.query.adjustment), [{"from": self.label, "to": self.label, **row} for row in rows])
+        table = Table(
+            "", period_columns(self.query.adjustment), [{"from": self.label, "to": self.label, **row} for row in rows]
+        )
         blocks = [
             *self._head(f"{detected:,} of {len(rows):,} detected"),
             KeyValues(tuple(self._figures(part.estimate)), "figures"),
@@ -269,7 +271,9 @@ class _Page:
                 yield Link("Back to the registry's list", f"/m/{self.metric.id}/{self.label}")
         yield self._options_form()
         yield Heading(2, "What these numbers rest on")
-        yield rests_on(self.data, self.metric, self.counted.num_reports, self.counted.periods, "population", self.query.adjustment)
+        yield rests_on(
+            self.data, self.metric, self.counted.num_reports, self.counted.periods, "population", self.query.adjustment
+        )
         yield Lines(NO_DIMENSIONS)
 
     def _list_form(self) -> Form:

@@ -197,7 +197,11 @@ def _results(data: ConsoleData, series: EstimateSeries, rows: list[dict[str, Any
         f"Estimated from {series.counted.num_reports:,} reports of {_label(series)}, one per device "
         f"({state_words(data, metric, part.last)}). An estimate can be below zero, because the noise is subtracted."
     )
-    yield Lines(f"Intervals: {interval_words(series.interval_kind, series.options.adjustment)}", *part.estimate.notes, *series.notes)
+    yield Lines(
+        f"Intervals: {interval_words(series.interval_kind, series.options.adjustment)}",
+        *part.estimate.notes,
+        *series.notes,
+    )
     detected = [row for row in rows if row["detected"]]
     yield Heading(3, f"Detected: {len(detected):,} of {len(rows):,}", "detected")
     if detected:

@@ -92,9 +92,7 @@ class SeriesScreen(Screen):
             return _without_reports(data, metric, query)
         most = MOST_CUMULATIVE if query.reading == "cumulative" else MOST_COLUMNS
         columns = Columns.of(counted, query.every, most)
-        options = EstimateOptions(
-            query.reports_per_device, interval_kind="population", adjustment=query.adjustment
-        )
+        options = EstimateOptions(query.reports_per_device, interval_kind="population", adjustment=query.adjustment)
         if not metric.labels:
             return _without_candidates(data, metric, query, columns)
         series = columns.estimates(data, query.reading, options)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 from overstory.privacy.payloads.base import CANDIDATES, Attack, Disclosure, bounded
 from overstory.privacy.payloads.bits import BitDisclosure
 from overstory.privacy.payloads.item_sets import ItemBitDisclosure, ItemDisclosure
+from overstory.privacy.payloads.search import SearchDisclosure
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
 from overstory.privacy.payloads.single_round import NumberDisclosure, NumberTerms, SetDisclosure
 from overstory.privacy.payloads.symbols import SymbolDisclosure
@@ -56,6 +57,7 @@ DISCLOSURES: Final[dict[str, type[Disclosure[Any]]]] = {
     "levels": LevelDisclosure,
     "items": ItemDisclosure,
     "item-bits": ItemBitDisclosure,
+    "search": SearchDisclosure,
 }
 """By `Mechanism.payload`."""
 KINDS: Final = {disclosure.terms_type.kind: disclosure.terms_type for disclosure in DISCLOSURES.values()}

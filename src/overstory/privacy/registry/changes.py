@@ -218,6 +218,8 @@ def most_responses(metric: Metric) -> int | None:
     and does not drop them, it takes one of the cap's places.
     """
     terms = terms_of(metric.mechanism)
+    if terms.once:
+        return 1
     values = None if terms.most_values is None else terms.most_values + 1
     return min((number for number in (metric.max_responses, values) if number is not None), default=None)
 

@@ -30,6 +30,7 @@ ALWAYS: Final = "whatever you hold and however it changes"
 UNCHANGED: Final = "only while the value never changes"
 PATTERN: Final = "only with the same pattern of changes"
 ONCE: Final = "only on whether the value changed once"
+ONLY: Final = ", the only one that a device sends by these parameters"
 
 ANY: Final = (
     "Between any two histories of as many reports, whatever the values and however often they change; never below the "
@@ -159,7 +160,7 @@ def metric_cost(
     """
     made = 0 if so_far is None else sum(account.reports for account in so_far.accounts)
     if so_far is None or not (made or forgotten):
-        return _planned(metric, reports or metric.window or PLANNED)
+        return _planned(metric, 1 if metric.mechanism.once else reports or metric.window or PLANNED)
     return _so_far(metric, so_far, made, forgotten=forgotten)
 
 
@@ -193,13 +194,16 @@ def _so_far(metric: Metric, ledger: Ledger, made: int, *, forgotten: bool) -> Me
 def _any(terms: Terms, reports: str, epsilon: float, metric: Metric, reason: str | None = None) -> CostLine:
     assumption = FRESH if terms.fresh else ANY
     caution = cautions(metric.mechanism, terms).get("any")
-    return CostLine("any", f"{ALWAYS}: {reports}", epsilon, assumption, reason or _why(terms), caution)
+    about = f"{ALWAYS}: {reports}{ONLY if terms.once else ''}"
+    return CostLine("any", about, epsilon, assumption, reason or _why(terms), caution)
 
 
 def _of_the_parameters(metric: Metric, terms: Terms, reports: int, under: str = "") -> Iterator[CostLine]:
     """Return what the parameters in force promise of one value, and of several."""
     warn = cautions(metric.mechanism, terms).get
     yield unchanged_cost(metric, 1, under)
+    if terms.once:
+        return
     if reports > 1:
         yield unchanged_cost(metric, reports)
     about, rests = f"any number of reports{under}, {UNCHANGED}", NO_CEILING if terms.fresh else PERMANENT

@@ -134,11 +134,17 @@ def _facts(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]
 
 def how_often(metric: Metric) -> str:
     """Say how often a device reports at most."""
+    if metric.mechanism.once:
+        asked = metric.mechanism.parameters.get("waves", 1)
+        some = f"; one device in {asked} is asked, the others stay for later plans" if asked > 1 else ""
+        return f"one report per device, and no other by these parameters, whether its value changes or not{some}"
     return f"at most one report per device per {metric.period}"
 
 
 def how_many_values(metric: Metric) -> str:
     """Say of how many different values a device can ever report, which is what its reports can cost."""
+    if metric.mechanism.once:
+        return "one: the value that the device has when it reports"
     if metric.mechanism.fresh:
         return "any number: all noise is drawn afresh, so what counts is the number of reports"
     size = metric.domain.size

@@ -71,6 +71,8 @@ def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
 
 
 def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
+    if metric.mechanism.once:
+        return  # one report cannot be put together with another
     linkable, cohorts = linkability(metric.mechanism), metric.mechanism.num_cohorts
     if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(_midnight(today)) > 1:
         sentence = (
@@ -105,7 +107,10 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
     terms, cap = terms_of(metric.mechanism), metric.max_values
     if EARLIER_NAME in written:
         yield EARLIER_NAME, RENAME
-    if cap is None:
+    if terms.once:
+        for key in sorted({"max_values", "over_cap", EARLIER_NAME} & written):
+            yield str(key), "has no effect: a device sends one report by these parameters, and no other"
+    elif cap is None:
         if not terms.fresh and math.isinf(lifetime_epsilon(metric)):
             yield "max_values", "no cap: what one device may reveal by ever new values is without bound"
         for key in sorted({"over_cap", EARLIER_NAME} & written):

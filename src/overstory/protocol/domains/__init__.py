@@ -18,6 +18,7 @@ from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, 
 from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.domains.item_sets import ItemSet, item_set
 from overstory.protocol.domains.numbers import Bins, Integers, Outside
+from overstory.protocol.domains.unknown import UnknownIntegers, UnknownStrings
 from overstory.protocol.errors import ParameterError
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "ItemSet",
     "Outside",
     "Strings",
+    "UnknownIntegers",
+    "UnknownStrings",
     "domain_from",
 ]
 
@@ -40,6 +43,8 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., AnyDomain], Mapping[str, str]]]] 
     "bins": (Bins, {"min": "minimum", "max": "maximum"}),
     "set": (lambda **given: item_set(domain_from, **given), {}),
     "interval": (Interval, {"min": "minimum", "max": "maximum"}),
+    "unknown-strings": (UnknownStrings, {}),
+    "unknown-integers": (UnknownIntegers, {}),
 }
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
-from overstory.protocol.encodings.base import whole_number
+from overstory.protocol.encodings.base import MAX_COHORTS, whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.permanent_response import digest
 from overstory.protocol.sampling import Draw, Entropy, uniform_below
@@ -49,6 +49,7 @@ class LocalRandomizer(ABC):
 
     payload: ClassVar[str]  # the kind of report: what it reveals is looked up by it in `overstory.privacy`
     reading: ClassVar[str] = "shares"  # how estimates are read, where the domain does not say
+    once: ClassVar[bool] = False  # whether a device sends one report by these parameters, and then no other
 
     if TYPE_CHECKING:  # at run time a property would be taken for the default of a dataclass's field
 
@@ -94,6 +95,15 @@ class LocalRandomizer(ABC):
         fits = 0 <= payload < self.payload_limit
         return fits and (self.payload_weight is None or payload.bit_count() == self.payload_weight)
 
+    @property
+    def zones(self) -> tuple[tuple[int, int], ...]:
+        """Ranges of cohorts: the number after each range's last cohort, and its payloads' limit; 0: none reports."""
+        return ((self.num_cohorts, self.payload_limit),)
+
+    def asks(self, cohort: int) -> bool:  # noqa: ARG002 - most ask every device
+        """Whether a device of this cohort reports at all."""
+        return True
+
     def encode(self, value: Any, cohort: int) -> int | None:  # noqa: ARG002 - of numbers, there is no single one
         """Return the payload of a value without noise, which never leaves the device; None where it has no single one.
 
@@ -108,6 +118,11 @@ class LocalRandomizer(ABC):
     @abstractmethod
     def num_cohorts(self) -> int:
         """How many values the public part of a report can take."""
+
+    @property
+    def counted_by_value(self) -> bool:
+        """Whether the server counts the support of each value, for there are too many cohorts to count them apart."""
+        return self.num_cohorts > MAX_COHORTS
 
     @property
     def fresh(self) -> bool:

@@ -12,6 +12,7 @@ from overstory.protocol.mechanisms.item_sets import ITEM_SETS
 from overstory.protocol.mechanisms.joint import joint
 from overstory.protocol.mechanisms.registry import REGISTRY, build_from
 from overstory.protocol.numeric.registry import NUMERIC
+from overstory.protocol.search.mechanism import SEARCHES
 
 Builders = Mapping[str, Callable[..., LocalRandomizer]]
 
@@ -41,6 +42,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "strings": Family("strings", _with("hash_key")),
     "ordered": Family("ordered symbols", {name: NUMERIC[name] for name in ("ranges",)}),
     "tuples": Family("pairs of values", {"joint": joint}),
+    "codes": Family("values that nobody listed", SEARCHES),
     "numbers": Family("numbers", {name: build for name, build in NUMERIC.items() if name != "ranges"}),
     "sets": Family("sets of items", ITEM_SETS),
 }

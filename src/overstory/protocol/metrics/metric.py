@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from overstory.protocol.domains.domains import AnyDomain
-from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 from overstory.protocol.permanent_response import context, digest
@@ -284,7 +283,7 @@ class Metric:
     @property
     def counted_by_label(self) -> bool:
         """Whether counts are kept per label: where every report has a seed of its own, cohorts cannot be counted."""
-        return self.mechanism.num_cohorts > MAX_COHORTS
+        return self.mechanism.counted_by_value
 
     @cached_property
     def counts_digest(self) -> bytes:
@@ -307,7 +306,7 @@ class Metric:
 
     def to_json(self) -> dict[str, Any]:
         """Return the public entry as JSON values: what a registry says, and the digests it amounts to."""
-        parameters = {name: value for name, value in self.mechanism.parameters.items() if value not in (None, "")}
+        parameters = {name: value for name, value in self.mechanism.parameters.items() if _is_plain(value)}
         return {
             "id": self.id,
             "title": self.title,
@@ -335,3 +334,8 @@ class Metric:
     def _candidate_file(self) -> dict[str, str]:
         named = self.domain.candidates
         return {} if named is None else {"candidates": named}
+
+
+def _is_plain(parameter: object) -> bool:
+    """Whether a parameter is shown: what is more than a number or a text is the domain's own."""
+    return parameter not in (None, "") and isinstance(parameter, str | int | float)

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from overstory.protocol.domains import AnyDomain, Strings, domain_from
-from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.metrics.mechanisms import BUILDERS, FAMILIES, any_mechanism, names_for, values_of
@@ -99,6 +98,8 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "interval": ("kind", "min", "max", "outside"),
     "strings": ("kind", "candidates"),
     "set": ("kind", "of", "most", "other"),
+    "unknown-strings": ("kind", "max_bytes", "alphabet", "known"),
+    "unknown-integers": ("kind", "bits", "known"),
 }
 
 MOST_REPORTS: Final = 1 << 20
@@ -111,13 +112,15 @@ GRACE_DAYS: Final = 30
 NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which writes oracle and parameters"
 
 
-def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
+def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool = True) -> Metric | None:
     """Return the metric of a table, or None after noting every fault of it.
 
     Parameters
     ----------
     folder
-        Where candidate files lie; None to leave them unread.
+        Where the registry's other files are; None to leave them unread.
+    read_candidates
+        Whether to read candidate files: a device has no use for them.
     """
     before = len(fields.faults)
     name = str(fields.path[-1])
@@ -133,7 +136,7 @@ def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
         "purpose": fields.link("purpose", "a link to why it is collected"),
         "attribute": fields.identifier("attribute", METRIC_ID),
     }
-    domain, candidates = read_domain(fields, folder)
+    domain, candidates = read_domain(fields, folder, read_candidates=read_candidates)
     built = _mechanism(fields, name, domain)
     rest = {
         "period": _period(fields),
@@ -151,7 +154,9 @@ def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
     return Metric(id=name, **texts, domain=domain, mechanism=built, **rest, candidates=candidates)  # type: ignore[arg-type]
 
 
-def read_domain(fields: Fields, folder: Folder | None) -> tuple[AnyDomain | None, tuple[str, ...] | None]:
+def read_domain(
+    fields: Fields, folder: Folder | None, *, read_candidates: bool = True
+) -> tuple[AnyDomain | None, tuple[str, ...] | None]:
     """Return a metric's domain, and its candidates where there is a file of them; None after noting a fault."""
     table = fields.subtable("domain", 'a table such as {kind = "bins", min = 0, max = 2, count = 100}')
     if table is None:
@@ -165,7 +170,9 @@ def read_domain(fields: Fields, folder: Folder | None) -> tuple[AnyDomain | None
     table.unknown(DOMAIN_KEYS[kind])
     if len(table.faults) > before:
         return None, None
-    return _strings(table, folder) if kind == "strings" else (_symbols(fields, table), None)
+    if kind == "strings":
+        return _strings(table, folder if read_candidates else None)
+    return (_symbols(fields, table, folder), None)
 
 
 def _strings(table: Fields, folder: Folder | None) -> tuple[Strings, tuple[str, ...] | None]:
@@ -182,8 +189,17 @@ def _strings(table: Fields, folder: Folder | None) -> tuple[Strings, tuple[str, 
         return Strings(named), None
 
 
-def _symbols(fields: Fields, table: Fields) -> AnyDomain | None:
+def _symbols(fields: Fields, table: Fields, folder: Folder | None) -> AnyDomain | None:
     given = {key: value for key, value in table.table.items() if key != "kind"}
+    if isinstance(given.get("known"), str):  # a device needs them, too: its answer depends on them
+        if folder is None:
+            table.fault("known", f"{given['known']!r:.100} cannot be read here: it is a file in the registry's folder")
+            return None
+        try:
+            given["known"] = read_candidate_file(folder, given["known"])
+        except FormatError as error:
+            table.fault("known", str(error))
+            return None
     try:
         return domain_from({"domain": table.table["kind"], **given})
     except (ParameterError, TypeError, ValueError) as error:
@@ -324,7 +340,7 @@ def _check_countable(fields: Fields, domain: AnyDomain | None, built: LocalRando
     """Reports with seeds of their own are counted by candidate as they come in, so there must be candidates."""
     if domain is None or built is None or domain.size is not None or domain.candidates is not None:
         return
-    if built.num_cohorts > MAX_COHORTS:
+    if built.counted_by_value:
         fields.fault(
             "domain",
             f"{built.name} gives every report a seed of its own, so reports are counted by candidate: "

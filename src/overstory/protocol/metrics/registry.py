@@ -128,8 +128,8 @@ def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates
     ...     list(load_registry(Path(folder, "metrics.toml")))
     ['colour']
     """
-    folder, text = registry_folder(path) if read_candidates else None, registry_text(path)
-    registry = parse_registry(text, folder, source=str(path))
+    folder, text = registry_folder(path), registry_text(path)
+    registry = parse_registry(text, folder, source=str(path), read_candidates=read_candidates)
     if EARLIER_NAME in text:
         _warn_of_earlier_name(text, str(path))
     return registry
@@ -225,7 +225,9 @@ def _located(path: str | os.PathLike[str] | Traversable) -> tuple[Folder, str]:
         raise FormatError(f"there is no package {package!r} here", source=named) from None
 
 
-def parse_registry(text: str, folder: Folder | None = None, *, source: str | None = None) -> MetricRegistry:
+def parse_registry(
+    text: str, folder: Folder | None = None, *, source: str | None = None, read_candidates: bool = True
+) -> MetricRegistry:
     """Check the text of a registry.
 
     Parameters
@@ -236,6 +238,8 @@ def parse_registry(text: str, folder: Folder | None = None, *, source: str | Non
         Where candidate files lie; they are left unread unless given.
     source
         The file's name, for messages.
+    read_candidates
+        Whether to read candidate files. Expected values of a search (``known``) are read in any case.
 
     Raises
     ------
@@ -249,7 +253,7 @@ def parse_registry(text: str, folder: Folder | None = None, *, source: str | Non
     (['colour'], 'week')
     """
     root = read_root(text, source=source)
-    version, metrics = _version(root), _metrics(root, folder)
+    version, metrics = _version(root), _metrics(root, folder, read_candidates=read_candidates)
     budget, opt_out = read_budget(root, metrics), _opt_out(root, metrics)
     if root.faults:
         raise RegistryError(root.faults, source=source)
@@ -310,14 +314,18 @@ def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:
     return None
 
 
-def _metrics(root: Fields, folder: Folder | None) -> dict[str, Metric]:
+def _metrics(root: Fields, folder: Folder | None, *, read_candidates: bool) -> dict[str, Metric]:
     tables = root.subtable("metrics", "a table [metrics.ID] for each metric")
     if tables is None:
         return {}
     if not tables.table:
         tables.fault(None, "there is no metric: give a table [metrics.ID] for each")
     read = {name: tables.subtable(name, "a table") for name in tables.table}
-    built = {name: build_metric(fields, folder) for name, fields in read.items() if fields is not None}
+    built = {
+        name: build_metric(fields, folder, read_candidates=read_candidates)
+        for name, fields in read.items()
+        if fields is not None
+    }
     return {name: metric for name, metric in built.items() if metric is not None}
 
 

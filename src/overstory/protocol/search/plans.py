@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from overstory.protocol.channels import ONE
 from overstory.protocol.domains.codes import CodedDomain, tried_at
+from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.encodings.symbols import LinearHash
@@ -29,9 +30,6 @@ KEYED: Final = ("olh", "blh", "random-matrix")
 
 OracleChoice = str | Callable[[float, int, str], Mechanism]
 """A registry name, or a function (epsilon, domain size, key) -> mechanism."""
-
-ELSEWHERE: Final = b""
-"""Takes the place of a value that the question is not about: shorter than any prefix."""
 
 
 def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> Mechanism:

@@ -1,0 +1,222 @@
+"""Values that nobody listed: what a metric of unknown strings or unknown integers measures.
+
+A search finds such values along the bits of their codes (`overstory.protocol.domains.codes`). A value without a code,
+such as a string that is too long, is reported as *elsewhere*, through the same randomizer as any other.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from overstory.protocol.domains.codes import MAX_BYTES, CodedDomain, CodedIntegers, CodedStrings
+from overstory.protocol.domains.domains import AnyDomain
+from overstory.protocol.errors import NoCodeError, ParameterError
+
+ELSEWHERE: Final = b""
+"""What a mechanism takes for a value without a code."""
+ELSEWHERE_LABEL: Final = "a value that the search does not cover"
+MOST_KNOWN: Final = 10_000
+"""Values of a dictionary: a question about more of them is a list of candidates."""
+
+
+class UnknownValues(AnyDomain):
+    """A set of values too large to list, each with a code along which a search finds it."""
+
+    size = None
+    labels = ()
+    ordered = False
+    families = ("codes",)
+    reading: ClassVar[str | None] = "search"
+    known: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def coded(self) -> CodedDomain:
+        """The values' codes."""
+
+    def completes(self, metric: str) -> dict[str, Any]:
+        """Return the values that the search covers, those it expects, and the key of its hashes."""
+        return {"values": self.coded.canonical(), "known": self.known, "hash_key": metric}
+
+    def encode(self, value: Any) -> int | bytes:
+        """Return the value's code, or `ELSEWHERE` where it has none.
+
+        Raises
+        ------
+        ParameterError
+            When the value is of another type.
+        """
+        self._check_type(value)
+        try:
+            return self.coded.code(value)
+        except NoCodeError:
+            return ELSEWHERE
+
+    @abstractmethod
+    def _check_type(self, value: Any) -> None: ...
+
+    def read(self, text: str) -> Any:
+        """Return the value that a text means; ValueError where it means none."""
+        return self.value_type(text)
+
+    def label(self, encoded: Any) -> str:
+        """Return the value of a code."""
+        if encoded == ELSEWHERE:
+            return ELSEWHERE_LABEL
+        value = self.coded.value(encoded)
+        return ELSEWHERE_LABEL if value is None else self.coded.text(value)
+
+    def encodings(self, labels: Sequence[str]) -> Sequence[Any]:
+        """Return the codes of values that are named."""
+        return [self.encode(self.read(label)) for label in labels]
+
+    def renumbers(self, old: AnyDomain) -> bool:
+        """Whether a value may have another code there."""
+        return not isinstance(old, UnknownValues) or self.coded.canonical() != old.coded.canonical()
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the kind, the codes' parameters, and the values that are expected."""
+        return {"domain": self.kind, **self._parameters} | ({"known": list(self.known)} if self.known else {})
+
+    kind: ClassVar[str]
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        """The codes' parameters, as a registry names them."""
+        return {key: value for key, value in self.coded.canonical().items() if key not in {"domain", "text"}}
+
+    def _check_known(self) -> None:
+        given: Any = self.known
+        if not isinstance(given, list | tuple) or not all(isinstance(each, str | int) for each in given):
+            raise ParameterError("known: give a list of values")
+        object.__setattr__(self, "known", tuple(str(each) for each in given))
+        if len(self.known) > MOST_KNOWN:
+            raise ParameterError(f"known: {len(self.known):,} values: give at most {MOST_KNOWN:,}")
+        for text in self.known:
+            try:
+                self.coded.parse(text)
+            except ParameterError as error:
+                raise ParameterError(f"known: {error}") from None
+        if len(set(self.known)) != len(self.known):
+            raise ParameterError("known: a value comes twice")
+
+    def _expects(self) -> str:
+        if not self.known:
+            return ""
+        number = f"{len(self.known):,} expected value{'s' * (len(self.known) != 1)}"
+        return f"; some devices are asked about {number}, the others about the rest"
+
+
+@dataclass(frozen=True)
+class UnknownStrings(UnknownValues):
+    """Texts of at most `max_bytes` bytes in UTF-8, or of characters of an alphabet, none of which is listed.
+
+    Parameters
+    ----------
+    max_bytes
+        The longest text that is found: in bytes, or in characters where there is an alphabet. A longer one is reported
+        as elsewhere.
+    alphabet
+        The characters that texts are made of, each once; a text with another one is reported as elsewhere. Every
+        character costs fewer bits then, and fewer people are needed. "" allows all.
+    known
+        Texts that are expected: a share of the devices is asked about them alone.
+
+    Examples
+    --------
+    >>> names = UnknownStrings(4)
+    >>> hex(names.encode("oak")), names.encode("chestnut"), names.label(names.encode("oak"))
+    ('0x6f616b8000', b'', 'oak')
+    """
+
+    max_bytes: int = MAX_BYTES
+    alphabet: str = ""
+    known: tuple[str, ...] = ()
+
+    kind = "unknown-strings"
+
+    def __post_init__(self) -> None:
+        self._check_known()
+
+    @cached_property
+    def coded(self) -> CodedStrings:
+        """The strings' codes."""
+        return CodedStrings(self.max_bytes, self.alphabet)
+
+    def _check_type(self, value: Any) -> None:
+        if not isinstance(value, str):
+            raise ParameterError(f"a {type(value).__name__} is no text: give a string")
+
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
+        """Return what a report can be about."""
+        size = f"{self.max_bytes} characters of {self.alphabet}" if self.alphabet else f"{self.max_bytes} bytes"
+        return f"any text of at most {size}{self._expects()}; any other text is reported as elsewhere"
+
+
+@dataclass(frozen=True)
+class UnknownIntegers(UnknownValues):
+    """Whole numbers below ``2**bits``, none of which is listed.
+
+    Parameters
+    ----------
+    bits
+        The width of a number, from 1 to 64 bits. A larger number is reported as elsewhere.
+    known
+        Numbers that are expected, in decimal digits: a share of the devices is asked about them alone.
+
+    Examples
+    --------
+    >>> ports = UnknownIntegers(16)
+    >>> ports.encode(443), ports.encode(70_000), ports.read("443")
+    (443, b'', 443)
+    """
+
+    bits: int = 64
+    known: tuple[str, ...] = ()
+
+    kind = "unknown-integers"
+    value_type: ClassVar[type[str | int | float]] = int
+
+    def __post_init__(self) -> None:
+        self._check_known()
+
+    @cached_property
+    def coded(self) -> CodedIntegers:
+        """The numbers themselves."""
+        return CodedIntegers(self.bits)
+
+    def _check_type(self, value: Any) -> None:
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise ParameterError(f"a {type(value).__name__} is no whole number: give an integer")
+
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
+        """Return what a report can be about."""
+        return f"any whole number below 2^{self.bits}{self._expects()}; another one is reported as elsewhere"
+
+
+CODED: Final[Mapping[str, Callable[..., CodedDomain]]] = {"integers": CodedIntegers, "strings": CodedStrings}
+
+NAMES: Final = {"text": "is_text"}
+"""The parameters whose names in the canonical form are shorter."""
+
+
+def coded_from(canonical: Any) -> CodedDomain:
+    """Return the codes of a canonical form: the inverse of `CodedDomain.canonical`.
+
+    Examples
+    --------
+    >>> coded_from({"domain": "strings", "max_bytes": 8})
+    CodedStrings(max_bytes=8)
+    """
+    given = dict(canonical)
+    kind = given.pop("domain", None)
+    if kind not in CODED:
+        raise ParameterError(f"there are no codes {kind!r}: choose one of {', '.join(CODED)}")
+    try:
+        return CODED[kind](**{NAMES.get(key, key): value for key, value in given.items()})
+    except TypeError as error:
+        raise ParameterError(f"codes of {kind}: {str(error).partition('__init__() ')[2]}") from None

@@ -1,0 +1,265 @@
+"""A search as a mechanism: each device answers one question about the bits of its value's code, once.
+
+The public part of a report is one number that follows from the device's secret and the metric, uniform below 2^31. It
+decides everything but the answer: the wave in which the device is asked, its question in that wave's plan, and the seed
+of its hash. Waves are ranges of that number, and so are the questions of a wave:
+
+    |  wave 1                   |  wave 2                   |  ...      the number, from 0 to 2^31 - 1
+    |  dictionary | 22 | 36 ... |  dictionary | 22 | 36 ... |
+
+So a device that was asked in one wave is never asked in another, whatever the plans of the waves are, as long as their
+number stays. Users are divided over the questions, and epsilon never is.
+
+*Once.* A device sends one answer by a plan: in the first period in which it has a value or nothing to report, and never
+again, whether the value changes or not. Two histories of any length differ in that answer alone, so they cost one
+epsilon, and the time of the answer depends on no value.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from overstory.protocol.channels import ONE
+from overstory.protocol.domains.codes import CodedDomain
+from overstory.protocol.domains.unknown import ELSEWHERE, coded_from
+from overstory.protocol.encodings.base import SEEDS, check_cohort, check_count, whole_number
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
+from overstory.protocol.permanent_response import digest
+from overstory.protocol.search.plans import PrefixPlan, Question
+from overstory.protocol.search.protocols import BEAM, DICTIONARY_SHARE, LONG_STEP, discover
+
+MOST_WAVES: Final = 1 << 10
+LONGEST_KEY: Final = 48
+"""Bytes of a hash's key, to which every question adds its own name."""
+
+
+@dataclass(frozen=True)
+class SearchMechanism(LocalRandomizer):
+    """The device's half of a search: its one question, and its one answer.
+
+    Parameters
+    ----------
+    parameters
+        What `prefix_search` builds it from.
+    plan
+        The questions, and how the asked devices are divided over them: one for each group.
+    wave, waves
+        Which of the equal parts of all devices is asked.
+
+    Raises
+    ------
+    ParameterError
+        When a group has several questions, or one whose mechanism answers more than once.
+
+    Examples
+    --------
+    >>> search = prefix_search(values={"domain": "integers", "bits": 64}, epsilon=4.0)
+    >>> [question.name for question in search.questions], search.epsilon_permanent <= 4.0
+    (['22 bits', '36 bits', '50 bits', '64 bits'], True)
+    >>> half = prefix_search(values={"domain": "integers", "bits": 64}, epsilon=4.0, wave=2, waves=2)
+    >>> half.asks(7), half.asks(2**31 - 1), search.asks(7)
+    (False, True, True)
+    """
+
+    parameters: Mapping[str, Any] = field(hash=False)
+    plan: PrefixPlan
+    wave: int = 1
+    waves: int = 1
+
+    name = "prefix-search"
+    payload: ClassVar[str] = "search"
+    reading: ClassVar[str] = "search"
+    domain_size = None
+    num_cohorts = SEEDS
+    once: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        check_count("waves", self.waves, 1, MOST_WAVES)
+        check_count("wave", self.wave, 1, self.waves)
+        for group in self.plan.groups:
+            if len(group.questions) != 1 or not isinstance(group.questions[0], Question):
+                raise ParameterError(f"{self.name}: a device answers one question about a prefix")
+            mechanism = group.questions[0].mechanism
+            if not isinstance(mechanism, SymbolMechanism) or mechanism.epsilon_report != mechanism.epsilon_permanent:
+                raise ParameterError(f"{self.name}: {mechanism.name} does not answer by one symbol, drawn once")
+
+    @cached_property
+    def questions(self) -> tuple[Question, ...]:
+        """The groups' questions, in order."""
+        return tuple(q for group in self.plan.groups for q in group.questions if isinstance(q, Question))
+
+    @cached_property
+    def bounds(self) -> tuple[int, ...]:
+        """The first number of the wave, and for each group the number after its last."""
+        thresholds = (0, *(group.threshold for group in self.plan.groups))
+        before, all_waves = (self.wave - 1) * ONE, ONE * self.waves
+        return tuple(-(-(before + threshold) * SEEDS // all_waves) for threshold in thresholds)
+
+    @property
+    def zones(self) -> tuple[tuple[int, int], ...]:
+        """The groups' numbers and payloads; nobody of another wave sends any."""
+        limits = (0, *(question.mechanism.payload_limit for question in self.questions), 0)
+        stops, starts = (*self.bounds, SEEDS), (0, *self.bounds)
+        return tuple((stop, limit) for start, stop, limit in zip(starts, stops, limits, strict=True) if stop > start)
+
+    @property
+    def counted_by_value(self) -> bool:
+        """Never: reports are kept, and a search reads them; what is counted is how many answer each question."""
+        return False
+
+    def asks(self, cohort: int) -> bool:
+        """Whether a device of that number is asked in this wave."""
+        return self.bounds[0] <= cohort < self.bounds[-1]
+
+    def group_of(self, cohort: int) -> int:
+        """Return the group of a device that is asked.
+
+        Raises
+        ------
+        ParameterError
+            When it is not.
+        """
+        check_cohort(cohort, self.num_cohorts)
+        if not self.asks(cohort):
+            raise ParameterError(f"the device of number {cohort} is not asked in wave {self.wave} of {self.waves}")
+        return bisect_right(self.bounds, cohort) - 1
+
+    def question_of(self, cohort: int) -> tuple[Question, int]:
+        """Return the question of a device that is asked, and its seed."""
+        question = self.questions[self.group_of(cohort)]
+        return question, cohort % question.mechanism.num_cohorts
+
+    def given(self, question: Question, value: Any) -> bytes | int:
+        """Return what the question's mechanism is given for a code, or for `ELSEWHERE`."""
+        if value == ELSEWHERE:
+            return question.value(None)
+        code = whole_number(value)
+        if not isinstance(code, int) or isinstance(code, bool) or not 0 <= code < 1 << self.plan.domain.width:
+            raise ParameterError(f"{value!r:.60} is no code of {self.plan.domain.width} bits")
+        return question.value(self.plan.held(question, code))
+
+    def _about(self, metric: str, question: Question) -> str:
+        return f"{metric}/{self.digest.hex()}/{question.name}"
+
+    def encode(self, value: Any, cohort: int) -> int | None:
+        """Return the true answer to the device's question."""
+        question, seed = self.question_of(cohort)
+        return question.mechanism.encode(self.given(question, value), seed)
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a code to the device's answer; of a device that is not asked, one that raises."""
+        check_cohort(cohort, self.num_cohorts)
+        if not self.asks(cohort):
+            return lambda value: self.group_of(cohort)  # noqa: ARG005 - it raises, whatever the value
+        question, seed = self.question_of(cohort)
+        respond = question.mechanism.responder(secret, self._about(metric, question), seed)
+        return lambda value: respond(self.given(question, value))
+
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return the answer of a device without a value, to its own question."""
+        question, seed = self.question_of(cohort)
+        return question.mechanism.nothing(secret, self._about(metric, question), seed)
+
+    def response_key(self, value: Any, cohort: int) -> Hashable:
+        """Return the symbol that the answer is drawn from."""
+        question, seed = self.question_of(cohort)
+        return question.mechanism.response_key(self.given(question, value), seed)
+
+    @cached_property
+    def payload_bits(self) -> int:
+        """Width of the widest answer: a batch has one width."""
+        return max(question.mechanism.payload_bits for question in self.questions)
+
+    @property
+    def payload_limit(self) -> int:
+        """Of the question with the most answers."""
+        return max(question.mechanism.payload_limit for question in self.questions)
+
+    def epsilon_n(self, reports: int) -> float:
+        """Largest epsilon of a question: the device answers one, once."""
+        check_count("reports", reports, 1, ONE)
+        return self.plan.epsilon
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of all that a device ever sends by this plan."""
+        return self.plan.epsilon
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+        return {"name": self.name, "plan": self.plan.digest.hex(), "wave": self.wave, "waves": self.waves, "once": True}
+
+
+def prefix_search(
+    *,
+    values: Mapping[str, Any] | CodedDomain,
+    epsilon: float,
+    known: Iterable[str] = (),
+    known_share: float = DICTIONARY_SHARE,
+    step: int = LONG_STEP,
+    beam: int = BEAM,
+    wave: int = 1,
+    waves: int = 1,
+    hash_key: str = "",
+) -> SearchMechanism:
+    """Search for frequent values that nobody listed: prefix extension, one question a device (`discover`).
+
+    Parameters
+    ----------
+    values
+        The values' codes, in canonical form.
+    epsilon
+        What one device reveals in all.
+    known, known_share
+        Values that are expected, and the share of the devices that is asked about them.
+    step, beam
+        The bits that a level adds, and the prefixes that it lets through.
+    wave, waves
+        Which of the equal parts of the devices is asked; the others stay for later plans.
+    hash_key
+        The metric's id.
+
+    References
+    ----------
+    Wang, Li, Jha, "Locally differentially private heavy hitter identification", IEEE TDSC 2021 (PEM).
+    """
+    domain = coded_from(values) if isinstance(values, Mapping) else values
+    expected = tuple(known)
+    parameters = {
+        "values": domain.canonical(),
+        "epsilon": epsilon,
+        "known": list(expected),
+        "known_share": known_share,
+        "step": step,
+        "beam": beam,
+        "wave": wave,
+        "waves": waves,
+        "hash_key": hash_key,
+    }
+    plan = discover(
+        epsilon=epsilon,
+        domain=domain,
+        known=[domain.parse(text) for text in expected],
+        known_share=known_share,
+        step=step,
+        beam=beam,
+        key=_short(hash_key),
+    )
+    return SearchMechanism(parameters, plan, wave, waves)
+
+
+def _short(key: str) -> str:
+    """Return a key that leaves room for the questions' names."""
+    return key if len(key.encode()) <= LONGEST_KEY else digest({"key": key}).hex()
+
+
+SEARCHES: Final[Mapping[str, Callable[..., LocalRandomizer]]] = {"prefix-search": prefix_search}
+"""Mechanisms that search, by name."""

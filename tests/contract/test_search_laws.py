@@ -1,0 +1,303 @@
+"""A search under the laws of every oracle: exact epsilon, also over time; permanence; counts; the wire; parameters."""
+
+import copy
+import math
+import pickle
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from overstory.analysis.reports import ReportBatch
+from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.analysis.support.searches import answers_of
+from overstory.client import Randomizer
+from overstory.privacy.payloads.registry import terms_from_json, terms_of
+from overstory.protocol.domains.unknown import ELSEWHERE
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.search.mechanism import SearchMechanism, prefix_search
+from overstory.protocol.search.plans import Group
+from overstory.protocol.wire.upload import decode_batch, encode_reports
+from support.contract_enumeration import PRECISE, worst_ratio
+
+INTEGERS = {"domain": "integers", "bits": 5}
+STRINGS = {"domain": "strings", "max_bytes": 3}
+SMALL = {
+    "integers": {"values": INTEGERS, "epsilon": 1.0, "step": 2, "beam": 2},
+    "with known": {"values": INTEGERS, "epsilon": 0.5, "step": 1, "beam": 4, "known": ["3", "7"]},
+    "strings": {"values": STRINGS, "epsilon": 4.0, "known": ["oak"], "known_share": 0.5},
+    "second of three waves": {"values": INTEGERS, "epsilon": 2.0, "wave": 2, "waves": 3},
+}
+SEARCHES = {name: prefix_search(**parameters) for name, parameters in SMALL.items()}
+SECRETS = [number.to_bytes(16, "big") for number in range(3000)]
+SPREADS = 5.5
+"""Standard deviations: a statistical check here fails by chance less than once in 10^7 looks."""
+
+every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+
+
+def codes(search):
+    """Some codes, those of expected values among them, and elsewhere."""
+    width = search.plan.domain.width
+    return [*sorted({0, 1, 5, (1 << width) - 1, *search.plan.known}), ELSEWHERE]
+
+
+def numbers(search, each=12):
+    """Numbers of devices, as many of each group: the first, the last, and some between."""
+    for start, stop in zip(search.bounds, search.bounds[1:], strict=False):
+        yield from {start + (stop - 1 - start) * i // (each - 1) for i in range(each)}
+
+
+def chances(search, cohort, code):
+    """P(answer | code), exact; None is nothing to report."""
+    channel, size = (
+        search.question_of(cohort)[0].mechanism.channel,
+        search.question_of(cohort)[0].mechanism.payload_limit,
+    )
+    if code is None:
+        return [Fraction(1, size)] * size
+    true = search.encode(code, cohort)
+    return [channel.keep if answer == true else channel.other for answer in range(size)]
+
+
+def logarithm(ratio):
+    return PRECISE.ln(PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
+
+
+# --- law 1: epsilon, of one answer and of any history -------------------------------------------------------------
+
+
+@every_search
+def test_epsilon_is_exactly_the_worst_ratio_of_any_device_and_any_two_values(search):
+    ratios = [worst_ratio([chances(search, n, code) for code in (*codes(search), None)]) for n in numbers(search)]
+    worst = logarithm(max(ratios))
+    assert worst <= Decimal(search.epsilon_report)
+    assert float(worst) > search.epsilon_report - 1e-9, "and no less: the bound is reached"
+    assert search.epsilon_report <= search.parameters["epsilon"]
+    assert search.epsilon_permanent == search.epsilon_n(1) == search.epsilon_n(1000) == search.epsilon_report
+
+
+def once(history):
+    """What a device answers about: its first value (`test_search_recording` holds the client to it)."""
+    return history[:1]
+
+
+def at_every_change(history):
+    """Broken on purpose: a changed value is answered again."""
+    return [value for before, value in zip((object(), *history), history, strict=False) if value != before]
+
+
+def in_every_period_anew(history):
+    """Broken on purpose: a device of a search without permanent answers."""
+    return list(history)
+
+
+def worst_of_histories(search, cohort, answered):
+    """The worst log ratio between any two histories of two periods, over all that the device ever sends."""
+    values = (codes(search)[0], codes(search)[1], ELSEWHERE, None)
+    worst = Fraction(1)
+    laws = []
+    for history in product(values, repeat=2):
+        parts = [chances(search, cohort, value) for value in answered(history)]
+        laws.append(
+            {
+                seen: math.prod(p[i] for p, i in zip(parts, seen, strict=True))
+                for seen in product(*map(range, map(len, parts)))
+            }
+        )
+    seen = set().union(*laws)
+    for transcript in seen:
+        likely = [law.get(transcript, Fraction(0)) for law in laws]
+        if not min(likely):
+            return math.inf
+        worst = max(worst, max(likely) / min(likely))
+    return float(logarithm(worst))
+
+
+SMALLEST = prefix_search(values={"domain": "integers", "bits": 3}, epsilon=1.0, beam=2, step=2)
+
+
+def test_any_two_histories_cost_one_epsilon():
+    terms = terms_of(SMALLEST)
+    for cohort in numbers(SMALLEST, each=4):
+        assert worst_of_histories(SMALLEST, cohort, once) <= SMALLEST.epsilon_report
+    assert terms.epsilon_any(1) == terms.epsilon_any(2) == terms.epsilon_any(365) == SMALLEST.epsilon_report
+    assert terms.epsilon_any_is_exact(365)
+    assert terms.epsilon_values(9) == SMALLEST.epsilon_report
+    assert terms.change_leak(2) == 0
+    assert terms_from_json(terms.canonical()) == terms
+
+
+@pytest.mark.parametrize("broken", [at_every_change, in_every_period_anew])
+def test_a_device_that_answers_more_than_once_is_caught(broken):
+    cohorts = list(numbers(SMALLEST, each=4))
+    assert max(worst_of_histories(SMALLEST, cohort, broken) for cohort in cohorts) > SMALLEST.epsilon_report + 0.1
+
+
+def test_a_plan_that_asks_a_device_two_questions_is_refused():
+    two = tuple(question for group in SMALLEST.plan.groups for question in group.questions)[:1] * 2
+    doubled = replace(SMALLEST.plan, groups=(Group(1 << 32, two),))
+    with pytest.raises(ParameterError, match="one question"):
+        SearchMechanism({}, doubled)
+
+
+# --- laws 2 to 4: what a device draws -----------------------------------------------------------------------------
+
+
+@every_search
+def test_answers_follow_the_channel(search):
+    for cohort in numbers(search, each=2):
+        mechanism = search.question_of(cohort)[0].mechanism
+        for code in (codes(search)[1], ELSEWHERE):
+            true = search.encode(code, cohort)
+            kept = sum(search.responder(secret, "m", cohort)(code) == true for secret in SECRETS)
+            share, size = float(mechanism.channel.keep), len(SECRETS)
+            assert abs(kept - size * share) < SPREADS * math.sqrt(size * share * (1 - share))
+
+
+def agreement(search, first, second):
+    """How often two answers are the same, over what chance gives, in standard deviations."""
+    pairs = list(zip(first, second, strict=True))
+    shares = [
+        sum(a == symbol for a, _ in pairs) * sum(b == symbol for _, b in pairs) for symbol in {a for a, _ in pairs}
+    ]
+    expected = sum(shares) / len(pairs)
+    return abs(sum(a == b for a, b in pairs) - expected) / math.sqrt(expected)
+
+
+@every_search
+def test_an_answer_is_permanent_and_another_metric_or_plan_or_value_has_its_own(search):
+    cohort, code = next(numbers(search, each=2)), codes(search)[0]
+    answers = [search.responder(secret, "m", cohort)(code) for secret in SECRETS]
+    assert answers == [search.responder(secret, "m", cohort)(code) for secret in SECRETS]
+    assert agreement(search, answers, answers) > SPREADS, "the check sees one that is shared"
+    others = [search.responder(secret, "another", cohort)(code) for secret in SECRETS]
+    nothing = [search.nothing(secret, "m", cohort) for secret in SECRETS]
+    assert agreement(search, answers, nothing) < SPREADS
+    noise = [a == search.encode(code, cohort) for a in answers], [a == search.encode(code, cohort) for a in others]
+    assert agreement(search, *noise) < SPREADS
+    plan = prefix_search(**search.parameters | {"epsilon": search.parameters["epsilon"] * 0.9})
+    later = [plan.responder(secret, "m", cohort)(code) == plan.encode(code, cohort) for secret in SECRETS]
+    assert agreement(search, noise[0], later) < SPREADS
+
+
+@every_search
+def test_a_devices_question_follows_from_its_secret_and_from_no_value(search):
+    devices = [Randomizer(search, secret=secret, metric="m") for secret in SECRETS]
+    asked = [device for device in devices if search.asks(device.cohort)]
+    for device in asked[:50]:
+        reports = [device.report(code) for code in codes(search)]
+        assert {report.cohort for report in reports} == {device.cohort}
+        assert all(
+            0 <= report.bits < search.question_of(device.cohort)[0].mechanism.payload_limit for report in reports
+        )
+    share = 1 / search.waves
+    assert abs(len(asked) - 3000 * share) <= SPREADS * math.sqrt(3000 * share * (1 - share))
+    for group, size in enumerate(np.bincount([search.group_of(device.cohort) for device in asked])):
+        share = search.plan.share(group)
+        assert abs(size - len(asked) * share) <= SPREADS * math.sqrt(len(asked) * share * (1 - share))
+
+
+def test_a_device_is_asked_in_one_wave_whatever_the_plans():
+    waves = [prefix_search(values=INTEGERS, epsilon=1.0 + wave, wave=wave, waves=4) for wave in (1, 2, 3, 4)]
+    cohorts = [Randomizer(waves[0], secret=secret, metric="m").cohort for secret in SECRETS]
+    assert {sum(wave.asks(cohort) for wave in waves) for cohort in (*cohorts, 0, (1 << 31) - 1)} == {1}
+    unasked = next(cohort for cohort in cohorts if not waves[0].asks(cohort))
+    device = Randomizer(waves[0], secret=SECRETS[0], metric="m", cohort=unasked)
+    for ask in (lambda: device.permanent(3), device.nothing):
+        with pytest.raises(ParameterError, match="not asked in wave 1 of 4"):
+            ask()
+
+
+# --- laws 6 to 8: counts, the wire, parameters --------------------------------------------------------------------
+
+
+@every_search
+def test_counts_are_the_answers_to_each_question_and_add_up_in_any_order(search):
+    devices = SimulatedDevices.holding(
+        search, codes(search), np.arange(900) % len(codes(search)), np.random.default_rng(1)
+    )
+    reports, parts = devices.report(), list(devices.batches(size=217))
+    assert np.array_equal(np.concatenate([part.bits for part in parts]), reports.bits), (
+        "whatever rows are drawn together"
+    )
+    counts = count_reports(search, reports)
+    assert (
+        counts.totals.tolist()
+        == np.bincount([search.group_of(int(n)) for n in reports.cohorts], minlength=len(search.questions)).tolist()
+    )
+    backwards = [count_reports(search, part) for part in reversed(parts)]
+    assert sum(backwards[1:], backwards[0]) == counts
+    answered = [answers_of(search, reports, group) for group in range(len(search.questions))]
+    assert [len(batch) for batch in answered] == counts.totals.tolist()
+    with pytest.raises(ParameterError, match="bits and"):
+        count_reports(search, ReportBatch(reports.cohorts, reports.bits, search.payload_bits + 1, search.num_cohorts))
+
+
+@every_search
+def test_simulated_devices_answer_by_the_devices_law(search):
+    size, code = 20_000, codes(search)[1]
+    devices = SimulatedDevices.holding(search, [code], np.zeros(size, np.int32), np.random.default_rng(2))
+    reports = devices.report()
+    true = [
+        search.encode(code, int(cohort)) == int(bits[0])
+        for cohort, bits in zip(reports.cohorts, reports.bits, strict=True)
+    ]
+    keep = [float(search.question_of(int(cohort))[0].mechanism.channel.keep) for cohort in reports.cohorts]
+    spread = math.sqrt(sum(p * (1 - p) for p in keep))
+    assert abs(sum(true) - sum(keep)) < SPREADS * spread
+
+
+@every_search
+def test_reports_survive_the_wire(search):
+    devices = [Randomizer(search, secret=secret, metric="m") for secret in SECRETS[:200]]
+    reports = [device.report(codes(search)[0]) for device in devices if search.asks(device.cohort)]
+    assert list(decode_batch(encode_reports(search, reports))) == reports
+
+
+CHANGES = {
+    "values": {"domain": "integers", "bits": 6}, "epsilon": 1.25, "known": ["1"], "known_share": 0.4, "step": 3,
+    "beam": 3, "wave": 2, "waves": 2, "hash_key": "another",
+}  # fmt: skip
+
+
+def test_any_parameter_changes_the_digest_and_nothing_can_be_assigned():
+    base = {"values": INTEGERS, "epsilon": 1.0, "step": 2, "beam": 2, "known": ["4"], "waves": 3}
+    digests = {prefix_search(**base).digest} | {
+        prefix_search(**base | {name: new}).digest for name, new in CHANGES.items()
+    }
+    assert len(digests) == 1 + len(CHANGES)
+    search = prefix_search(**base)
+    with pytest.raises(AttributeError):
+        search.wave = 2
+    with pytest.raises(TypeError):
+        search.parameters["epsilon"] = 9
+
+
+@every_search
+def test_a_pickled_search_is_the_same(search):
+    for again in (pickle.loads(pickle.dumps(search)), copy.deepcopy(search), prefix_search(**search.parameters)):
+        assert again == search
+        assert again.digest == search.digest
+        cohort = next(numbers(search, each=2))
+        assert again.responder(SECRETS[1], "m", cohort)(0) == search.responder(SECRETS[1], "m", cohort)(0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"wave": 3, "waves": 2}, "wave"),
+        ({"waves": 0}, "waves"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"known": ["40"]}, "outside the domain"),
+        ({"known": ["4"], "known_share": 1.0}, "known_share"),
+        ({"values": {"domain": "colours"}}, "there are no codes 'colours'"),
+        ({"values": {"domain": "integers", "bytes": 3}}, "unexpected keyword argument 'bytes'"),
+    ],
+)
+def test_wrong_parameters_get_one_error(wrong, message):
+    with pytest.raises(ParameterError, match=message):
+        prefix_search(**{"values": INTEGERS, "epsilon": 1.0} | wrong)
