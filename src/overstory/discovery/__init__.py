@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from overstory._lazy import lazy_names
 from overstory.discovery.device import Answer, Device
 from overstory.protocol.domains.codes import CodedDomain, CodedIntegers, CodedStrings
+from overstory.protocol.domains.models import ModelStrings
+from overstory.protocol.errors import NoCodeError
 from overstory.protocol.search.plans import BitPlan, Plan, PrefixPlan
 from overstory.protocol.search.protocols import bitwise, discover, prefix_extension
 
@@ -27,6 +29,8 @@ __all__ = [
     "CodedStrings",
     "Device",
     "Discovered",
+    "ModelStrings",
+    "NoCodeError",
     "Plan",
     "PrefixPlan",
     "bitwise",
