@@ -92,7 +92,10 @@ class Outcome(StrEnum):
     RECORDED
         The report is in memory; it is durable after the next flush.
     ALREADY
-        This period has its report, from here or from another process.
+        This period has its report, from here or from another process; or the metric takes one answer of a device,
+        and has it.
+    UNASKED
+        The metric asks some devices now and others later, and this device is one of the others.
     CAPPED
         One distinct value too many, and the metric's rule is to drop it: a report of nothing is in memory.
     SPENT
@@ -118,6 +121,7 @@ class Outcome(StrEnum):
 
     RECORDED = "recorded"
     ALREADY = "already"
+    UNASKED = "unasked"
     CAPPED = "capped"
     SPENT = "spent"
     OFF = "off"

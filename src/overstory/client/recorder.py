@@ -95,9 +95,12 @@ class MetricRecorder:
         self._width = (mechanism.payload_bits + 7) // 8
         self._every_bit = (1 << mechanism.payload_bits) - 1
         self._fresh = mechanism.fresh
+        self._once = mechanism.once
+        self._asked = mechanism.asks(self._randomizer.cohort)
         self._responses: dict[bytes, bytes] = {}  # of this mechanism, in order of first report
         self._elsewhere = 0  # permanent responses by other mechanisms that the metric had before
         self._reported: set[int] = set()
+        self._answered: set[bool] = set()  # where a device answers once: whether it was for the person alone, and sent
         self._first: int | None = None
         self._by_tag: dict[bytes, bytes] = {}
         self._nearest: dict[bytes, bytes] = {}
@@ -108,10 +111,12 @@ class MetricRecorder:
     def learn(self, claims: Claims, responses: Iterable[Response], pending: Iterable[PendingReport]) -> None:
         """Take over what the state holds, and what waits to be written to it."""
         mine, self._elsewhere = {}, 0
+        self._answered.clear()
         for response in responses:
             if response.shared:
                 continue
             if response.mechanism == self.metric.mechanism.digest:
+                self._answered |= _answers(response)
                 held = response.permanent
                 mine[response.tag] = b"" if held is None else held.to_bytes(self._width, "little")
             elif response.tag != NOTHING or not self.metric.nothing_is_spare:
@@ -120,18 +125,32 @@ class MetricRecorder:
         for report in pending:
             mine.setdefault(report.tag, report.permanent)
             self._reported.add(report.period)
+            self._answered.add(report.local)
         self._responses = mine
         self._nearest.clear()
 
-    def refusal(self, period: int) -> Outcome | None:
-        """Return why there is no report in this period; None when there may be one."""
-        if period in self._reported:
+    def refusal(self, period: int, *, local: bool = False) -> Outcome | None:
+        """Return why there is no report in this period; None when there may be one.
+
+        Parameters
+        ----------
+        local
+            Whether the report would stay on the device. Where a device answers once, an answer that was sent is the
+            last one; one that the person kept here is not.
+        """
+        if not self._asked:
+            return Outcome.UNASKED
+        if period in self._reported or (self._once and self._has_answered(local=local)):
             return Outcome.ALREADY
         if period < (self._first or 0):
             return Outcome.PAST
         if self.metric.expired(self.metric.period.start(period)):
             return Outcome.EXPIRED
         return None
+
+    def _has_answered(self, *, local: bool) -> bool:
+        """Whether there is an answer that was sent or, for the person alone, any."""
+        return False in self._answered or (local and True in self._answered)
 
     def make(
         self, value: Any, period: int, *, due: float = 0.0, allowed: EffectiveChoice | None = None
@@ -161,9 +180,11 @@ class MetricRecorder:
         permanent = b"" if self._fresh else self._responses[tag]
         batch, body = self._encoded(noisy if self._fresh else self._encoding(permanent), period)
         self._reported.add(period)
-        return PendingReport(
+        report = PendingReport(
             self.metric.id, period, batch, body, tag, permanent, due, allowed, outcome=outcome, altered=altered
         )
+        self._answered.add(report.local)
+        return report
 
     def nothing(self) -> bytes:
         """Return the permanent response to no value."""
@@ -249,6 +270,8 @@ class MetricRecorder:
             Whether the report stays here; also because that was chosen since it was made.
         """
         metric = self.metric
+        if self._once and self._answered_in(rows, local=local):
+            return False
         if not rows.claim(metric, report.period):
             return False
         keep(rows, metric)
@@ -268,6 +291,12 @@ class MetricRecorder:
             response=number if report.permanent else None,
         )
         return True
+
+    def _answered_in(self, rows: Rows, *, local: bool) -> bool:
+        """Whether the state holds an answer by these parameters, perhaps from another process."""
+        mine = [row for row in rows.memo.responses(self.metric.id) if row.mechanism == self.metric.mechanism.digest]
+        answered = set().union(*map(_answers, mine))
+        return False in answered or (local and True in answered)
 
     def _charge(self, rows: Rows, report: PendingReport, *, local: bool, capped: bool = True) -> int | None:
         """Count a report's permanent response and return its number; None where another has to be sent."""
@@ -304,3 +333,8 @@ class MetricRecorder:
         permanent = held[tag].to_bytes(len(report.permanent), "little") if tag in held else self.nothing()
         batch, body = self._encoded(self._encoding(permanent), report.period)
         return replace(report, batch=batch, body=body, tag=tag, permanent=permanent)
+
+
+def _answers(response: Response) -> set[bool]:
+    """Return whether a response was recorded for the person alone (True), was sent (False), or both."""
+    return {local for local, times in ((True, response.kept), (False, response.reports)) if times}

@@ -144,10 +144,10 @@ class Session:
             recorder = self._recorders.get(metric.id) or self._introduce(metric, secret)
             if recorder is None:
                 return Outcome.EXPIRED
-            refused = recorder.refusal(period)
+            local = allowed.choice is Choice.LOCAL
+            refused = recorder.refusal(period, local=local)
             if refused is not None:
                 return refused
-            local = allowed.choice is Choice.LOCAL
             if not local and not self._allows(metric):
                 self._silent.add((metric.id, period))
                 return Outcome.SPENT

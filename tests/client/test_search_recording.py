@@ -1,0 +1,151 @@
+"""A metric of unknown values on a device: one answer, in the first period with a record, and never another."""
+
+import itertools
+
+import pytest
+
+from overstory.client import Client, Outcome
+from overstory.client.state.state import State
+from overstory.protocol.wire.upload import decode_batch, decode_uploads
+from support.devices import Clock, device, registry
+
+WORDS = 'domain = {kind = "unknown-strings", max_bytes = 8}\noracle = "prefix-search"\nperiod = "day"\n'
+PLAIN = WORDS + "parameters = {epsilon = 3.0}\n"
+NUMBERS = 'domain = {kind = "unknown-integers", bits = 16}\noracle = "prefix-search"\nperiod = "day"\n'
+
+
+def wave(number, waves=2, epsilon=3.0):
+    return registry(word=WORDS + f"parameters = {{epsilon = {epsilon}, wave = {number}, waves = {waves}}}\n")
+
+
+def asked_in(folder, number, *, want=True):
+    """A device that is asked in a wave of two, or is not."""
+    for attempt in itertools.count():
+        client = device(folder / str(attempt), clock=Clock(), registry=wave(number))
+        if (client.record("word", "first") is not Outcome.UNASKED) == want:
+            return client
+
+
+def answers(client, metric="word"):
+    with State(client.paths).snapshot() as rows:
+        bodies = [row.body for row in rows.outbox.rows(metric)]
+    return [report for body in bodies for upload in decode_uploads(body, 1) for report in decode_batch(upload.reports)]
+
+
+@pytest.mark.parametrize("later", [["oak", "oak", "oak"], ["elm", "oak", "x" * 99], [None, 7, "elm"]])
+def test_a_device_answers_once_whether_its_value_changes_or_not(tmp_path, later):
+    clock = Clock()
+    client = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
+    outcomes = [client.record("word", "oak")]
+    for value in later:
+        client.flush()
+        clock.tomorrow()
+        outcomes.append(client.record("word", value))
+    client.flush()
+    assert outcomes == [Outcome.RECORDED, *[Outcome.ALREADY] * 3]
+    (answer,) = answers(client)
+    (spent,) = client.status().spent
+    assert (spent.reports, spent.distinct) == (1, 1)
+    assert spent.epsilon == client.registry["word"].mechanism.epsilon_report
+    metric = client.registry["word"]
+    secret = State(client.paths).begin().key("word")
+    assert answer.bits == metric.mechanism.responder(secret, "word", answer.cohort)(metric.encode("oak"))
+
+
+@pytest.mark.parametrize(("value", "outcome"), [("x" * 99, Outcome.RECORDED), (None, Outcome.UNFIT)])
+def test_a_value_without_a_code_and_no_value_are_answered_too(tmp_path, value, outcome):
+    client = device(tmp_path, registry=registry(word=PLAIN))
+    assert client.record("word", value) is outcome
+    client.flush()
+    (answer,) = answers(client)
+    search = client.registry["word"].mechanism
+    assert answer.bits < search.question_of(answer.cohort)[0].mechanism.payload_limit
+
+
+def test_numbers_are_answered_likewise(tmp_path):
+    metrics = registry(port=NUMBERS + "parameters = {epsilon = 3.0}\n")
+    client = device(tmp_path, registry=metrics)
+    assert client.record("port", 443) is Outcome.RECORDED
+    client.flush()
+    assert len(answers(client, "port")) == 1
+
+
+def test_a_restart_and_a_second_process_know_the_answer(tmp_path):
+    clock = Clock()
+    first = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
+    second = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
+    assert first.record("word", "oak") is Outcome.RECORDED
+    clock.tomorrow()
+    assert second.record("word", "elm") is Outcome.RECORDED  # neither is written yet
+    assert first.flush().written == {"queued": 1}
+    assert second.flush().written == {"already": 1}
+    clock.tomorrow()
+    third = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
+    assert third.record("word", "ash") is Outcome.ALREADY
+    assert second.record("word", "ash") is Outcome.ALREADY
+    assert len(answers(first)) == 1
+
+
+def test_an_answer_that_the_person_kept_is_not_the_one_that_is_sent(tmp_path):
+    clock = Clock()
+    client = device(tmp_path, clock=clock, choice="local", registry=registry(word=PLAIN))
+    assert client.record("word", "oak") is Outcome.RECORDED
+    assert client.flush().written == {"kept": 1}
+    clock.tomorrow()
+    assert client.record("word", "oak") is Outcome.ALREADY
+    client.consent("on")
+    assert client.record("word", "oak") is Outcome.RECORDED
+    assert client.flush().written == {"queued": 1}
+    clock.tomorrow()
+    assert client.record("word", "oak") is Outcome.ALREADY
+
+
+def test_a_device_of_another_wave_is_not_asked_and_stays_for_that_wave(tmp_path):
+    client = asked_in(tmp_path / "a", 1, want=False)
+    assert client.flush().written == {}
+    later = Client(
+        "test",
+        registry=wave(2, epsilon=2.0),
+        state=client.paths.folder,
+        clock=Clock(),
+        environ={},
+        policy=tmp_path / "no",
+    )
+    later.consent("on")
+    assert later.record("word", "second") is Outcome.RECORDED
+
+
+def test_a_device_that_answered_in_one_wave_is_not_asked_in_the_next(tmp_path):
+    client = asked_in(tmp_path / "a", 1)
+    client.flush()
+    later = Client(
+        "test", registry=wave(2), state=client.paths.folder, clock=Clock(), environ={}, policy=tmp_path / "no"
+    )
+    later.consent("on")
+    assert later.record("word", "second") is Outcome.UNASKED
+
+
+def test_another_plan_for_the_same_devices_is_charged_as_well(tmp_path):
+    clock = Clock()
+    client = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
+    client.record("word", "oak")
+    client.flush()
+    clock.tomorrow()
+    again = device(tmp_path, clock=clock, registry=registry(word=WORDS + "parameters = {epsilon = 2.0}\n"))
+    assert again.record("word", "oak") is Outcome.RECORDED
+    again.flush()
+    (spent,) = again.status().spent
+    assert spent.epsilon == pytest.approx(5.0)
+
+
+def test_a_budget_is_charged_one_answer(tmp_path):
+    text = 'budget = {epsilon = 3.5}\n[metrics.word]\ntitle = "T"\ndescription = "D"\nowner = "O"\n'
+    text += 'purpose = "https://example.org/1"\nretention_days = 90\nexpires = 2099-01-01\n' + PLAIN
+    from overstory.protocol.metrics import parse_registry
+
+    clock = Clock()
+    client = device(tmp_path, clock=clock, registry=parse_registry('registry = "1"\n' + text))
+    for outcome in (Outcome.RECORDED, Outcome.ALREADY, Outcome.ALREADY):
+        assert client.record("word", "oak") is outcome
+        client.flush()
+        clock.tomorrow()
