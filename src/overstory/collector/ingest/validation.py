@@ -9,6 +9,7 @@ full path, which also finds the reason when it refuses.
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -26,6 +27,7 @@ FEW: Final = 16
 
 _LEAST: Final = HEADER.size + TRAILER.size
 Flags = NDArray[np.bool_]
+Zones = tuple[tuple[int, int], ...]
 
 
 class Columns(NamedTuple):
@@ -52,6 +54,7 @@ class ReportFormat:
     num_cohorts: int
     below: int  # every payload is a number below this
     weight: int | None = None  # how many bits of a payload are set, where that is fixed (subset selection); else None
+    zones: Zones = ()  # where the limit depends on the cohort: `LocalRandomizer.zones`
 
     @classmethod
     def of(cls, mechanism: LocalRandomizer) -> ReportFormat:
@@ -65,7 +68,7 @@ class ReportFormat:
         (3, 5)
         """
         shape = mechanism.payload_bits, mechanism.num_cohorts, mechanism.payload_limit, mechanism.payload_weight
-        return cls(mechanism.digest, *shape)
+        return cls(mechanism.digest, *shape, mechanism.zones if len(mechanism.zones) > 1 else ())
 
     @cached_property
     def width(self) -> int:
@@ -119,10 +122,13 @@ class ReportFormat:
 
     def refuse(self, cohort: bytes, bits: bytes) -> Reason | None:
         """Return why the metric cannot have a report of this cohort and payload, or None."""
-        if int.from_bytes(cohort, "little") >= self.num_cohorts:
+        number, below = int.from_bytes(cohort, "little"), self.below
+        if self.zones and number < self.num_cohorts:
+            below = self.zones[bisect_right(self.zones, (number, self.below))][1]
+        if number >= self.num_cohorts or not below:
             return Reason.COHORT
         payload = int.from_bytes(bits, "little")
-        if payload >= self.below or (self.weight is not None and payload.bit_count() != self.weight):
+        if payload >= below or (self.weight is not None and payload.bit_count() != self.weight):
             return Reason.BITS
         return None
 
@@ -130,6 +136,10 @@ class ReportFormat:
         rows = np.frombuffer(bits, np.uint8).reshape(num_reports, self.width)
         numbers = np.frombuffer(cohorts, f"<u{self.cohort_bytes}")
         stray, wrong = numbers >= self.num_cohorts, self._wrong(rows)
+        if self.zones:
+            stops, limits = np.array((*self.zones, (2 * self.num_cohorts, 0)), np.int64).T
+            below = limits[np.searchsorted(stops, numbers.astype(np.int64), side="right")]
+            stray, wrong = stray | (below == 0), wrong | (_numbers(rows) >= below)
         bad = stray | wrong
         if not bad.any():
             return Columns(num_reports, cohorts, bits)
@@ -143,6 +153,13 @@ class ReportFormat:
             wrong: Flags = np.bitwise_count(rows).sum(axis=1, dtype=np.int64) != self.weight
             return wrong | _not_below(rows, self.below)
         return _not_below(rows, self.below)
+
+
+def _numbers(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return rows of up to seven bytes as little-endian numbers (int64)."""
+    places = np.int64(1) << 8 * np.arange(rows.shape[1], dtype=np.int64)
+    numbers: NDArray[np.int64] = rows.astype(np.int64) @ places
+    return numbers
 
 
 def _trailer(raw: bytes, end: int) -> int:
