@@ -212,7 +212,7 @@ def coded_from(canonical: Any) -> CodedDomain:
     >>> coded_from({"domain": "strings", "max_bytes": 8})
     CodedStrings(max_bytes=8)
     """
-    given = dict(canonical)
+    given: dict[str, Any] = dict(canonical)
     kind = given.pop("domain", None)
     if kind not in CODED:
         raise ParameterError(f"there are no codes {kind!r}: choose one of {', '.join(CODED)}")
