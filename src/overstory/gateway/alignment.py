@@ -180,6 +180,8 @@ def _check(metric: Metric, pick: str, missing: str) -> None:
     for name, choice, choices in (("pick", pick, get_args(Pick)), ("missing", missing, get_args(Missing))):
         if choice not in choices:
             raise ParameterError(f"{name} = {choice!r}: choose one of {', '.join(choices)}")
+    if metric.domain.value_type is tuple:
+        raise ParameterError(f"{metric.id} takes several values together, and a reading is one: record it in a program")
     if pick != "last" and metric.domain.value_type is str:
         raise ParameterError(f"{metric.id} has no numbers: of several readings only the last can be picked")
     if pick == "mean" and metric.domain.value_type is int:

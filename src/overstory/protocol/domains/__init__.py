@@ -18,6 +18,7 @@ from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, 
 from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.domains.item_sets import ItemSet, item_set
 from overstory.protocol.domains.numbers import Bins, Integers, Outside
+from overstory.protocol.domains.tables import Table, table_of
 from overstory.protocol.domains.unknown import UnknownIntegers, UnknownStrings
 from overstory.protocol.errors import ParameterError
 
@@ -32,6 +33,7 @@ __all__ = [
     "ItemSet",
     "Outside",
     "Strings",
+    "Table",
     "UnknownIntegers",
     "UnknownStrings",
     "domain_from",
@@ -45,6 +47,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., AnyDomain], Mapping[str, str]]]] 
     "interval": (Interval, {"min": "minimum", "max": "maximum"}),
     "unknown-strings": (UnknownStrings, {}),
     "unknown-integers": (UnknownIntegers, {}),
+    "table": (lambda **given: table_of(domain_from, **given), {}),
 }
 
 

@@ -24,7 +24,7 @@ MOST_NAMES: Final = 20
 class AnyDomain(ABC):
     """A set of values, finite or not."""
 
-    value_type: ClassVar[type[str | int | float]] = str  # what an application measures
+    value_type: ClassVar[type[str | int | float | tuple[Any, ...]]] = str  # what an application measures
     candidates: str | None = None  # the file of candidates, where there is one
     choices: tuple[str, ...] = ()  # the values, where they are named one by one
     reading: ClassVar[str | None] = None  # how its estimates are read, where that does not depend on the mechanism

@@ -100,6 +100,7 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "set": ("kind", "of", "most", "other"),
     "unknown-strings": ("kind", "max_bytes", "alphabet", "known"),
     "unknown-integers": ("kind", "bits", "known"),
+    "table": ("kind", "of", "names"),
 }
 
 MOST_REPORTS: Final = 1 << 20

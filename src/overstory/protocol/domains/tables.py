@@ -1,0 +1,254 @@
+"""Several variables in one value: a cell of their table, which is reported at the whole epsilon.
+
+The symbol of a cell is a number in mixed radix: that of the last variable changes first. So a value appended to the
+first variable leaves every other cell its symbol.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any, Final
+
+from overstory.protocol.domains.domains import AnyDomain, Domain, check_size
+from overstory.protocol.errors import ParameterError
+
+ALL_PAIRS: Final = "all pairs"
+"""Short for a table of each two variables."""
+
+
+@dataclass(frozen=True)
+class Table(Domain):
+    """The combinations of several variables' values.
+
+    **A change of any variable is another value**: it gets a permanent response of its own, and takes one of the
+    metric's `max_values`.
+
+    Parameters
+    ----------
+    of
+        The domains of the variables: two or more, each finite.
+    names
+        What each variable is called.
+    tables
+        Where devices are divided over several tables: the names of the variables of each; "all pairs" for a table of
+        each two. A device answers one of them. Unless given, every device reports all variables.
+
+    Raises
+    ------
+    ParameterError
+        When there are fewer than two variables, names and domains do not go together, or there are too many cells.
+
+    Examples
+    --------
+    >>> from overstory.protocol.domains import Categories
+    >>> cells = Table((Categories(("1", "2", "3")), Categories(("no", "yes"))), ("version", "crash"))
+    >>> cells.symbol(("2", "yes")), cells.symbol({"crash": "no", "version": "3"}), cells.label(3)
+    (3, 4, 'version=2, crash=yes')
+    """
+
+    of: tuple[Domain, ...]
+    names: tuple[str, ...]
+    tables: tuple[tuple[str, ...], ...] = ()
+
+    ordered = False
+    value_type = tuple
+    reading = "table"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of", tuple(self.of))
+        object.__setattr__(self, "names", _texts("names", self.names))
+        if len(self.of) < 2:
+            raise ParameterError(f"of has {len(self.of)} domains: a table is of two variables or more")
+        if len(self.names) != len(self.of):
+            raise ParameterError(f"names has {len(self.names)} names for {len(self.of)} variables: name each")
+        if len(set(self.names)) < len(self.names) or not all(self.names):
+            raise ParameterError(f"names = {list(self.names)}: give each variable a name of its own")
+        given: Any = self.tables
+        pairs = tuple(combinations(self.names, 2))
+        tables = pairs if given == ALL_PAIRS else tuple(_texts("tables", names) for names in _listed(given))
+        object.__setattr__(self, "tables", tables)
+        self._check_tables()
+        check_size(self.size, "cells")
+        if len(set(self.labels)) < self.size:
+            raise ParameterError("two cells would have the same name: rename a value or a variable")
+
+    def _check_tables(self) -> None:
+        for names in self.tables:
+            unknown = [name for name in names if name not in self.names]
+            if unknown:
+                raise ParameterError(f"tables: {unknown[0]!r} is none of the variables {', '.join(self.names)}")
+            if len(set(names)) < len(names) or not names:
+                raise ParameterError(f"tables: {list(names)}: name each variable of a table once")
+        if len({frozenset(names) for names in self.tables}) < len(self.tables):
+            raise ParameterError("tables: the same table is listed twice")
+        if self.tables and (left := set(self.names) - {name for names in self.tables for name in names}):
+            raise ParameterError(f"tables: {min(left)} is in none of them: remove it from the variables, or add it")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many values each variable has."""
+        return tuple(domain.size for domain in self.of)
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        return math.prod(self.sizes)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Those that take a cell; of devices divided over tables, the one that divides them."""
+        if self.tables:
+            return ("divided",)
+        return ("symbols", "tuples") if len(self.of) == 2 else ("symbols",)
+
+    def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - whatever the metric
+        """Return the sizes, and the tables by the numbers of their variables."""
+        if not self.tables:
+            return {"domain_size": self.size, "domain_sizes": list(self.sizes)}
+        places = (" ".join(str(self.names.index(name)) for name in names) for names in self.tables)
+        return {"sizes": " ".join(map(str, self.sizes)), "tables": ", ".join(places)}
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The cells: ``version=2.0, crash=yes``."""
+        parts = [
+            [f"{name}={label}" for label in domain.labels] for name, domain in zip(self.names, self.of, strict=True)
+        ]
+        return tuple(", ".join(cell) for cell in product(*parts))
+
+    @property
+    def other(self) -> tuple[int | None, ...]:
+        """Which symbol of each variable stands for all values that are not listed."""
+        return tuple(domain.size - 1 if getattr(domain, "other", None) is not None else None for domain in self.of)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether any variable refuses values: then the cell is refused."""
+        return any(domain.refuses for domain in self.of)
+
+    def symbol(self, value: Any) -> int:
+        """Return the number of the cell; a value is a tuple or a list in order, or a mapping by name.
+
+        Raises
+        ------
+        ParameterError
+            When a variable is missing, unknown, or its value outside.
+        """
+        symbol = 0
+        for name, domain, part in zip(self.names, self.of, self._parts(value), strict=True):
+            try:
+                symbol = symbol * domain.size + domain.symbol(part)
+            except ParameterError as error:
+                raise ParameterError(f"{name}: {error}") from None
+        return symbol
+
+    def _parts(self, value: Any) -> Sequence[Any]:
+        if isinstance(value, Mapping):
+            missing = [name for name in self.names if name not in value]
+            unknown = [name for name in value if name not in self.names]
+            if missing or unknown:
+                wrong = f"{missing[0]} is missing" if missing else f"{unknown[0]!r} is none of them"
+                raise ParameterError(f"this metric takes {', '.join(self.names)}: {wrong}")
+            return [value[name] for name in self.names]
+        if not isinstance(value, tuple | list) or len(value) != len(self.names):
+            what = f"{len(value)} values" if isinstance(value, tuple | list) else f"{type(value).__name__}"
+            raise ParameterError(f"this metric takes a value each of {', '.join(self.names)}, not {what}")
+        return value
+
+    def split(self, symbol: int) -> tuple[int, ...]:
+        """Return the symbol of each variable."""
+        parts = []
+        for size in reversed(self.sizes):
+            symbol, part = divmod(symbol, size)
+            parts.append(part)
+        return tuple(reversed(parts))
+
+    def read(self, text: str) -> tuple[Any, ...]:
+        """Return the value that a cell's label stands for, or its values in order with commas between them.
+
+        Raises
+        ------
+        ValueError
+            When there is no value of each variable.
+        """
+        texts = [part.strip() for part in text.split(",")]
+        if len(texts) != len(self.names):
+            if text in self._by_label:
+                return self._by_label[text]
+            raise ParameterError(f"{text!r}: give a value each of {', '.join(self.names)}, with commas between them")
+        bare = [part.removeprefix(f"{name}=") for name, part in zip(self.names, texts, strict=True)]
+        return tuple(domain.read(part) for domain, part in zip(self.of, bare, strict=True))
+
+    @cached_property
+    def _by_label(self) -> dict[str, tuple[Any, ...]]:
+        return dict(zip(self.labels, self.examples(), strict=True))
+
+    def examples(self) -> tuple[tuple[Any, ...], ...]:
+        """Return the combinations of the variables' examples."""
+        return tuple(product(*(domain.examples() for domain in self.of)))
+
+    def describe(self, num_candidates: int | None = None) -> str:
+        """Describe each variable, and say what a change of one of them is."""
+        each = "; ".join(
+            f"{name}: {domain.describe(num_candidates)}" for name, domain in zip(self.names, self.of, strict=True)
+        )
+        if self.tables:
+            several = " or ".join(" and ".join(names) for names in self.tables)
+            how = f"one of these, chosen once for a device: {several}"
+        else:
+            how = f"{', '.join(self.names)} together"
+        return f"{how} (a change of any of them is another value). {each}"
+
+    def renumbers(self, old: AnyDomain) -> bool:
+        """Whether a cell may have a symbol in both domains, and not the same one."""
+        if not isinstance(old, Table) or (old.names, old.tables) != (self.names, self.tables):
+            return super().renumbers(old)
+        moved = old.sizes[1:] != self.sizes[1:]
+        return moved or any(new.renumbers(before) for new, before in zip(self.of, old.of, strict=True))
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        form: dict[str, Any] = {
+            "domain": "table",
+            "of": [domain.canonical() for domain in self.of],
+            "names": list(self.names),
+        }
+        return form | ({"tables": [list(names) for names in self.tables]} if self.tables else {})
+
+
+def table_of(build: Callable[[Mapping[str, Any]], AnyDomain], *, of: Any, names: Any, **given: Any) -> Table:
+    """Return a table of variables that are given as a registry or a canonical form has them.
+
+    Parameters
+    ----------
+    build
+        What makes the domain of each variable: `domain_from`.
+    """
+    if not isinstance(of, list | tuple) or not all(isinstance(part, Mapping) for part in of):
+        raise ParameterError(f"of = {of!r:.80}: give a list of domains, one for each variable")
+    parts = []
+    for number, part in enumerate(of, start=1):
+        try:
+            domain = build({"domain" if key == "kind" else key: value for key, value in part.items()})
+        except ParameterError as error:
+            raise ParameterError(f"of: domain {number}: {error}") from None
+        if not isinstance(domain, Domain) or isinstance(domain, Table):
+            raise ParameterError(f"of: domain {number} is no list of values: choose categories, integers or bins")
+        parts.append(domain)
+    return Table(tuple(parts), names, **given)
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    if not isinstance(given, tuple | list):
+        raise ParameterError(f"tables = {given!r}: give lists of variables, or {ALL_PAIRS!r}")
+    return given
+
+
+def _texts(what: str, given: Any) -> tuple[str, ...]:
+    if not isinstance(given, tuple | list) or not all(isinstance(name, str) for name in given):
+        raise ParameterError(f"{what} = {given!r}: give a list of texts")
+    return tuple(given)

@@ -1,0 +1,170 @@
+"""Tables: several variables in one value, each cell a symbol."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.client import Randomizer
+from overstory.client.recorder import Tagger
+from overstory.gateway.alignment import Alignment
+from overstory.protocol.domains import Bins, Categories, Integers, Table, domain_from
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.metrics import metric_from_json, parse_registry
+
+VERSION = Categories(("1.0", "2.0"), other="another version")
+CRASH = Categories(("no", "yes"))
+CELLS = Table((VERSION, CRASH), ("version", "crash"))
+
+REGISTRY = """
+registry = "2026-11-23"
+[metrics.crashes]
+title = "Crashes by version"
+description = "Which version runs, and whether it crashed today"
+owner = "metrics@example.org"
+purpose = "https://example.org/1"
+domain = {kind = "table", names = ["version", "crash"], of = [
+  {kind = "categories", names = ["1.0", "2.0"], other = "another version"}, {kind = "categories", names = ["no", "yes"]}]}
+oracle = "oue"
+parameters = {epsilon = 2.0}
+period = "day"
+max_values = 4
+retention_days = 10
+expires = 2027-06-01
+"""
+
+PARTS = st.one_of(
+    st.builds(Categories, st.lists(st.text("abc", min_size=1), min_size=2, max_size=4, unique=True).map(tuple)),
+    st.builds(lambda low, size: Integers(low, low + size), st.integers(-5, 5), st.integers(1, 4)),
+    st.builds(lambda count: Bins(0, 1, count), st.integers(2, 4)),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(PARTS, min_size=2, max_size=3))
+def test_each_cell_has_one_symbol_and_one_label(parts):
+    """Symbols number the combinations, `split` takes them apart, labels are read, and the canonical form says all."""
+    table = Table(tuple(parts), tuple("xyz"[: len(parts)]))
+    values = table.examples()
+    assert [table.symbol(value) for value in values] == list(range(table.size))
+    assert [table.split(symbol) for symbol in range(table.size)] == list(product(*(range(d.size) for d in parts)))
+    assert [table.symbol(dict(zip(table.names, value, strict=True))) for value in values] == list(range(table.size))
+    assert len(set(table.labels)) == table.size == len(table.labels)
+    assert domain_from(json.loads(json.dumps(table.canonical()))) == table
+    assert not table.renumbers(table)
+
+
+def test_texts_are_read_as_values():
+    """A label, or the values in order."""
+    assert CELLS.label(3) == "version=2.0, crash=yes"
+    for text in ("version=2.0, crash=yes", "2.0,yes", "2.0, yes"):
+        assert CELLS.symbol(CELLS.read(text)) == 3
+    commas = Table((Categories(("a, b", "c")), CRASH), ("x", "y"))
+    assert commas.symbol(commas.read("x=a, b, y=yes")) == 1
+    with pytest.raises(ParameterError, match="give a value each of version, crash"):
+        CELLS.read("2.0")
+
+
+def test_other_values_go_where_each_variable_puts_them():
+    """One variable has a name for others, the other refuses them, and so the cell is refused."""
+    assert CELLS.symbol(("3.1", "yes")) == CELLS.symbol(("another version", "yes")) == 5
+    assert CELLS.refuses
+    assert CELLS.other == (2, None)
+    assert not Table((VERSION, VERSION), ("a", "b")).refuses
+    with pytest.raises(ParameterError, match="crash: "):
+        CELLS.symbol(("1.0", "maybe"))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (("1.0",), "a value each of version, crash, not 1 values"),
+        ("1.0, no", "a value each of version, crash, not str"),
+        ({"version": "1.0"}, "crash is missing"),
+        ({"version": "1.0", "crash": "no", "os": "x"}, "'os' is none of them"),
+    ],
+)
+def test_what_is_no_cell_is_refused(value, message):
+    """One message, with the variables' names."""
+    with pytest.raises(ParameterError, match=message):
+        CELLS.symbol(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"of": (CRASH,), "names": ("a",)}, "two variables or more"),
+        ({"of": (CRASH, CRASH), "names": ("a",)}, "1 names for 2 variables"),
+        ({"of": (CRASH, CRASH), "names": ("a", "a")}, "a name of its own"),
+        ({"of": (CRASH, CRASH), "names": "ab"}, "give a list of texts"),
+        ({"of": (Integers(0, 2000), Integers(0, 2000)), "names": ("a", "b")}, "symbols"),
+        ({"of": (CRASH, CRASH), "names": ("a", "b"), "tables": (("a", "c"),)}, "'c' is none of the variables"),
+        ({"of": (CRASH, CRASH), "names": ("a", "b"), "tables": (("a",),)}, "b is in none of them"),
+        ({"of": (CRASH, CRASH), "names": ("a", "b"), "tables": (("a", "b"), ("b", "a"))}, "listed twice"),
+        ({"of": (CRASH, CRASH), "names": ("a", "b"), "tables": "pairs"}, "give lists of variables, or 'all pairs'"),
+    ],
+)
+def test_what_is_no_table_is_refused(given, message):
+    """Sizes, names and tables are checked together."""
+    with pytest.raises(ParameterError, match=message):
+        Table(**given)
+
+
+def test_a_value_appended_to_the_first_variable_moves_no_cell():
+    """Mixed radix, the last variable first: only the first may grow."""
+    grown = Categories(("1.0", "2.0", "another version", "3.0"))
+    old = Table((Categories(("1.0", "2.0", "another version")), CRASH), ("version", "crash"))
+    assert not Table((grown, CRASH), ("version", "crash")).renumbers(old)
+    assert Table((CRASH, grown), ("crash", "version")).renumbers(
+        Table((CRASH, Categories(("1.0", "2.0", "another version"))), ("crash", "version"))
+    )
+    assert Table((CRASH, VERSION), ("crash", "version")).renumbers(CELLS)
+
+
+def test_a_registry_has_tables():
+    """A metric of a table: its mechanism's size, its reading, and its public form."""
+    metric = parse_registry(REGISTRY)["crashes"]
+    assert metric.mechanism.domain_size == 6
+    assert metric.reading == "table"
+    assert metric.encode(("2.0", "yes")) == 3
+    assert metric_from_json(json.loads(json.dumps(metric.to_json()))) == metric
+    described = metric.domain.describe()
+    assert "a change of any of them is another value" in described
+    assert "version: one of 3: 1.0, 2.0" in described
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"1.0", "2.0"', '"1.0", 2', "domain 1: the category 2 is no string"),
+        ('names = ["version", "crash"], of', 'names = ["version"], of', "1 names for 2 variables"),
+        ('{kind = "categories", names = ["no", "yes"]}', '{kind = "strings"}', "domain 2: there is no domain 'strings'"),
+        ('names = ["version", "crash"], of', "of", "'names'"),
+        ('oracle = "oue"', 'oracle = "rappor"', "rappor takes strings"),
+    ],
+)
+def test_a_registry_names_what_is_wrong(old, new, message):
+    """Faults of a part say which part."""
+    with pytest.raises(FormatError, match=message):
+        parse_registry(REGISTRY.replace(old, new))
+
+
+def test_a_change_of_either_variable_is_another_value():
+    """It has a response, and a tag in the ledger, of its own: `max_values` counts pairs."""
+    metric = parse_registry(REGISTRY)["crashes"]
+    tagger = Tagger(metric.mechanism, metric.id, b"s" * 32, 0)
+    pairs = [("1.0", "no"), ("1.0", "yes"), ("2.0", "no"), ("2.0", "yes")]
+    assert len({tagger.tag(metric.encode(pair)) for pair in pairs}) == 4
+    device = Randomizer(metric.mechanism, secret=b"s" * 32, metric=metric.id)
+    assert device.permanent(metric.encode(pairs[0])) == device.permanent(metric.encode(pairs[0]))
+    assert len({device.permanent(metric.encode(pair)) for pair in pairs}) > 1
+
+
+def test_a_gateway_refuses_a_table():
+    """A reading of a meter is one value."""
+    with pytest.raises(ParameterError, match="several values together"):
+        Alignment(parse_registry(REGISTRY)["crashes"])
