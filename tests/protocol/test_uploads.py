@@ -10,20 +10,23 @@ from overstory.collector.http.endpoint import error_response, refusal
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import parse_registry
+from overstory.protocol.wire.json_uploads import uploads_from_json
 from overstory.protocol.wire.reasons import Reason, is_own_problem, problem_detail, problem_title, problem_type
 from overstory.protocol.wire.upload import (
+    GROUP,
     METRIC_ID,
     Upload,
     decode_batch,
     decode_uploads,
     encode_reports,
     encode_upload,
-    uploads_from_json,
 )
-from support.upload_vectors import FILE
+from support.upload_vectors import FILE, GROUPED_FILE, grouped_vectors, vectors
 from support.uploads_to_spoil import REASONS, outcome, outcomes
 
 KNOWN = json.loads(FILE.read_text())
+GROUPED = json.loads(GROUPED_FILE.read_text())
+BOTH = [*KNOWN["uploads"], *GROUPED["uploads"]]
 REGISTRY = parse_registry(KNOWN["registry"])
 UPLOADS = st.builds(
     Upload,
@@ -31,6 +34,7 @@ UPLOADS = st.builds(
     st.from_regex(METRIC_ID, fullmatch=True),
     st.integers(-(1 << 31), (1 << 31) - 1),
     st.binary(max_size=60),
+    st.just("") | st.from_regex(GROUP, fullmatch=True),
 )
 
 
@@ -44,9 +48,9 @@ def test_what_is_sent_is_what_arrives(uploads):
         assert (caught.value.reason, Reason.of(caught.value)) == ("too-many", Reason.TOO_MANY)
 
 
-@pytest.mark.parametrize("number", range(len(KNOWN["uploads"])))
+@pytest.mark.parametrize("number", range(len(BOTH)))
 def test_every_altered_byte_is_valid_or_the_declared_error(number):
-    raw = bytes.fromhex(KNOWN["uploads"][number]["bytes"])
+    raw = bytes.fromhex(BOTH[number]["bytes"])
     seen = set()
     for at in range(len(raw)):
         for value in {raw[at] ^ 1 << bit for bit in range(8)} | {0, 255}:
@@ -65,7 +69,11 @@ def test_ten_thousand_damaged_bodies():
     assert REASONS | {"valid"} == set(seen)
 
 
-@pytest.mark.parametrize("known", KNOWN["uploads"], ids=lambda known: known["json"]["metric"])
+def test_the_known_uploads_are_made_as_ever():
+    assert (vectors(), grouped_vectors()) == (KNOWN, GROUPED)
+
+
+@pytest.mark.parametrize("known", BOTH, ids=lambda known: known["json"]["metric"])
 def test_known_uploads(known):
     raw, said = bytes.fromhex(known["bytes"]), known["json"]
     (upload,) = decode_uploads(raw, 1)
@@ -74,13 +82,13 @@ def test_known_uploads(known):
     assert metric.period.label(upload.period) == said["period"]
     reports = [Report(cohort, int.from_bytes(bytes.fromhex(bits), "little")) for cohort, bits in said["reports"]]
     assert list(decode_batch(upload.reports)) == reports
+    assert upload.group == said.get("group", "")
     assert encode_upload(upload) == raw
-    assert (
-        encode_upload(Upload(upload.batch, metric.id, upload.period, encode_reports(metric.mechanism, reports))) == raw
-    )
+    packed = encode_reports(metric.mechanism, reports)
+    assert encode_upload(Upload(upload.batch, metric.id, upload.period, packed, upload.group)) == raw
 
 
-@pytest.mark.parametrize("known", KNOWN["uploads"], ids=lambda known: known["json"]["metric"])
+@pytest.mark.parametrize("known", BOTH, ids=lambda known: known["json"]["metric"])
 def test_the_json_form_gives_the_same_bytes(known):
     for period in (known["json"]["period"], known["period"]):
         body = {"uploads": [known["json"] | {"period": period}]}
@@ -88,7 +96,7 @@ def test_the_json_form_gives_the_same_bytes(known):
         assert encode_upload(upload).hex() == known["bytes"]
 
 
-@pytest.mark.parametrize("fault", KNOWN["must_fail"], ids=lambda fault: fault["why"])
+@pytest.mark.parametrize("fault", [*KNOWN["must_fail"], *GROUPED["must_fail"]], ids=lambda fault: fault["why"])
 def test_known_bytes_that_must_fail(fault):
     with pytest.raises(WireError) as caught:
         decode_uploads(bytes.fromhex(fault["bytes"]), KNOWN["max_uploads"])
@@ -103,6 +111,9 @@ def test_known_bytes_that_must_fail(fault):
         ({"metric": "m\n"}, "is no metric's id"),
         ({"period": 1 << 31}, "give a 32-bit number"),
         ({"period": 1.5}, "give a 32-bit number"),
+        ({"group": "a\tb"}, "is no group: give"),
+        ({"group": "a" * 33}, "is no group: give"),
+        ({"group": "é"}, "is no group: give"),
     ],
 )
 def test_what_cannot_be_sent_is_refused(changed, says):
@@ -144,6 +155,9 @@ BITS = "ffff0f"
         (spoiled(period=1 << 31), "json", "uploads[0].period"),
         (spoiled(period=20778.0), "json", "uploads[0].period"),
         (spoiled(period=None), "json", "uploads[0].period"),
+        (spoiled(group=""), "json", "uploads[0].group: give the name of a group, not ''"),
+        (spoiled(group=7), "json", "uploads[0].group: give the name of a group, not 7"),
+        (spoiled(group="a\n"), "json", "uploads[0].group"),
         (spoiled(reports={}), "json", "uploads[0].reports: give a list"),
         (spoiled(reports=[[0]]), "json", "uploads[0].reports[0]: give [cohort, bits]"),
         (spoiled(reports=[[0, BITS], "x"]), "json", "uploads[0].reports[1]"),
@@ -166,7 +180,7 @@ def test_json_that_is_no_upload_is_refused_by_its_place(body, reason, says):
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-NAMES = st.sampled_from(["uploads", "batch", "metric", "period", "digest", "reports"]) | st.text()
+NAMES = st.sampled_from(["uploads", "batch", "metric", "period", "digest", "group", "reports"]) | st.text()
 
 
 @given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner), max_leaves=20))
@@ -203,7 +217,7 @@ def test_every_reason_has_a_status_and_a_sentence():
     assert passing == {"queue-full", "closing", "store", "fault"}
     assert waiting == {
         *("no-token", "unknown-token", "wrong-type", "period-future"),
-        *("unknown-metric", "wrong-parameters", "metric-expired"),
+        *("unknown-metric", "wrong-parameters", "unknown-group", "metric-expired"),
     }
     assert len({reason.detail for reason in Reason}) == len(Reason)
     assert len(set(map(problem_title, Reason))) == len(set(map(problem_type, Reason))) == len(Reason)

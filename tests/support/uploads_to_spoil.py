@@ -20,15 +20,17 @@ from overstory.protocol.wire.upload import (
 )
 
 MOST = 4
-REASONS = {"short", "magic", "version", "metric", "length", "too-many"}
+GROUPS = ("", "1.1", "Windows 11")
+REASONS = {"short", "magic", "version", "metric", "group", "length", "too-many"}
 
 
 def some_body(rng: random.Random) -> bytes:
     """Return one to four uploads, back to back."""
     built = mechanism("rappor", num_bits=20, num_hashes=2, num_cohorts=3)
     reports = [Report(i % 3, rng.getrandbits(20)) for i in range(rng.randint(0, 4))]
+    packed = encode_reports(built, reports)
     return b"".join(
-        encode_upload(Upload(rng.randbytes(16), f"metric-{i}", rng.randint(-9, 99_999), encode_reports(built, reports)))
+        encode_upload(Upload(rng.randbytes(16), f"metric-{i}", rng.randint(-9, 99_999), packed, rng.choice(GROUPS)))
         for i in range(rng.randint(1, MOST))
     )
 

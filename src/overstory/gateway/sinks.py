@@ -200,10 +200,11 @@ def _scan(path: Path) -> tuple[set[bytes], int]:
     with path.open("rb") as file:
         while end + UPLOAD_HEADER.size <= size:
             file.seek(end)
-            magic, _, _, id_length, _, batch, _, length = UPLOAD_HEADER.unpack(file.read(UPLOAD_HEADER.size))
+            header = UPLOAD_HEADER.unpack(file.read(UPLOAD_HEADER.size))
+            magic, _, _, id_length, group_length, batch, _, length = header
             if magic != UPLOAD_MAGIC:
                 raise GatewayError(f"{path}: byte {end} starts no upload: this file is not a gateway's; name another")
-            after = end + UPLOAD_HEADER.size + id_length + length
+            after = end + UPLOAD_HEADER.size + id_length + group_length + length
             if after > size:
                 break
             ids.add(batch)

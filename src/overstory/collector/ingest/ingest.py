@@ -15,8 +15,9 @@ from overstory.collector.settings import Limits
 from overstory.collector.store import Received
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Metric, MetricRegistry
+from overstory.protocol.wire.json_uploads import uploads_from_json
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, decode_uploads, uploads_from_json
+from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, decode_uploads
 
 _WINDOW_BITS: Final = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 

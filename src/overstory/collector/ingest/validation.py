@@ -194,6 +194,7 @@ MOST: Final = 4096
 _ID_AT: Final = 8
 _ID_ENDS: Final = _ID_AT + ID_BYTES
 _NAME_LENGTH_AT: Final = 6
+_GROUP_LENGTH_AT: Final = 7
 _TRAILER: Final = TRAILER.size
 
 Key = tuple[bytes, bytes]
@@ -262,7 +263,7 @@ class TemplateCache:
 
 def _batch_at(body: bytes) -> int:
     """Return where the packed batch begins."""
-    return UPLOAD_HEADER.size + body[_NAME_LENGTH_AT]
+    return UPLOAD_HEADER.size + body[_NAME_LENGTH_AT] + body[_GROUP_LENGTH_AT]
 
 
 def _key(body: bytes, at: int) -> Key:

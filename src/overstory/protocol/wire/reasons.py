@@ -31,6 +31,7 @@ class Reason(StrEnum):
     UNKNOWN_TOKEN = "unknown-token"  # noqa: S105 - the name of a reason
     UNKNOWN_METRIC = "unknown-metric"
     WRONG_PARAMETERS = "wrong-parameters"
+    UNKNOWN_GROUP = "unknown-group"
     METRIC_EXPIRED = "metric-expired"
     PERIOD_CLOSED = "period-closed"
     PERIOD_FUTURE = "period-future"
@@ -81,7 +82,9 @@ class Reason(StrEnum):
 _FINAL: Final = frozenset(
     {Reason.DAMAGED, Reason.TOO_LARGE, Reason.TOO_MANY, Reason.PERIOD_CLOSED, Reason.COHORT, Reason.BITS}
 )
-_OF_METRIC: Final = frozenset({Reason.UNKNOWN_METRIC, Reason.WRONG_PARAMETERS, Reason.METRIC_EXPIRED})
+_OF_METRIC: Final = frozenset(
+    {Reason.UNKNOWN_METRIC, Reason.WRONG_PARAMETERS, Reason.UNKNOWN_GROUP, Reason.METRIC_EXPIRED}
+)
 
 _ANSWERS: Final = {
     Reason.DAMAGED: (400, "The bytes are no batch of reports, or were damaged on their way."),
@@ -92,6 +95,7 @@ _ANSWERS: Final = {
     Reason.UNKNOWN_TOKEN: (401, "The write token is not known here, was revoked, or has expired."),
     Reason.UNKNOWN_METRIC: (404, "The registry of this collector does not list the metric."),
     Reason.WRONG_PARAMETERS: (409, "The reports were made with other parameters than the registry's."),
+    Reason.UNKNOWN_GROUP: (409, "The registry of this collector does not list the group for this metric."),
     Reason.METRIC_EXPIRED: (410, "The metric has expired: it is no longer collected."),
     Reason.PERIOD_CLOSED: (410, "The period ended too long ago: its reports are no longer taken."),
     Reason.PERIOD_FUTURE: (400, "The period has not begun: the sender's clock is wrong."),

@@ -12,14 +12,14 @@ any damage are one `WireError` each.
 
 An *upload* is a batch of one metric and period. A request's body is one or more uploads, back to back.
 
-    magic "OVSU" | version u8 | zero u8 | length of the metric's id u8 | zero u8 | batch id 16 bytes
-    period i32 | length of the batch u32 | the metric's id, ASCII | a packed batch
+    magic "OVSU" | version u8 | zero u8 | length of the metric's id u8 | length of the group u8 | batch id 16 bytes
+    period i32 | length of the batch u32 | the metric's id, ASCII | the group, ASCII | a packed batch
+
+Version 1 has no group: the length is zero. Version 2 has one. So each upload has one form only.
 
 The batch id is uniform bits, from a device's secret or drawn, and stays with its bytes: a retry is the same upload,
-and is counted once. Nothing in it says who sent it, or when. Programs in other languages may send JSON instead::
-
-    {"uploads": [{"batch": "<32 hex digits>", "metric": "<id>", "period": "2026-11-21", "digest": "<32 hex digits>",
-                  "reports": [[<cohort>, "<the payload's little-endian bytes in hex>"], ...]}]}
+and is counted once. Nothing in it says who sent it, or when. Programs in other languages may send JSON instead, see
+`overstory.protocol.wire.json_uploads`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ import re
 import struct
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from overstory.protocol.encodings.base import MAX_COHORTS, SEEDS, check_cohort, check_count
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+from overstory.protocol.mechanisms.base import Report
 
 MAGIC: Final = b"OVSB"
 VERSION: Final = 1
@@ -170,6 +170,7 @@ def _check_columns(batch: Batch) -> None:
 MEDIA_TYPE: Final = "application/vnd.overstory.reports"
 UPLOAD_MAGIC: Final = b"OVSU"
 UPLOAD_VERSION: Final = 1
+GROUPED_VERSION: Final = 2
 UPLOAD_HEADER: Final = struct.Struct("<4sBBBB16siI")
 ID_BYTES: Final = 16
 PERIODS: Final = range(-(1 << 31), 1 << 31)
@@ -177,9 +178,11 @@ PERIODS: Final = range(-(1 << 31), 1 << 31)
 METRIC_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 """What a metric may be called."""
 
+GROUP: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._+-]{0,30}[A-Za-z0-9._+-])?", re.ASCII)
+"""What a group may be called: one name for each group, without invisible or look-alike characters."""
+
 _METRIC_BYTES: Final = re.compile(METRIC_ID.pattern.encode())
-_HEX_16: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
+_GROUP_BYTES: Final = re.compile(GROUP.pattern.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +193,15 @@ class Upload:
     ----------
     metric, period
         The metric's id, and the period's number.
+    group
+        The group that the devices are in, in clear; empty where the metric has no groups.
     """
 
     batch: bytes  # its id, 16 bytes: another upload has the same only where it is a copy of this one
     metric: str
     period: int
     reports: bytes  # A packed batch, still undecoded; `overstory.protocol.wire.upload.decode_batch` reads it
+    group: str = ""
 
 
 def encode_upload(upload: Upload) -> bytes:
@@ -213,9 +219,12 @@ def encode_upload(upload: Upload) -> bytes:
         raise ParameterError(f"{upload.metric!r} is no metric's id: give {METRIC_ID.pattern}")
     if not isinstance(upload.period, int) or upload.period not in PERIODS:  # a range searches for a float one by one
         raise ParameterError(f"period = {upload.period!r}: give a 32-bit number")
-    name, length = upload.metric.encode("ascii"), len(upload.reports)
-    header = UPLOAD_HEADER.pack(UPLOAD_MAGIC, UPLOAD_VERSION, 0, len(name), 0, upload.batch, upload.period, length)
-    return b"".join((header, name, upload.reports))
+    if upload.group and GROUP.fullmatch(upload.group) is None:
+        raise ParameterError(f"{upload.group!r:.100} is no group: give {GROUP.pattern}")
+    name, group, length = upload.metric.encode("ascii"), upload.group.encode("ascii"), len(upload.reports)
+    lengths = GROUPED_VERSION if group else UPLOAD_VERSION, 0, len(name), len(group)
+    header = UPLOAD_HEADER.pack(UPLOAD_MAGIC, *lengths, upload.batch, upload.period, length)
+    return b"".join((header, name, group, upload.reports))
 
 
 def decode_uploads(body: bytes, max_uploads: int) -> list[Upload]:
@@ -237,114 +246,24 @@ def _upload_at(body: bytes, at: int) -> tuple[Upload, int]:
     """Return the upload that starts at byte `at`, and where it ends."""
     if len(body) - at < UPLOAD_HEADER.size:
         raise WireError("short", f"an upload's header has {UPLOAD_HEADER.size} bytes; {len(body) - at} are here")
-    magic, version, zero, id_length, zero_too, batch, period, length = UPLOAD_HEADER.unpack_from(body, at)
+    magic, version, zero, id_length, group_length, batch, period, length = UPLOAD_HEADER.unpack_from(body, at)
     if magic != UPLOAD_MAGIC:
         raise WireError("magic", f"an upload starts with {UPLOAD_MAGIC!r}, this with {magic!r}")
-    if version != UPLOAD_VERSION or zero or zero_too:
-        raise WireError("version", f"this reads uploads of version {UPLOAD_VERSION}, not {version}.{zero}.{zero_too}")
-    start = at + UPLOAD_HEADER.size + id_length
+    if version != (GROUPED_VERSION if group_length else UPLOAD_VERSION) or zero:
+        raise WireError(
+            "version",
+            f"this reads uploads of version {UPLOAD_VERSION}, and of version {GROUPED_VERSION} with a group; not "
+            f"{version}.{zero} with {group_length} bytes of a group",
+        )
+    name_ends = at + UPLOAD_HEADER.size + id_length
+    start = name_ends + group_length
     if len(body) - start < length:
-        raise WireError("length", f"the header announces {id_length} + {length} bytes; {len(body) - at} are here")
-    name = body[at + UPLOAD_HEADER.size : start]
+        announced = f"{id_length} + {group_length} + {length}"
+        raise WireError("length", f"the header announces {announced} bytes; {len(body) - at} are here")
+    name, group = body[at + UPLOAD_HEADER.size : name_ends], body[name_ends:start]
     if _METRIC_BYTES.fullmatch(name) is None:
         raise WireError("metric", f"{name!r} is no metric's id")
-    return Upload(batch, name.decode("ascii"), period, body[start : start + length]), start + length
-
-
-class Entry(Protocol):
-    """What reading JSON asks of a metric: `overstory.protocol.metrics.Metric` is one."""
-
-    @property
-    def mechanism(self) -> LocalRandomizer:
-        """What reports are made with."""
-        ...
-
-    @property
-    def period(self) -> Any:
-        """Something with `parse_label`."""
-        ...
-
-
-def uploads_from_json(parsed: Any, metrics: Mapping[str, Entry], max_uploads: int) -> list[Upload]:
-    """Return the uploads of a parsed JSON body, as if they had come in binary.
-
-    The reports of a metric that `metrics` does not hold cannot be packed: such an upload comes back without any, to
-    be refused by its name. A cohort or a bit that fits the columns but not the mechanism is packed as it is.
-
-    Parameters
-    ----------
-    parsed
-        The body, through `json.loads`.
-    max_uploads
-        How many are taken at most.
-
-    Examples
-    --------
-    >>> uploads_from_json({"uploads": []}, {}, 10)
-    Traceback (most recent call last):
-        ...
-    overstory.protocol.errors.WireError: uploads: give a list of at least one upload
-    """
-    listed = parsed.get("uploads") if isinstance(parsed, dict) else None
-    if not isinstance(listed, list) or not listed:
-        raise WireError("json", "uploads: give a list of at least one upload")
-    if len(listed) > max_uploads:
-        raise WireError("too-many", f"the body holds more than {max_uploads} uploads: send fewer at once")
-    return [_from_json(entry, metrics, f"uploads[{i}]") for i, entry in enumerate(listed)]
-
-
-_KEYS: Final = {"batch", "metric", "period", "digest", "reports"}
-
-
-def _from_json(entry: Any, metrics: Mapping[str, Entry], where: str) -> Upload:
-    if not isinstance(entry, dict):
-        raise WireError("json", f"{where}: give an object with the keys {', '.join(sorted(_KEYS))}, and no other")
-    if missing := sorted(_KEYS - set(entry)):
-        raise WireError("json", f"{', '.join(f'{where}.{key}' for key in missing)}: missing")
-    if unknown := sorted(set(entry) - _KEYS):
-        raise WireError("json", f"{where}: there is no key {unknown[0]!r:.50}; the keys are {', '.join(sorted(_KEYS))}")
-    batch = _hex(entry["batch"], _HEX_16, f"{where}.batch", "32 hexadecimal digits, in lower case")
-    digest = _hex(entry["digest"], _HEX_16, f"{where}.digest", "32 hexadecimal digits, in lower case")
-    name = entry["metric"]
-    if not isinstance(name, str) or METRIC_ID.fullmatch(name) is None:
-        raise WireError("json", f"{where}.metric: give a metric's id, not {name!r:.100}")
-    if not isinstance(entry["reports"], list):
-        raise WireError("json", f"{where}.reports: give a list of [cohort, bits]")
-    metric = metrics.get(name)
-    if metric is None:
-        return Upload(batch, name, 0, b"")
-    period = _period(entry["period"], metric, f"{where}.period")
-    return Upload(batch, name, period, _packed(entry["reports"], digest, metric.mechanism, f"{where}.reports"))
-
-
-def _hex(text: Any, shape: re.Pattern[str], where: str, wanted: str) -> bytes:
-    if not isinstance(text, str) or shape.fullmatch(text) is None:
-        raise WireError("json", f"{where}: give {wanted}")
-    return bytes.fromhex(text)
-
-
-def _period(given: Any, metric: Entry, where: str) -> int:
-    if isinstance(given, int) and not isinstance(given, bool) and given in PERIODS:
-        return given
-    try:
-        number: int = metric.period.parse_label(given)
-    except ParameterError as error:
-        raise WireError("json", f"{where}: {error}") from None
-    return number
-
-
-def _packed(reports: Sequence[Any], digest: bytes, mechanism: LocalRandomizer, where: str) -> bytes:
-    """Return the packed batch of reports written as [cohort, hex]."""
-    width, cohort_bytes = (mechanism.payload_bits + 7) // 8, cohort_width(mechanism.num_cohorts)
-    cohorts, bits = bytearray(), bytearray()
-    for i, report in enumerate(reports):
-        if not isinstance(report, list) or len(report) != 2:
-            raise WireError("json", f"{where}[{i}]: give [cohort, bits]")
-        cohort, payload = report
-        if not isinstance(cohort, int) or isinstance(cohort, bool) or not 0 <= cohort < 1 << 8 * cohort_bytes:
-            raise WireError("cohort", f"{where}[{i}][0]: cohorts are 0 .. {mechanism.num_cohorts - 1}")
-        if not isinstance(payload, str) or len(payload) != 2 * width or _HEX.fullmatch(payload) is None:
-            raise WireError("bits", f"{where}[{i}][1]: give {2 * width} hexadecimal digits, in lower case")
-        cohorts += cohort.to_bytes(cohort_bytes, "little")
-        bits += bytes.fromhex(payload)
-    return encode_columns(digest, mechanism.payload_bits, mechanism.num_cohorts, bytes(cohorts), bytes(bits))
+    if group and _GROUP_BYTES.fullmatch(group) is None:
+        raise WireError("group", f"{group!r:.100} is no group")
+    reports = body[start : start + length]
+    return Upload(batch, name.decode("ascii"), period, reports, group.decode("ascii")), start + length
