@@ -14,7 +14,7 @@ from overstory.client.person.view import MetricView, ReportView
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
 from overstory.privacy.attacks import linkability
 from overstory.privacy.claims import finite
-from overstory.privacy.registry.page import PUBLISHED, how_many_values, how_often
+from overstory.privacy.registry.page import PUBLISHED, group_words, how_many_values, how_often
 from overstory.privacy.registry.totals import TotalCost
 from overstory.privacy.text import plural, share
 from overstory.protocol.metrics import Metric
@@ -96,6 +96,7 @@ def _metric(shown: MetricView, reports: int) -> Iterator[Block]:
                 ("how often", how_often(metric)),
                 ("until", metric.expires.isoformat()),
                 ("reports are kept", f"{plural(metric.retention_days, 'day')}; counts stay"),
+                *((("sent in clear", group_words(metric.groups)),) if metric.groups else ()),
                 *((("published", PUBLISHED),) if metric.publish == "estimates" else ()),
                 ("different values", how_many_values(metric)),
                 ("method", _method(metric)),

@@ -20,7 +20,7 @@ from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.attacks import linkability
 from overstory.privacy.registry.cost import CostLine, MetricCost, metric_cost
-from overstory.privacy.registry.page import PUBLISHED, how_many_values, how_often
+from overstory.privacy.registry.page import PUBLISHED, group_words, how_many_values, how_often
 from overstory.privacy.registry.totals import TotalCost, budget_words, total_costs
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
@@ -152,6 +152,8 @@ def _facts(metric: Metric) -> Iterator[tuple[str, str]]:
     yield "why", metric.purpose
     if metric.attribute is not None:
         yield "it tells of", metric.attribute
+    if metric.groups is not None:
+        yield "sent in clear", group_words(metric.groups)
     yield "how often", f"{how_often(metric)}, until {metric.expires.isoformat()}"
     yield "reports are kept", f"{plural(metric.retention_days, 'day')}; counts stay"
     if metric.publish == "estimates":
@@ -205,6 +207,7 @@ def _metric_json(asked: Asked, metric: Metric) -> dict[str, Any]:
         "retention_days": metric.retention_days,
         "max_values": metric.max_values,
         "publish": metric.publish,
+        **({} if metric.groups is None else {"groups": metric.groups.canonical()}),
         "changed": list(asked.changes.get(metric.id, ())),
         "linkable": linkability(metric.mechanism).to_json(),
         "cost": asked.costs[metric.id].to_json(),

@@ -24,6 +24,7 @@ from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
+from overstory.protocol.metrics.groups import Groups
 
 NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
@@ -119,6 +120,8 @@ def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
     if old.publish != new.publish:
         detail = f"{old.publish} becomes {new.publish}: estimates are computed from reports, at no further privacy loss"
         yield Change(new.id, "publish", Kind.HARMLESS, detail)
+    if old.groups != new.groups:
+        yield from _of_the_groups(old, new)
     if old.window != new.window and "window" not in new.mechanism.parameters:
         detail = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
         yield Change(new.id, "window", Kind.HARMLESS, detail)
@@ -260,6 +263,27 @@ def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
             else "less is collected"
         )
         yield Change(new.id, "expires", Kind.HARMLESS, detail)
+
+
+def _of_the_groups(old: Metric, new: Metric) -> Iterator[Change]:
+    """What a device sends in clear: more of it, less of it, or the same with other public figures."""
+    before, after = (_grouped(metric.groups) for metric in (old, new))
+    if before == after:
+        detail = (
+            "other public shares, devices or floor: they decide which groups are listed and shown, and are not sent"
+        )
+        yield Change(new.id, "groups", Kind.HARMLESS, detail)
+        return
+    sent = [f"{names[0]} ({', '.join(names[1:])})" if names else "no group" for names in (before, after)]
+    detail = f"sent in clear: {sent[0]} becomes {sent[1]}: devices ask about the metric again"
+    if after[:1] not in ((), before[:1]):
+        yield Change(new.id, "groups", Kind.WEAKENS, f"{detail}, and no noise protects a group")
+    else:
+        yield Change(new.id, "groups", Kind.HARMLESS, detail)
+
+
+def _grouped(groups: Groups | None) -> tuple[str, ...]:
+    return () if groups is None else (groups.by, *sorted(groups.shares))
 
 
 def _of_the_candidates(new: Metric) -> Change:

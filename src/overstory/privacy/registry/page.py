@@ -17,6 +17,7 @@ from overstory.privacy.registry.totals import TotalCost
 from overstory.privacy.statements import PrivacyStatement, statement
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric
+from overstory.protocol.metrics.groups import Groups
 
 SHOWN: Final = (1, 2, 3, 5, 10)
 MOST_CHANGES: Final = 100
@@ -120,6 +121,8 @@ def _facts(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]
         "What a report can be about",
         metric.domain.describe(None if metric.candidates is None else len(metric.candidates)),
     )
+    if metric.groups is not None:
+        yield "What is sent in clear", group_words(metric.groups)
     yield "How often", how_often(metric)
     yield "How many values", how_many_values(metric)
     yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
@@ -130,6 +133,21 @@ def _facts(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]
     given = ", ".join(f"{key} = {value}" for key, value in shown)
     yield "What could put a device's reports together", stated.linkable.words()
     yield "How", f"{metric.mechanism.name} ({given}); randomized on the device, which never sends the value itself"
+
+
+def group_words(groups: Groups) -> str:
+    """Say what a device sends of itself without protection.
+
+    Examples
+    --------
+    >>> print(group_words(Groups("release", {"1.0": 0.6, "1.1": 0.3}, devices=500_000)))
+    release, one of 1.0, 1.1, other: the group that the device is in. No noise protects it: epsilon protects the value \
+alone. By public shares, each group has at least 1,000 devices
+    """
+    return (
+        f"{groups.by}, one of {', '.join(groups.names)}: the group that the device is in. No noise protects it: "
+        f"epsilon protects the value alone. By public shares, each group has at least {groups.floor:,} devices"
+    )
 
 
 def how_often(metric: Metric) -> str:

@@ -18,6 +18,7 @@ from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
+from overstory.protocol.metrics.groups import FLOOR, OTHER
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME
 from overstory.protocol.metrics.toml_positions import positions
 
@@ -55,6 +56,7 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
     for name, metric in registry.items():
         written = keys.get(name, set())
         warned = (*_expiry(metric, today), *_caps(metric, written), *_links(metric, today), *_published(metric))
+        warned += (*_groups(metric),)
         for key, message in warned:
             path = ("metrics", name, key) if key in written else ("metrics", name)
             faults.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
@@ -97,6 +99,25 @@ def _fewer(metric: Metric) -> str:
 def _published(metric: Metric) -> Iterator[tuple[str, str]]:
     if metric.publish == "estimates" and metric.domain.size is None and metric.domain.candidates is None:
         yield "publish", "strings without a file of candidates have no estimates to publish: name a file in the domain"
+
+
+def _groups(metric: Metric) -> Iterator[tuple[str, str]]:
+    """Warn of small groups, and of what follows a device from one group to the next."""
+    groups = metric.groups
+    if groups is None:
+        return
+    if groups.floor < FLOOR:
+        message = (
+            f"floor = {groups.floor}: the group is sent in clear, and one of fewer than {FLOOR:,} devices helps to "
+            f"tell a device's reports apart, of all metrics; {FLOOR:,} is the usual floor"
+        )
+        yield "groups", message
+    if groups.hidden(OTHER):
+        message = (
+            f"the shares leave no device for {OTHER!r}: one that reports it is rare, and its results are hidden; leave "
+            "a share for devices that are in no listed group"
+        )
+        yield "groups", message
 
 
 def _midnight(day: dt.date) -> float:
@@ -145,8 +166,21 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
     for attribute, names in sorted(shared.items()):
         if len(names) > 1:
             yield _together(names, registry, f"tell of {attribute}:")
+    grouped = [name for name, metric in registry.items() if metric.groups is not None]
+    if grouped:
+        yield _in_clear(grouped, registry)
     if registry.budget is not None:
         yield from (f"budget: {sentence}" for sentence in budget_words(registry.budget, registry.values()))
+
+
+def _in_clear(names: list[str], registry: MetricRegistry) -> str:
+    groups = registry[names[0]].groups
+    assert groups is not None
+    rarest = min((name for name in groups.names if not groups.hidden(name)), key=groups.expected)
+    return (
+        f"{', '.join(names)}: reports name the device's {groups.by} in clear, and no epsilon protects it; the rarest "
+        f"group, {rarest}, has {groups.expected(rarest):,.0f} of {groups.devices:,} devices"
+    )
 
 
 def _together(names: list[str], registry: MetricRegistry, what: str) -> str:

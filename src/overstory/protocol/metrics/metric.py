@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
+from overstory.protocol.metrics.groups import Groups
 from overstory.protocol.permanent_response import context, digest
 
 MINUTE: Final = 60
@@ -186,6 +187,8 @@ class Metric:
         given. It changes no report, so no digest of reports has it.
     publish
         Whether everybody may read the estimates. It changes no report either.
+    groups
+        The public groups that reports name in clear; None where they name none.
     """
 
     id: str
@@ -205,6 +208,7 @@ class Metric:
     candidates: tuple[str, ...] | None = None
     attribute: str | None = None
     publish: Publish = "nothing"
+    groups: Groups | None = None
 
     @property
     def oracle(self) -> Mechanism:
@@ -273,6 +277,7 @@ class Metric:
             "max_values": self.max_values,
             # The name of version 0.1: with another one every digest would change, and counts and consents with it.
             "beyond": self.over_cap,
+            **({} if self.groups is None else {"groups": self.groups.canonical()}),
         }
 
     @cached_property
@@ -328,6 +333,7 @@ class Metric:
             # Only what a registry says: one of before these keys keeps its digest.
             **({} if self.attribute is None else {"attribute": self.attribute}),
             **({} if self.publish == "nothing" else {"publish": self.publish}),
+            **({} if self.groups is None else {"groups": self.groups.to_json()}),
         }
 
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from overstory.protocol.domains import AnyDomain, Strings, domain_from
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.metrics.groups import read_groups
 from overstory.protocol.metrics.mechanisms import BUILDERS, FAMILIES, any_mechanism, names_for, values_of
 from overstory.protocol.metrics.metric import Metric, OverCap, Period
 from overstory.protocol.metrics.toml_fields import Fields
@@ -83,6 +84,7 @@ KEYS: Final = (
     "grace_days",
     "expires",
     "publish",
+    "groups",
 )
 """Every key of a metric, in the order in which they are best read."""
 
@@ -148,6 +150,7 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
         "grace_days": fields.whole("grace_days", 0, MOST_DAYS, default=GRACE_DAYS),
         "expires": fields.date("expires", "the first day on which nothing is collected any more"),
         "publish": fields.choice("publish", ("nothing", "estimates"), "nothing"),
+        "groups": read_groups(fields),
     }
     _check_countable(fields, domain, built)
     if len(fields.faults) > before:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
+from overstory.protocol.metrics.groups import check_one_variable
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, KEYS, RENAME, Folder, build_metric
 from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root
@@ -326,7 +327,9 @@ def _metrics(root: Fields, folder: Folder | None, *, read_candidates: bool) -> d
         for name, fields in read.items()
         if fields is not None
     }
-    return {name: metric for name, metric in built.items() if metric is not None}
+    metrics = {name: metric for name, metric in built.items() if metric is not None}
+    check_one_variable(tables, {name: metric.groups for name, metric in metrics.items()})
+    return metrics
 
 
 EXAMPLE: Final = """

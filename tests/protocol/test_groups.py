@@ -1,0 +1,127 @@
+"""Groups of a metric's devices: what a registry may say of them, and what it must not."""
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import RegistryError, metric_from_json, parse_registry
+from overstory.protocol.metrics.groups import FLOOR, OTHER, Groups
+from support.registry_texts import plain_registry, registry_of
+
+RELEASES = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
+
+
+def metric(groups=RELEASES):
+    return parse_registry(plain_registry("m", groups=groups))["m"]
+
+
+def faults(groups):
+    with pytest.raises(RegistryError) as caught:
+        metric(groups)
+    return {fault.field: fault.message for fault in caught.value.faults}
+
+
+def test_a_metric_without_groups_has_the_digest_that_it_always_had():
+    plain = parse_registry(plain_registry("m"))["m"]
+    assert "groups" not in plain.canonical()
+    assert "groups" not in plain.to_json()
+    assert metric().digest != plain.digest
+    assert metric().mechanism.digest == plain.mechanism.digest, "reports and counts go on"
+
+
+def test_the_digest_has_the_names_and_no_figures():
+    other_figures = RELEASES.replace("0.6", "0.5").replace("500000", "900000, floor = 2000")
+    reversed_order = '{by = "release", shares = {"1.1" = 0.3, "1.0" = 0.6}, devices = 500000}'
+    assert metric().digest == metric(other_figures).digest == metric(reversed_order).digest
+    assert metric().digest != metric(RELEASES.replace('"1.1"', '"1.2"')).digest
+    assert metric().digest != metric(RELEASES.replace("release", "version")).digest
+
+
+def test_what_the_public_registry_says_is_read_again():
+    own = metric(RELEASES.replace("500000", "500000, floor = 1500"))
+    assert own.to_json()["groups"] == {
+        "by": "release",
+        "shares": {"1.0": 0.6, "1.1": 0.3},
+        "devices": 500_000,
+        "floor": 1500,
+    }
+    assert metric_from_json(own.to_json()) == own
+    assert pickle.loads(pickle.dumps(own)) == own
+
+
+def test_every_device_is_in_one_group():
+    groups = metric().groups
+    assert groups.names == ("1.0", "1.1", OTHER)
+    assert [groups.of(value) for value in ("1.0", "1.1", "1.2", "", None, OTHER)] == ["1.0", "1.1", *[OTHER] * 4]
+    assert sum(groups.expected(name) for name in groups.names) == pytest.approx(500_000)
+    assert not any(map(groups.hidden, groups.names))
+    with pytest.raises(ParameterError, match=r"there is no group '1.2': the groups are 1.0, 1.1, other; did you mean"):
+        groups.expected("1.2")
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**7), st.floats(0.0001, 1))
+def test_no_listed_group_is_below_the_floor(floor, devices, share):
+    """Whatever the figures: groups that would be rare are refused, and what is not refused is not rare."""
+    try:
+        groups = Groups("g", {"a": share}, devices, floor)
+    except ParameterError:
+        assert min([share] + [1 - share] * (1 - share > 1e-9)) * devices < floor
+    else:
+        assert groups.expected("a") >= floor * (1 - 1e-9)
+        assert groups.hidden(OTHER) == (groups.share(OTHER) <= 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("groups", "field", "says"),
+    [
+        ('"release"', "", "is no table: give a table such as {by ="),
+        ('{by = "release", values = ["1.0"], devices = 5000}', ".shares", "groups are listed, not free text"),
+        ('{by = "release", shares = {"1.0" = 0.6}}', ".devices", "missing: give how many devices are expected"),
+        ('{shares = {"1.0" = 0.6}, devices = 500000}', ".by", "missing: give what the groups are of"),
+        ('{by = "The release", shares = {a = 0.6}, devices = 500000}', ".by", "up to 64 of a-z"),
+        ("{by = 7, shares = {a = 0.6}, devices = 500000}", ".by", "give a short name"),
+        ('{by = "r", shares = {1.0 = 0.6}, devices = 500000}', ".shares", "with quotes"),
+        ('{by = "r", shares = ["a"], devices = 500000}', ".shares", "give a table of groups with their shares"),
+        ('{by = "r", shares = {a = true}, devices = 500000}', ".shares", "give a table of groups with their shares"),
+        ('{by = "r", shares = {}, devices = 500000}', ".shares", "0 groups: list 1 to 256"),
+        ('{by = "r", shares = {a = 0.0}, devices = 500000}', ".shares", "'a' has the share 0: give"),
+        ('{by = "r", shares = {a = nan}, devices = 500000}', ".shares", "'a' has the share nan: give"),
+        ('{by = "r", shares = {a = 0.7, b = 0.4}, devices = 500000}', ".shares", "the shares add up to 1.1"),
+        ('{by = "r", shares = {other = 0.7}, devices = 500000}', ".shares", "'other' is the group of all devices that"),
+        ('{by = "r", shares = {A = 0.3, a = 0.4}, devices = 500000}', ".shares", "differ in capital letters alone"),
+        ('{by = "r", shares = {"a\\u0000" = 0.3}, devices = 500000}', ".shares", "cannot name a group"),
+        ('{by = "r", shares = {"=a" = 0.3}, devices = 500000}', ".shares", "cannot name a group"),
+        ('{by = "r", shares = {"" = 0.3}, devices = 500000}', ".shares", "cannot name a group"),
+        (f'{{by = "r", shares = {{{"a" * 33} = 0.3}}, devices = 500000}}', ".shares", "cannot name a group"),
+        ('{by = "r", shares = {a = 0.5}, devices = 0}', ".devices", "give a whole number from 1"),
+        ('{by = "r", shares = {a = 0.5}, devices = 500000, floor = 0}', ".floor", "give a whole number from 1"),
+        ('{by = "r", shares = {a = 0.5}, devices = 500000, flour = 9}', ".flour", "no such key; did you mean floor"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_key(groups, field, says):
+    found = faults(groups)
+    assert says in found[f"metrics.m.groups{field}"]
+
+
+def test_a_rare_group_is_refused_and_so_is_a_rare_rest():
+    rare = faults('{by = "r", shares = {a = 0.5, b = 0.0015}, devices = 500000}')["metrics.m.groups.shares"]
+    assert rare.startswith("'b' has 750 of 500,000 devices, fewer than the floor of 1,000: a rare group tells its")
+    rest = faults('{by = "r", shares = {a = 0.5, b = 0.4985}, devices = 500000}')["metrics.m.groups.shares"]
+    assert rest.startswith("'other' has 750 of 500,000 devices, fewer than the floor of 1,000")
+    assert metric('{by = "r", shares = {a = 0.5, b = 0.5}, devices = 500000}').groups.hidden(OTHER)
+    assert FLOOR == 1000
+
+
+def test_all_metrics_of_a_registry_have_the_same_groups():
+    """Two variables at once would put a device into the smaller group of all that share both."""
+    countries = '{by = "country", shares = {DE = 0.6}, devices = 500000}'
+    with pytest.raises(RegistryError, match=r"b has groups by country \(DE\), and a by release \(1.0, 1.1\): a device"):
+        parse_registry(registry_of({"a": {"groups": RELEASES}, "b": {"groups": countries}, "c": {}}))
+    finer = RELEASES.replace('"1.1"', '"1.1.1" = 0.1, "1.1.2"')
+    with pytest.raises(RegistryError, match="give every metric of the registry the same groups"):
+        parse_registry(registry_of({"a": {"groups": RELEASES}, "b": {"groups": finer}}))
+    both = parse_registry(registry_of({"a": {"groups": RELEASES}, "b": {"groups": RELEASES}, "c": {}}))
+    assert [metric.groups is None for metric in both.values()] == [False, False, True]
