@@ -173,6 +173,9 @@ class Ingest:
         result.reason = out_of_time(metric, upload.period, now)
         if result.reason is not None:
             return True
+        if upload.group and (metric.groups is None or upload.group not in metric.groups.names):
+            result.reason = Reason.UNKNOWN_GROUP
+            return True
         columns = report_format.read(upload.reports)
         if isinstance(columns, Reason):
             result.reason = columns
@@ -196,6 +199,7 @@ class Ingest:
                 cohorts=columns.cohorts,
                 bits=columns.bits,
                 forget_after=metric.accept_until(upload.period) + SLACK,
+                group=upload.group,
             )
         )
         return decision.num_reports + len(columns.rejected) <= self.limits.reports

@@ -5,8 +5,9 @@ from overstory.collector.store.backup import restore
 from overstory.collector.store.compaction import Compacted
 from overstory.collector.store.database import StoreError
 from overstory.collector.store.operations import CollectorState, Note, Refusals
-from overstory.collector.store.reader import StoreReader, Summary
+from overstory.collector.store.reader import StoreReader
 from overstory.collector.store.store import Received, Retained, Store, open_store
+from overstory.collector.store.summary import Summary
 
 __all__ = [
     "CollectorState",

@@ -17,7 +17,7 @@ from typing import Final
 from sqlalchemy import Connection, Table, delete, func, select
 
 from overstory.collector.store.connection import check, connect, upgraded
-from overstory.collector.store.counts import Key, unpack_counts
+from overstory.collector.store.counts import Key, key_columns, unpack_counts
 from overstory.collector.store.database import Database, StoreError
 from overstory.collector.store.schema import (
     ABOUT,
@@ -31,6 +31,7 @@ from overstory.collector.store.schema import (
 )
 from overstory.collector.store.sqlite import SqliteDatabase, create_private_file
 
+GROUP: Final = "device_group"
 ROWS: Final = 1000
 """Rows copied at a time."""
 
@@ -193,7 +194,8 @@ def _digests(connection: Connection) -> dict[str, str]:
             rows = rows.where(~ABOUT.c.key.startswith(TABLE_DIGEST))
         digest = blake2b(digest_size=32)
         for row in connection.execute(rows, execution_options={"yield_per": FEW}):
-            for value in row:
+            # Without a group, a row has the digest that it had before the schema had groups.
+            for value in (value for name, value in row._mapping.items() if value or name != GROUP):  # noqa: SLF001 - public
                 written = value if isinstance(value, bytes) else repr(value).encode()
                 digest.update(b"%s %d:" % (type(value).__name__.encode(), len(written)))
                 digest.update(written)
@@ -210,12 +212,12 @@ def verify(database: Database) -> int:
 
 
 def _counted(connection: Connection, url: str) -> Iterator[int]:
-    columns = CHUNKS.c.metric, CHUNKS.c.period, CHUNKS.c.digest
-    sums = connection.execute(select(*columns, func.sum(CHUNKS.c.num_reports)).group_by(*columns))
-    stored = {Key(metric, period, bytes(digest)): total for metric, period, digest, total in sums}
+    columns = key_columns(CHUNKS)
+    sums = connection.execute(select(*columns, func.sum(CHUNKS.c.num_reports).label("total")).group_by(*columns))
+    stored = {Key.of_row(row): row.total for row in sums}
     for row in connection.execute(select(COUNTS)):
         reports = unpack_counts(bytes(row.counts)).num_reports
-        if reports != row.num_reports or stored.pop(Key(row.metric, row.period, bytes(row.digest)), 0) > reports:
+        if reports != row.num_reports or stored.pop(Key.of_row(row), 0) > reports:
             raise StoreError(f"{url}: the counts of {row.metric} do not agree with its reports: this store is damaged")
         yield reports
     if stored:

@@ -17,7 +17,7 @@ from functools import reduce
 from operator import add as plus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, func, select
 
 from overstory.collector.store.database import RecountError, StoreError
 from overstory.collector.store.metrics import StoredMetric
@@ -42,17 +42,27 @@ class Key(NamedTuple):
     metric: str
     period: int
     digest: bytes
+    device_group: str = ""
+
+    @classmethod
+    def of_row(cls, row: Any) -> Key:
+        """Return the key of a row that has these columns."""
+        return cls(row.metric, row.period, bytes(row.digest), row.device_group)
 
     def of(self, table: Table) -> ColumnElement[bool]:
         """Return the condition that a row of `table` has this key."""
-        return and_(table.c.metric == self.metric, table.c.period == self.period, table.c.digest == self.digest)
+        return and_(*(column == value for column, value in zip(key_columns(table), self, strict=True)))
+
+
+def key_columns(table: Table) -> list[Column[Any]]:
+    """Return the columns of a table that are its rows' key."""
+    return [table.c[name] for name in Key._fields]
 
 
 def keys_of(connection: Connection, table: Table, *where: ColumnElement[bool]) -> list[Key]:
     """Return the keys that have rows, in order."""
-    columns = (table.c.metric, table.c.period, table.c.digest)
-    rows = connection.execute(select(*columns).where(*where).distinct().order_by(*columns))
-    return [Key(metric, period, bytes(digest)) for metric, period, digest in rows]
+    columns = key_columns(table)
+    return list(map(Key.of_row, connection.execute(select(*columns).where(*where).distinct().order_by(*columns))))
 
 
 def join_rows(rows: Sequence[Row[Any]]) -> ReportBatch:
@@ -105,20 +115,20 @@ def full_chunk(num_bits: int, num_cohorts: int) -> int:
 
 
 def inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
-    """Return one row of the inbox for each (metric, period, digest) that there are reports of."""
-    groups: dict[tuple[str, int, bytes, int, int], list[Received]] = {}
+    """Return one row of the inbox for each (metric, period, digest, group) that there are reports of."""
+    together: dict[tuple[str, int, bytes, str, int, int], list[Received]] = {}
     for batch in batches:
-        key = batch.metric, batch.period, batch.digest, batch.num_bits, batch.num_cohorts
-        groups.setdefault(key, []).append(batch)
-    rows = [_inbox_row(group) for group in groups.values()]
+        key = batch.metric, batch.period, batch.digest, batch.group, batch.num_bits, batch.num_cohorts
+        together.setdefault(key, []).append(batch)
+    rows = [_inbox_row(some) for some in together.values()]
     return [row for row in rows if row["num_reports"]]
 
 
-def _inbox_row(group: Sequence[Received]) -> dict[str, Any]:
+def _inbox_row(some: Sequence[Received]) -> dict[str, Any]:
     from overstory.protocol.wire.upload import cohort_width
 
-    first, num_reports = group[0], sum(batch.num_reports for batch in group)
-    cohorts, bits = b"".join([batch.cohorts for batch in group]), b"".join([batch.bits for batch in group])
+    first, num_reports = some[0], sum(batch.num_reports for batch in some)
+    cohorts, bits = b"".join([batch.cohorts for batch in some]), b"".join([batch.bits for batch in some])
     lengths = num_reports * cohort_width(first.num_cohorts), num_reports * (-(-first.num_bits // 8))
     if (len(cohorts), len(bits)) != lengths:
         raise ParameterError(
@@ -129,6 +139,7 @@ def _inbox_row(group: Sequence[Received]) -> dict[str, Any]:
         "metric": first.metric,
         "period": first.period,
         "digest": first.digest,
+        "device_group": first.group,
         "num_bits": first.num_bits,
         "num_cohorts": first.num_cohorts,
         "num_reports": num_reports,
@@ -208,7 +219,7 @@ def counts_of_key(connection: Connection, entry: StoredMetric, key: Key) -> Supp
 
 def counts_of_row(connection: Connection, entry: StoredMetric, row: Row[Any]) -> SupportCounts:
     """Return the counts of a row of what was folded; count again what was counted by other candidates."""
-    key = Key(row.metric, row.period, bytes(row.digest))
+    key = Key.of_row(row)
     if bytes(row.counts_digest) == entry.counts_digest:
         return unpack_counts(bytes(row.counts))
     stored = connection.execute(select(func.sum(CHUNKS.c.num_reports)).where(key.of(CHUNKS))).scalar() or 0

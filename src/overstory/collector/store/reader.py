@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import ColumnElement, Connection, Table, func, select, union
+from sqlalchemy import ColumnElement, Table, func, select, union
 
 from overstory.collector.auth import Token
 from overstory.collector.store import backup as backups
 from overstory.collector.store.counts import count_reports, counts_of_row, keys_of, read_batches, shuffled
 from overstory.collector.store.database import Database
-from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
+from overstory.collector.store.metrics import StoredMetric, read_stored_metrics
 from overstory.collector.store.operations import (
     CollectorState,
     Note,
@@ -36,69 +35,11 @@ from overstory.collector.store.schema import (
     TOKEN_USED,
     TOKENS,
 )
+from overstory.collector.store.summary import NO_REPORTS, Summary, metric_summaries, sums_of
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.metrics import Metric
-
-
-@dataclass(frozen=True)
-class MetricSummary:
-    """One metric's reports of one mechanism.
-
-    Attributes
-    ----------
-    metric, digest
-        The metric's id, the mechanism's digest in hexadecimal.
-    first, last
-        The labels of the first and the last period, or their numbers while the period's length is unknown.
-    counted, kept, waiting
-        Reports in the counts, reports that are still stored, reports in the inbox.
-    """
-
-    metric: str
-    digest: str
-    mechanism: str | None  # its registry name; None when no registry has named it
-    first: str
-    last: str
-    counted: int
-    kept: int
-    waiting: int
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a store holds.
-
-    Attributes
-    ----------
-    url, kind, schema
-        The database, its kind, and the revision of its schema.
-    size
-        The size of the database, in bytes.
-    batch_ids
-        Number of stored batch ids; while an id is stored, no batch with this id is counted again.
-    metrics
-        A summary for each metric and mechanism.
-    refused
-        Reports, batches and requests that were refused, by reason, over all days that are stored.
-    collectors, notes
-        Numbers of collecting processes seen within a week, and of notes.
-    """
-
-    url: str
-    kind: str
-    schema: str
-    size: int
-    batch_ids: int
-    metrics: tuple[MetricSummary, ...]
-    refused: dict[str, int] = field(default_factory=dict)
-    collectors: int = 0
-    notes: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the summary as JSON values."""
-        return asdict(self)
 
 
 class StoreReader:
@@ -133,9 +74,16 @@ class StoreReader:
         return self._database.in_place()
 
     def counts(
-        self, metric: Metric, first: int, last: int, among: Collection[int] | None = None
+        self,
+        metric: Metric,
+        first: int,
+        last: int,
+        among: Collection[int] | None = None,
+        groups: Collection[str] | None = None,
     ) -> dict[int, SupportCounts]:
         """Return the support counts of each period in ``first .. last`` that has reports, and is in `among` if given.
+
+        They are those of all devices, or of the devices in the stored `groups`.
 
         Reports in the inbox are counted, too. Only reports of the mechanism that `metric` has now are counted, never
         those of earlier parameters. Bits are counted by cohort; symbols and sets by value, or by label where the seeds
@@ -149,13 +97,25 @@ class StoreReader:
             When reports are counted by candidate and the metric has none.
         """
         entry = StoredMetric.of(metric)
+        counts: dict[int, SupportCounts] = {}
+
+        def add(period: int, more: SupportCounts) -> None:
+            counts[period] = counts[period] + more if period in counts else more
+
         with self._database.snapshot() as connection:
-            rows = connection.execute(select(COUNTS).where(*_of_periods(COUNTS, entry, first, last, among))).all()
-            counts = {row.period: counts_of_row(connection, entry, row) for row in rows}
-            for key in keys_of(connection, INBOX, *_of_periods(INBOX, entry, first, last, among)):
-                waiting = count_reports(connection, INBOX, entry, key)
-                counts[key.period] = counts[key.period] + waiting if key.period in counts else waiting
+            for row in connection.execute(
+                select(COUNTS).where(*_of_periods(COUNTS, entry, first, last, among, groups))
+            ).all():
+                add(row.period, counts_of_row(connection, entry, row))
+            for key in keys_of(connection, INBOX, *_of_periods(INBOX, entry, first, last, among, groups)):
+                add(key.period, count_reports(connection, INBOX, entry, key))
         return dict(sorted(counts.items()))
+
+    def groups(self, metric_id: str) -> list[str]:
+        """Return the groups that a metric has reports of; empty text: reports that name none."""
+        selects = (select(table.c.device_group).where(table.c.metric == metric_id) for table in (COUNTS, INBOX))
+        with self._database.snapshot() as connection:
+            return sorted(connection.execute(union(*selects)).scalars())
 
     def periods(self, metric_id: str) -> list[int]:
         """Return the periods that have reports or counts, ascending."""
@@ -224,7 +184,7 @@ class StoreReader:
         with self._database.snapshot() as connection:
             entries = read_stored_metrics(connection)
             batch_ids = connection.execute(select(func.count()).select_from(BATCH_IDS)).scalar_one()
-            metrics = tuple(_metric_summaries(connection, entries))
+            metrics = tuple(metric_summaries(connection, entries))
             size = self._database.size(connection)
             refused: Counter[str] = Counter()
             for (_, reason), count in read_refusals(connection).by_day.items():
@@ -236,8 +196,8 @@ class StoreReader:
         """Return each metric and mechanism that the store has reports of, with the number of reports."""
         with self._database.snapshot() as connection:
             entries = read_stored_metrics(connection)
-            sums = [_sums(connection, table) for table in (COUNTS, INBOX)]
-        reports = {key: sum(of_table.get(key, _NONE)[0] for of_table in sums) for key in entries}
+            sums = [sums_of(connection, table) for table in (COUNTS, INBOX)]
+        reports = {key: sum(of_table.get(key, NO_REPORTS)[0] for of_table in sums) for key in entries}
         return [(entry, reports[key]) for key, entry in entries.items() if reports[key]]
 
     def refusals(self) -> Refusals:
@@ -299,44 +259,14 @@ class StoreReader:
 
 
 def _of_periods(
-    table: Table, entry: StoredMetric, first: int, last: int, among: Collection[int] | None = None
+    table: Table,
+    entry: StoredMetric,
+    first: int,
+    last: int,
+    among: Collection[int] | None = None,
+    groups: Collection[str] | None = None,
 ) -> tuple[ColumnElement[bool], ...]:
     of_mechanism = table.c.metric == entry.metric, table.c.digest == entry.mechanism.digest
-    some = () if among is None else (table.c.period.in_(among),)
+    chosen = (table.c.period, among), (table.c.device_group, groups)
+    some = [column.in_(values) for column, values in chosen if values is not None]
     return (*of_mechanism, table.c.period >= first, table.c.period <= last, *some)
-
-
-_Sums = tuple[int, int, int]
-"""A number of reports, and their first and last period."""
-
-_NONE: _Sums = (0, 0, 0)
-
-
-def _sums(connection: Connection, table: Table) -> dict[tuple[str, bytes], _Sums]:
-    """Return the sums of a table's reports by metric and mechanism digest."""
-    columns = table.c
-    sums = func.sum(columns.num_reports), func.min(columns.period), func.max(columns.period)
-    rows = connection.execute(select(columns.metric, columns.digest, *sums).group_by(columns.metric, columns.digest))
-    return {(metric, bytes(digest)): (int(total), first, last) for metric, digest, total, first, last in rows}
-
-
-def _metric_summaries(connection: Connection, entries: StoredMetrics) -> Iterator[MetricSummary]:
-    sums = {table.name: _sums(connection, table) for table in (COUNTS, CHUNKS, INBOX)}
-    periods: dict[tuple[str, bytes], set[int]] = defaultdict(set)
-    for of_table in sums.values():
-        for key, (_, first, last) in of_table.items():
-            periods[key] |= {first, last}
-    for key, ends in sorted(periods.items()):
-        entry = entries.get(key)
-        label = entry.period.label if entry else str
-        reports = {name: of_table.get(key, _NONE)[0] for name, of_table in sums.items()}
-        yield MetricSummary(
-            metric=key[0],
-            digest=key[1].hex(),
-            mechanism=entry.mechanism.name if entry else None,
-            first=label(min(ends)),
-            last=label(max(ends)),
-            counted=reports[COUNTS.name],
-            kept=reports[CHUNKS.name],
-            waiting=reports[INBOX.name],
-        )

@@ -2,8 +2,8 @@
 
     batch_ids   which batches were accepted: an id and the day after which it may be forgotten, nothing else
     inbox       reports as they came, merged per transaction: not counted yet
-    chunks      reports already counted, shuffled within (metric, period, digest)
-    counts      support counts per (metric, period, digest) of all that is in chunks and of what was there before
+    chunks      reports already counted, shuffled within (metric, period, digest, group)
+    counts      support counts per (metric, period, digest, group) of all that is in chunks and of what was there before
     metrics     what a mechanism's digest stands for, so that counting and retention need no registry
     tokens      SHA-256 of bearer tokens
     about       facts about the store itself, under the keys below
@@ -21,7 +21,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, Double, Index, Integer, LargeBinary, MetaData, Table, Text
 
-REVISION: Final = "0002"
+REVISION: Final = "0003"
 """The schema that this program reads and writes."""
 
 METADATA: Final = MetaData()
@@ -29,11 +29,13 @@ METADATA: Final = MetaData()
 _ROW_NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
-def _key(*, primary: bool = False) -> tuple[Column[str], Column[int], Column[bytes]]:
+def _key(*, primary: bool = False) -> tuple[Column[str], Column[int], Column[bytes], Column[str]]:
     return (
         Column("metric", Text, primary_key=primary, nullable=False),
         Column("period", Integer, primary_key=primary, nullable=False, autoincrement=False),
         Column("digest", LargeBinary, primary_key=primary, nullable=False),
+        # Empty: the upload named no group.
+        Column("device_group", Text, primary_key=primary, nullable=False, server_default=""),
     )
 
 
@@ -48,7 +50,7 @@ def _reports(name: str) -> Table:
         Column("num_reports", Integer, nullable=False),
         Column("cohorts", LargeBinary, nullable=False),
         Column("bits", LargeBinary, nullable=False),
-        Index(f"{name}_by_key", "metric", "period", "digest"),
+        Index(f"{name}_by_key", "metric", "period", "digest", "device_group"),
         # A number is never used again: folding deletes rows by their numbers, and must not meet others under them.
         sqlite_autoincrement=True,
     )

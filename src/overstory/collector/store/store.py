@@ -48,16 +48,17 @@ class Received(NamedTuple):
     ----------
     metric, period
         The metric's id, the number of its period.
-    batch
-        The batch's id, 16 bytes from the sender's secret or drawn: it is stored once, however often it is sent.
-    digest
-        The digest of the mechanism that made the reports, 16 bytes.
+    batch, digest
+        The batch's id, 16 bytes from the sender's secret or drawn: it is stored once, however often it is sent. The
+        digest of the mechanism that made the reports, 16 bytes.
     num_bits, num_cohorts, num_reports
         The payload bits of a report, the mechanism's cohorts, and the reports in the batch.
     cohorts, bits
         Its columns as they travel; see `overstory.protocol.wire.upload.Batch`.
     forget_after
         Unix time in seconds after which no copy of the batch can be accepted any more.
+    group
+        The group of its devices; empty where the upload named none.
 
     Examples
     --------
@@ -76,6 +77,7 @@ class Received(NamedTuple):
     cohorts: bytes
     bits: bytes
     forget_after: int
+    group: str = ""
 
 
 @dataclass(frozen=True)
