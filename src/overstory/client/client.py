@@ -23,7 +23,7 @@ from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.policy import UNASKED, EffectiveChoice, Permission, PermissionSources
 from overstory.client.outcomes import MADE, Fault, Flushed, Outcome, StateError, WarnsOnce
 from overstory.client.state.paths import StatePaths, check_app, policy_file, state_folder
-from overstory.client.upload.uploader import UNENCRYPTED, Uploader, unencrypted_host
+from overstory.client.upload.uploader import Uploader
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Client:
         How large the outbox may grow.
     exit_timeout
         Upper bound in seconds for which the exit of the program waits for other processes that hold the state.
+    groups
+        Public facts such as ``{"release": "1.1"}``: a metric's reports name the one that it has groups by, in clear.
     strict
         Whether `record` raises ParameterError for a metric that the registry does not list and for a value outside its
         domain, also where the person has not consented: for tests and development.
@@ -117,6 +119,7 @@ class Client:
         transport: Transport | None = None,
         bounds: Bounds | None = None,
         exit_timeout: float = 1.0,
+        groups: Mapping[str, str] | None = None,
         strict: bool = False,
     ) -> None:
         self.app, self.registry = check_app(app), settings.load(registry)
@@ -130,10 +133,8 @@ class Client:
         self._sources = PermissionSources(self.paths, environ, policy_file(environ) if policy is None else Path(policy))
         self._permission = self.permission(server)
         self._warn, self._strict = WarnsOnce(), strict
-        host = unencrypted_host(server)
-        self._notes = () if host is None else (UNENCRYPTED % host,)
-        for note in self._notes:
-            self._warn("clear", "%s", note)
+        self._notes = settings.warn_of_clear(self._warn, server)
+        self._groups = settings.check_groups(self._warn, self.registry, groups or {})
         self._exit_timeout = settings.seconds("exit_timeout", exit_timeout, 0.0, 60.0)
         self._closed = self._introduced = False
         self._session: Session | None = None  # None before anything was recorded or went wrong
@@ -315,7 +316,9 @@ class Client:
         with self._starting:
             if self._session is None:
                 watch(self)  # without a session, `_notice_fork` is enough
-                self._session = Session(self._state(), self.registry, self._end_clock, spread=self._spread)
+                self._session = Session(
+                    self._state(), self.registry, self._end_clock, self._groups, spread=self._spread
+                )
                 atexit.register(self._at_exit)
             return self._session
 

@@ -84,12 +84,15 @@ class MetricRecorder:
     Whether there is a report never depends on the value: one that is outside the domain, or that the rule drops, is
     reported as nothing, by a permanent response of its own.
 
+    The device's group is in the upload alone: permanent responses and batch ids do not depend on it, so a device that
+    moves to another group draws no noise again.
+
     No value, and no true encoding, is held once `make` has returned: what is known of values is keyed by their tags.
     """
 
-    def __init__(self, metric: Metric, derived: MetricKey) -> None:
+    def __init__(self, metric: Metric, derived: MetricKey, group: str = "") -> None:
         mechanism = metric.mechanism
-        self.metric = metric
+        self.metric, self._group = metric, group
         self._randomizer = Randomizer(derived.mechanism, secret=derived.key, metric=metric.id, memo_size=0)
         self._tagger = Tagger(mechanism, metric.id, derived.key, self._randomizer.cohort)
         self._width = (mechanism.payload_bits + 7) // 8
@@ -197,7 +200,7 @@ class MetricRecorder:
         """Return the batch id and the upload of a period's report."""
         batch, report = self._randomizer.report_in(period, noisy)
         reports = encode_reports(self.metric.mechanism, [report])
-        return batch, encode_upload(Upload(batch, self.metric.id, period, reports))
+        return batch, encode_upload(Upload(batch, self.metric.id, period, reports, self._group))
 
     def _chosen(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
         """Return the tag of what is reported, what to say of it, and whether its response was altered."""

@@ -16,8 +16,9 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import Choice
@@ -52,14 +53,22 @@ class Session:
     ----------
     clock
         The time by which metrics end and their keys are destroyed, in unix seconds.
+    groups
+        What the device's groups are decided by, see `overstory.client.Client`.
     spread
         The longest random delay before a report is sent, in seconds; None: the metric's period, six hours at most.
     """
 
     def __init__(
-        self, state: State, registry: MetricRegistry, clock: Callable[[], float], *, spread: float | None = None
+        self,
+        state: State,
+        registry: MetricRegistry,
+        clock: Callable[[], float],
+        groups: Mapping[str, str] = MappingProxyType({}),
+        *,
+        spread: float | None = None,
     ) -> None:
-        self.state, self._clock, self._spread = state, clock, spread
+        self.state, self._clock, self._spread, self._groups = state, clock, spread, groups
         self._registry, self._metrics = registry, registry.metrics
         self.last_error: StateError | None = None  # None once an opening or a flush has succeeded after it
         self.retry_at = 0.0  # monotonic time before which a state that could not be opened is not tried again
@@ -184,7 +193,9 @@ class Session:
         derived = metric_key(secret, metric, legacy=legacy)
         if derived is None:
             return None
-        recorder = MetricRecorder(metric, derived)
+        groups = metric.groups
+        group = "" if groups is None else groups.of(self._groups.get(groups.by))
+        recorder = MetricRecorder(metric, derived, group)
         recorder.learn(claims, responses, ())
         self._recorders[metric.id] = recorder
         return recorder

@@ -83,6 +83,34 @@ def warn_of_unfit(warn: WarnsOnce, name: str) -> None:
     warn(f"unfit {name}", "a value is outside the domain of %s: reported as nothing", name)
 
 
+def warn_of_clear(warn: WarnsOnce, server: str | None) -> tuple[str, ...]:
+    """Warn of a collector that is not reached over HTTPS; return the notes for the person."""
+    from overstory.client.upload.uploader import UNENCRYPTED, unencrypted_host
+
+    host = unencrypted_host(server)
+    notes = () if host is None else (UNENCRYPTED % host,)
+    for note in notes:
+        warn("clear", "%s", note)
+    return notes
+
+
+def check_groups(warn: WarnsOnce, registry: MetricRegistry, groups: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the facts that decide on groups; warn where a metric has groups by one that is not given.
+
+    Raises
+    ------
+    ParameterError
+        When they are not a mapping from texts to texts.
+    """
+    if not isinstance(groups, Mapping) or not all(isinstance(text, str) for pair in groups.items() for text in pair):
+        raise ParameterError(f'groups = {groups!r:.100}: give texts by name, such as {{"release": "1.1"}}')
+    by = sorted({metric.groups.by for metric in registry.metrics.values() if metric.groups is not None})
+    for name in by:
+        if name not in groups:
+            warn(f"groups {name}", "no group by %s is given: reports name the group other", name)
+    return dict(groups)
+
+
 def seconds(name: str, value: float, least: float, most: float) -> float:
     """Return a setting in seconds, or raise ParameterError when it is out of range."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:

@@ -8,7 +8,7 @@ import random
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -71,6 +71,9 @@ def add_parser(commands: Any) -> None:
         default=0.0,
         metavar="SHARE",
         help="share of devices that draw another value each period (default: 0)",
+    )
+    held.add_argument(
+        "--group", metavar="NAME", help="group of every device (default: drawn by the registry's public shares)"
     )
     held.add_argument(
         "--seed",
@@ -159,7 +162,22 @@ def _fleet(args: argparse.Namespace, registry: MetricRegistry, url: str) -> Flee
         def roots() -> bytes:
             return hashlib.blake2b(f"{args.seed} {next(numbers)}".encode(), digest_size=32, person=b"simulate").digest()
 
-    return Fleet(registry, url, http_transport(), token="" if args.store else token, roots=roots)
+    groups = _groups(args, registry)
+    return Fleet(registry, url, http_transport(), token="" if args.store else token, roots=roots, groups=groups)
+
+
+def _groups(args: argparse.Namespace, registry: MetricRegistry) -> Callable[[], Mapping[str, str]]:
+    """Return what gives each device its group: the one that is asked for, or one drawn by the public shares."""
+    listed = next((metric.groups for metric in registry.values() if metric.groups is not None), None)
+    if listed is None:
+        if args.group is not None:
+            raise ParameterError("--group: no metric of this registry has groups")
+        return dict
+    names = listed.names if args.group is None else (args.group,)
+    shares, rng = [listed.share(name) for name in names], _random(args.seed)
+    if args.group is not None:
+        return lambda: {listed.by: args.group}
+    return lambda: {listed.by: rng.choices(names, shares)[0]}
 
 
 @contextmanager

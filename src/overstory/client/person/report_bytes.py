@@ -39,12 +39,17 @@ def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     upload, report = report_in(body)
     batch = decode_batch(upload.reports)
     cut = _Cutter(body)
-    cut("format", 8, "an upload, version 1, and the length of the metric's name")
+    version = (
+        "version 2, and the lengths of two names" if upload.group else "version 1, and the length of the metric's name"
+    )
+    cut("format", 8, f"an upload, {version}")
     with_id = "from this device's secret; a second copy of this report is known by it and not counted"
     cut("batch id", 16, with_id if any(upload.batch) else "erased here once the report was settled")
     cut("period", 4, f"{_period(metric, upload.period)}; no finer time is sent")
     cut("length", 4, f"{len(upload.reports)} bytes of reports follow")
     cut("metric", len(upload.metric), upload.metric)
+    if upload.group:
+        cut("group", len(upload.group), f"{upload.group}, in clear: the group that this device is in")
     cut("format", 6, "a batch of reports, version 1")
     cut("bits", 2, f"a report has {plural(batch.num_bits, 'bit')}")
     cut("cohorts", 4, f"there {_are(batch.num_cohorts)} {batch.num_cohorts}")

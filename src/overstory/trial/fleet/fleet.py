@@ -154,6 +154,8 @@ class Fleet:
     ----------
     roots
         Gives each device's root secret, 32 bytes; the operating system's randomness unless given.
+    groups
+        Gives what each device's groups are decided by; nothing unless given.
     """
 
     def __init__(
@@ -164,11 +166,12 @@ class Fleet:
         *,
         token: str = "",
         roots: Callable[[], bytes] | None = None,
+        groups: Callable[[], Mapping[str, str]] = dict,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._registry, self._transport, self._token, self._sleep = registry, transport, token, sleep
         self._roots = roots or (lambda: secrets.token_bytes(32))
-        self._server, self._url = server, endpoint(server)
+        self._server, self._url, self._groups = server, endpoint(server), groups
         self._now, self._asked = 0.0, 0.0
         listed = {name: Agreement.to(metric) for name, metric in registry.items()}
         self._consent = Consent(Choice.ON, "", registry.version, listed, "simulated", None, registry.budget)
@@ -201,7 +204,7 @@ class Fleet:
     def _live(self, values: Sequence[Sequence[Any]], when: Sequence[Moment], advance: Callable[[int], object]) -> None:
         self._now = when[0].time
         states = self._devices(len(values))
-        sessions = [Session(state, self._registry, self._clock, spread=0.0) for state in states]
+        sessions = [Session(state, self._registry, self._clock, self._groups(), spread=0.0) for state in states]
         for number, moment in enumerate(when):
             self._now = moment.time
             outcomes = self.outcomes[moment.metric.id]
