@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
     from overstory.privacy.payloads.base import Attack
     from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_of
+    from overstory.privacy.shuffle.central import CentralPrivacy, shuffled
     from overstory.privacy.statements import PrivacyStatement, statement
 
 __all__ = [
     "Attack",
+    "CentralPrivacy",
     "Claim",
     "Event",
     "Ledger",
@@ -37,6 +39,7 @@ __all__ = [
     "epsilon_at",
     "epsilon_between",
     "map_differences",
+    "shuffled",
     "statement",
     "terms_of",
 ]
@@ -45,6 +48,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "Attack": "privacy.payloads.base",
+        "CentralPrivacy": "privacy.shuffle.central",
         "Claim": "privacy.claims",
         "Event": "privacy.accounts",
         "Ledger": "privacy.ledger",
@@ -60,6 +64,7 @@ __getattr__, __dir__ = lazy_names(
         "epsilon_at": "privacy.approximate",
         "epsilon_between": "privacy.payloads.registry",
         "map_differences": "privacy.caveats",
+        "shuffled": "privacy.shuffle.central",
         "statement": "privacy.statements",
         "terms_of": "privacy.payloads.registry",
     },

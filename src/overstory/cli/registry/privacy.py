@@ -15,11 +15,10 @@ from overstory.cli.arguments import add_command, add_hashing, add_option, add_pa
 
 if TYPE_CHECKING:
     from overstory.presentation.document import Block
-    from overstory.privacy import Claim, PrivacyStatement
+    from overstory.privacy import CentralPrivacy, Claim, PrivacyStatement
     from overstory.privacy.terms import Terms
-    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.protocol.metrics import Metric
-    from overstory.protocol.numeric.registry import NumericMechanism
 
 
 REGISTRY_FILE: Final = "metrics.toml"
@@ -117,8 +116,24 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--delta",
         type=float,
-        default=1e-6,
-        help="also state the epsilon that holds except with this chance, where noise is fresh (default: 1e-6)",
+        help="the chance by which an epsilon may be exceeded, where noise is fresh (default: 1e-6) or with --shuffled "
+        "(default: 1e-9)",
+    )
+    parser.add_argument(
+        "--shuffled", type=int, metavar="N", help="also state what reports reveal that arrive shuffled among N others'"
+    )
+    parser.add_argument(
+        "--honest",
+        type=float,
+        default=1.0,
+        metavar="SHARE",
+        help="with --shuffled: the honest share (default: 1)",
+    )
+    parser.add_argument(
+        "--periods",
+        type=int,
+        metavar="T",
+        help="with --shuffled: reports of one value (default: any number)",
     )
     add_option(parser, "--plot", help="draw epsilon against the number of reports: .svg, .pdf or .png")
     add_hashing(parser, note=", with --params")
@@ -128,6 +143,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from overstory.privacy import statement
+    from overstory.privacy.approximate import DELTA
     from overstory.privacy.claims import finite
     from overstory.privacy.histories.pairs import check_reports
     from overstory.privacy.registry.page import metric_statement
@@ -138,32 +154,49 @@ def run(args: argparse.Namespace) -> int:
     if idle:
         parameter = idle[0].removeprefix("--").replace("-", "_")
         raise ParameterError(f"{idle[0]} needs --params; for an oracle give --param {parameter}=...")
+    if args.shuffled is None and (args.honest != 1 or args.periods is not None):
+        raise ParameterError("--honest and --periods are about shuffled reports: give --shuffled N")
     extra = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
+    delta = DELTA if args.delta is None else args.delta
     metric = find_metric(args)
     if metric is None:
         reports = tuple(sorted({*SHOWN, *extra}))
         changes = tuple(sorted({2, *(n for n in extra if n > 1)}))
-        stated = statement(_mechanism(args), reports=reports, change_reports=changes, delta=args.delta)
+        mechanism = _mechanism(args)
+        stated = statement(mechanism, reports=reports, change_reports=changes, delta=delta)
     else:
-        stated = metric_statement(metric, reports=extra, delta=args.delta)
+        mechanism = metric.mechanism
+        stated = metric_statement(metric, reports=extra, delta=delta)
         args.values = metric.max_values if args.values is None else args.values
     values = None if args.values is None else stated.values_claim(args.values, reports=args.reports)
+    central = None if args.shuffled is None else _shuffled(mechanism, args)
     if args.plot:
         _draw(stated, args.plot)
     if args.json:
         named = {} if metric is None else {"metric": metric.id}
         of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
-        print(json.dumps(named | stated.to_json() | of_values, indent=2, allow_nan=False))
+        shuffled = {} if central is None else {"central": central.to_json()}
+        print(json.dumps(named | stated.to_json() | of_values | shuffled, indent=2, allow_nan=False))
     else:
         from overstory.presentation.document import Paragraph
         from overstory.presentation.render_text import print_document
 
         about = [] if metric is None else [Paragraph(headline(metric))]
-        print_document([*about, *_blocks(stated, stated.claims if values is None else (*stated.claims, values))])
+        claims = stated.claims if values is None else (*stated.claims, values)
+        print_document([*about, *_blocks(stated, claims), *([] if central is None else central.blocks())])
     return 0
 
 
-def _mechanism(args: argparse.Namespace) -> Mechanism | NumericMechanism:
+def _shuffled(mechanism: LocalRandomizer, args: argparse.Namespace) -> CentralPrivacy:
+    """Return what shuffled reports reveal: of one value, or of so many, for any number of reports."""
+    from overstory.privacy.shuffle.central import DELTA, shuffled
+
+    values = 1 if args.values is None or args.periods is not None else args.values
+    delta = DELTA if args.delta is None else args.delta
+    return shuffled(mechanism, args.shuffled, delta, periods=args.periods, values=values, honest=args.honest)
+
+
+def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
     from overstory.protocol.errors import ParameterError
 
     if args.params:
@@ -179,7 +212,7 @@ def _mechanism(args: argparse.Namespace) -> Mechanism | NumericMechanism:
     return _from_name(args.oracle, args.param)
 
 
-def _from_name(name: str, texts: list[str]) -> Mechanism | NumericMechanism:
+def _from_name(name: str, texts: list[str]) -> LocalRandomizer:
     """Build a mechanism from texts, each read by the annotation of its parameter."""
     import inspect
 
