@@ -12,6 +12,7 @@ from overstory.planning.detection import count_error
 from overstory.planning.nearest import Nearest
 from overstory.privacy import PrivacyStatement
 from overstory.privacy.claims import by_number
+from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
@@ -57,6 +58,8 @@ class Comparison:
         The exact privacy loss of one report, and of any number of reports of one value, in nats.
     epsilon_n, change_leak
         The privacy loss of n reports of one value, and of n reports in which it changed, in nats by n.
+    epsilon_shuffled
+        The privacy loss of any number of reports of one value that arrive shuffled: see `Plan.shuffled`.
     standard_error
         The standard error of the count of a rare string, in reports.
     detectable_frequency
@@ -74,6 +77,7 @@ class Comparison:
     epsilon_permanent: float
     epsilon_n: Mapping[int, float]
     change_leak: Mapping[int, float]
+    epsilon_shuffled: float
     standard_error: float
     detectable_frequency: float
     standard_error_ratio: float
@@ -173,6 +177,11 @@ class Plan:
         return self.detectable_frequency * self.num_reports
 
     @cached_property
+    def shuffled(self) -> CentralPrivacy:
+        """What any number of reports of one value would reveal if all reports arrived shuffled; see `shuffled`."""
+        return shuffled(self.mechanism, self.num_reports, min(DELTA, 0.1 / self.num_reports), periods=None)
+
+    @cached_property
     def parameters(self) -> Mapping[str, float]:
         """RAPPOR's letters: k, h, m, p, q, f."""
         return MappingProxyType(letters(self.mechanism))
@@ -198,6 +207,7 @@ class Plan:
             "parameters": dict(self.parameters),
             **{key: privacy[key] for key in shared},
             **{name: getattr(self, name) for name in _NUMBERS},
+            "central": self.shuffled.to_json(),
             "share": self.share and self.share.to_json(),
             "sufficient_epsilon_permanent": self.sufficient_epsilon_permanent,
             "basic_standard_error": self.basic_standard_error,
@@ -239,6 +249,11 @@ def _sentences(plan: Plan) -> Iterator[str]:
     """Say what a plan reveals and learns, one sentence after the other."""
     yield plan.privacy.plain_words()
     yield f"Linkable: {plan.privacy.linkable.words()}."
+    yield (
+        f"If all reports arrive in one shuffled batch, without addresses or times, any number of a person's reports "
+        f"reveal epsilon {epsilon_text(plan.shuffled.epsilon)} at delta {plan.shuffled.delta:g} among "
+        f"{plan.shuffled.reports:,} honest reports (overstory privacy --shuffled says what that rests on)."
+    )
     yield (
         f"From {plan.num_reports:,} reports a string's count is known with a standard error of "
         f"{plan.standard_error:,.0f} ({plan.standard_error / plan.num_reports:.3%} of the reports)."

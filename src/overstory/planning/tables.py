@@ -23,10 +23,14 @@ def plan_table(plan: Plan) -> Table:
     plans: list[Plan | Comparison] = [plan, *([plan.comparison] if plan.comparison else [])]
     several = [(f"epsilon of {n} reports of one value", [of.epsilon_n[n] for of in plans]) for n in EPSILONS_SHOWN]
     changes = [(f"epsilon of a change in {n} reports", [of.change_leak[n] for of in plans]) for n in plan.change_leak]
+    central = plan.shuffled
+    among = f"the same, shuffled among {central.reports:,} (delta {central.delta:g})"
+    also = [] if plan.comparison is None else [plan.comparison.epsilon_shuffled]
     epsilons = [
         ("epsilon of one report", [of.epsilon_report for of in plans]),
         *several,
         ("epsilon of any number of them", [of.epsilon_permanent for of in plans]),
+        (among, [central.epsilon, *also]),
         *changes,
     ]
     letters = (" ".join(f"{letter}={of.parameters[letter]:.4g}" for letter in "khmpqf") for of in plans)
