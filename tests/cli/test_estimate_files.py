@@ -37,7 +37,10 @@ def test_decode_reads_googles_files_and_says_what_it_did(tmp_path: Path) -> None
 
 
 GOOGLES = ["string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95"]
-OURS = ["raw_estimate", "p_value", "q_value", "detected", "interval"]
+OURS = [
+    *("raw_estimate", "p_value", "q_value", "detected", "interval"),
+    *("adjustment", "prop_plain_low_95", "prop_plain_high_95"),
+]
 KEYS = {
     *("value", "count", "raw_count", "standard_error", "frequency", "frequency_standard_error", "low", "high"),
     *("frequency_low", "frequency_high", "z", "p_value", "q_value", "detected"),

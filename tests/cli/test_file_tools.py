@@ -109,7 +109,8 @@ def test_estimates_carry_the_keys_that_scripts_rely_on(folder: Any) -> None:
     assert len(rows) == 6
     assert list(rows[0]) == [
         "string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95",
-        "raw_estimate", "p_value", "q_value", "detected", "interval",
+        "raw_estimate", "p_value", "q_value", "detected", "interval", "adjustment",
+        "prop_plain_low_95", "prop_plain_high_95",
     ]  # fmt: skip
     assert rows[0]["string"] == "oak"
 

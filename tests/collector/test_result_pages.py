@@ -148,12 +148,12 @@ def test_without_a_token_nothing_is_said_of_parameters(metrics, url):
 
 
 def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeypatch):
-    monkeypatch.setattr(streams, "MOST_CELLS", 60)
+    monkeypatch.setattr(streams, "MOST_CELLS", 80)
     paths = ("tree/estimates?reading=per-period", "tree/estimates?reading=per-period&limit=1", "tree/estimates")
     refused, *taken = ask(metrics, url, *paths)
     assert refused.status_code == 400
     detail = refused.json()["detail"]
-    assert "and the most is 60" in detail
+    assert "and the most is 80" in detail
     assert "fewer periods at once (from=, to=), for the 1 most frequent values of each (limit=1)" in detail
     assert "reading=total" in detail
     assert [page.status_code for page in taken] == [200, 200]
@@ -165,7 +165,7 @@ def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeyp
 
 def test_a_year_of_half_hours_of_a_hundred_values_is_refused(metrics):
     """It was an answer of 698 MB; two years of weeks with 300 candidates are not too much."""
-    with pytest.raises(TooLargeError, match="make an answer of 26,280,000 cells"):
+    with pytest.raises(TooLargeError, match="make an answer of 35,040,000 cells"):
         check_cells(100, 17_520, None)
     check_cells(300, 104, None)
     check_cells(100, 17_520, 3)

@@ -85,7 +85,7 @@ def printed(row):
     return [*cells, interval(percent)(low, high), p_value(number["p_value"])]
 
 
-TEXTS = {"from", "to", "string", "detected", "interval"}
+TEXTS = {"from", "to", "string", "detected", "interval", "adjustment"}
 
 
 @pytest.mark.parametrize(("metric", "period"), [("theme", WEEK), ("tree", DAY)])

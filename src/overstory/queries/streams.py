@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 Form = Literal["json", "csv", "spreadsheet"]
 
-MOST_CELLS: Final = 1_000_000
-"""Numbers in one answer of estimates: rows times columns. As JSON that is about 30 MB."""
+MOST_CELLS: Final = 1_400_000
+"""Numbers in one answer of estimates: rows times columns. As JSON that is about 40 MB."""
 MOST_COUNTS: Final = 10_000_000
 """Counts in one answer, or behind one: periods times cohorts times bits. As JSON that is about 60 MB."""
 

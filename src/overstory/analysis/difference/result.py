@@ -281,11 +281,11 @@ class Difference:
     def facts(self) -> list[str]:
         """Return what changed, the test of all values together, and what the intervals describe, as sentences."""
         from_all = {"covariance": "from all values and how their errors go together", "simes": "from the smallest q"}
+        intervals = selection.interval_words(self.interval_kind, self.adjustment, "changed")
         return [
             f"{self.sentence()} (false discovery rate at most {100 * self.alpha:.3g}%)",
             f"test that nothing changed at all: p = {p_value(self.overall_p_value)}, {from_all[self.overall_test]}",
-            "differences in percentage points; intervals: "
-            f"{selection.interval_words(self.interval_kind, self.adjustment, 'changed')}",
+            f"differences in percentage points; intervals: {intervals}",
         ]
 
 

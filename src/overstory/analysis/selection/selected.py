@@ -11,8 +11,8 @@ Given that an estimate :math:`X \sim N(\mu, s^2)` passed its threshold c, its di
 .. math:: P_\mu(X > x \mid X > c) = \frac{1 - \Phi((x - \mu) / s)}{1 - \Phi((c - \mu) / s)} ,
 
 and the :math:`\mu` at which this is a/2, 1/2 and 1 - a/2 are an interval and a median-unbiased estimate [2]_. For a
-two-sided test both tails are in the denominator. The threshold of Benjamini and Hochberg's rule does not depend on by how
-much an estimate passes it, so it is taken as fixed.
+two-sided test both tails are in the denominator. The threshold of Benjamini and Hochberg's rule does not depend on how
+far an estimate passes it, so it is taken as fixed.
 
 References
 ----------
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
     Interval = tuple[F64, F64]
 
-NEAR: Final = 12.0
-"""Standard errors above its threshold from which an estimate owes nothing to it."""
-STEPS: Final = 50
+NEAR: Final = 8.0
+"""Standard errors above its threshold from which an estimate owes nothing to it: a limit moves by less than 1e-8."""
+STEPS: Final = 40
 """Halvings of the bracket of a limit, which is about 30 standard errors wide."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import warnings
 from base64 import b64encode
+from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -47,8 +48,6 @@ class Row(NamedTuple):
         The 95% interval, adjusted for detection as `adjustment` says.
     plain_low, plain_high, plain_frequency_low, plain_frequency_high
         The same interval without an adjustment.
-    corrected_count, corrected_frequency
-        The estimate corrected for detection; None unless the adjustment is ``conditional``.
     z, p_value, q_value, detected
         Whether the value is surely present: see `Estimate.detected`.
     """
@@ -73,8 +72,12 @@ class Row(NamedTuple):
     plain_high: float | None
     plain_frequency_low: float | None
     plain_frequency_high: float | None
-    corrected_count: float | None = None
-    corrected_frequency: float | None = None
+
+
+CorrectedRow: Final[Any] = namedtuple(  # type: ignore[misc]  # noqa: PYI024
+    "CorrectedRow", (*Row._fields, "corrected_count", "corrected_frequency")
+)
+"""A `Row` of an estimate whose adjustment is ``conditional``: with the estimate corrected for detection."""
 
 
 class UnknownValueError(ParameterError, KeyError):
@@ -92,11 +95,11 @@ class Frame:
     """
 
     def __iter__(self: Any) -> Iterator[Row]:
-        """Yield a row for each value, most frequent first."""
-        places = self.order()
+        """Yield a row for each value, most frequent first; of a corrected estimate a `CorrectedRow`."""
+        places, row = self.order(), _row_class(self)
         columns = output.columns(self, places).values()
         for place, *numbers in zip(places, *columns, strict=True):
-            yield Row(self.values[place], *map(output.plain, numbers))
+            yield row(self.values[place], *map(output.plain, numbers))
 
     def __getitem__(self: Any, value: Any) -> Row:
         """Return the row of a value; None, NaN and NA stand for a missing one.
@@ -108,7 +111,8 @@ class Frame:
         """
         place = self._place(lookup_key(value))
         columns = output.columns(self, np.array([place])).values()
-        return Row(self.values[place], *(output.plain(column[0]) for column in columns))
+        row: Row = _row_class(self)(self.values[place], *(output.plain(column[0]) for column in columns))
+        return row
 
     def __contains__(self, value: Any) -> bool:
         """Whether there is such a value."""
@@ -183,6 +187,10 @@ class Frame:
         headline = Paragraph(f"{type(self).__name__}: {self._headline()}")
         table = as_html([output.estimate_table(rows), *([Lines(*notes)] if notes else [])])
         return f'<div class="overstory"><style>{STYLE}</style>{as_html([headline])}{picture}{table}</div>'
+
+
+def _row_class(estimate: Any) -> Any:
+    return CorrectedRow if estimate.adjustment == "conditional" else Row
 
 
 def _picture(estimate: Any) -> str:

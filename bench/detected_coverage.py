@@ -1,0 +1,182 @@
+"""How often intervals of detected values hold the truth: `python bench/detected_coverage.py [--collections 40]`.
+
+Three populations, each asked in four ways, are simulated at the level of counts. Of the values that each collection
+detects, the intervals are compared with the truth: plain, with the false coverage rate, and given the detection. The
+last two columns are how far an estimate is above the truth on average, in standard errors, as it is and corrected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from overstory.analysis.difference import difference
+from overstory.analysis.estimate import debias
+from overstory.analysis.reports import SupportCounts
+from overstory.experiments.rappor.collections import collect_counts
+from overstory.protocol.mechanisms.registry import mechanism
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.difference import Difference
+    from overstory.analysis.estimate import Estimate
+
+    F64 = NDArray[np.float64]
+
+REPORTS: Final = 100_000
+ADJUSTMENTS: Final = ("none", "fcr", "conditional")
+
+
+def _shares(weights: F64) -> F64:
+    return weights / weights.sum()
+
+
+def populations() -> dict[str, F64]:
+    """Return the shares of 400 values in each population; some are of nobody."""
+    rng = np.random.default_rng(20051)
+    absent = np.zeros(200)
+    edge = np.concatenate([np.geomspace(0.008, 0.03, 30), absent, np.full(170, 1e-4)])
+    return {
+        "Zipf": _shares(1.0 / np.arange(1.0, 401.0)),
+        "lognormal, half absent": _shares(np.concatenate([rng.lognormal(0.0, 1.5, 200), absent])),
+        "most near the threshold": np.concatenate([[1.0 - edge[1:].sum()], edge[1:]]),
+    }
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Detected (or changed) values of one collection."""
+
+    false: float  # share of them that nobody has (or that did not change); 0 where nothing was detected
+    number: int
+    held: dict[str, int]  # by adjustment: intervals that hold the truth
+    excess: tuple[float, float]  # sum of errors in standard errors: as estimated, and corrected
+
+
+def judge(estimate: Estimate, truth: F64) -> Sample:
+    """Compare an estimate's intervals of detected values with the true counts."""
+    chosen, errors = estimate.detected(), estimate.errors()
+    held = {}
+    for adjustment in ADJUSTMENTS:
+        low, high = estimate.interval(adjustment=adjustment)  # type: ignore[arg-type]
+        held[adjustment] = int(((low <= truth) & (truth <= high))[chosen].sum())
+    excess = [
+        ((counts - truth) / errors)[chosen].sum() for counts in (estimate.raw_counts, estimate.corrected_counts())
+    ]
+    number = int(chosen.sum())
+    return Sample(float((truth[chosen] == 0).mean()) if number else 0.0, number, held, (excess[0], excess[1]))
+
+
+def judge_difference(both: Difference, truth: F64) -> Sample:
+    """Compare the intervals of changed values with the true changes; an excess is one of size."""
+    chosen, sign = both.changed(), np.sign(both.differences)
+    held = {}
+    for adjustment in ADJUSTMENTS:
+        low, high = both.interval(adjustment=adjustment)  # type: ignore[arg-type]
+        held[adjustment] = int(((low <= truth) & (truth <= high))[chosen].sum())
+    shown = (both.differences, both.corrected_differences())
+    excess = [(sign * (shares - truth) / both.standard_errors)[chosen].sum() for shares in shown]
+    number = int(chosen.sum())
+    return Sample(float((truth[chosen] == 0).mean()) if number else 0.0, number, held, (excess[0], excess[1]))
+
+
+def one_hot(shares: F64, rng: np.random.Generator) -> tuple[Estimate, NDArray[np.int64]]:
+    """Collect one-hot bits (OUE, epsilon 1) as counts; return the estimate and who held what."""
+    built = mechanism("oue", domain_size=shares.size, epsilon=1.0)
+    held = rng.multinomial(REPORTS, shares)
+    p, q = float(built.p_star), float(built.q_star)
+    ones = rng.binomial(held, p) + rng.binomial(REPORTS - held, q)
+    values = [str(number) for number in range(shares.size)]
+    return debias(SupportCounts([REPORTS], [ones]), p, q, values), held
+
+
+def bits(shares: F64, rng: np.random.Generator) -> Sample:
+    """Return detected values of one-hot bits, of these reports."""
+    estimate, held = one_hot(shares, rng)
+    return judge(estimate, held.astype(float))
+
+
+def bits_population(shares: F64, rng: np.random.Generator) -> Sample:
+    """Return detected values of one-hot bits, of all devices like these."""
+    estimate, _ = one_hot(shares, rng)
+    return judge(replace(estimate, interval_kind="population"), shares * REPORTS)
+
+
+def bloom(shares: F64, rng: np.random.Generator) -> Sample:
+    """Return detected strings of Bloom filters; those of nobody are candidates too."""
+    built = mechanism("rappor", num_bits=128, num_hashes=1, num_cohorts=16, f=0.2, p=0.22, q=0.53)
+    names = [f"string {number}" for number in range(shares.size)]
+    collection = collect_counts(built, names, shares, REPORTS, rng)  # type: ignore[arg-type]
+    return judge(collection.decoded(built), collection.held.astype(float))  # type: ignore[arg-type]
+
+
+def changes(shares: F64, rng: np.random.Generator) -> Sample:
+    """Return changed values of two collections; every tenth value's share moves to its neighbour."""
+    later = shares.copy()
+    later[::10], later[1::10] = shares[1::10], shares[::10]
+    (a, _), (b, _) = one_hot(later, rng), one_hot(shares, rng)
+    return judge_difference(difference(a, b), later - shares)
+
+
+WORKLOADS: Final[dict[str, Callable[[F64, np.random.Generator], Sample]]] = {
+    "one-hot bits": bits,
+    "one-hot bits, population": bits_population,
+    "Bloom filters": bloom,
+    "differences": changes,
+}
+
+
+def summary(samples: list[Sample]) -> dict[str, Any]:
+    """Return rates over all detected values of several collections."""
+    number = sum(sample.number for sample in samples)
+    return {
+        "detected": number,
+        "fdr": float(np.mean([sample.false for sample in samples])),
+        "coverage": {name: sum(sample.held[name] for sample in samples) / max(number, 1) for name in ADJUSTMENTS},
+        "excess": [sum(sample.excess[at] for sample in samples) / max(number, 1) for at in (0, 1)],
+    }
+
+
+def measure(collections: int, workload: str, population: str, seed: int = 13) -> dict[str, Any]:
+    """Return `summary` of so many collections."""
+    rng = np.random.default_rng([seed, list(WORKLOADS).index(workload)])
+    shares = populations()[population]
+    return summary([WORKLOADS[workload](shares, rng) for _ in range(collections)])
+
+
+def measured(collections: int) -> Iterator[dict[str, Any]]:
+    """Yield a row for each population and workload."""
+    for population in populations():
+        for workload in WORKLOADS:
+            yield {"population": population, "workload": workload, **measure(collections, workload, population)}
+
+
+def main() -> None:
+    """Print a table, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--collections", type=int, default=40)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if options.json:
+        print(json.dumps({"collections": options.collections, "rows": list(measured(options.collections))}, indent=1))
+        return
+    print(
+        f"{'population':25}{'asked by':26}{'detected':>9}{'FDR':>7}{'plain':>8}{'FCR':>8}{'given':>8}  above, corrected"
+    )
+    for row in measured(options.collections):
+        shares = "".join(f"{row['coverage'][name]:8.1%}" for name in ADJUSTMENTS)
+        excess = ", ".join(f"{number:+.2f}" for number in row["excess"])
+        print(
+            f"{row['population']:25}{row['workload']:26}{row['detected']:9,}{row['fdr']:7.3f}{shares}  {excess}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""Intervals and estimates of detected values: they pay for the selection, and say so (issue 13, item 7)."""
+
+import json
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+from overstory.analysis.difference import difference
+from overstory.analysis.estimate import Estimate
+from overstory.analysis.selection import Selected, needed_p_value, normal_reach
+from overstory.discovery.result import Discovered
+from overstory.protocol.errors import ParameterError
+from support.random_collections import FALSE_ALARM
+
+BENCH = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "detected_coverage.py"))
+PROMISED = 0.945
+
+
+def make(raw, errors=10.0, **more):
+    names = [f"v{i}" for i in range(len(raw))]
+    columns = {"counts": raw, "raw_counts": raw, "standard_errors": np.full(len(raw), errors)}
+    return Estimate(values=names, num_reports=1_000, **columns, **more)
+
+
+RAW = np.array([100.0, 45.0, 36.0, *np.linspace(-15, 15, 97)])
+"""Two of 100 are far above the noise, one barely."""
+
+
+def is_surely_less(held, number, share=PROMISED):
+    return binom.cdf(held, number, share) < FALSE_ALARM
+
+
+def test_detected_values_have_the_level_of_benjamini_and_yekutieli():
+    estimate = make(RAW)
+    detected = estimate.detected()
+    assert detected.tolist() == [True] * 3 + [False] * 97
+    low, high = estimate.interval()
+    assert np.allclose((high - low)[detected] / 20, norm.isf(0.05 * 3 / 100 / 2))
+    assert np.allclose((high - low)[~detected] / 20, norm.isf(0.025))
+    for level in (0.9, 0.99):
+        assert np.allclose(estimate.interval(level, adjustment="none"), estimate.confidence_interval(level))
+
+
+def test_a_search_pays_for_all_that_it_tried():
+    values = {"values": ("a", "b"), "raw_values": ("a", "b"), "sources": ("last", "last")}
+    found = Discovered(
+        **values,
+        counts=[500.0, 20.0],
+        standard_errors=[50.0, 50.0],
+        p_values=[1e-20, 0.3],
+        q_values=[1e-14, 1.0],
+        num_reports=1_000,
+        tried=100_000,
+        alpha=0.05,
+        correction="fdr",
+        threshold=None,
+        detectable_frequency=None,
+        epsilon=1.0,
+    )
+    low, high = found.interval()
+    assert (high - low) / 100 == pytest.approx([norm.isf(0.025 / 100_000), norm.isf(0.025)])
+    assert [row["adjustment"] for row in found.rows(everything=True)] == ["fcr", "none"]
+    conditional = replace(found, adjustment="conditional")
+    assert conditional.rows()[0]["corrected_count"] == pytest.approx(500, abs=1)
+
+
+def given_selection(x, cut, mean):
+    """P(X > x | X > cut), written down from the definition."""
+    return norm.sf(x - mean) / norm.sf(cut - mean)
+
+
+@pytest.mark.parametrize("z", [3.3, 3.6, 4.5, 6.0, 20.0])
+def test_limits_given_the_detection_solve_their_equation(z):
+    needed = 0.0005
+    cut = norm.isf(needed)
+    selected = Selected(np.array([True]), norm.sf(np.array([z])), 100, needed)
+    raw, errors = np.array([10 * z]), np.array([10.0])
+    low, high = (bound[0] / 10 for bound in selected.interval("conditional", raw, errors, 0.9, lambda r: (-r, r)))
+    middle = selected.corrected(raw, errors)[0] / 10
+    for limit, chance in ((low, 0.05), (middle, 0.5), (high, 0.95)):
+        assert limit == 0 or given_selection(z, cut, limit) == pytest.approx(chance, abs=1e-6)
+        assert limit > 0 or given_selection(z, cut, 0.0) >= chance - 1e-6
+    assert low <= middle <= high <= z + norm.isf(0.05) + 1e-6
+
+
+@pytest.mark.parametrize("z", [3.2, 4.0, -3.2, -6.0])
+def test_limits_of_a_change_look_at_both_tails(z):
+    needed = 0.002
+    cut = norm.isf(needed / 2)
+    selected = Selected(np.array([True]), 2 * norm.sf(np.abs([z])), 10, needed, two_sided=True)
+    low, high = (
+        bound[0] for bound in selected.interval("conditional", np.array([z]), np.ones(1), 0.9, lambda r: (-r, r))
+    )
+    for limit, chance in ((low, 0.05), (high, 0.95)):
+        outside = norm.sf(cut - limit) + norm.cdf(-cut - limit)
+        above = (
+            norm.sf(max(z, cut) - limit)
+            if z > 0
+            else norm.sf(cut - limit) + norm.cdf(-cut - limit) - norm.cdf(z - limit)
+        )
+        assert above / outside == pytest.approx(chance, abs=1e-6)
+    assert abs(selected.corrected(np.array([z]), np.ones(1))[0]) < abs(z)
+
+
+def test_what_was_not_detected_is_as_it_was():
+    plain, conditional = make(RAW, adjustment="none"), make(RAW, adjustment="conditional")
+    quiet = ~plain.detected()
+    assert np.array_equal(np.array(plain.interval())[:, quiet], np.array(conditional.interval())[:, quiet])
+    assert np.array_equal(conditional.corrected_counts()[quiet], RAW[quiet])
+    nothing = make(np.zeros(5))
+    assert np.allclose(nothing.interval(), nothing.confidence_interval())
+
+
+def test_the_needed_p_value_is_that_of_the_rule():
+    for correction in ("fdr", "bonferroni"):
+        estimate = make(RAW, correction=correction, null_share=0.9)
+        number = int(estimate.detected().sum())
+        share = 0.9 if correction == "fdr" else 1.0
+        needed = needed_p_value(0.05, correction, number, len(estimate), share)
+        assert np.array_equal(estimate.p_values <= needed, estimate.detected())
+
+
+def test_every_output_names_the_adjustment(tmp_path):
+    for adjustment, words in (
+        ("fcr", "wider for detected values, so that the level holds for them too (false coverage rate)"),
+        ("conditional", "for detected values, given that they were detected"),
+        ("none", "not corrected for selection: too short for detected values"),
+    ):
+        estimate = make(RAW, adjustment=adjustment)
+        assert estimate.to_json()["adjustment"] == adjustment
+        assert [row["adjustment"] for row in estimate.rows()][:4] == [adjustment] * 3 + ["none"]
+        assert estimate.table().splitlines()[-1].endswith(words)
+        estimate.to_csv(tmp_path / "results.csv")
+        header, *lines = (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()
+        row = dict(zip(header.split(","), lines[0].split(","), strict=True))
+        assert row["adjustment"] == adjustment
+        assert float(row["prop_plain_low_95"]) == pytest.approx(0.1 - 0.0196, abs=1e-4)
+        assert ("corrected_estimate" in row) == (adjustment == "conditional")
+        assert ("corrected_count" in estimate["v0"]._fields) == (adjustment == "conditional")
+        assert estimate.to_arrow().column_names == list(next(iter(estimate))._fields)
+        json.dumps(estimate.to_json(), allow_nan=False)
+    with pytest.raises(ParameterError, match="adjustment = 'fdr': choose one of fcr, conditional, none"):
+        make(RAW, adjustment="fdr")
+
+
+def test_changed_values_pay_as_well():
+    both = difference(make(RAW), make(np.where(RAW == 100.0, 0.0, RAW)))
+    assert both.changed().tolist() == [True] + [False] * 99
+    reach = normal_reach(1 - 0.05 / 100)
+    rows = both.rows()
+    assert (rows[0]["high"] - rows[0]["low"]) / 2 == pytest.approx(reach * both.standard_errors[0])
+    assert (rows[0]["adjustment"], rows[1]["adjustment"]) == ("fcr", "none")
+    assert rows[0]["plain_high"] < rows[0]["high"]
+    assert "wider for changed values" in both.table()
+    assert f"({100 * rows[0]['low']:.1f} to {100 * rows[0]['high']:.1f})" in both.sentence()
+    conditional = replace(both, adjustment="conditional")
+    assert "corrected" in conditional.table().splitlines()[0]
+    assert 0 < conditional.rows()[0]["corrected_difference"] < both.differences.max()
+
+
+@pytest.mark.parametrize("workload", ["one-hot bits", "one-hot bits, population"])
+def test_intervals_of_detected_values_cover_in_a_few_collections(workload):
+    """A false alarm has a chance of at most FALSE_ALARM where the intervals hold at least 94.5%."""
+    row = BENCH["measure"](30, workload, "lognormal, half absent")
+    number = row["detected"]
+    for adjustment in ("fcr", "conditional"):
+        assert not is_surely_less(round(row["coverage"][adjustment] * number), number), row
+    # Broken on purpose: the plain intervals, as they were shown before.
+    assert is_surely_less(round(row["coverage"]["none"] * number), number), row
+    assert row["fdr"] <= 0.08
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("population", BENCH["populations"]())
+def test_intervals_of_detected_values_cover_on_every_population(population):
+    """At least 94.5% of about 4,500 intervals hold the truth.
+
+    Where 96.5% do on average, as in `bench/detected_coverage.py`, the chance of a false alarm is below 1e-8.
+    """
+    rows = {workload: BENCH["measure"](100, workload, population, seed=29) for workload in BENCH["WORKLOADS"]}
+    number = sum(row["detected"] for row in rows.values())
+    covered = {
+        name: sum(row["coverage"][name] * row["detected"] for row in rows.values()) / number
+        for name in ("none", "fcr", "conditional")
+    }
+    assert number > 2_000
+    assert covered["fcr"] >= PROMISED
+    assert not is_surely_less(round(covered["conditional"] * number), number)
+    assert is_surely_less(round(covered["none"] * number), number)  # the plain ones fail
+    assert all(row["fdr"] <= 0.07 for row in rows.values()), rows
