@@ -226,7 +226,7 @@ def read_estimates(
     if kind not in AGGREGATIONS:
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
     names = _names(counted.metric, chosen)
-    _check_repeats(counted, kind, chosen)
+    check_repeats(counted, kind, chosen)
     chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(kind))
     parts = tuple(_parts(counted, kind, chosen, names, estimator or estimate_counts))
     return EstimateSeries(counted, kind, chosen, parts, tuple(_notes(counted, kind, chosen)))
@@ -235,6 +235,14 @@ def read_estimates(
 def _parts(
     counted: PeriodCounts, kind: Aggregation, options: EstimateOptions, names: Sequence[str], estimator: Estimator
 ) -> Iterator[PeriodEstimate]:
+    for first, last, counts, per_device in parts_of(counted, kind, options):
+        yield PeriodEstimate(first, last, per_device, estimator(counted.metric, counts, per_device, options, names))
+
+
+def parts_of(
+    counted: PeriodCounts, kind: Aggregation, options: EstimateOptions
+) -> Iterator[tuple[int, int, SupportCounts, float]]:
+    """Yield what each part is of: its first and last period, its counts, and its reports per device."""
     so_far: SupportCounts | None = None
     for number, period in enumerate(counted.periods, start=1):
         own = counted.counts[period]
@@ -243,8 +251,7 @@ def _parts(
             continue
         given = number if options.reports_per_device is None else min(options.reports_per_device, number)
         per_device = 1.0 if kind == "per-period" else float(given)
-        first = period if kind == "per-period" else counted.periods[0]
-        yield PeriodEstimate(first, period, per_device, estimator(counted.metric, so_far, per_device, options, names))
+        yield period if kind == "per-period" else counted.periods[0], period, so_far, per_device
 
 
 def estimate_counts(
@@ -282,7 +289,8 @@ def _names(metric: Metric, options: EstimateOptions) -> Sequence[str]:
     return metric.labels
 
 
-def _check_repeats(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> None:
+def check_repeats(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> None:
+    """Refuse a number of reports per device that these periods cannot have."""
     given = options.reports_per_device
     if given is None:
         return

@@ -1,0 +1,231 @@
+"""All that is said of one table, and how it is shown: as rows, JSON values, and blocks for a page or a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from overstory.analysis.association.display import Reported, reported
+from overstory.analysis.association.effect import SURE, Conditional, CramersV, conditional, cramers_v
+from overstory.analysis.association.independence import Independence, independence
+from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.formats import finite, interval, p_value, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from overstory.analysis.association.table import Marginal, TableEstimate
+
+    F64 = NDArray[np.float64]
+
+WIDEST: Final = 8
+"""Columns of a table that are shown side by side; a wider one is shown as a list of its largest cells."""
+MOST_ROWS: Final = 40
+ROW: Final = (
+    *("row", "column", "share", "standard_error", "low", "high", "reported"),
+    *("share_in_row", "share_in_row_low", "share_in_row_high"),
+)
+"""What is known of a cell: its unbiased share with the interval, the share shown, and the share among its row."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableSummary:
+    """A table, the test of independence, the strength of the association, and the shares to show.
+
+    Parameters
+    ----------
+    table
+        The table.
+    level
+        The confidence level of all intervals.
+    alpha
+        The chance of rejecting independence wrongly.
+
+    Examples
+    --------
+    >>> import overstory
+    >>> from overstory.analysis.association.table import pair_table
+    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
+    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 5_000, rng=1))
+    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
+    >>> print(TableSummary(table).sentences()[0])
+    os and crash depend on each other: chi-square 4,072.8 with 1 degree of freedom, p <1e-300
+    """
+
+    table: TableEstimate
+    level: float = 0.95
+    alpha: float = 0.05
+
+    @cached_property
+    def tested(self) -> Independence | None:
+        """The test of independence."""
+        return independence(self.table, self.alpha)
+
+    @cached_property
+    def v(self) -> CramersV | None:
+        """Cramer's V."""
+        return cramers_v(self.table, self.level, self.alpha)
+
+    @cached_property
+    def shown(self) -> Reported:
+        """The shares to show."""
+        return reported(self.table, self.tested)
+
+    @cached_property
+    def conditional(self) -> Conditional:
+        """The shares of the columns' values in each row."""
+        return conditional(self.table)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a dictionary per cell, row by row, with the entries of `ROW`; None where nothing is estimable."""
+        low, high = self.table.interval(self.level)
+        given_low, given_high = self.conditional.interval(self.level)
+        arrays = (
+            *(self.table.shares, self.table.standard_errors, low, high),
+            *(self.shown.shares, self.conditional.shares, given_low, given_high),
+        )
+        for (i, row), (j, column) in product(*(enumerate(labels) for labels in self.table.labels)):
+            yield dict(zip(ROW, (row, column, *(finite(float(array[i, j])) for array in arrays)), strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        table = self.table
+        return {
+            "variables": list(table.names),
+            "design": table.design,
+            "reports": table.num_reports,
+            "interval": table.interval_kind,
+            "level": self.level,
+            "independence": None if self.tested is None else self.tested.to_json(),
+            "cramers_v": None if self.v is None else self.v.to_json(),
+            "marginals": {
+                name: self._marginal(labels, marginal)
+                for name, labels, marginal in zip(table.names, table.labels, table.marginals, strict=True)
+            },
+            "cells": list(self.rows()),
+            "notes": [*table.notes, self.shown.note],
+        }
+
+    def _marginal(self, labels: Sequence[str], marginal: Marginal) -> list[dict[str, Any]]:
+        low, high = marginal.interval(self.level)
+        columns = marginal.shares, marginal.standard_errors, low, high
+        names = "share", "standard_error", "low", "high"
+        numbers = [[finite(float(x)) for x in row] for row in zip(*columns, strict=True)]
+        return [
+            {"value": label, **dict(zip(names, row, strict=True))} for label, row in zip(labels, numbers, strict=True)
+        ]
+
+    def sentences(self) -> list[str]:
+        """Return what the table says of the two variables together."""
+        first, second = self.table.names
+        if not self.table.num_reports:
+            return [f"there are no reports of {first} and {second}"]
+        if self.tested is None:
+            return [f"{self.table.shares.size:,} cells are too many for a test of independence"]
+        tested, lines = self.tested, []
+        freedom = f"{tested.degrees} degree{'s' * (tested.degrees > 1)} of freedom"
+        how = f"chi-square {tested.statistic:,.1f} with {freedom}, p {_p_text(tested.p_value)}"
+        if tested.rejected:
+            lines.append(f"{first} and {second} depend on each other: {how}")
+        else:
+            lines.append(f"no sign that {first} and {second} depend on each other: {how}")
+        seen = f"a Cramer's V of {tested.detectable:.2f} is detected 8 times in 10 with as many reports"
+        lines.append(seen if tested.rejected else f"{seen}; a weaker association would mostly not have been seen")
+        if tested.detectable >= 1:
+            lines[-1] = "no association, however strong, is detected 8 times in 10 with so few reports"
+        return [*lines, *self._strength(), *self._uncertain()]
+
+    def _strength(self) -> Iterator[str]:
+        if self.v is None:
+            return
+        if math.isnan(self.v.estimate):
+            yield f"Cramer's V: at most {self.v.high:.2f} (0: independent, 1: one follows from the other)"
+        else:
+            ends = f"{self.v.low:.2f} to {self.v.high:.2f}"
+            yield f"Cramer's V: {self.v.estimate:.2f} ({ends}; 0: independent, 1: one follows from the other)"
+        for name, left_out in zip(self.table.names, self.v.left_out, strict=True):
+            if left_out:
+                yield f"Cramer's V leaves out {name} = {', '.join(left_out)}: too rare to tell"
+
+    def _uncertain(self) -> Iterator[str]:
+        unsure = [
+            label for label, known in zip(self.table.labels[0], self.conditional.estimable, strict=True) if not known
+        ]
+        if unsure:
+            several = ", ".join(unsure[:WIDEST]) + (", ..." if len(unsure) > WIDEST else "")
+            yield (
+                f"no shares of {self.table.names[1]} for {self.table.names[0]} = {several}: its own share is below "
+                f"{SURE:g} standard errors"
+            )
+
+    def blocks(self, *, everything: bool = False) -> Iterator[Block]:
+        """Return the shares, those in each row, and what they say; wide tables by their largest cells alone."""
+        first, second = self.table.names
+        if not self.table.num_reports:
+            yield Lines(*self.sentences())
+            return
+        if len(self.table.labels[1]) <= WIDEST:
+            yield self._cross(f"{second} in each {first}", self._shares_in_rows())
+            yield self._cross(f"{first} and {second} together", self._shares_of_all(), "all")
+        else:
+            yield self._list(everything=everything)
+        yield Lines(*self.sentences(), self.shown.note)
+
+    def _cross(self, caption: str, cells: list[list[str]], *more: str) -> Table:
+        first, _ = self.table.names
+        headings = [first, *self.table.labels[1], *more]
+        rows = [[label, *row] for label, row in zip(self.table.labels[0], cells, strict=True)]
+        return Table.of_cells(caption, headings, rows, left=[first])
+
+    def _shares_in_rows(self) -> list[list[str]]:
+        low, high = self.conditional.interval(self.level)
+        parts = np.clip(self.conditional.shares, 0.0, 1.0), low, high
+        return [
+            [
+                "too few" if not known else f"{percent(share)} ({interval(percent)(a, b)})"
+                for share, a, b in zip(*rows, strict=True)
+            ]
+            for known, *rows in zip(self.conditional.estimable, *parts, strict=True)
+        ]
+
+    def _shares_of_all(self) -> list[list[str]]:
+        sums = self.shown.shares.sum(axis=1)
+        cells = self.shown.shares, self.table.standard_errors
+        return [
+            [*(f"{percent(share)} ± {percent(error)}" for share, error in zip(*row, strict=True)), percent(total)]
+            for total, *row in zip(sums, *cells, strict=True)
+        ]
+
+    def _list(self, *, everything: bool) -> Table:
+        rows = sorted(self.rows(), key=lambda row: -row["reported"])
+        shown = rows if everything else rows[:MOST_ROWS]
+        first, second = self.table.names
+        caption = f"{first} and {second}" + (
+            "" if len(shown) == len(rows) else f": {len(shown)} of {len(rows):,} cells"
+        )
+        return Table(
+            caption,
+            (
+                Column("row", first, is_left=True),
+                Column("column", second, is_left=True),
+                Column("reported", "share", percent),
+                Column("low", f"{self.level:.0%} interval", interval(percent), ("low", "high")),
+                Column("share_in_row", f"share in its {first}", percent),
+                Column(
+                    "share_in_row_low", "its interval", interval(percent), ("share_in_row_low", "share_in_row_high")
+                ),
+            ),
+            shown,
+        )
+
+
+def _p_text(probability: float) -> str:
+    return f"{probability:.3f}" if probability >= 0.001 else p_value(probability)

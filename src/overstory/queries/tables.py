@@ -1,0 +1,263 @@
+"""Tables over a range of periods: what a metric of several variables says of each two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from overstory.analysis.association.summary import TableSummary
+from overstory.analysis.association.table import TableEstimate, pair_table
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.selection import INTERVAL_KINDS
+from overstory.presentation.document import Block, Column, Heading, Lines
+from overstory.presentation.render_data import csv_lines
+from overstory.privacy.text import epsilons_text, plural
+from overstory.protocol.domains import Table
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.queries.estimates import EstimateOptions, check_repeats, parts_of
+from overstory.queries.readings import Panel
+from overstory.queries.shares import NO_REPORTS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.selection import IntervalKind
+    from overstory.protocol.metrics import Metric
+    from overstory.queries.counts import PeriodCounts
+    from overstory.queries.estimates import Aggregation
+
+Learn = Callable[["Metric", "SupportCounts", float, "IntervalKind"], list[TableEstimate]]
+"""From a metric, its counts, reports per device and the kind of intervals to its tables."""
+
+DESIGNS: Final[Mapping[str, str]] = {}
+"""What learns the tables of a mechanism that is no frequency oracle, by its `payload`; loaded when it is first used."""
+
+WIDTH: Final = ("row_variable", "row", "column_variable", "column")
+CSV: Final = (
+    *map(Column, ("from", "to", *WIDTH)),
+    Column("share", csv="proportion"),
+    Column("standard_error", csv="prop_std_error"),
+    Column("low", csv="prop_low_95"),
+    Column("high", csv="prop_high_95"),
+    *map(Column, ("reported", "share_in_row")),
+    Column("share_in_row_low", csv="share_in_row_low_95"),
+    Column("share_in_row_high", csv="share_in_row_high_95"),
+)
+"""The columns of a file of tables: shares are unbiased, but `reported`, which has none below 0 and adds up to 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class PeriodTables:
+    """The tables of the periods `first` to `last`, both included."""
+
+    first: int
+    last: int
+    reports_per_device: float
+    tables: tuple[TableSummary, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TableSeries:
+    """The tables of a metric over a range of periods; `parts` is empty when there are no reports.
+
+    Attributes
+    ----------
+    counted
+        The counts that the tables are of.
+    kind
+        What `parts` are: one total, one for each period, or cumulative ones.
+    options
+        The options, with `interval_kind` filled in.
+    parts
+        The tables, in the order of their periods.
+    notes
+        What a reader must know before trusting the numbers.
+    """
+
+    name: ClassVar[str] = "tables"
+
+    counted: PeriodCounts
+    kind: Aggregation
+    options: EstimateOptions
+    parts: tuple[PeriodTables, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.counted.metric
+
+    def summary(self) -> dict[str, Any]:
+        """Return the facts that all parts have in common, as JSON values."""
+        built = self.metric.mechanism
+        return {
+            "metric": self.metric.id,
+            "title": self.metric.title,
+            "oracle": built.name,
+            "period": str(self.metric.period),
+            "from": self.counted.label(self.counted.first),
+            "to": self.counted.label(self.counted.last),
+            "reading": self.kind,
+            "reports": self.counted.num_reports,
+            "periods_with_reports": len(self.counted.periods),
+            "interval": self.options.interval_kind,
+            "epsilon_report": built.epsilon_report,
+            "epsilon_permanent": built.epsilon_permanent if built.epsilon_permanent < float("inf") else None,
+            "notes": list(self.notes),
+            "other_parameters": self.counted.others_json(),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary and, under ``readings``, the tables of each part."""
+        parts = [
+            {
+                **self._ends(part),
+                "reports_per_device": part.reports_per_device,
+                "tables": [table.to_json() for table in part.tables],
+            }
+            for part in self.parts
+        ]
+        return {**self.summary(), "readings": parts}
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a dictionary per cell: the range, the two variables, and what is known of the cell."""
+        for part in self.parts:
+            for table in part.tables:
+                first, second = table.table.names
+                for row in table.rows():
+                    yield {**self._ends(part), "row_variable": first, "column_variable": second, **row}
+
+    def csv_lines(self) -> Iterator[str]:
+        """Return a header and a line per cell."""
+        return csv_lines(CSV, ([row[column.name] for column in CSV] for row in self.rows()))
+
+    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
+        """Return the tables of each range, and the facts to read them by."""
+        for part in self.parts:
+            if len(self.parts) > 1:
+                yield Heading(2, str(self.counted.label(part.last)))
+            for table in part.tables:
+                if len(part.tables) > 1:
+                    yield Heading(3, " and ".join(table.table.names))
+                yield from table.blocks(everything=everything)
+        notes = [*self.notes, *(note for part in self.parts for table in part.tables for note in table.table.notes)]
+        own = [note for note in dict.fromkeys(notes) if note != NO_REPORTS or self.parts]
+        yield Lines(
+            *self._facts(),
+            *(f"note: {note}" for note in own),
+            *([] if written is None else [f"every cell: {written}"]),
+        )
+
+    def _facts(self) -> list[str]:
+        figures = self.summary()
+        between = f" between {figures['from']} and {figures['to']}" if figures["from"] else ""
+        if not self.parts:
+            return [f"no reports of {self.metric.id}{between}"]
+        periods = plural(figures["periods_with_reports"], "period")
+        kind: Any = figures["interval"]
+        return [
+            f"{plural(figures['reports'], 'report')} of {self.metric.id} in {periods}{between}",
+            f"intervals: {INTERVAL_KINDS[kind]}",
+            f"privacy: {self.metric.mechanism.name}, {epsilons_text(figures)}",
+        ]
+
+    def panels(self) -> tuple[list[Panel], str]:
+        """Return a picture of the shares in each row for each table of the last range."""
+        if not self.parts:
+            return [], ""
+        left_out = "the last range is shown" if len(self.parts) > 1 else ""
+        tables = self.parts[-1].tables
+        return [Panel(1.2 + 0.3 * len(table.table.labels[0]), _heat_map(table)) for table in tables], left_out
+
+    def _ends(self, part: PeriodTables) -> dict[str, Any]:
+        return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
+
+
+def read_tables(
+    counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
+) -> TableSeries:
+    """Return what a metric's counts say of each two of its variables.
+
+    Parameters
+    ----------
+    counted
+        Support counts, from `read_store` or `read_remote`.
+    kind
+        One table of the range, one of each period, or cumulative ones.
+    options
+        The options; intervals are of all devices like these unless they say otherwise.
+
+    Raises
+    ------
+    ParameterError
+        When an option does not fit a table.
+    """
+    chosen = options or EstimateOptions()
+    _check(counted.metric, chosen)
+    check_repeats(counted, kind, chosen)
+    intervals: IntervalKind = chosen.interval_kind or "population"
+    chosen = replace(chosen, interval_kind=intervals)
+    learn = learner(counted.metric)
+    parts = tuple(
+        PeriodTables(
+            first,
+            last,
+            per_device,
+            tuple(
+                TableSummary(table, alpha=chosen.alpha)
+                for table in learn(counted.metric, counts, per_device, intervals)
+            ),
+        )
+        for first, last, counts, per_device in parts_of(counted, kind, chosen)
+    )
+    return TableSeries(counted, kind, chosen, parts, () if parts else (NO_REPORTS,))
+
+
+def _check(metric: Metric, options: EstimateOptions) -> None:
+    plain = EstimateOptions()
+    for name, option in (("candidates", "--candidates"), ("steps", "--steps"), ("method", "--method")):
+        if getattr(options, name) != getattr(plain, name):
+            raise ParameterError(f"{metric.id} is read as a table: {option} does not apply")
+
+
+def learner(metric: Metric) -> Learn:
+    """Return what learns a metric's tables: one report of the cell is an oracle's, others are in `DESIGNS`."""
+    if isinstance(metric.mechanism, Mechanism):
+        return cell_tables
+    where = DESIGNS.get(metric.mechanism.payload)
+    if where is None:
+        raise ParameterError(f"{metric.id}: no tables are learned from reports of {metric.mechanism.name}")
+    module, _, function = where.partition(":")
+    learn: Learn = getattr(import_module(module), function)
+    return learn
+
+
+def cell_tables(metric: Metric, counts: SupportCounts, per_device: float, kind: IntervalKind) -> list[TableEstimate]:
+    """Return the table of each two variables that are reported as one cell."""
+    domain = metric.domain
+    if not isinstance(domain, Table):
+        raise ParameterError(f"{metric.id} is no metric of several variables")
+    oracle = FrequencyOracle(metric.oracle)
+    estimate = oracle.estimate(counts, domain.labels, reports_per_device=per_device, interval_kind=kind)
+    labels = [part.labels for part in domain.of]
+    return [
+        pair_table(metric.oracle, estimate, domain.names, labels, of=of, interval_kind=kind, other=domain.other)
+        for of in combinations(range(len(labels)), 2)
+    ]
+
+
+def _heat_map(summary: TableSummary) -> Callable[[Axes], None]:
+    def draw(ax: Axes) -> None:
+        first, second = summary.table.names
+        rows, columns = summary.table.labels
+        ax.imshow(summary.conditional.shares, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+        ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
+        ax.set_yticks(range(len(rows)), rows)
+        ax.set_title(f"{second} in each {first}", loc="left")
+
+    return draw
