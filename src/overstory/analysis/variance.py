@@ -69,6 +69,8 @@ def frequency_variance(
     - Hashes of a small set of pseudo-random seeds (no balanced one): M values, or d, fitted to s (g - 1) counts leave
       ``1 - M / (s (g - 1))`` of the information; too many to be fitted, they keep what their collisions add, here of
       others that are all equally frequent.
+    - One item drawn of L (sets): the drawn item's share is x / L, and L^2 times its variance over all devices like
+      these, less their own ``x (1 - x)``, is the noise and the draw.
 
     Parameters
     ----------
@@ -84,6 +86,8 @@ def frequency_variance(
     """
     if num_reports <= 0 or not 0 <= frequency <= 1:
         raise ParameterError(f"give a positive number of reports and a share, not {num_reports} and {frequency}")
+    if mechanism.drawn is not None:
+        return _drawn_variance(*mechanism.drawn, num_reports, frequency)
     encoding = mechanism.encoding
     load, sampling = supporting(mechanism, frequency)
     # (u p* (1 - p*) + (1 - u) q* (1 - q*)) / (p* - q*)^2, and what sampling adds, over the reports that inform.
@@ -92,6 +96,13 @@ def frequency_variance(
     noise = support_noise(load, 1 - load, p_star, q_star)
     alone = (noise / (p_star - q_star) ** 2 + sampling) / (information * num_reports)
     return _by_seed(encoding, alone, num_reports, frequency, num_candidates) if encoding.uneven else alone
+
+
+def _drawn_variance(inner: Mechanism, length: int, num_reports: float, frequency: float) -> float:
+    """Return L^2 (Var + g (1 - g) / n) - x (1 - x) / n, with g = x / L the share of devices that draw the item."""
+    drawn = frequency / length
+    of_population = frequency_variance(inner, num_reports, drawn) + drawn * (1 - drawn) / num_reports
+    return length**2 * of_population - frequency * (1 - frequency) / num_reports
 
 
 def _by_seed(
@@ -126,6 +137,9 @@ def lasting_variance(mechanism: Mechanism, frequency: float = 0.0, *, num_candid
     >>> [lasting_variance(mechanism("olh", epsilon=1.0, domain_size=d)) > 0 for d in (100, 10_000)]
     [False, True]
     """
+    if mechanism.drawn is not None:
+        inner, length = mechanism.drawn
+        return length**2 * lasting_variance(inner, frequency / length)
     encoding = mechanism.encoding
     values = encoding.domain_size or num_candidates or 0
     if not encoding.uneven or encoding.can_be_fitted(values):

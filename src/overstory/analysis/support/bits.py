@@ -32,11 +32,12 @@ class OneHotSupport(Support[BitMechanism]):
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
         """Pass the values' bits through both channels."""
-        return self._simulate(table, symbols, cohorts, stream, self.mechanism.encoding.num_bits)
+        return self.simulate(table, symbols, cohorts, stream, self.mechanism.encoding.num_bits)
 
-    def _simulate(
+    def simulate(
         self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey, num_bits: int
     ) -> Words:
+        """Return the noisy bits of devices by the positions that ``table`` gives to their cohort and symbol."""
         from overstory.kernels.devices import simulate_bits
 
         rounds = self.mechanism.rounds
@@ -114,7 +115,7 @@ class SampledSupport(OneHotSupport):
         """Encode distances from the cohort, with a bit more for what is not asked for; then drop that bit."""
         asked, size = self.sample.num_bits, self.sample.domain_size
         distances = ((symbols.astype(np.int64) - cohorts) % size).astype(np.int32)
-        bits = self._simulate(table, distances, np.zeros(len(symbols), np.uint16), stream, asked + 1)
+        bits = self.simulate(table, distances, np.zeros(len(symbols), np.uint16), stream, asked + 1)
         bits[:, asked // 64] &= np.uint64((1 << asked % 64) - 1)
         return bits[:, : -(-asked // 64)]
 

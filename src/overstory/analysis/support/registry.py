@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support
 from overstory.analysis.support.bits import BloomSupport, OneHotSupport, SampledSupport
+from overstory.analysis.support.item_sets import ItemBitSupport, PaddedSupport
 from overstory.analysis.support.linked import LinkedSupport
 from overstory.analysis.support.numbers import LevelHalf, MeanHalf, WaveHalf
 from overstory.analysis.support.positions import symbols_of
@@ -28,6 +29,7 @@ from overstory.analysis.support.sets import PointSupport, SubsetSupport
 from overstory.analysis.support.symbols import DirectSupport, HadamardSupport, HashSupport, LinearSupport, SignSupport
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
+from overstory.protocol.encodings.item_sets import ItemBits, PaddedItems
 from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.encodings.sets import Projective, Subsets
 from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, LocalHash, SignMatrix
@@ -52,6 +54,8 @@ FAMILIES: Final[dict[type, type[Support[Any]]]] = {
     SeededHash: SeededSupport,
     Subsets: SubsetSupport,
     Projective: PointSupport,
+    PaddedItems: PaddedSupport,
+    ItemBits: ItemBitSupport,
 }
 
 

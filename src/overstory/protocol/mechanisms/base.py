@@ -248,6 +248,14 @@ class Mechanism(LocalRandomizer):
         """Probability that a report supports any other value (over cohorts, where they matter)."""
 
     @property
+    def drawn(self) -> tuple[Mechanism, int] | None:
+        """The mechanism that reports one item of a set, and from how many it is drawn; None where values are no sets.
+
+        None also where every item of a set is reported.
+        """
+        return None
+
+    @property
     @abstractmethod
     def permanent_support(self) -> tuple[float, float, float]:
         """P(the permanent response supports its value), P(it supports another), and how much the second round leaves.

@@ -80,6 +80,11 @@ class PaddedSampling(Mechanism):
         return self.encoding.length
 
     @property
+    def drawn(self) -> tuple[Mechanism, int]:
+        """The oracle, and L."""
+        return self.inner, self.length
+
+    @property
     def payload_bits(self) -> int:
         """Those of the oracle."""
         return self.inner.payload_bits
