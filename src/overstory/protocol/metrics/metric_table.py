@@ -268,11 +268,11 @@ def _completed(
         fields.fault("oracle", f"{oracle} takes {taken}, not {values}: choose one of {choices}")
         return None
     if domain.size is None and "domain_size" in given:
-        values = FAMILIES[domain.families[0]].values
-        fields.fault("parameters.domain_size", f"{values} have no domain size: leave it out")
+        fields.fault(
+            "parameters.domain_size", f"{FAMILIES[domain.families[0]].values} have no domain size: leave it out"
+        )
         return None
-    accepted = inspect.signature(BUILDERS[oracle]).parameters
-    complete = dict(given)
+    accepted, complete = inspect.signature(BUILDERS[oracle]).parameters, dict(given)
     for key, value in domain.completes(name).items():
         if key not in accepted or (key == "hash_key" and given.get("hash_family", HASH_FAMILY) != HASH_FAMILY):
             continue
