@@ -27,7 +27,7 @@ from overstory.privacy.payloads.shared import MILLION, bits_text
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import Influence, Mechanism
 from overstory.protocol.mechanisms.needs import oracles_for
 from overstory.protocol.mechanisms.registry import mechanism
 
@@ -48,6 +48,8 @@ class Choice:
         How to make it: ``overstory.oracle(name, **parameters)``.
     linkable
         What the reports of a device have in common, in bits.
+    influence
+        How many votes a crafted report is worth.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Choice:
     epsilon_report: float
     epsilon_permanent: float
     linkable: Linkability
+    influence: Influence
 
     @property
     def standard_error(self) -> float:
@@ -77,6 +80,7 @@ class Choice:
             "epsilon_report": self.epsilon_report,
             "epsilon_permanent": ever if math.isfinite(ever) else None,
             "linkable": self.linkable.to_json(),
+            "influence": self.influence.to_json(),
         }
 
 
@@ -192,6 +196,7 @@ def _choice(built: Mechanism, domain_size: int, num_reports: int) -> Choice:
         epsilon_report=built.epsilon_report,
         epsilon_permanent=built.epsilon_permanent,
         linkable=linkability(built),
+        influence=built.influence,
     )
 
 

@@ -332,6 +332,7 @@ def _compare(plan: Plan, epsilon_report: float, epsilon_permanent: float) -> Com
         epsilon_n=paper.epsilon_n,
         change_leak=paper.privacy.change_leak,
         epsilon_shuffled=paper.shuffled.epsilon,
+        influence=paper.mechanism.influence,
         standard_error=paper.standard_error,
         detectable_frequency=paper.detectable_frequency,
         standard_error_ratio=ratio,

@@ -14,6 +14,7 @@ from overstory.privacy import PrivacyStatement
 from overstory.privacy.claims import by_number
 from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
 from overstory.privacy.text import epsilon_text
+from overstory.protocol.mechanisms.base import Influence
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
@@ -60,6 +61,8 @@ class Comparison:
         The privacy loss of n reports of one value, and of n reports in which it changed, in nats by n.
     epsilon_shuffled
         The privacy loss of any number of reports of one value that arrive shuffled: see `Plan.shuffled`.
+    influence
+        How many votes a crafted report is worth.
     standard_error
         The standard error of the count of a rare string, in reports.
     detectable_frequency
@@ -78,6 +81,7 @@ class Comparison:
     epsilon_n: Mapping[int, float]
     change_leak: Mapping[int, float]
     epsilon_shuffled: float
+    influence: Influence
     standard_error: float
     detectable_frequency: float
     standard_error_ratio: float
@@ -88,6 +92,7 @@ class Comparison:
         """Return JSON values."""
         plain = dict(vars(self))
         plain |= {"parameters": dict(self.parameters), "higher_epsilon_n": list(self.higher_epsilon_n)}
+        plain |= {"influence": self.influence.to_json()}
         return plain | {"epsilon_n": by_number(self.epsilon_n), "change_leak": by_number(self.change_leak)}
 
 
@@ -208,6 +213,7 @@ class Plan:
             **{key: privacy[key] for key in shared},
             **{name: getattr(self, name) for name in _NUMBERS},
             "central": self.shuffled.to_json(),
+            "influence": self.mechanism.influence.to_json(),
             "share": self.share and self.share.to_json(),
             "sufficient_epsilon_permanent": self.sufficient_epsilon_permanent,
             "basic_standard_error": self.basic_standard_error,

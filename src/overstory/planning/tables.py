@@ -25,6 +25,7 @@ def plan_table(plan: Plan) -> Table:
     changes = [(f"epsilon of a change in {n} reports", [of.change_leak[n] for of in plans]) for n in plan.change_leak]
     central = plan.shuffled
     among = f"the same, shuffled among {central.reports:,} (delta {central.delta:g})"
+    influences = [plan.mechanism.influence, *([] if plan.comparison is None else [plan.comparison.influence])]
     also = [] if plan.comparison is None else [plan.comparison.epsilon_shuffled]
     epsilons = [
         ("epsilon of one report", [of.epsilon_report for of in plans]),
@@ -37,6 +38,7 @@ def plan_table(plan: Plan) -> Table:
     rows = [
         ("parameters", *letters),
         *((name, *map(epsilon_text, numbers)) for name, numbers in epsilons),
+        ("votes of one crafted report, at most", *(f"{votes.up:.1f}" for votes in influences)),
         ("standard error of a rare count", *(thousands(of.standard_error) for of in plans)),
         ("share detected half the time", *(f"{of.detectable_frequency:.3%}" for of in plans)),
     ]
@@ -61,6 +63,7 @@ def ranking_table(ranking: Sequence[Choice], measured: Sequence[Measured] | None
         Column("report_bits", "bits"),
         Column("same"),
         Column("alike"),
+        Column("influence", "a liar's votes", "{:.1f}".format),
         Column("decoding", is_left=True),
         *([Column("measured")] if measured is not None else []),
     )
@@ -77,6 +80,7 @@ def _row(choice: Choice, first: Choice, measured: Measured | None) -> dict[str, 
         "report_bits": choice.report_bits,
         "same": bits_text(choice.linkable.bits).split()[0],
         "alike": bits_text(choice.linkable.shared(1)).split()[0],
+        "influence": choice.influence.up,
         "decoding": choice.decoding,
         "measured": error + spread,
     }

@@ -33,7 +33,7 @@ from overstory.privacy.payloads.base import Attack
 from overstory.privacy.payloads.registry import attack, disclosure_of, terms_of
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import epsilon_text, sentences
-from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.mechanisms.base import Influence, LocalRandomizer
 
 __all__ = ["Claim", "PrivacyStatement", "by_number", "finite", "statement"]
 
@@ -70,6 +70,8 @@ class PrivacyStatement:
         How many values there are, where that is known.
     map_epsilon_report, map_epsilon_permanent
         The exact maximum over pairs of candidates of a fixed map, where one was given.
+    influence
+        How many votes a crafted report is worth; None where no single values are counted.
     """
 
     mechanism: str
@@ -88,6 +90,7 @@ class PrivacyStatement:
     domain_size: int | None = None
     map_epsilon_report: float | None = None
     map_epsilon_permanent: float | None = None
+    influence: Influence | None = None
 
     def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
         """Epsilon of a history of `values` distinct values, rounded up; see `Terms.epsilon_values`.
@@ -151,6 +154,7 @@ class PrivacyStatement:
             "map_epsilon_permanent": finite(self.map_epsilon_permanent),
             "claims": [claim.to_json() for claim in self.claims],
             "linkable": self.linkable.to_json(),
+            "influence": None if self.influence is None else self.influence.to_json(),
             "plain_words": self.plain_words(),
         }
 
@@ -217,6 +221,7 @@ def statement(
         domain_size=mechanism.domain_size,
         map_epsilon_report=on_map[0],
         map_epsilon_permanent=on_map[1],
+        influence=mechanism.influence,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command, add_form, check_plot, check_seed, form_of, seekable
 
@@ -218,7 +218,22 @@ def blocks(
         ),
         "same: bits that are the same in every report of a device while its value does not change",
         "alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response",
+        "a liar's votes: by how much one crafted report raises the count of a value that it aims at",
+        *_absurd(ranking),
     )
+
+
+MOST_VOTES: Final = 10.0
+
+
+def _absurd(ranking: tuple[Choice, ...]) -> Iterator[str]:
+    """Warn of oracles with which a few liars decide the result."""
+    for choice in ranking:
+        if choice.influence.up > MOST_VOTES:
+            yield (
+                f"warning: with {choice.name} a crafted report counts for {choice.influence.up:.0f} honest ones: "
+                f"1% liars raise any value's share by {100 * choice.influence.one_percent:.0f} percentage points"
+            )
 
 
 def draw(ranking: tuple[Choice, ...], measured: list[Measured] | None, path: str) -> None:

@@ -252,7 +252,9 @@ def _blocks(statement: PrivacyStatement, claims: Sequence[Claim]) -> Iterator[Bl
     yield Paragraph(f"{statement.mechanism}: {', '.join(parameters)}")
     yield from claims_blocks(claims)
     yield Preformatted("\n".join(_picture(statement.terms)))
-    yield Lines(statement.plain_words(), f"Linkable: {statement.linkable.words()}.")
+    votes = statement.influence
+    liars = f"A liar's report counts for up to {votes.up:.1f} honest ones of a value." if votes else ""
+    yield Lines(statement.plain_words(), f"Linkable: {statement.linkable.words()}.", *([liars] if liars else []))
 
 
 def _picture(terms: Terms) -> Iterator[str]:

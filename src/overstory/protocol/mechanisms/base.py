@@ -24,6 +24,25 @@ class Report(NamedTuple):
     bits: int
 
 
+class Influence(NamedTuple):
+    """How many votes one crafted report is worth: by how much it raises or lowers the count of a value it aims at.
+
+    An honest report moves its own value's count by one on average.
+    """
+
+    up: float
+    down: float
+
+    @property
+    def one_percent(self) -> float:
+        """By how much 1% of the reports, all of them crafted, raise a value's share."""
+        return 0.01 * self.up
+
+    def to_json(self) -> dict[str, float]:
+        """Return JSON values."""
+        return {"up": self.up, "down": self.down, "one_percent": self.one_percent}
+
+
 REBUILD: dict[str, Callable[[str, dict[str, Any], bytes], Mechanism]] = {}
 """What makes a pickled mechanism of that name again, from its parameters and digest; the registry fills it."""
 
@@ -179,6 +198,11 @@ class LocalRandomizer(ABC):
         yield from outward(value, self.domain_size or 0, steps)
 
     @property
+    def influence(self) -> Influence | None:
+        """The votes of one crafted report; None where no single values are counted."""
+        return None
+
+    @property
     def instantaneous(self) -> Draw:
         """The function (permanent response, random_bits) -> the payload of a fresh report; one round sends it as is."""
         return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
@@ -254,6 +278,20 @@ class Mechanism(LocalRandomizer):
         None also where every item of a set is reported.
         """
         return None
+
+    @property
+    def influence(self) -> Influence:
+        """The votes of one crafted report, before any post-processing.
+
+        The count of a value rises by (1 - q*) / (p* - q*) with a report that supports it, and falls by
+        q* / (p* - q*) with one that does not (Cao, Jia, Gong, USENIX Security 2021). Where values share bits and a fit
+        tells them apart, a report that clears or sets all other bits as well counts for up to 1 / (p* - q*).
+        """
+        p, q = self.p_star, self.q_star
+        if self.encoding.decoded:
+            return Influence(float(1 / abs(p - q)), float(1 / abs(p - q)))
+        moves = float((1 - q) / (p - q)), float(-q / (p - q))
+        return Influence(max(moves), -min(moves))
 
     @property
     @abstractmethod
