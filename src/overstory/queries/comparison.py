@@ -23,6 +23,11 @@ SHARED_NOISE: Final = (
     "short; a declared overlap takes that into account"
 )
 
+MOVED: Final = (
+    "in one period, a device is in one group; one that moves from one to the other shares noise with itself, and the "
+    "intervals are then too long, never too short"
+)
+
 CSV: Final = tuple(
     map(
         Column,
@@ -95,6 +100,7 @@ class Comparison:
 
 def _range(counted: PeriodCounts) -> dict[str, Any]:
     return {
+        **({} if counted.group is None else {"group": counted.group}),
         "from": counted.label(counted.first),
         "to": counted.label(counted.last),
         "reports": counted.num_reports,
@@ -162,8 +168,8 @@ def compare_ranges(
     Raises
     ------
     ParameterError
-        When the ranges have a period in common, one has no reports, reports were made with other parameters, or an
-        option does not fit the metric.
+        When the ranges have a period in common (other than those of two groups), one has no reports, reports were made
+        with other parameters, or an option does not fit the metric.
 
     Examples
     --------
@@ -192,8 +198,15 @@ def check_comparable(a: PeriodCounts, b: PeriodCounts) -> None:
             raise ParameterError(
                 f"{_words(counted)} has no reports of {counted.metric.id}: there is nothing to compare"
             )
+    if _two_groups(a, b):
+        return
     spans = [(counted.periods[0], counted.periods[-1]) for counted in (a, b)]
     check_apart(a.metric, *spans)
+
+
+def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
+    """Whether these are two groups: no report is in both."""
+    return a.group is not None and b.group is not None and a.group != b.group
 
 
 def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0) -> Comparison:
@@ -203,7 +216,7 @@ def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0
     both = difference(first, second, interval_kind=kind, overlap=overlap, alpha=alpha)
     both = replace(both, adjustment=a.options.adjustment)
     notes = (*a.notes, *b.notes, *first.notes, *second.notes, *both.notes)
-    shared = () if overlap else (SHARED_NOISE,)
+    shared = () if overlap else (MOVED,) if _two_groups(a.counted, b.counted) else (SHARED_NOISE,)
     return Comparison(a.counted, b.counted, both, tuple(dict.fromkeys((*notes, *shared))))
 
 
@@ -218,4 +231,5 @@ def _check_parameters(counted: PeriodCounts) -> None:
 
 def _words(counted: PeriodCounts) -> str:
     first, last = counted.label(counted.first), counted.label(counted.last)
-    return f"{first}" if first == last else f"the range from {first} to {last}"
+    of = "" if counted.group is None else f"the group {counted.group} in "
+    return f"{of}{first}" if first == last else f"{of}the range from {first} to {last}"

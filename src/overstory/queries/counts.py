@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from overstory.analysis.support.registry import server_half
 from overstory.presentation.render_data import csv_line
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
+from overstory.protocol.metrics.groups import OTHER, Groups
 from overstory.protocol.metrics.metric import DAY, Period
 
 
@@ -22,8 +23,14 @@ class CountsStore(Protocol):
         """Periods with reports, ascending."""
         ...
 
-    def counts(self, metric: Metric, first: int, last: int) -> dict[int, SupportCounts]:
-        """Counts by period, of reports made with the metric's own parameters."""
+    def counts(
+        self, metric: Metric, first: int, last: int, *, groups: Collection[str] | None = None
+    ) -> dict[int, SupportCounts]:
+        """Counts by period, of reports made with the metric's own parameters; of these groups, or of all devices."""
+        ...
+
+    def groups(self, metric_id: str) -> list[str]:
+        """The groups that there are reports of; empty text: reports that name none."""
         ...
 
     def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
@@ -55,6 +62,8 @@ class PeriodCounts:
         Support counts by period; periods without reports are not listed.
     others
         Reports of the same range that were made with other parameters.
+    group
+        The group whose devices are counted; None: all devices.
     """
 
     metric: Metric
@@ -62,6 +71,7 @@ class PeriodCounts:
     last: int | None
     counts: Mapping[int, SupportCounts]
     others: tuple[OtherParameters, ...] = ()
+    group: str | None = None
 
     @property
     def num_reports(self) -> int:
@@ -88,6 +98,7 @@ class PeriodCounts:
             "metric": self.metric.id,
             "digest": self.metric.mechanism.digest.hex(),
             "period": str(self.metric.period),
+            **({} if self.group is None else {"group": self.group}),
             "from": self.label(self.first),
             "to": self.label(self.last),
             "reports": self.num_reports,
@@ -142,7 +153,7 @@ class PeriodCounts:
             for row in parsed["other_parameters"]
         ]
         first, last = (None if parsed[end] is None else number(parsed[end]) for end in ("from", "to"))
-        return cls(metric, first, last, counts, tuple(others))
+        return cls(metric, first, last, counts, tuple(others), parsed.get("group"))
 
     def others_json(self) -> list[dict[str, Any]]:
         """Return the other parameters' reports as JSON values."""
@@ -166,7 +177,9 @@ class PeriodCounts:
         return server_half(mechanism).count_names(size, labels)
 
 
-def read_store(store: CountsStore, metric: Metric, first: int | None = None, last: int | None = None) -> PeriodCounts:
+def read_store(
+    store: CountsStore, metric: Metric, first: int | None = None, last: int | None = None, *, group: str | None = None
+) -> PeriodCounts:
     """Read the counts of a range of periods, both ends included; by default of all periods with reports.
 
     Parameters
@@ -177,11 +190,13 @@ def read_store(store: CountsStore, metric: Metric, first: int | None = None, las
         The metric, with the parameters whose reports are read.
     first, last
         Numbers of periods, both included; None: the first or the last period with reports.
+    group
+        The group whose devices are counted; None: all devices.
 
     Raises
     ------
     ParameterError
-        When the range ends before it begins.
+        When the range ends before it begins, or the metric has no such group, or a hidden one.
 
     Examples
     --------
@@ -194,13 +209,14 @@ def read_store(store: CountsStore, metric: Metric, first: int | None = None, las
     ...     read_store(store, registry["colour"]).num_reports
     0
     """
+    chosen = None if group is None else {"groups": stored_groups(store, metric, group)}
     periods = store.periods(metric.id)
     if first is None:
         first = min([*periods, *([] if last is None else [last])], default=None)
     if last is None:
         last = max([*periods, *([] if first is None else [first])], default=None)
     if first is None or last is None:
-        return PeriodCounts(metric, None, None, {})
+        return PeriodCounts(metric, None, None, {}, group=group)
     _check_order(metric, first, last)
     by_digest: dict[bytes, dict[int, int]] = {}
     for (period, digest), reports in store.tally(metric.id, first, last).items():
@@ -210,7 +226,26 @@ def read_store(store: CountsStore, metric: Metric, first: int | None = None, las
         OtherParameters(digest, min(reports), max(reports), sum(reports.values()))
         for digest, reports in sorted(by_digest.items())
     ]
-    return PeriodCounts(metric, first, last, store.counts(metric, first, last), tuple(others))
+    return PeriodCounts(metric, first, last, store.counts(metric, first, last, **(chosen or {})), tuple(others), group)
+
+
+def stored_groups(store: CountsStore, metric: Metric, group: str) -> set[str]:
+    """Return the stored groups that are one of a metric's: earlier ones, which are no longer listed, are ``other``."""
+    listed = check_group(metric, group)
+    return {group} if group != OTHER else set(store.groups(metric.id)) - set(listed.shares) - {""}
+
+
+def check_group(metric: Metric, group: str) -> Groups:
+    """Return a metric's groups, or raise ParameterError where it has not this one, or its results are hidden."""
+    groups = metric.groups
+    if groups is None:
+        raise ParameterError(f"{metric.id} has no groups: its reports name none")
+    if groups.hidden(group):
+        raise ParameterError(
+            f"the group {group!r} of {metric.id} has {groups.expected(group):,.0f} expected devices, fewer than the "
+            f"floor of {groups.floor:,}: its results are hidden"
+        )
+    return groups
 
 
 def parse_range(metric: Metric, first: str | None, last: str | None) -> tuple[int | None, int | None]:

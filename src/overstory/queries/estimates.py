@@ -142,6 +142,7 @@ class EstimateSeries:
             "title": self.metric.title,
             "oracle": built.name,
             "period": str(self.metric.period),
+            **({} if self.counted.group is None else {"group": self.counted.group}),
             "from": self.counted.label(self.counted.first),
             "to": self.counted.label(self.counted.last),
             "reading": self.kind,

@@ -24,7 +24,14 @@ class RemoteError(OverstoryError):
 
 
 def read_remote(
-    url: str, token: str, metric: Metric, first: int | None = None, last: int | None = None, *, timeout: float = 60.0
+    url: str,
+    token: str,
+    metric: Metric,
+    first: int | None = None,
+    last: int | None = None,
+    *,
+    timeout: float = 60.0,
+    group: str | None = None,
 ) -> PeriodCounts:
     """Ask the collector at `url` for the counts of a range of periods; by default of all periods with reports.
 
@@ -40,13 +47,15 @@ def read_remote(
         Numbers of periods, both included; None: the first or the last period with reports.
     timeout
         How long to wait for the collector, in seconds.
+    group
+        The group whose devices are counted; None: all devices.
 
     Raises
     ------
     RemoteError
         When the collector cannot be reached, or refuses.
     ParameterError
-        When the answer holds no counts of this metric and these parameters.
+        When the answer holds no counts of this metric, these parameters and this group.
 
     Examples
     --------
@@ -57,9 +66,13 @@ def read_remote(
     overstory.queries.remote.RemoteError: ...
     """
     ends = {name: None if p is None else metric.period.label(p) for name, p in (("from", first), ("to", last))}
-    query = urlencode({name: label for name, label in ends.items() if label is not None})
+    asked = ends | {"group": group}
+    query = urlencode({name: text for name, text in asked.items() if text is not None})
     address = f"{_checked_url(url)}/v1/metrics/{quote(metric.id)}/counts" + (f"?{query}" if query else "")
-    return PeriodCounts.from_json(metric, _fetch_json(address, token, timeout))
+    counted = PeriodCounts.from_json(metric, _fetch_json(address, token, timeout))
+    if counted.group != group:
+        raise RemoteError(f"{address}: the answer is of the group {counted.group}: upgrade the collector")
+    return counted
 
 
 def read_remote_metric(url: str, name: str, *, timeout: float = 60.0) -> Metric:

@@ -102,6 +102,11 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
         "--from", dest="first", metavar="LABEL", help="the first period, such as 2026-11-21 or 2026-W47"
     )
     stored.add_argument("--to", dest="last", metavar="LABEL", help="the last period, included")
+    stored.add_argument("--group", metavar="NAME", help="only the devices of this group, of a metric with groups")
+    stored.add_argument("--by-group", action="store_true", help="estimate each group separately")
+    stored.add_argument(
+        "--smooth", action="store_true", help="with --by-group: also shares that are smoothed over the groups"
+    )
     reading = stored.add_mutually_exclusive_group()
     reading.add_argument("--per-period", action="store_true", help="estimate each period separately")
     reading.add_argument(
@@ -113,6 +118,9 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
         metavar="A..B",
         help="two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less those "
         "of the second",
+    )
+    reading.add_argument(
+        "--compare-groups", nargs=2, metavar="NAME", help="two groups: the shares of the first less those of the second"
     )
     stored.add_argument(
         "--overlap",
@@ -129,10 +137,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_plot(args.plot)
     if _is_of_a_store(args):
-        if args.compare:
-            from overstory.cli.analysis.decode_compare import run_compare
+        if args.compare or args.compare_groups:
+            from overstory.cli.analysis import decode_compare
 
-            return run_compare(args)
+            return decode_compare.run_compare(args) if args.compare else decode_compare.run_compare_groups(args)
         from overstory.cli.analysis.decode_store import run_store
 
         return run_store(args)
@@ -149,6 +157,10 @@ STORE_ALONE = (
     "per_period",
     "cumulative",
     "compare",
+    "compare_groups",
+    "group",
+    "by_group",
+    "smooth",
     "overlap",
     "candidates",
     "steps",
@@ -177,7 +189,18 @@ def _is_of_a_store(args: argparse.Namespace) -> bool:
         raise ParameterError(f"--{source} needs {', '.join(missing)}")
     if args.overlap is not None and not args.compare:
         raise ParameterError("--overlap has no effect without --compare: it is how many devices two ranges share")
+    _check_groups(args)
     return source is not None
+
+
+def _check_groups(args: argparse.Namespace) -> None:
+    """Refuse options on groups that contradict each other."""
+    if args.smooth and not args.by_group:
+        raise ParameterError("--smooth has no effect without --by-group: it moves the shares of groups to their mean")
+    chosen = [name for name in ("group", "by_group", "compare_groups") if getattr(args, name)]
+    chosen += ["compare"] if args.by_group and args.compare else []
+    if len(chosen) > 1:
+        raise ParameterError(f"{' and '.join(map(_option, chosen))} are two choices of groups: give one")
 
 
 def _option(name: str) -> str:

@@ -32,8 +32,27 @@ def run_compare(args: argparse.Namespace) -> int:
     spans = [parse_span(metric, text) for text in args.compare]
     check_apart(metric, spans[0], spans[1])
     label = metric.period.label
-    a, b = (read_counts(args, metric, (label(first), label(last))) for first, last in spans)
+    a, b = (read_counts(args, metric, (label(first), label(last)), args.group) for first, last in spans)
     compared = compare_ranges(a, b, read_options(args), overlap=args.overlap or 0.0)
+    show_answer(args, compared, "comparison", lambda written: _blocks(compared, written, everything=args.all))
+    return 0
+
+
+def run_compare_groups(args: argparse.Namespace) -> int:
+    """Run the command for two groups."""
+    from overstory.cli.analysis.decode_store import read_counts, read_metric, read_options, show_answer
+    from overstory.queries.comparison import compare_ranges
+
+    for name, option in (("plot", "--plot"), ("steps", "--steps")):
+        if getattr(args, name):
+            raise ParameterError(f"{option} has no effect with --compare-groups, which has differences of two groups")
+    first, second = args.compare_groups
+    if first == second:
+        raise ParameterError(f"--compare-groups {first} {second}: give two different groups")
+    check_pipes(args)
+    metric = read_metric(args)
+    a, b = (read_counts(args, metric, (args.first, args.last), group) for group in (first, second))
+    compared = compare_ranges(a, b, read_options(args))
     show_answer(args, compared, "comparison", lambda written: _blocks(compared, written, everything=args.all))
     return 0
 
@@ -44,8 +63,8 @@ def _blocks(compared: Comparison, written: Path | None, *, everything: bool) -> 
 
     yield from compared.blocks(None if everything else MOST_ROWS)
     ranges = [
-        f"{name}: {plural(counted.num_reports, 'report')} from {counted.label(counted.first)} to "
-        f"{counted.label(counted.last)}"
+        f"{name}: {'' if counted.group is None else f'group {counted.group}, '}"
+        f"{plural(counted.num_reports, 'report')} from {counted.label(counted.first)} to {counted.label(counted.last)}"
         for name, counted in (("a", compared.a), ("b", compared.b))
     ]
     yield Lines(*ranges, *([] if written is None else [f"every value: {written}"]))

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 def run_store(args: argparse.Namespace) -> int:
     """Run the command in its second form."""
-    from overstory.queries.readings import read
-
     metric = read_metric(args)
     kind: Aggregation = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
     check_pipes(args)
-    reading = read(read_counts(args, metric, (args.first, args.last)), kind, read_options(args))
+    reading = _reading(args, metric, kind)
     if args.plot:
         _draw(args.plot, reading)
 
@@ -36,6 +34,20 @@ def run_store(args: argparse.Namespace) -> int:
 
     show_answer(args, reading, reading.name, blocks)
     return 0
+
+
+def _reading(args: argparse.Namespace, metric: Metric, kind: Aggregation) -> Reading:
+    """Return the reading of all devices, of one group, or of each group."""
+    from overstory.queries.readings import read
+
+    options, ends = read_options(args), (args.first, args.last)
+    if not args.by_group:
+        return read(read_counts(args, metric, ends, args.group), kind, options)
+    from overstory.queries.groups import read_groups
+
+    return read_groups(
+        metric, lambda group: read_counts(args, metric, ends, group), kind, options, smoothing=args.smooth
+    )
 
 
 class Answer(Protocol):
@@ -85,7 +97,9 @@ def read_metric(args: argparse.Namespace) -> Metric:
     return metric
 
 
-def read_counts(args: argparse.Namespace, metric: Metric, labels: tuple[str | None, str | None]) -> PeriodCounts:
+def read_counts(
+    args: argparse.Namespace, metric: Metric, labels: tuple[str | None, str | None], group: str | None = None
+) -> PeriodCounts:
     """Return the counts of a range of the store or of the collector that the options name."""
     from overstory.queries.counts import parse_range, read_store
 
@@ -94,11 +108,11 @@ def read_counts(args: argparse.Namespace, metric: Metric, labels: tuple[str | No
         from overstory.queries.remote import read_remote
 
         token = args.token if args.token is not None else token_of_environment("ADMIN")
-        return read_remote(args.url, token, metric, first, last)
+        return read_remote(args.url, token, metric, first, last, group=group)
     from overstory.collector.store import open_store
 
     with open_store(args.store) as store:
-        return read_store(store, metric, first, last)
+        return read_store(store, metric, first, last, group=group)
 
 
 def read_options(args: argparse.Namespace) -> EstimateOptions:

@@ -53,6 +53,9 @@ class CountsQuery(BaseModel):
     last: str | None = Field(
         None, alias="to", description="The last period, in the same form. Default: the last stored."
     )
+    group: str | None = Field(
+        None, description="Reports of this group alone, of a metric with groups. Default: of all devices."
+    )
     form: Form = Field(
         "json", alias="format", description="spreadsheet: CSV in which no cell can be read as a formula."
     )
@@ -178,7 +181,7 @@ def add_result_pages(
     def counted(metric: Metric, query: CountsQuery) -> PeriodCounts:
         ends = parse_range(metric, query.first, query.last)
         check_counts(metric, _periods(store, metric, *ends))
-        return read_store(store, metric, *ends)
+        return read_store(store, metric, *ends, group=query.group)
 
     @app.get("/v1/metrics/{metric}/counts", summary="Support counts by period", **guarded)
     async def counts(metric: str, query: Annotated[CountsQuery, Query()], request: Request) -> StreamingResponse:

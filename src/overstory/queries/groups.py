@@ -1,0 +1,345 @@
+"""A metric's estimates by group: a reading of each, smoothed shares where asked for, and all groups weighted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from overstory.analysis.postprocess.small_areas import Smoothed, smooth
+from overstory.analysis.selection import normal_quantile
+from overstory.presentation.document import Block, Column, Heading, Lines, Table
+from overstory.presentation.formats import interval, percent
+from overstory.presentation.render_data import csv_lines
+from overstory.privacy.text import plural
+from overstory.protocol.errors import ParameterError
+from overstory.queries.counts import PeriodCounts
+from overstory.queries.estimates import EstimateOptions, EstimateSeries
+from overstory.queries.readings import Panel, Reading, read
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from overstory.analysis.estimate import Estimate
+    from overstory.protocol.metrics import Metric
+    from overstory.protocol.metrics.groups import Groups
+    from overstory.queries.estimates import Aggregation
+
+    F64 = NDArray[np.float64]
+
+LEVEL: Final = 0.95
+MOST_ROWS: Final = 20
+
+SMOOTHING: Final = (
+    "smoothed shares are moved towards the mean of all groups: nearer to the truth on average, and not unbiased; the "
+    "intervals are those of the shares before"
+)
+WEIGHTING: Final = (
+    "weighted: each group counts by its public share of all devices, however many of its devices report; not corrected "
+    "for devices that differ within a group"
+)
+
+
+@dataclass(frozen=True)
+class GroupReading:
+    """What is read of one group.
+
+    Attributes
+    ----------
+    group, share, expected
+        Its name, its public share of all devices, and how many devices that is.
+    """
+
+    group: str
+    share: float
+    expected: float
+    reading: Reading
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedShares:
+    """Shares among all devices, each group by its public share, and their errors (float64, shape (M,))."""
+
+    values: Sequence[Any]
+    shares: F64
+    errors: F64
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary per value, most frequent first."""
+        z = normal_quantile(0.5 + LEVEL / 2)
+        return [
+            {
+                "value": self.values[place],
+                "share": float(self.shares[place]),
+                "standard_error": float(self.errors[place]),
+                "low": max(float(self.shares[place] - z * self.errors[place]), 0.0),
+                "high": min(float(self.shares[place] + z * self.errors[place]), 1.0),
+            }
+            for place in np.argsort(-self.shares, kind="stable")
+            if np.isfinite(self.errors[place])
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedReading:
+    """The readings of a metric's groups over a range of periods.
+
+    Attributes
+    ----------
+    total
+        The reading of all devices.
+    parts
+        Each group's, in the registry's order.
+    hidden
+        Groups with too few devices, by public shares.
+    left_out
+        Reports that are in none of `parts`: they name no group, or a hidden one.
+    smoothed, weighted
+        Over the groups with reports; None where they are not asked for, or are not those of a metric with shares.
+    """
+
+    name: ClassVar[str] = "groups"
+    total: Reading
+    parts: tuple[GroupReading, ...]
+    hidden: tuple[str, ...]
+    left_out: int
+    smoothed: Smoothed | None = field(default=None, repr=False)
+    weighted: WeightedShares | None = field(default=None, repr=False)
+
+    @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.total.metric
+
+    @property
+    def groups(self) -> Groups:
+        """The metric's groups."""
+        assert self.metric.groups is not None
+        return self.metric.groups
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a reader must know before trusting the numbers."""
+        for group in self.hidden:
+            yield (
+                f"{self.groups.by} {group} is hidden: {self.groups.expected(group):,.0f} expected devices, fewer than "
+                f"the floor of {self.groups.floor:,}"
+            )
+        if self.left_out:
+            yield f"{plural(self.left_out, 'report')} in no group above: of devices that name none, or a hidden one"
+        if self.smoothed is not None:
+            yield SMOOTHING
+        if self.weighted is not None:
+            yield WEIGHTING
+            absent = [part.group for part in self.parts if not _estimated(part)]
+            if absent or self.hidden:
+                yield f"weighted without {', '.join([*absent, *self.hidden])}: the other groups' shares are scaled up"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values: each group's reading under its name."""
+        about = {"by": self.groups.by, "devices": self.groups.devices, "floor": self.groups.floor}
+        parts = [
+            {
+                "group": part.group,
+                "share": part.share,
+                "expected_devices": round(part.expected),
+                **part.reading.to_json(),
+            }
+            for part in self.parts
+        ]
+        more: dict[str, Any] = {}
+        if self.weighted is not None:
+            more["weighted"] = self.weighted.rows()
+        if self.smoothed is not None:
+            more["smoothed"] = list(self.smoothed_rows())
+        about |= {"hidden": list(self.hidden), "reports_in_no_group_here": self.left_out}
+        return {"metric": self.metric.id, **about, "groups": parts, **more, "notes": list(self.notes())}
+
+    def smoothed_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a dictionary per value and group: its share with its interval, and the smoothed one."""
+        assert self.smoothed is not None
+        z, estimates = normal_quantile(0.5 + LEVEL / 2), [(p.group, e) for p in self.parts if (e := _estimate(p))]
+        order = np.argsort(-self.smoothed.mean, kind="stable")
+        for place in order[np.isfinite(self.smoothed.mean[order])]:
+            for number, (group, estimate) in enumerate(estimates):
+                share = float(estimate.raw_frequencies[place])
+                error = float(estimate.errors()[place] / estimate.num_reports)
+                yield {
+                    "value": estimate.values[place],
+                    "group": group,
+                    "share": share,
+                    "standard_error": error,
+                    "low": max(share - z * error, 0.0),
+                    "high": min(share + z * error, 1.0),
+                    "smoothed": float(self.smoothed.shares[number, place]),
+                    "smoothed_error": float(self.smoothed.errors[number, place]),
+                }
+
+    def csv_lines(self) -> Iterator[str]:
+        """Return a header and a line per group and estimate; with smoothing, per value and group."""
+        if self.smoothed is not None:
+            columns = [Column(name) for name in SMOOTHED_KEYS]
+            yield from csv_lines(columns, ([row[name] for name in SMOOTHED_KEYS] for row in self.smoothed_rows()))
+            return
+        for number, part in enumerate(self.parts):
+            for line_number, line in enumerate(part.reading.csv_lines()):
+                if line_number:
+                    yield f"{part.group},{line}"
+                elif not number:
+                    yield f"group,{line}"
+
+    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
+        """Return what a person reads: each group's reading below its name, then what is over all groups."""
+        for part in self.parts:
+            devices = f"{part.expected:,.0f} expected devices"
+            yield Heading(3, f"{self.groups.by} {part.group}: {devices}")
+            yield from part.reading.blocks(everything=everything)
+        if self.weighted is not None:
+            rows = self.weighted.rows()
+            yield Table("All devices, weighted by public shares", SHARES, rows if everything else rows[:MOST_ROWS])
+        if self.smoothed is not None:
+            rows = list(self.smoothed_rows())
+            most = len(rows) if everything else MOST_ROWS * len(self.parts)
+            yield Table("Shares, and smoothed over the groups", SMOOTHED, rows[:most])
+        lines = [f"note: {note}" for note in self.notes()]
+        yield Lines(*lines, *([] if written is None else [f"every value: {written}"]))
+
+    def panels(self) -> tuple[list[Panel], str]:
+        """Return the groups' panels, each with its group's name, and what is left out."""
+        panels, left_out = [], ""
+        for part in self.parts:
+            own, left_out = part.reading.panels()
+            panels += [Panel(panel.height, _named(part.group, panel.draw)) for panel in own]
+        return panels, left_out
+
+
+VALUE: Final = Column("value", is_left=True)
+SHARES: Final = (
+    VALUE,
+    Column("share", text=percent),
+    Column("interval", f"{LEVEL:.0%} interval", interval(percent), ("low", "high")),
+)
+SMOOTHED: Final = (
+    VALUE,
+    Column("group", is_left=True),
+    *SHARES[1:],
+    Column("smoothed", text=percent),
+    Column("smoothed_error", "+-", percent),
+)
+SMOOTHED_KEYS: Final = (*("group", "value", "share", "standard_error", "low", "high", "smoothed", "smoothed_error"),)
+
+
+def _named(group: str, draw: Callable[[Axes], None]) -> Callable[[Axes], None]:
+    def drawn(ax: Axes) -> None:
+        draw(ax)
+        ax.set_title(f"{group}, {ax.get_title('left')}", loc="left")
+
+    return drawn
+
+
+def read_groups(
+    metric: Metric,
+    counts_of: Callable[[str | None], PeriodCounts],
+    kind: Aggregation = "total",
+    options: EstimateOptions | None = None,
+    *,
+    smoothing: bool = False,
+) -> GroupedReading:
+    """Return the readings of a metric's groups.
+
+    Parameters
+    ----------
+    counts_of
+        Gives the counts of a group, and of all devices for None: `read_store` or `read_remote` with ``group=``.
+    kind, options
+        As of `read_estimates`; intervals describe all devices like these unless the options say otherwise, because
+        groups are compared.
+    smoothing
+        Whether shares are also smoothed over the groups.
+
+    Raises
+    ------
+    ParameterError
+        When the metric has no groups, an option does not fit it, or its groups cannot be smoothed.
+
+    Examples
+    --------
+    >>> from overstory.analysis.reports import SupportCounts
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> groups = 'groups = {by = "release", shares = {a = 0.5, b = 0.3}, devices = 9000}'
+    >>> colour = parse_registry(EXAMPLE + groups)["colour"]
+    >>> counts = {None: [600, 300, 300], "a": [300, 100, 100], "b": [100, 200, 100], "other": [200, 0, 100]}
+    >>> def counts_of(group):
+    ...     return PeriodCounts(colour, 1, 1, {1: SupportCounts([sum(counts[group])], [counts[group]])}, group=group)
+    >>> reading = read_groups(colour, counts_of)
+    >>> [part.group for part in reading.parts], reading.left_out
+    (['a', 'b', 'other'], 0)
+    """
+    groups = metric.groups
+    if groups is None:
+        raise ParameterError(f"{metric.id} has no groups: its reports name none")
+    chosen = options or EstimateOptions()
+    chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
+    hidden = tuple(name for name in groups.names if groups.hidden(name))
+    counted = {name: counts_of(name) for name in groups.names if name not in hidden}
+    whole = counts_of(None)
+    total = read(whole, kind, chosen)
+    parts = tuple(
+        GroupReading(name, groups.share(name), groups.expected(name), read(own, kind, chosen))
+        for name, own in counted.items()
+    )
+    left_out = whole.num_reports - sum(own.num_reports for own in counted.values())
+    reading = GroupedReading(total, parts, hidden, left_out)
+    together = isinstance(total, EstimateSeries) and kind == "total" and bool(total.parts)
+    if smoothing and not together:
+        raise ParameterError("smoothing is of shares, over a range of periods in total: read those")
+    if not together:
+        return reading
+    return replace(reading, weighted=_weighted(parts), smoothed=_smoothed(total, parts) if smoothing else None)
+
+
+def _estimated(part: GroupReading) -> bool:
+    return _estimate(part) is not None
+
+
+def _estimate(part: GroupReading) -> Estimate | None:
+    """Return a group's one estimate; None without reports, or where it is of another kind."""
+    series = part.reading
+    return series.parts[0].estimate if isinstance(series, EstimateSeries) and series.parts else None
+
+
+def _weighted(parts: Iterable[GroupReading]) -> WeightedShares | None:
+    """Return the shares of all devices: the groups' own, each by its public share."""
+    present = [(part.share, estimate) for part in parts if (estimate := _estimate(part)) is not None]
+    weights = np.array([share for share, _ in present])
+    if not present or not weights.sum():
+        return None
+    weights /= weights.sum()
+    shares = np.stack([estimate.raw_frequencies for _, estimate in present])
+    errors = np.stack([estimate.errors() / estimate.num_reports for _, estimate in present])
+    return WeightedShares(present[0][1].values, weights @ shares, np.sqrt(weights**2 @ errors**2))
+
+
+def _smoothed(total: Reading, parts: Iterable[GroupReading]) -> Smoothed:
+    """Smooth with the variances at the pooled shares: a group's own would depend on its noise."""
+    assert isinstance(total, EstimateSeries)
+    pooled = total.parts[0].estimate
+    present = [estimate for part in parts if (estimate := _estimate(part)) is not None]
+    of_one = pooled.errors() ** 2 / pooled.num_reports
+    shares = np.stack([estimate.raw_frequencies for estimate in present]) if present else np.zeros((0, len(pooled)))
+    variances = np.stack([of_one / estimate.num_reports for estimate in present]) if present else shares
+    usable = np.isfinite(of_one) & (of_one > 0)
+    smoothed = smooth(shares[:, usable], variances[:, usable])
+    return Smoothed(
+        *(_spread_out(part, usable) for part in (smoothed.shares, smoothed.errors, smoothed.spread, smoothed.mean))
+    )
+
+
+def _spread_out(numbers: F64, usable: NDArray[np.bool_]) -> F64:
+    """Put numbers of the usable values into their places among all."""
+    out = np.full((*numbers.shape[:-1], usable.size), np.nan)
+    out[..., usable] = numbers
+    return out
