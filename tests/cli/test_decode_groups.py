@@ -1,0 +1,182 @@
+"""decode by group: each group's estimates, all of them weighted, smoothed shares, and the difference of two groups."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.collector.store import Received, open_store
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import load_registry
+from overstory.queries.counts import PeriodCounts, read_store
+from overstory.queries.groups import read_groups
+from support.registry_texts import COLOURS, registry_of
+from support.running import within
+
+DAY = 20_700
+GROUPS = '{by = "release", shares = {"1.0" = 0.5, "1.1" = 0.3, "1.2" = 0.1}, devices = 100000}'
+HELD = {"1.0": [0.6, 0.3, 0.1], "1.1": [0.2, 0.3, 0.5], "1.2": [0.2, 0.3, 0.5], "other": [0.6, 0.3, 0.1]}
+SENT = {"1.0": 4000, "1.1": 8000, "1.2": 1000, "other": 1000}
+"""Reports by group: devices with release 1.1 report more often than their share of all devices."""
+
+METRICS = {"colour": {"groups": GROUPS}, "plain": {}}
+
+
+def reports(metric: Any, shares: list[float], number: int, seed: int, **more: str) -> Received:
+    held = np.repeat(np.arange(3), np.round(np.array(shares) * number).astype(int))
+    sent = FrequencyOracle(metric.mechanism).simulate(held, np.random.default_rng(seed))
+    about = metric.id, DAY, bytes([seed]) * 16, metric.mechanism.digest, sent.num_bits, sent.num_cohorts, len(sent)
+    columns = sent.cohorts.tobytes(), sent.octets().tobytes()
+    return Received(*about, *columns, metric.accept_until(DAY), **more)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Path:
+    path: Path = tmp_path_factory.mktemp("groups")
+    (path / "metrics.toml").write_text(registry_of(METRICS, domain=COLOURS, expires="2040-01-01"))
+    registry = load_registry(path / "metrics.toml")
+    with open_store(str(path / "reports.db"), registry, create=True) as store:
+        store.add(
+            [
+                *(
+                    reports(registry["colour"], HELD[g], n, seed, group=g)
+                    for seed, (g, n) in enumerate(SENT.items(), 1)
+                ),
+                reports(registry["colour"], HELD["other"], 100, 9, group="0.8"),
+                reports(registry["colour"], HELD["other"], 50, 10),
+                reports(registry["plain"], HELD["other"], 500, 11),
+            ]
+        )
+    return path
+
+
+def decode(folder: Path, *options: str, metric: str = "colour") -> Any:
+    given = ["--store", "reports.db", "--registry", "metrics.toml", "--metric", metric]
+    return within("decode", *given, *options, cwd=folder)
+
+
+def test_each_group_is_estimated_by_itself(folder: Path) -> None:
+    ran = decode(folder, "--by-group", "--json")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    read = json.loads(ran.stdout)
+    assert [(part["group"], part["expected_devices"], part["reports"]) for part in read["groups"]] == [
+        ("1.0", 50_000, 4000),
+        ("1.1", 30_000, 8000),
+        ("1.2", 10_000, 1000),
+        ("other", 10_000, 1100),
+    ], "reports of the earlier release 0.8 count as other"
+    for part in read["groups"]:
+        assert part["interval"] == "population"
+        for row in part["readings"][0]["estimates"]:
+            truth = HELD[part["group"]][["red", "green", "blue"].index(row["value"])]
+            assert abs(row["frequency"] - truth) < 5 * row["frequency_standard_error"]
+    assert read["reports_in_no_group_here"] == 50
+    assert "50 reports in no group above: of devices that name none, or a hidden one" in read["notes"]
+
+
+def test_groups_count_by_their_public_shares_and_not_by_who_reports(folder: Path) -> None:
+    weighted = {row["value"]: row for row in json.loads(decode(folder, "--by-group", "--json").stdout)["weighted"]}
+    shares = {"1.0": 0.5, "1.1": 0.3, "1.2": 0.1, "other": 0.1}
+    for place, value in enumerate(["red", "green", "blue"]):
+        truth = sum(share * HELD[group][place] for group, share in shares.items())
+        assert weighted[value]["low"] < truth < weighted[value]["high"]
+    plain = json.loads(decode(folder, "--json").stdout)
+    (red,) = (row for row in plain["readings"][0]["estimates"] if row["value"] == "red")
+    assert red["high"] / plain["reports"] < 0.44, "without it, who reports most weighs most"
+
+
+def test_one_group_and_the_sum_of_all(folder: Path) -> None:
+    one = json.loads(decode(folder, "--group", "1.1", "--json").stdout)
+    assert (one["group"], one["reports"]) == ("1.1", 8000)
+    whole = json.loads(decode(folder, "--json").stdout)
+    assert ("group" in whole, whole["reports"]) == (False, 14_150)
+
+
+def test_smoothed_shares_stand_next_to_the_raw_ones_and_their_intervals(folder: Path, tmp_path: Path) -> None:
+    ran = decode(folder, "--by-group", "--smooth", "-o", str(tmp_path))
+    assert ran.returncode == 0
+    assert "smoothed shares are moved towards the mean of all groups" in ran.stdout
+    with (tmp_path / "groups.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12
+    written = json.loads((tmp_path / "groups.json").read_text())["smoothed"]
+    for row, same in zip(rows, written, strict=True):
+        assert (row["group"], row["value"]) == (same["group"], same["value"])
+        share, low, high, smoothed = (float(row[key]) for key in ("share", "low", "high", "smoothed"))
+        assert low <= share <= high
+        assert abs(smoothed - float(row["share"])) < 2 * float(row["standard_error"])
+    moved = [abs(float(row["smoothed"]) - float(row["share"])) for row in rows if row["value"] == "red"]
+    assert moved[[row["group"] for row in rows if row["value"] == "red"].index("1.2")] > min(moved)
+
+
+def test_csv_has_a_line_per_group_and_value(folder: Path, tmp_path: Path) -> None:
+    assert decode(folder, "--by-group", "-o", str(tmp_path)).returncode == 0
+    with (tmp_path / "groups.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["group"] for row in rows[::3]] == ["1.0", "1.1", "1.2", "other"]
+    assert len(rows) == 12
+    assert {row["string"] for row in rows} == {"red", "green", "blue"}
+
+
+def test_the_difference_of_two_groups_has_an_interval(folder: Path) -> None:
+    ran = decode(folder, "--compare-groups", "1.1", "1.0", "--json")
+    compared = json.loads(ran.stdout)
+    assert (compared["a"]["group"], compared["b"]["group"]) == ("1.1", "1.0")
+    by_value = {row["value"]: row for row in compared["differences"]}
+    for value, truth in (("red", -0.4), ("green", 0.0), ("blue", 0.4)):
+        assert by_value[value]["low"] < truth < by_value[value]["high"]
+    assert [by_value[value]["changed"] for value in ("red", "green", "blue")] == [True, False, True]
+    assert "a: group 1.1, 8,000 reports from" in decode(folder, "--compare-groups", "1.1", "1.0").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--group", "1.3"], "there is no group '1.3': the groups are 1.0, 1.1, 1.2, other"),
+        (["--smooth"], "--smooth has no effect without --by-group"),
+        (["--by-group", "--group", "1.0"], "--group and --by-group are two choices of groups: give one"),
+        (["--by-group", "--smooth", "--per-period"], "smoothing is of shares, over a range of periods in total"),
+        (["--compare-groups", "1.0", "1.0"], "give two different groups"),
+        (["--compare-groups", "1.0", "2"], "there is no group '2'"),
+        (["--compare-groups", "1.0", "1.1", "--steps", "norm-sub"], "--steps has no effect with --compare-groups"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(folder: Path, options: list[str], says: str) -> None:
+    ran = decode(folder, *options)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert says in ran.stderr
+
+
+@pytest.mark.parametrize("options", [["--by-group"], ["--group", "1.0"], ["--compare-groups", "1.0", "1.1"]])
+def test_a_metric_without_groups_has_none_to_read(folder: Path, options: list[str]) -> None:
+    ran = decode(folder, *options, metric="plain")
+    assert ran.returncode == 2
+    assert "plain has no groups: its reports name none" in ran.stderr
+
+
+def test_a_group_below_the_floor_is_hidden_by_expected_devices_and_not_by_reports(folder: Path, tmp_path: Path) -> None:
+    """All shares are listed, so nobody is expected in other; that many devices say they are changes nothing."""
+    listed = GROUPS.replace('"1.2" = 0.1', '"1.2" = 0.2')
+    (tmp_path / "metrics.toml").write_text(
+        registry_of({"colour": {"groups": listed}}, domain=COLOURS, expires="2040-01-01")
+    )
+    metric = load_registry(tmp_path / "metrics.toml")["colour"]
+    with open_store(str(folder / "reports.db")) as store:
+
+        def counts_of(group: str | None) -> PeriodCounts:
+            return read_store(store, metric, group=group)
+
+        reading = read_groups(metric, counts_of)
+        with pytest.raises(
+            ParameterError, match="has 0 expected devices, fewer than the floor of 1,000: its results are"
+        ):
+            counts_of("other")
+    assert (reading.hidden, [part.group for part in reading.parts]) == (("other",), ["1.0", "1.1", "1.2"])
+    assert reading.left_out == 1150
+    assert "release other is hidden: 0 expected devices, fewer than the floor of 1,000" in list(reading.notes())
