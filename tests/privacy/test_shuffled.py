@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -266,6 +267,13 @@ def test_the_command_says_it_with_its_assumptions(capsys: pytest.CaptureFixture[
     assert BATCH in " ".join(shown.split())
     assert main([*oracle, "--honest", "0.9"]) == 2
     assert "--shuffled N" in capsys.readouterr().err
+
+
+def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/explanation/shuffling.md").read_text()
+    command, line = (text.strip() for text in page.splitlines() if text.startswith("    ") and "huffled" in text)
+    assert main(command.split()[1:]) == 0
+    assert line in capsys.readouterr().out
 
 
 def test_a_power_of_a_blanket_is_that_of_independent_reports() -> None:
