@@ -23,6 +23,7 @@ from typing import Final
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
+from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
 
@@ -142,7 +143,10 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
     permanent = old.mechanism.epsilon_permanent, new.mechanism.epsilon_permanent
     yield from _worse(new.id, "any number of reports of one unchanged value", (0,), *map(_always, permanent))
     yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
-    if all(map(math.isfinite, permanent)):  # so neither's noise is all fresh
+    if asks_others(old.mechanism, new.mechanism):
+        detail = "other devices are asked: none that has answered, or may have, answers again"
+        yield Change(new.id, "parameters", Kind.HARMLESS, detail)
+    elif all(map(math.isfinite, permanent)):  # so neither's noise is all fresh
         total = add_up([(1, epsilon) for epsilon in permanent])
         detail = (
             "devices that have reported draw new permanent responses, and the old ones are out: all reports of one "
@@ -152,6 +156,26 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
     what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
     detail = "reports made with the old parameters are refused, and the counts of both cannot be added up"
     yield Change(new.id, what, Kind.BREAKS, detail)
+
+
+def asks_others(old: LocalRandomizer, new: LocalRandomizer) -> bool:
+    """Whether no device that reports by the one parameters reports by the others: two waves of one number of waves.
+
+    A device's number follows from its secret and the metric alone, so it is the same under both.
+    """
+    if not (old.once and new.once) or old.num_cohorts != new.num_cohorts:
+        return False
+    asked = [list(_asked(mechanism)) for mechanism in (old, new)]
+    return not any(start < other_stop and other < stop for start, stop in asked[0] for other, other_stop in asked[1])
+
+
+def _asked(mechanism: LocalRandomizer) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of the devices' numbers that report at all."""
+    start = 0
+    for stop, limit in mechanism.zones:
+        if limit:
+            yield start, stop
+        start = stop
 
 
 def _always(epsilon: float) -> Callable[[int], float]:
