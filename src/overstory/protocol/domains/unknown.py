@@ -140,6 +140,7 @@ class UnknownStrings(UnknownValues):
     kind = "unknown-strings"
 
     def __post_init__(self) -> None:
+        _ = self.coded  # says so when a parameter is none
         self._check_known()
 
     @cached_property
@@ -182,6 +183,7 @@ class UnknownIntegers(UnknownValues):
     value_type: ClassVar[type[str | int | float]] = int
 
     def __post_init__(self) -> None:
+        _ = self.coded  # says so when a parameter is none
         self._check_known()
 
     @cached_property

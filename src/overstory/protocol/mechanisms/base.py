@@ -68,6 +68,7 @@ class LocalRandomizer(ABC):
 
     payload: ClassVar[str]  # the kind of report: what it reveals is looked up by it in `overstory.privacy`
     reading: ClassVar[str] = "shares"  # how estimates are read, where the domain does not say
+    reads_reports: ClassVar[bool] = False  # whether an estimate needs the reports themselves, and counts are not enough
     once: ClassVar[bool] = False  # whether a device sends one report by these parameters, and then no other
 
     if TYPE_CHECKING:  # at run time a property would be taken for the default of a dataclass's field

@@ -107,7 +107,8 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 
 MOST_REPORTS: Final = 1 << 20
 LARGEST: Final = 1 << 53
-SOME_SIZE: Final = 16
+SOME: Final = {"domain_size": 16, "values": {"domain": "integers", "bits": 16}}
+"""Parameters of a usual domain, to try others with where the domain is wrong."""
 HASH_FAMILY: Final = "overstory-v1"
 """The hash whose key is the metric's id, unless the parameters name another."""
 MOST_DAYS: Final = 36_500
@@ -234,7 +235,7 @@ def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> LocalRand
 def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> None:
     """Note what is wrong with parameters whatever the domain is: they are tried with one of a usual size."""
     accepted = inspect.signature(BUILDERS[oracle]).parameters
-    sized = {"domain_size": SOME_SIZE} if "domain_size" in accepted else {}
+    sized = {name: value for name, value in SOME.items() if name in accepted}
     _built(fields, oracle, _with_window(fields, sized | dict(given), accepted))
 
 
@@ -342,6 +343,8 @@ def _days(fields: Fields) -> int | None:
 
 def _check_countable(fields: Fields, domain: AnyDomain | None, built: LocalRandomizer | None) -> None:
     """Reports with seeds of their own are counted by candidate as they come in, so there must be candidates."""
+    if built is not None and built.reads_reports and fields.table.get("retention_days") == 0:
+        fields.fault("retention_days", f"{built.name} reads the reports themselves: keep them for a day or more")
     if domain is None or built is None or domain.size is not None or domain.candidates is not None:
         return
     if built.counted_by_value:

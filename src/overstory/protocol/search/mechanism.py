@@ -78,6 +78,7 @@ class SearchMechanism(LocalRandomizer):
     reading: ClassVar[str] = "search"
     domain_size = None
     num_cohorts = SEEDS
+    reads_reports: ClassVar[bool] = True
     once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

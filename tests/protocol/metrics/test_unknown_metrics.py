@@ -1,0 +1,101 @@
+"""Unknown strings and integers in a registry: what is read, what is refused, and what a device reads as well."""
+
+import pytest
+
+from overstory.protocol.domains import UnknownIntegers, UnknownStrings, domain_from
+from overstory.protocol.domains.unknown import ELSEWHERE
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import RegistryError, load_registry, metric_from_json, parse_registry
+from support.registry_texts import registry_text
+
+KINDS = {
+    "strings": ('{kind = "unknown-strings", max_bytes = 10}', "oak"),
+    "an alphabet": ('{kind = "unknown-strings", max_bytes = 10, alphabet = "abcdefghijklmnop"}', "oak"),
+    "expected strings": ('{kind = "unknown-strings", max_bytes = 10, known = ["oak", "elm"]}', "elm"),
+    "integers": ('{kind = "unknown-integers", bits = 20}', 443),
+    "expected integers": ('{kind = "unknown-integers", bits = 20, known = [80, "443"]}', 443),
+}
+
+
+def read(domain, parameters="{epsilon = 2.0}", oracle="prefix-search", **differences):
+    text = registry_text(metric="word", domain=domain, oracle=oracle, parameters=parameters, **differences)
+    return parse_registry(text)["word"]
+
+
+@pytest.mark.parametrize(("domain", "value"), KINDS.values(), ids=KINDS)
+def test_each_kind_is_read_and_read_again_from_the_public_registry(domain, value):
+    metric = read(domain)
+    assert metric.domain.label(metric.encode(value)) == str(value)
+    assert metric.reading == "search"
+    again = metric_from_json(metric.to_json())
+    assert again == metric
+    assert again.digest == metric.digest
+    assert domain_from(metric.domain.canonical()) == metric.domain
+    assert metric.mechanism.plan.known == {metric.encode(metric.domain.read(text)) for text in metric.domain.known}
+
+
+@pytest.mark.parametrize(
+    ("domain", "value"),
+    [
+        (UnknownStrings(3), "oaks"),
+        (UnknownStrings(3, alphabet="abc"), "abx"),
+        (UnknownIntegers(8), 256),
+        (UnknownIntegers(8), -1),
+    ],
+)
+def test_a_value_without_a_code_is_elsewhere(domain, value):
+    assert domain.encode(value) == ELSEWHERE
+    assert domain.label(ELSEWHERE) == "a value that the search does not cover"
+
+
+@pytest.mark.parametrize(
+    ("domain", "value"),
+    [(UnknownStrings(3), 7), (UnknownStrings(3), None), (UnknownIntegers(8), "7"), (UnknownIntegers(8), True)],
+)
+def test_a_value_of_another_type_is_refused(domain, value):
+    with pytest.raises(ParameterError, match="is no "):
+        domain.encode(value)
+
+
+@pytest.mark.parametrize(
+    ("domain", "differences", "message"),
+    [
+        ('{kind = "unknown-strings", max_bytes = 99}', {}, "max_bytes"),
+        ('{kind = "unknown-strings", bits = 9}', {}, "no such key"),
+        ('{kind = "unknown-integers", bits = 65}', {}, "bits"),
+        ('{kind = "unknown-integers", bits = 8, known = [300]}', {}, "known: 300 is outside the domain"),
+        ('{kind = "unknown-strings", known = ["a", "a"]}', {}, "known: a value comes twice"),
+        ('{kind = "unknown-strings", known = [1.5]}', {}, "known: give a list of values"),
+        ('{kind = "unknown-strings", known = "list.txt"}', {}, "cannot be read here"),
+        (
+            '{kind = "unknown-strings"}',
+            {"oracle": "olh"},
+            "olh takes symbols or strings, not values that nobody listed",
+        ),
+        ('{kind = "categories", names = ["a", "b"]}', {}, "prefix-search takes values that nobody listed, not symbols"),
+        ('{kind = "unknown-strings"}', {"parameters": "{epsilon = 2.0, wave = 2}"}, "wave"),
+        ('{kind = "unknown-strings"}', {"parameters": "{epsilon = 2.0, values = 3}"}, "the domain says"),
+        ('{kind = "unknown-strings"}', {"instead": {"retention_days": "retention_days = 0"}}, "keep them for a day"),
+    ],
+)
+def test_what_cannot_be_is_one_fault(domain, differences, message):
+    with pytest.raises(RegistryError) as refused:
+        read(domain, **differences)
+    (fault,) = refused.value.faults
+    assert message in fault.message
+
+
+def test_expected_values_may_be_in_a_file_and_a_device_reads_it_too(tmp_path):
+    (tmp_path / "trees.txt").write_text("oak\nelm\n")
+    domain = '{kind = "unknown-strings", max_bytes = 6, known = "trees.txt"}'
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_text(metric="word", domain=domain, oracle="prefix-search", parameters="{epsilon = 2.0}"))
+    server, device = load_registry(path)["word"], load_registry(path, read_candidates=False)["word"]
+    listed = read('{kind = "unknown-strings", max_bytes = 6, known = ["oak", "elm"]}')
+    assert server == device
+    assert server.digest == device.digest == listed.digest
+    (tmp_path / "trees.txt").write_text("oak\nelm\nash\n")
+    assert load_registry(path)["word"].digest != listed.digest
+    (tmp_path / "trees.txt").unlink()
+    with pytest.raises(RegistryError, match="cannot be read"):
+        load_registry(path, read_candidates=False)
