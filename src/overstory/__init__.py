@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
     from overstory.trial.survey import Survey, survey
+    from overstory.trial.tables import TableTrial, survey_table
 
 __version__ = "0.2.0.dev0"
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "ReportBatch",
     "SupportCounts",
     "Survey",
+    "TableTrial",
     "__version__",
     "difference",
     "oracle",
@@ -40,6 +42,7 @@ __all__ = [
     "postprocess",
     "ratio",
     "survey",
+    "survey_table",
     "total",
 ]
 
@@ -56,10 +59,12 @@ __getattr__, __dir__ = lazy_names(
         "ReportBatch": "analysis.reports",
         "SupportCounts": "analysis.reports",
         "Survey": "trial.survey",
+        "TableTrial": "trial.tables",
         "difference": "analysis.difference",
         "postprocess": "analysis.postprocess.steps",
         "ratio": "analysis.difference",
         "survey": "trial.survey",
+        "survey_table": "trial.tables",
         "total": "analysis.difference",
     },
 )

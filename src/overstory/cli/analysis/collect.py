@@ -22,10 +22,14 @@ you see the estimates next to the truth, and the privacy loss. You also see whic
 many people rare values need, and which shares these people show. The file is read in a stream, and nothing of it leaves
 this machine.
 
-A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing."""
+A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing.
+
+Of two columns each row reports its pair of values: you see the shares of the second in each value of the first, whether
+the two depend on each other, and how strongly."""
 
 EXAMPLE = """\
 overstory collect survey.csv --column state --epsilon 2
+  overstory collect survey.csv --column state --column party --epsilon 2
   overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes"""
 
 WEAK = 10
@@ -38,7 +42,18 @@ def add_parser(subparsers: Any) -> None:
         subparsers, "collect", "simulate a private collection on your own data", more=MORE, example=EXAMPLE
     )
     parser.add_argument("file", metavar="FILE", help="CSV (gz too), JSON lines or Parquet; - for standard input")
-    parser.add_argument("--column", required=True, metavar="C", help="the column to collect")
+    parser.add_argument(
+        "--column",
+        required=True,
+        action="append",
+        metavar="C",
+        help="the column to collect; give two to see what they say of each other",
+    )
+    parser.add_argument(
+        "--conditional",
+        action="store_true",
+        help="of two columns: how the shares of the second differ between the values of the first",
+    )
     add_form(parser)
     parser.add_argument(
         "--oracle", default="auto", metavar="NAME", help="what the devices randomize with (default auto: the best)"
@@ -82,6 +97,13 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_pipes(args)
+    if len(args.column) > 1:
+        from overstory.cli.analysis.collect_table import run_table
+
+        with seekable(args.file) as name:
+            return run_table(args, name, _budget(args))
+    (args.column,) = args.column
+    _check_single(args)
     with seekable(args.file) as name:
         summary = _collected(args, _column(args, name), _budget(args))
     if args.output == "-":
@@ -99,6 +121,13 @@ def run(args: argparse.Namespace) -> int:
 
         print_document([*terminal_blocks(summary), Paragraph(f"Page: {page}")])
     return 0
+
+
+def _check_single(args: argparse.Namespace) -> None:
+    from overstory.protocol.errors import ParameterError
+
+    if args.conditional:
+        raise ParameterError("--conditional compares the values of a first column: give two, --column A --column B")
 
 
 def _column(args: argparse.Namespace, path: str) -> Column:

@@ -1,0 +1,332 @@
+"""A collection of two columns of a file, or of a data frame: each row reports its pair, and only pairs are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.association.effect import Compared, compare_rows
+from overstory.analysis.association.independence import MOST_CELLS
+from overstory.analysis.association.summary import ROW, TableSummary
+from overstory.analysis.association.table import pair_table
+from overstory.analysis.support.registry import Rng, generator
+from overstory.analysis.tables.columns import label_text, read_column
+from overstory.files.columns.layout import Form
+from overstory.files.columns.reader import ANY_FORM, NO_NUMBERS, blocks
+from overstory.files.io import Advance
+from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.formats import finite, percent
+from overstory.privacy.text import epsilon_text
+from overstory.protocol.encodings.base import whole_number
+from overstory.protocol.errors import ParameterError
+from overstory.trial.column import MANY_NUMBERS, all_numbers, round_bins, symbols
+from overstory.trial.population import READ_OFF, Population, empty
+from overstory.trial.run import TrialBudget, TrialResult, collect
+
+I64 = NDArray[np.int64]
+FEW_BINS: Final = 10
+"""Bins of a column of many different numbers."""
+MOST_VALUES: Final = 1_000
+"""Distinct values of a column of text."""
+SHOWN: Final = 12
+"""Comparisons that the terminal shows."""
+BETWEEN: Final = " / "
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Who takes part, and which pair each row holds: the truth that no collector would see.
+
+    Attributes
+    ----------
+    counts : ndarray of int64, shape (k_x, k_y)
+        How many rows hold each pair.
+    """
+
+    names: tuple[str, str]
+    labels: tuple[tuple[str, ...], tuple[str, ...]]
+    counts: I64
+    missing: int = 0  # rows without a value in one of the columns; they send nothing
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def population(self) -> Population:
+        """The same as one column of pairs."""
+        first, second = self.labels
+        cells = tuple(f"{x}{BETWEEN}{y}" for x in first for y in second)
+        return Population(cells, self.counts.ravel(), self.missing, notes=self.notes)
+
+
+def count_pairs(path: str, columns: Sequence[str], *, form: Form = ANY_FORM, advance: Advance | None = None) -> Pairs:
+    """Count the rows of every pair of two columns' values, in one pass.
+
+    A column of many different numbers is counted in bins. A row without a value in one of the columns counts as
+    missing.
+
+    Raises
+    ------
+    ParameterError
+        When there are no two columns, nothing to count, or too many values.
+    """
+    if len(columns) != 2 or columns[0] == columns[1]:
+        raise ParameterError("give two different columns: --column A --column B")
+    numbers: tuple[dict[str, int], dict[str, int]] = {}, {}
+    rows_of: dict[tuple[int, int], int] = {}
+    missing = 0
+    for values in blocks(path, list(columns), form=form, advance=advance):
+        codes = [texts.numbered(known) for texts, known in zip(values, numbers, strict=True)]
+        there = (codes[0] >= 0) & (codes[1] >= 0)
+        missing += int(np.count_nonzero(~there))
+        pairs, counts = np.unique(np.stack([code[there] for code in codes]), axis=1, return_counts=True)
+        for first, second, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
+            rows_of[first, second] = rows_of.get((first, second), 0) + count
+    if not rows_of:
+        raise empty(path, " and ".join(columns), missing)
+    table = np.zeros((len(numbers[0]), len(numbers[1])), np.int64)
+    for place, count in rows_of.items():
+        table[place] = count
+    return arranged(tuple(columns), [list(known) for known in numbers], table, missing)
+
+
+def arranged(names: Sequence[str], values: Sequence[list[str]], counts: I64, missing: int) -> Pairs:
+    """Return the pairs with values in order, and many numbers in bins."""
+    labels, notes = [], [READ_OFF]
+    for axis, texts in enumerate(values):
+        listed, places, note = _places(names[axis], texts)
+        counts = _moved(counts, axis, places, len(listed))
+        labels.append(listed)
+        notes += [note] if note else []
+    if counts.size > MOST_CELLS:
+        raise ParameterError(
+            f"{names[0]} and {names[1]} have {counts.shape[0]} x {counts.shape[1]} pairs of values, more than "
+            f"{MOST_CELLS:,}: choose columns of fewer values"
+        )
+    return Pairs((names[0], names[1]), (labels[0], labels[1]), counts, missing, tuple(notes))
+
+
+def _places(name: str, texts: list[str]) -> tuple[tuple[str, ...], I64, str]:
+    """Return a column's values in order, which of them each text is, and what a reader must know."""
+    bare = [text for text in texts if text not in NO_NUMBERS]
+    if all_numbers(bare) and len(bare) > MANY_NUMBERS and len(bare) == len(texts):
+        figures = np.array(texts, np.float64)
+        bins = round_bins(float(figures.min()), float(figures.max()), FEW_BINS)
+        note = f"{name}: {len(texts):,} different numbers were counted in {bins.count} bins"
+        return bins.labels, symbols(bins, figures), note
+    if len(texts) > MOST_VALUES:
+        raise ParameterError(f"{name} has {len(texts):,} distinct values, more than {MOST_VALUES:,}")
+    if len(texts) < 2:
+        raise ParameterError(f"{name} has one value alone, {texts[0]!r}: nothing can depend on it")
+    ordered = sorted(texts, key=float if all_numbers(bare) and len(bare) == len(texts) else None)
+    rank = {text: place for place, text in enumerate(ordered)}
+    return tuple(ordered), np.array([rank[text] for text in texts], np.int64), ""
+
+
+def _moved(counts: I64, axis: int, places: I64, size: int) -> I64:
+    """Add the rows (or the columns) up by their new places."""
+    rows = counts if axis == 0 else counts.T
+    moved = np.zeros((size, rows.shape[1]), np.int64)
+    np.add.at(moved, places, rows)
+    return moved if axis == 0 else moved.T
+
+
+@dataclass(frozen=True, eq=False)
+class TableTrial:
+    """What a collection of two columns learned, next to the truth.
+
+    Attributes
+    ----------
+    pairs
+        Who took part.
+    result
+        What every row randomized with, and what was counted.
+    summary
+        What is said of the two columns.
+    """
+
+    pairs: Pairs
+    result: TrialResult
+    summary: TableSummary
+
+    @property
+    def truth(self) -> NDArray[np.float64]:
+        """The true shares of the pairs."""
+        return np.asarray(self.pairs.counts / len(self.pairs))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a dictionary per pair: `ROW`, and the truth."""
+        shares = self.pairs.counts / np.maximum(self.pairs.counts.sum(axis=1, keepdims=True), 1)
+        for row, true, share in zip(self.summary.rows(), self.truth.ravel(), shares.ravel(), strict=True):
+            yield {**row, "true_share": float(true), "true_share_in_row": float(share)}
+
+    @property
+    def true_v(self) -> float:
+        """Cramer's V of the rows themselves."""
+        cells = self.truth[self.pairs.counts.sum(axis=1) > 0][:, self.pairs.counts.sum(axis=0) > 0]
+        product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
+        return float(np.sqrt(((cells - product) ** 2 / product).sum() / (min(cells.shape) - 1)))
+
+    def compared(self) -> list[Compared]:
+        """Return the differences of each row's shares from the largest row's, of the rows that are large enough."""
+        given, largest = self.summary.conditional, int(np.argmax(self.pairs.counts.sum(axis=1)))
+        if not given.estimable[largest]:
+            return []
+        first, second = self.pairs.labels
+        rows = [place for place in np.flatnonzero(given.estimable).tolist() if place != largest]
+        columns = second[1:] if len(second) == 2 else second
+        return [
+            compare_rows(self.summary.table, column, first[row], first[largest]) for row in rows for column in columns
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        mechanism = self.result.mechanism
+        return {
+            "columns": list(self.pairs.names),
+            "rows": len(self.pairs),
+            "missing": self.pairs.missing,
+            "oracle": mechanism.name,
+            "epsilon_report": mechanism.epsilon_report,
+            "true_cramers_v": self.true_v,
+            **{name: value for name, value in self.summary.to_json().items() if name not in {"variables", "cells"}},
+            "cells": list(self.rows()),
+            "notes": list(self._notes()),
+        }
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.pairs.notes
+        if self.pairs.missing:
+            yield f"{self.pairs.missing:,} rows have no value in one of the columns and sent nothing"
+        yield from self.summary.table.notes
+
+    def sentences(self) -> list[str]:
+        """Return what was collected, and how near it came to the truth."""
+        low, high = self.summary.table.interval(self.summary.level)
+        inside = int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
+        return [
+            f"Collected: {len(self.pairs):,} rows, each one report of its pair; {self.truth.size:,} pairs of values",
+            f"Truth: Cramer's V of these rows is {self.true_v:.2f}",
+            f"Intervals: {inside:,} of the {self.truth.size:,} pairs' 95% intervals hold the truth",
+            self._privacy(),
+            *(f"note: {note}" for note in self._notes()),
+        ]
+
+    def _privacy(self) -> str:
+        mechanism = self.result.mechanism
+        epsilon = epsilon_text(mechanism.epsilon_report)
+        return f"Privacy: {mechanism.name}, epsilon {epsilon} for the pair; a change of either value is another pair"
+
+    def blocks(self, *, is_conditional: bool = False) -> Iterator[Block]:
+        """Return what the terminal shows; with `is_conditional` the rows' differences in place of all shares."""
+        first, second = self.pairs.names
+        shown = list(self.summary.blocks())
+        if not is_conditional:
+            yield from shown
+        else:
+            yield shown[0]
+            yield from self._differences(first, second)
+            yield shown[-1]
+        yield Lines(*self.sentences())
+
+    def _differences(self, first: str, second: str) -> Iterator[Block]:
+        compared = self.compared()
+        if not compared:
+            return
+        rows = [
+            {
+                "row": each.row,
+                "column": each.column,
+                "difference": finite(each.estimate),
+                "low": each.low,
+                "high": each.high,
+                "apart": each.apart,
+            }
+            for each in sorted(compared, key=lambda each: -abs(each.estimate))
+        ]
+        columns = (
+            Column("row", first, is_left=True),
+            Column("column", second, is_left=True),
+            Column("difference", "difference", _points),
+            Column("low", "95% interval", lambda low, high: f"{_points(low)} to {_points(high)}", ("low", "high")),
+            Column("apart", "", lambda apart: "differs" if apart else "", is_left=True),
+        )
+        caption = f"{second} in each {first}, less that in {first} = {compared[0].against}"
+        yield Table(caption, columns, rows[:SHOWN])
+
+
+def _points(difference: float | None) -> str:
+    return percent(difference) if difference is None else f"{100 * difference:+.1f} points"
+
+
+def collect_pairs(
+    pairs: Pairs, budget: TrialBudget, oracle: str, seed: int, advance: Advance = lambda _: None
+) -> TableTrial:
+    """Let every row report its pair by one oracle, and learn the table.
+
+    Examples
+    --------
+    >>> pairs = Pairs(("os", "crash"), (("a", "b"), ("no", "yes")), np.array([[9_000, 1_000], [6_000, 4_000]]))
+    >>> trial = collect_pairs(pairs, TrialBudget(2.0), "auto", 1)
+    >>> trial.summary.tested.rejected, round(trial.true_v, 2)
+    (True, 0.35)
+    """
+    result = collect(pairs.population, budget, oracle, seed, advance)
+    table = pair_table(result.oracle.mechanism, result.estimate, pairs.names, pairs.labels)
+    return TableTrial(pairs, result, TableSummary(table))
+
+
+def survey_table(columns: Any, epsilon: float = 1.0, *, oracle: str = "auto", rng: Rng = None) -> TableTrial:
+    """Simulate a survey of two columns under local differential privacy: each row reports its pair of values.
+
+    Parameters
+    ----------
+    columns
+        Two columns by name: a data frame of two columns, or a mapping of two lists. A missing value is a value like
+        any other.
+    epsilon
+        What a row's report may reveal of the pair, in nats; smaller is more private.
+    oracle
+        What each row randomizes with; "auto" is the one that `overstory compare` recommends.
+    rng
+        Randomness for the simulation, as NumPy takes it: a seed, a generator, or None.
+
+    Returns
+    -------
+    TableTrial
+        Its `summary` says what was learned; `pairs` are the truth.
+
+    Raises
+    ------
+    ParameterError
+        When there are no two columns of one length, or they have too many values.
+
+    Examples
+    --------
+    >>> answers = {"os": ["a", "a", "b", "b"] * 5_000, "crash": ["no", "no", "no", "yes"] * 5_000}
+    >>> learned = survey_table(answers, epsilon=2, rng=1)
+    >>> learned.summary.conditional.shares.round(1).tolist()
+    [[1.0, -0.0], [0.5, 0.5]]
+    """
+    names = [str(name) for name in getattr(columns, "columns", columns)]
+    if len(names) != 2:
+        raise ParameterError(f"{len(names)} columns: give two, by name")
+    read = [read_column(columns[name]) for name in getattr(columns, "columns", columns)]
+    if len(read[0].codes) != len(read[1].codes) or not len(read[0].codes):
+        raise ParameterError("the columns have no rows, or not as many: give two of one length")
+    counts = np.zeros((len(read[0].labels), len(read[1].labels)), np.int64)
+    np.add.at(counts, (read[0].codes, read[1].codes), 1)
+    pairs = arranged(names, [[label_text(label) for label in column.labels] for column in read], counts, 0)
+    drawn, seed = generator(rng), whole_number(rng)
+    return collect_pairs(
+        pairs, TrialBudget(epsilon), oracle, seed if isinstance(seed, int) else int(drawn.integers(1 << 63))
+    )
+
+
+COLUMNS: Final = (*map(Column, ("row", "column", "true_share", "true_share_in_row")), *map(Column, ROW[2:]))
+"""The columns of a file of what was learned."""
