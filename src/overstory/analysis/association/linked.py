@@ -1,0 +1,327 @@
+r"""A table from linked reports of two variables with finite domains: exact estimates from counts of pairs of supports.
+
+With :math:`\phi_i = (s_i - q) / (p - q)`, s_i saying whether a report supports value i, the mean of
+:math:`\phi_i` given value x is 1 where i = x and 0 elsewhere. The two parts of a report draw independent noise, so
+
+.. math:: P_{ij} = \frac{N_{ij} - q_x N_{.j} - q_y N_{i.} + n q_x q_y}{n (p_x - q_x)(p_y - q_y)}
+
+is unbiased: the mean of :math:`\phi_i \psi_j`. The shares of a variable add up to 1, and least squares uses it: with
+S the covariance of :math:`\phi`, :math:`u = Q \phi + S 1 / (1' S 1)`, :math:`Q = I - S 1 1' / (1' S 1)`, has
+the sum 1 in every report and is still unbiased. The mean of :math:`u v'` is the product of the marginals and the
+decoded cross-covariance.
+
+The covariances are exact, whatever the dependence: :math:`E\,u u'` is linear in the values' shares,
+
+.. math:: E (u u' \mid x) = A_0 + \sum_m d_m r_{mx} r_{mx}' ,
+
+and given both values u and v are independent. Reports of one device share its permanent responses: the same with the
+moments of two reports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from overstory.analysis.association.table import Marginal, TableEstimate
+from overstory.analysis.support.linked import PairCounts, pair_counts
+from overstory.analysis.variance import check_reports_per_device
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.selection import IntervalKind
+    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.mechanisms.joint import JointMechanism
+
+    F64 = NDArray[np.float64]
+
+LinkedMethod = Literal["gls", "closed"]
+"""Least squares, which knows that shares add up to 1, or the closed form, each cell by itself."""
+NO_REPORTS = "there are no reports: nothing can be estimated"
+
+
+class Moments(NamedTuple):
+    """E(u u' | x) = base + the sum of weight times r_x r_x' over the columns r_x of each matrix.
+
+    Attributes
+    ----------
+    base : ndarray of float64, shape (K, K)
+    own : tuple of (float, ndarray of float64, shape (K, K))
+    """
+
+    base: F64
+    own: tuple[tuple[float, F64], ...]
+
+    def over(self, shares: F64) -> F64:
+        """Return E u u' where the values have these shares."""
+        parts = [weight * (columns * shares) @ columns.T for weight, columns in self.own]
+        return np.asarray(self.base + np.sum(parts, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteVariable:
+    """One of two linked variables with a finite domain.
+
+    Parameters
+    ----------
+    part
+        Its oracle: a symbol, or a bit for each value.
+    supported : ndarray of float64, shape (K,)
+        The share of the reports that support each value.
+    """
+
+    part: Mechanism
+    supported: F64
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """P(a report supports its own value), P(it supports another)."""
+        return float(self.part.p_star), float(self.part.q_star)
+
+    @property
+    def is_symbol(self) -> bool:
+        """Whether a report supports one value: then supports add up to 1 already."""
+        return isinstance(self.part, SymbolMechanism)
+
+    @property
+    def raw(self) -> F64:
+        """The mean of phi."""
+        p, q = self.rates
+        return np.asarray((self.supported - q) / (p - q))
+
+    @cached_property
+    def projection(self) -> tuple[F64, F64]:
+        """Q, and S 1 / (1' S 1); S is taken at the raw shares, for clipped ones would inflate the test."""
+        size = len(self.supported)
+        if self.is_symbol:
+            return np.eye(size), np.zeros(size)
+        p, q = self.rates
+        raw = self.raw
+        spread = np.diag((raw * p * (1 - p) + (1 - raw) * q * (1 - q)) / (p - q) ** 2 + raw) - np.outer(raw, raw)
+        edge = spread.sum(axis=1) / spread.sum()
+        return np.eye(size) - edge[:, None], edge
+
+    @property
+    def shares(self) -> F64:
+        """The mean of u."""
+        projection, centre = self.projection
+        return np.asarray(projection @ self.raw + centre)
+
+    def moments(self, projection: F64, *, shared: bool = False) -> Moments:
+        """Return E(u u' | x) of one report, or of two of one device, for u = Q phi + a constant that keeps it unbiased.
+
+        Parameters
+        ----------
+        projection : ndarray of float64, shape (K, K)
+            Q.
+        shared
+            Of two reports, which have the permanent response in common.
+        """
+        (p, q), eye = self.rates, np.eye(len(self.supported))
+        own, other, left = self.part.permanent_support if shared else (p, q, 1.0)
+        if self.is_symbol:
+            # The symbol z that is shared has E(phi | z) = (left e_z + c 1) / (p - q), of mean e_x over z.
+            centre = (1.0 - left) / len(eye) - q if shared else -q
+            seen = (left * eye + centre) / (p - q)
+            return Moments(other * seen @ seen.T, ((own - other, seen),))
+        noise = left**2 / (p - q) ** 2
+        mine, others = own * (1 - own) * noise, other * (1 - other) * noise
+        return Moments(others * projection @ projection.T, ((mine - others, projection), (1.0, eye)))
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedCovariance:
+    """The exact covariances of the cells.
+
+    Parameters
+    ----------
+    once, shared
+        The moments of both variables in one report, and in two of one device.
+    shares, rows, columns : ndarray of float64, shapes (k_x, k_y), (k_x,) and (k_y,)
+        The table and its marginals.
+    num_reports, reports_per_device, kind
+        As in `TableEstimate`.
+    """
+
+    once: tuple[Moments, Moments]
+    shared: tuple[Moments, Moments]
+    shares: F64
+    rows: F64
+    columns: F64
+    num_reports: int
+    reports_per_device: float = 1.0
+    kind: IntervalKind = "population"
+
+    def variances(self) -> F64:
+        """Return the cells' variances, shape (k_x, k_y)."""
+        total = self._spread(self.once) + (self.reports_per_device - 1.0) * self._spread(self.shared)
+        if self.kind == "reports":
+            held = np.clip(self.shares, 0.0, 1.0)
+            total -= self.reports_per_device * held * (1.0 - held)
+        return np.asarray(np.maximum(total, 0.0) / max(self.num_reports, 1))
+
+    def _spread(self, moments: tuple[Moments, Moments]) -> F64:
+        # sum over values s, t of pi_st m_x(s) m_y(t) - P^2, pi the table whose marginals are the rows and columns.
+        first, second = (each.base.diagonal() for each in moments)
+        (by_row, by_column) = (diagonal(each) for each in moments)
+        cells = by_row @ self.shares @ by_column.T
+        cells += np.outer(by_row @ self.rows, second) + np.outer(first, by_column @ self.columns)
+        return np.asarray(cells + np.outer(first, second) - self.shares**2)
+
+    def apply(self, weights: F64) -> F64:
+        """Return the covariances with weighted sums of cells, shape (..., k_x, k_y) in and out."""
+        total = self._products(self.once, weights)
+        if self.reports_per_device != 1.0:
+            total += (self.reports_per_device - 1.0) * self._products(self.shared, weights)
+        if self.kind == "reports":
+            held = np.clip(self.shares, 0.0, 1.0)
+            possible = held / max(1.0, float(held.sum()))
+            people = weights * held - possible * (weights * possible).sum(axis=(-2, -1), keepdims=True)
+            total -= self.reports_per_device * people
+        return np.asarray(total / max(self.num_reports, 1))
+
+    def _products(self, moments: tuple[Moments, Moments], weights: F64) -> F64:
+        first, second = moments
+        mean_first, mean_second = first.over(self.rows) - first.base, second.over(self.columns) - second.base
+        total = first.base @ weights @ (second.base + mean_second) + mean_first @ weights @ second.base
+        for weight, rows in first.own:
+            for other, columns in second.own:
+                inner = self.shares * (rows.T @ weights @ columns)
+                total = total + weight * other * (rows @ inner @ columns.T)
+        return np.asarray(total - self.shares * (weights * self.shares).sum(axis=(-2, -1), keepdims=True))
+
+    def at(self, shares: F64) -> LinkedCovariance:
+        """Return those at other cells."""
+        return replace(self, shares=shares, rows=shares.sum(axis=1), columns=shares.sum(axis=0))
+
+
+def diagonal(moments: Moments) -> F64:
+    """Return what each value x adds to the diagonal of E(u u' | x), shape (K, K): a row for each entry.
+
+    Examples
+    --------
+    >>> diagonal(Moments(np.zeros((2, 2)), ((0.5, np.array([[2.0, 1.0], [0.0, 1.0]])),))).tolist()
+    [[2.0, 0.5], [0.0, 0.5]]
+    """
+    return np.asarray(np.sum([weight * columns**2 for weight, columns in moments.own], axis=0))
+
+
+def linked_cells(
+    mechanism: JointMechanism,
+    counts: SupportCounts,
+    names: Sequence[str],
+    labels: Sequence[Sequence[str]],
+    *,
+    method: LinkedMethod = "gls",
+    reports_per_device: float = 1.0,
+    interval_kind: IntervalKind = "population",
+) -> TableEstimate:
+    """Return the table of two variables with finite domains that were reported together, each by its own oracle.
+
+    Parameters
+    ----------
+    counts
+        Counts of pairs of supports.
+    names, labels
+        What the variables and their values are called.
+    method
+        Least squares, or each cell by itself.
+    reports_per_device
+        How many of the reports one device sent, its values unchanged.
+    interval_kind
+        What standard errors are for.
+
+    Raises
+    ------
+    ParameterError
+        If a part takes strings, or the counts are another mechanism's.
+
+    Examples
+    --------
+    >>> from overstory.analysis.support.registry import SimulatedDevices, count_reports
+    >>> from overstory.protocol.mechanisms.joint import joint
+    >>> linked = joint(of=[{"oracle": "grr", "domain_size": 2, "epsilon": 3.0}] * 2)
+    >>> devices = SimulatedDevices.holding(linked, range(4), np.array([0, 0, 1, 2] * 5_000), np.random.default_rng(1))
+    >>> counts = count_reports(linked, devices.report())
+    >>> table = linked_cells(linked, counts, ("os", "crash"), (("a", "b"), ("no", "yes")))
+    >>> table.shares.round(1).tolist()
+    [[0.5, 0.3], [0.2, 0.0]]
+    """
+    if mechanism.domain_size is None:
+        raise ParameterError(f"{mechanism.name}: a part takes strings, whose candidates must be named")
+    apart = pair_counts(mechanism, counts)
+    variables = _variables(mechanism, apart)
+    raw = _raw_cells(variables, apart)
+    if method == "closed":
+        projections = [np.eye(len(each.raw)) for each in variables]
+        rows, columns, cells = variables[0].raw, variables[1].raw, raw
+    else:
+        projections = [each.projection[0] for each in variables]
+        rows, columns = (each.shares for each in variables)
+        centred = raw - np.outer(variables[0].raw, variables[1].raw)
+        cells = np.outer(rows, columns) + projections[0] @ centred @ projections[1].T
+    once, shared = (
+        tuple(each.moments(q, shared=shared) for each, q in zip(variables, projections, strict=True))
+        for shared in (False, True)
+    )
+    per_device = check_reports_per_device(reports_per_device)
+    covariance = LinkedCovariance(
+        (once[0], once[1]), (shared[0], shared[1]), cells, rows, columns, counts.num_reports, per_device, interval_kind
+    )
+    return TableEstimate(
+        names=(names[0], names[1]),
+        labels=(tuple(labels[0]), tuple(labels[1])),
+        shares=cells,
+        covariance=covariance,
+        num_reports=counts.num_reports,
+        design="linked",
+        interval_kind=interval_kind,
+        own_shares=_marginals(covariance),
+        notes=() if counts.num_reports else (NO_REPORTS,),
+    )
+
+
+def _variables(mechanism: JointMechanism, apart: PairCounts) -> tuple[FiniteVariable, FiniteVariable]:
+    reports = max(int(apart.totals.sum()), 1)
+    first, second = mechanism.components
+    return (
+        FiniteVariable(first, apart.first.sum(axis=0) / reports),
+        FiniteVariable(second, apart.second.sum(axis=0) / reports),
+    )
+
+
+def _raw_cells(variables: tuple[FiniteVariable, FiniteVariable], apart: PairCounts) -> F64:
+    first, second = variables
+    (p_x, q_x), (p_y, q_y) = first.rates, second.rates
+    both = apart.both.sum(axis=0) / max(int(apart.totals.sum()), 1)
+    # (N_ij - q_x N_.j - q_y N_i. + n q_x q_y) / (n (p_x - q_x) (p_y - q_y))
+    centred = both - q_x * second.supported - q_y * first.supported[:, None] + q_x * q_y
+    return np.asarray(centred / ((p_x - q_x) * (p_y - q_y)))
+
+
+def _marginals(covariance: LinkedCovariance) -> tuple[Marginal, Marginal]:
+    """Return the marginals with their standard errors."""
+    found = []
+    for place, shares in enumerate((covariance.rows, covariance.columns)):
+        spread = [
+            each[place].base.diagonal() + diagonal(each[place]) @ shares - shares**2 for each in _both(covariance)
+        ]
+        total = spread[0] + (covariance.reports_per_device - 1.0) * spread[1]
+        if covariance.kind == "reports":
+            held = np.clip(shares, 0.0, 1.0)
+            total -= covariance.reports_per_device * held * (1.0 - held)
+        found.append(Marginal(shares, np.sqrt(np.maximum(total, 0.0) / max(covariance.num_reports, 1))))
+    return found[0], found[1]
+
+
+def _both(covariance: LinkedCovariance) -> tuple[tuple[Moments, Moments], tuple[Moments, Moments]]:
+    return covariance.once, covariance.shared
