@@ -20,10 +20,8 @@ def wave(number, waves=2, epsilon=3.0):
 
 def asked_in(folder, number, *, want=True):
     """A device that is asked in a wave of two, or is not."""
-    for attempt in itertools.count():
-        client = device(folder / str(attempt), clock=Clock(), registry=wave(number))
-        if (client.record("word", "first") is not Outcome.UNASKED) == want:
-            return client
+    devices = (device(folder / str(attempt), clock=Clock(), registry=wave(number)) for attempt in itertools.count())
+    return next(client for client in devices if (client.record("word", "first") is not Outcome.UNASKED) == want)
 
 
 def answers(client, metric="word"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any, Protocol
 
-from overstory.analysis.reports import SupportCounts
+from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.registry import server_half
 from overstory.presentation.render_data import csv_line
 from overstory.protocol.errors import ParameterError
@@ -37,6 +37,10 @@ class CountsStore(Protocol):
         """Reports by (period, mechanism digest), whatever the parameters."""
         ...
 
+    def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
+        """Stored reports, made with the metric's own parameters."""
+        ...
+
 
 @dataclass(frozen=True)
 class OtherParameters:
@@ -64,6 +68,8 @@ class PeriodCounts:
         Reports of the same range that were made with other parameters.
     group
         The group whose devices are counted; None: all devices.
+    reports
+        What reads the stored reports, while the store is open; None where only counts are at hand. A search needs it.
     """
 
     metric: Metric
@@ -72,6 +78,7 @@ class PeriodCounts:
     counts: Mapping[int, SupportCounts]
     others: tuple[OtherParameters, ...] = ()
     group: str | None = None
+    reports: Callable[[], Iterator[ReportBatch]] | None = field(default=None, repr=False)
 
     @property
     def num_reports(self) -> int:
@@ -216,7 +223,7 @@ def read_store(
     if last is None:
         last = max([*periods, *([] if first is None else [first])], default=None)
     if first is None or last is None:
-        return PeriodCounts(metric, None, None, {}, group=group)
+        return PeriodCounts(metric, None, None, {}, (), group, _reports(store, metric, 1, 0))
     _check_order(metric, first, last)
     by_digest: dict[bytes, dict[int, int]] = {}
     for (period, digest), reports in store.tally(metric.id, first, last).items():
@@ -226,7 +233,13 @@ def read_store(
         OtherParameters(digest, min(reports), max(reports), sum(reports.values()))
         for digest, reports in sorted(by_digest.items())
     ]
-    return PeriodCounts(metric, first, last, store.counts(metric, first, last, **(chosen or {})), tuple(others), group)
+    counts = store.counts(metric, first, last, **(chosen or {}))
+    return PeriodCounts(metric, first, last, counts, tuple(others), group, _reports(store, metric, first, last))
+
+
+def _reports(store: CountsStore, metric: Metric, first: int, last: int) -> Callable[[], Iterator[ReportBatch]] | None:
+    """Return what reads the stored reports, of a metric whose estimates need them."""
+    return partial(store.reports, metric, first, last) if metric.mechanism.reads_reports else None
 
 
 def stored_groups(store: CountsStore, metric: Metric, group: str) -> set[str]:

@@ -60,6 +60,8 @@ class EstimateOptions:
         which are compared; these reports for a total.
     adjustment
         What the intervals of detected values are corrected for; see `Estimate.interval`.
+    progress
+        Called by long work, a search, with what is being done and how much is done, from 0 to 1.
     """
 
     reports_per_device: float | None = None
@@ -71,6 +73,7 @@ class EstimateOptions:
     steps: tuple[str, ...] = ()
     interval_kind: IntervalKind | None = None
     adjustment: Adjustment = "fcr"
+    progress: Callable[[str, float], object] | None = field(default=None, compare=False, repr=False)
 
     def kind_of_intervals(self, reading: Aggregation) -> IntervalKind:
         """Return the chosen kind, or the default for this aggregation."""

@@ -60,6 +60,7 @@ class Reading(Protocol):
 READINGS: Final[Mapping[str, str]] = {
     "shares": "overstory.queries.estimates:read_estimates",
     "table": "overstory.queries.tables:read_tables",
+    "search": "overstory.queries.searches:read_search",
 }
 """By `Metric.reading`: the function that reads such a metric; loaded when it is first used."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from overstory.cli.arguments import check_pipes, token_of_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
@@ -42,7 +43,11 @@ def _reading(args: argparse.Namespace, metric: Metric, kind: Aggregation) -> Rea
 
     options, ends = read_options(args), (args.first, args.last)
     if not args.by_group:
-        return read(read_counts(args, metric, ends, args.group), kind, options)
+        with (
+            open_counts(args, metric, ends, args.group) as counted,
+            progress_shown(args, metric, options) as watched,
+        ):
+            return read(counted, kind, watched)
     from overstory.queries.groups import read_groups
 
     return read_groups(
@@ -97,10 +102,31 @@ def read_metric(args: argparse.Namespace) -> Metric:
     return metric
 
 
+@contextmanager
+def progress_shown(args: argparse.Namespace, metric: Metric, options: EstimateOptions) -> Iterator[EstimateOptions]:
+    """Show how far long work is: yield the options, with a function that shows it where somebody watches."""
+    if not metric.mechanism.reads_reports:
+        yield options
+        return
+    from overstory.cli.progress import progress
+
+    with progress("reading the answers", 1.0, quiet=args.quiet) as bar:
+        yield replace(options, progress=lambda what, done: bar.reach(done, what)) if bar.is_shown else options
+
+
 def read_counts(
     args: argparse.Namespace, metric: Metric, labels: tuple[str | None, str | None], group: str | None = None
 ) -> PeriodCounts:
     """Return the counts of a range of the store or of the collector that the options name."""
+    with open_counts(args, metric, labels, group) as counted:
+        return counted
+
+
+@contextmanager
+def open_counts(
+    args: argparse.Namespace, metric: Metric, labels: tuple[str | None, str | None], group: str | None = None
+) -> Iterator[PeriodCounts]:
+    """Yield the same while the store is open, for what reads the reports as well."""
     from overstory.queries.counts import parse_range, read_store
 
     first, last = parse_range(metric, *labels)
@@ -108,11 +134,12 @@ def read_counts(
         from overstory.queries.remote import read_remote
 
         token = args.token if args.token is not None else token_of_environment("ADMIN")
-        return read_remote(args.url, token, metric, first, last, group=group)
+        yield read_remote(args.url, token, metric, first, last, group=group)
+        return
     from overstory.collector.store import open_store
 
     with open_store(args.store) as store:
-        return read_store(store, metric, first, last, group=group)
+        yield read_store(store, metric, first, last, group=group)
 
 
 def read_options(args: argparse.Namespace) -> EstimateOptions:

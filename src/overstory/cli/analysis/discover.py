@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from overstory.cli.analysis.discover_store import add_store_options, is_of_a_store, run_store
 from overstory.cli.arguments import (
     add_command,
     add_form,
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 MORE = """\
 Each row of the column is one person's value. A simulated device per row answers one question about its value, with the
 full epsilon, and the search sees only the answers. So this is what a real collection would find. --known names expected
-values: some devices are asked about those, the others about the rest."""
+values: some devices are asked about those, the others about the rest.
+
+With --store, the answers are those of real devices: of a metric whose domain is unknown strings or integers."""
 
 
 def add_parser(commands: Any) -> None:
@@ -41,13 +44,15 @@ def add_parser(commands: Any) -> None:
         "discover",
         "find frequent values without a list of candidates",
         more=MORE,
-        example="overstory discover crashes.csv --column address --epsilon 4 --bits 64",
+        example="overstory discover crashes.csv --column address --epsilon 4 --bits 64\n"
+        "  overstory discover --store reports.db --registry metrics.toml --metric address --candidates-out found.txt",
     )
-    parser.add_argument("file", metavar="FILE", help="CSV (also .gz), JSON lines or Parquet; -: standard input")
-    add_option(parser, "--column", required=True)
+    source = "CSV (also .gz), JSON lines or Parquet; -: standard input"
+    parser.add_argument("file", metavar="FILE", nargs="?", help=source)
+    add_option(parser, "--column")
     add_form(parser)
     loss = "privacy loss of each device (epsilon; smaller is more private)"
-    add_option(parser, "--epsilon", required=True, help=loss)
+    add_option(parser, "--epsilon", help=loss)
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--bits", type=int, metavar="B", help="values are integers of B bits (default: 64)")
     kind.add_argument(
@@ -63,6 +68,7 @@ def add_parser(commands: Any) -> None:
     add_spreadsheet(parser)
     drawn = "draw the search and the detected values, with their intervals: .svg, .pdf or .png"
     add_option(parser, "--plot", help=drawn)
+    add_store_options(parser)
     add_reporting(parser)
 
 
@@ -70,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_plot(args.plot)
     check_seed(args.seed)
+    if is_of_a_store(args):
+        return run_store(args)
     plan, found = _discover(args)
     if args.csv:
         from overstory.files.io import writing_csv

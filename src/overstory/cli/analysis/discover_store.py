@@ -1,0 +1,114 @@
+"""``overstory discover --store``: search the stored answers of a metric, and offer what was found as candidates."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.queries.searches import SearchReading
+
+OF_STORES: Final = ("store", "registry", "metric")
+OF_COLUMNS: Final = ("file", "column", "epsilon")
+
+
+def add_store_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command's second form."""
+    stored = parser.add_argument_group("from a store")
+    stored.add_argument("--store", metavar="URL", help="a file, or postgresql://...: search the reports that it holds")
+    stored.add_argument("--registry", metavar="FILE", help="the metric registry")
+    stored.add_argument("--metric", metavar="ID", help="the metric's id: its domain is unknown strings or integers")
+    stored.add_argument("--from", dest="first", metavar="LABEL", help="the first period, such as 2026-11-21")
+    stored.add_argument("--to", dest="last", metavar="LABEL", help="the last period, included")
+    out = "add the detected values to this file of candidates, one per line; values that it has stay"
+    stored.add_argument("--candidates-out", metavar="FILE", help=out)
+
+
+def is_of_a_store(args: argparse.Namespace) -> bool:
+    """Whether the options are of the second form; an error where they are of both, or of neither."""
+    of_store = [name for name in (*OF_STORES, "first", "last", "candidates_out") if getattr(args, name) is not None]
+    of_column = [name for name in OF_COLUMNS if getattr(args, name) is not None]
+    if of_store and of_column:
+        raise ParameterError(
+            f"{_option(of_store[0])} is about stored reports, and {_option(of_column[0])} about a file: give one form"
+        )
+    needed = OF_STORES if of_store else OF_COLUMNS
+    missing = [name for name in needed if getattr(args, name) is None]
+    if missing:
+        forms = "FILE, --column and --epsilon, or --store, --registry and --metric"
+        raise ParameterError(f"{', '.join(map(_option, missing))} missing: give {forms}")
+    return bool(of_store)
+
+
+def _option(name: str) -> str:
+    return "FILE" if name == "file" else {"first": "--from", "last": "--to"}.get(name, f"--{name.replace('_', '-')}")
+
+
+def run_store(args: argparse.Namespace) -> int:
+    """Run the command in its second form."""
+    from overstory.cli.analysis.decode_store import open_counts, progress_shown, read_metric
+    from overstory.queries.estimates import EstimateOptions
+    from overstory.queries.searches import read_search
+
+    args.url = None
+    metric = read_metric(args)
+    if metric.reading != "search":
+        raise ParameterError(
+            f"{metric.id} is no metric of unknown values: overstory decode estimates its values, which are listed"
+        )
+    options = EstimateOptions(alpha=args.alpha, correction=args.correction, interval_kind=args.interval)
+    with open_counts(args, metric, (args.first, args.last)) as counted, progress_shown(args, metric, options) as told:
+        reading = read_search(counted, "total", told)
+    _write(args, reading)
+    return 0
+
+
+def _write(args: argparse.Namespace, reading: SearchReading) -> None:
+    from overstory.cli.output import picture
+
+    if args.csv:
+        from overstory.files.io import writing_csv
+
+        with writing_csv(args.csv, spreadsheet=args.spreadsheet) as text:
+            text.writelines(reading.csv_lines())
+    if args.plot:
+        panels, _ = reading.panels()
+        if not panels:
+            raise ParameterError(f"--plot {args.plot}: there are no answers to draw")
+        with picture(args.plot, height=sum(panel.height for panel in panels)) as figure:
+            heights = [panel.height for panel in panels]
+            axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+            for panel, ax in zip(panels, axes, strict=True):
+                panel.draw(ax)
+    offered = _offer(args.candidates_out, reading) if args.candidates_out else None
+    if args.json:
+        import json
+
+        print(json.dumps(reading.to_json(), indent=2, allow_nan=False))
+        return
+    from overstory.presentation.render_text import print_document
+
+    print_document([*reading.blocks(), *([] if offered is None else [offered])])
+
+
+def _offer(path: str, reading: SearchReading) -> Any:
+    """Write the candidates that a file has, and the detected values after them; return what to say of it."""
+    from overstory.files.candidates import read_candidates
+    from overstory.files.io import writing_text
+    from overstory.presentation.document import Lines
+    from overstory.privacy.text import plural
+    from overstory.queries.searches import merged_candidates
+
+    before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []
+    after = merged_candidates(before, reading)
+    if not after:
+        print(f"overstory: nothing was detected: {path} is not written", file=sys.stderr)
+        return None
+    with writing_text(path) as text:
+        text.writelines(f"{candidate}\n" for candidate in after)
+    more = f", {len(after) - len(before):,} of them new" if before else ""
+    return Lines(f"{plural(len(after), 'candidate')} in {path}{more}")
