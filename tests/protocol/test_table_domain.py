@@ -28,7 +28,8 @@ description = "Which version runs, and whether it crashed today"
 owner = "metrics@example.org"
 purpose = "https://example.org/1"
 domain = {kind = "table", names = ["version", "crash"], of = [
-  {kind = "categories", names = ["1.0", "2.0"], other = "another version"}, {kind = "categories", names = ["no", "yes"]}]}
+  {kind = "categories", names = ["1.0", "2.0"], other = "another version"},
+  {kind = "categories", names = ["no", "yes"]}]}
 oracle = "oue"
 parameters = {epsilon = 2.0}
 period = "day"

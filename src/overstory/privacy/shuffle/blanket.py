@@ -189,7 +189,7 @@ def _normal_part(tilted: Sequence[tuple[float, float]], stays: float, t: float, 
     centre, spread = reports * mean, math.sqrt(reports * variance)
     shifted = centre - t * spread * spread  # the mean of Y under the further tilt by -t
     u = shifted / spread
-    distance = BERRY_ESSEEN * third / (variance**1.5 * math.sqrt(reports))
+    distance = BERRY_ESSEEN * third / (variance * math.sqrt(variance * reports))
     return _tilted_normal(t, centre, spread, shifted, u) + 2 * distance * most
 
 
