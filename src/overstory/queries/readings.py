@@ -59,6 +59,7 @@ class Reading(Protocol):
 
 READINGS: Final[Mapping[str, str]] = {
     "shares": "overstory.queries.estimates:read_estimates",
+    "items": "overstory.queries.items:read_items",
     "table": "overstory.queries.tables:read_tables",
     "search": "overstory.queries.searches:read_search",
 }

@@ -147,7 +147,7 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     return Explanation(
         metric=metric.id,
         value=str(value),
-        encoded=_encoded(metric, encoded),
+        encoded=metric.domain.encoded_text(encoded),
         cohort=device.cohort,
         true="" if true is None else bit_string(mechanism, true),
         true_words=true_text,
@@ -218,12 +218,6 @@ OVER_CAP: Final = {
     "first": "the first one would be reported instead",
     "nearest": "the nearest would be reported instead",
 }
-
-
-def _encoded(metric: Metric, encoded: Any) -> str:
-    if metric.domain.size is None:
-        return f"the string {encoded!r}"
-    return f'"{metric.labels[encoded]}", symbol {encoded} of 0 .. {metric.domain.size - 1}'
 
 
 def _truth(mechanism: LocalRandomizer, encoded: Any, cohort: int) -> tuple[int | None, str]:

@@ -138,8 +138,8 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
             yield str(key), "has no effect without max_values"
     elif terms.fresh:
         yield "max_values", "has no effect on privacy: all noise is drawn afresh, and every report adds its own"
-    elif metric.domain.size is not None and cap >= metric.domain.size:
-        yield "max_values", f"has no effect: the domain has {metric.domain.size} values"
+    elif metric.domain.num_values is not None and cap >= metric.domain.num_values:
+        yield "max_values", f"has no effect: the domain has {metric.domain.num_values} values"
     elif not metric.nothing_is_spare and metric.domain.refuses:
         yield "max_values", "a value outside the domain is reported as nothing, which takes one of these places"
 

@@ -58,6 +58,11 @@ class AnyDomain(ABC):
         """Whether a value of the right type may be outside."""
         return False
 
+    @property
+    def num_values(self) -> int | None:
+        """How many values a mechanism tells apart; None where there is no end."""
+        return self.size
+
     @abstractmethod
     def encode(self, value: Any) -> Any:
         """Return the symbol, or the string, that a mechanism takes for a value.
@@ -75,6 +80,12 @@ class AnyDomain(ABC):
     @abstractmethod
     def label(self, encoded: Any) -> str:
         """Return what an encoded value is called."""
+
+    def encoded_text(self, encoded: Any) -> str:
+        """Return an encoded value in words, with its symbol."""
+        if self.size is None:
+            return f"the string {encoded!r}"
+        return f'"{self.label(encoded)}", symbol {encoded} of 0 .. {self.size - 1}'
 
     def examples(self) -> Sequence[Any]:
         """Return a value for each symbol; none of strings."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import combinations, islice
 from typing import Any, ClassVar, Final
 
 from overstory.protocol.domains.domains import MOST_NAMES, AnyDomain, Domain
@@ -13,6 +14,8 @@ from overstory.protocol.errors import ParameterError
 
 SEPARATOR: Final = ";"
 """Between the items of a set that is written as a text."""
+MOST_LISTED: Final = 4096
+"""As many sets are listed one by one."""
 MOST_GIVEN: Final = 1 << 16
 """As many items are looked at in one value, repetitions included."""
 
@@ -120,9 +123,22 @@ class ItemSet(AnyDomain):
         """Return a set of one item for each item."""
         return tuple(frozenset([item]) for item in self.of.examples())
 
-    def encodings(self, labels: Sequence[str]) -> Sequence[int]:
-        """Return the items' symbols."""
-        return range(len(labels))
+    @property
+    def num_values(self) -> int | None:
+        """How many sets there are."""
+        return 1 << self.size
+
+    def encoded_text(self, encoded: Any) -> str:
+        """Return the items in words, with their symbols."""
+        symbols = ", ".join(map(str, encoded))
+        return f"{self.label(encoded)}: symbols {{{symbols}}} of 0 .. {self.size - 1}" if encoded else "no item"
+
+    def encodings(self, labels: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        """Return all sets of at most `most` items, or of fewer, so that there are at most 4,096; always those of one."""
+        sizes = range(self.most + 1)
+        upto = (k for k in sizes if sum(math.comb(len(labels), size) for size in sizes[: k + 1]) <= MOST_LISTED)
+        largest = max(1, *upto, 0)
+        return [items for k in sizes[: largest + 1] for items in combinations(range(len(labels)), k)]
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the items are the candidates
         """Say how many items there are, which, and what happens to sets that are too large."""

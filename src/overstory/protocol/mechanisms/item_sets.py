@@ -58,7 +58,7 @@ class PaddedSampling(Mechanism):
     --------
     >>> plugins = padding_and_sampling(domain_size=10, most=3, epsilon=1.0, inner="grr")
     >>> round(plugins.inner.epsilon_report, 4), plugins.epsilon_report <= 1
-    (1.8174, True)
+    (1.8172, True)
     """
 
     name: str

@@ -107,7 +107,7 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 
 MOST_REPORTS: Final = 1 << 20
 LARGEST: Final = 1 << 53
-SOME: Final = {"domain_size": 16, "values": {"domain": "integers", "bits": 16}}
+SOME: Final = {"domain_size": 16, "most": 4, "values": {"domain": "integers", "bits": 16}}
 """Parameters of a usual domain, to try others with where the domain is wrong."""
 HASH_FAMILY: Final = "overstory-v1"
 """The hash whose key is the metric's id, unless the parameters name another."""

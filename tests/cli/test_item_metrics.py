@@ -1,0 +1,187 @@
+"""A metric of sets, live: recorded by devices, sent over HTTP, counted in a store, decoded, explained, and shown."""
+
+import csv
+import json
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from overstory.cli.main import main
+from overstory.client import Outcome
+from overstory.client.person.explanation import explain, read_value
+from overstory.client.state.state import State
+from overstory.collector.store import open_store
+from overstory.privacy.payloads.registry import attack, terms_from_json, terms_of
+from overstory.privacy.registry.page import metric_page
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import load_registry, parse_registry
+from overstory.protocol.metrics.toml_fields import RegistryError
+from overstory.queries.counts import read_store
+from overstory.queries.estimates import EstimateOptions
+from overstory.queries.readings import read
+from support.devices import Clock, device
+from support.registry_texts import registry_of
+from support.running import overstory, within
+
+PLUGINS = '{kind = "set", of = ["adblock", "grammar", "vpn", "dark mode"], most = 3, other = "another"}'
+SETS = {
+    "sampled": {"domain": PLUGINS, "oracle": '"padding-and-sampling"', "parameters": "{epsilon = 4.0}"},
+    "hashed": {
+        "domain": PLUGINS,
+        "oracle": '"padding-and-sampling"',
+        "parameters": '{epsilon = 4.0, inner = "olh", length = 2}',
+    },
+    "bits": {"domain": PLUGINS, "oracle": '"item-bits"', "parameters": "{epsilon = 6.0}"},
+}
+TEXT = registry_of(SETS, max_values="3", expires="2999-01-01")
+REGISTRY = parse_registry(TEXT)
+HELD = {"adblock;vpn": 50, "adblock": 30, "": 10, "grammar; vpn;dark mode": 15, "adblock;mine;yours": 15}
+TRUTH = {"adblock": 95, "vpn": 65, "grammar": 15, "dark mode": 15, "another": 15}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sets")
+    (folder / "metrics.toml").write_text(TEXT)
+    with (folder / "people.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["plugins"])
+        writer.writerows([text or " "] for text, many in HELD.items() for _ in range(many))
+    given = ["--registry", "metrics.toml", "--devices", "300", "--periods", "1", "--seed", "5"]
+    data = ["--data", "people.csv", "--column", "plugins"]
+    for metric in SETS:
+        files = ["--metric", metric, "--store", f"{metric}.db", "--truth", f"{metric}.csv"]
+        ran = overstory("simulate", *given, *data, *files, cwd=folder)
+        assert (ran.returncode, ran.stderr) == (0, "")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", SETS)
+def test_what_devices_recorded_is_decoded_near_the_truth(folder, metric):
+    ran = within(
+        "decode", "--store", f"{metric}.db", "--registry", "metrics.toml", "--metric", metric, "--json", cwd=folder
+    )
+    (part,) = json.loads(ran.stdout)["readings"]
+    with (folder / f"{metric}.csv").open() as file:
+        held = {row["string"]: int(row["count"]) for row in csv.DictReader(file)}
+    assert sum(held.values()) == part["reports"] == 300
+    for row in part["estimates"]:
+        true = sum(count for items, count in held.items() if row["value"] in items.split(", "))
+        assert abs(row["raw_count"] - true) < 6 * row["standard_error"] + (metric == "hashed") * true / 3
+    size = (
+        sum(
+            count * min(len(items.split(", ")) * (items != "no item"), part["mean_size"]["most"])
+            for items, count in held.items()
+        )
+        / 300
+    )
+    assert part["mean_size"]["low"] - 0.5 < size < part["mean_size"]["high"] + 0.5
+
+
+@pytest.mark.slow
+def test_decode_prints_shares_and_the_mean_size(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    given = ["decode", "--store", "bits.db", "--registry", "metrics.toml", "--metric", "bits"]
+    assert main([*given, "--all"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"items of a device: \d\.\d\d on average, 95% interval .* \(of a larger set 3 count\)", printed)
+    assert "a set of more than 3 items counts as 3 items" in printed
+    assert main([*given, "-o", "out"]) == 0
+    assert (folder / "out" / "items.csv").read_text().count("\n") == 6
+    assert main([*given, "--steps", "norm-sub"]) == 2
+    assert "shares of items need not add up to 1" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_readings_of_several_periods(folder):
+    registry = load_registry(folder / "metrics.toml")
+    with open_store(f"sqlite:///{folder / 'sampled.db'}", registry) as store:
+        counted = read_store(store, registry["sampled"])
+    series = read(counted, "per-period", EstimateOptions(interval_kind="population"))
+    assert series.name == "items"
+    (size,) = [line for block in series.blocks() for line in getattr(block, "texts", ()) if "on average" in line]
+    assert f"in {counted.label(counted.last)}" in size
+    with pytest.raises(ParameterError, match="post-processing does not fit"):
+        read(counted, "total", EstimateOptions(steps=("clip",)))
+
+
+@pytest.mark.parametrize("metric", SETS)
+def test_a_device_records_sets_and_the_person_sees_what_they_become(tmp_path, metric):
+    clock = Clock()
+    client = device(tmp_path, registry=REGISTRY, clock=clock)
+    days = [{"adblock", "vpn"}, ["vpn", "adblock"], [], {"unlisted"}, {"grammar"}, "adblock", {"adblock", 3}]
+    outcomes = []
+    for value in days:
+        outcomes.append(client.record(metric, value))
+        client.flush()
+        clock.tomorrow()
+    assert outcomes == [*[Outcome.RECORDED] * 5, *[Outcome.UNFIT] * 2]
+    with State(client.paths).snapshot() as rows:
+        assert (
+            rows.memo.distinct(metric, spare=False) == 3
+        )  # another order is no new set, and the fourth is over the cap
+    state, built = State(client.paths), REGISTRY[metric]
+    seen = explain(state, built, read_value(built, "vpn; adblock"))
+    assert seen.known == 1
+    assert seen.encoded == "adblock, vpn: symbols {0, 2} of 0 .. 4"
+    assert seen.inference.candidates == 1 + 5 + 10 + 10
+    assert seen.inference.beliefs[0].probability <= math.exp(seen.inference.epsilon) / 26
+    assert math.isclose(sum(b.probability for b in seen.inference.beliefs), 1) or len(seen.inference.beliefs) == 5
+    client.close()
+
+
+@pytest.mark.parametrize("metric", SETS)
+def test_the_privacy_page_says_what_a_set_can_be_and_what_it_costs(metric, capsys, tmp_path):
+    built = REGISTRY[metric]
+    page = metric_page(built).to_json()
+    assert "which of 5 items apply: adblock, grammar, vpn, dark mode, another" in json.dumps(page)
+    assert "at most 3 different values" in json.dumps(page)
+    terms = terms_of(built.mechanism)
+    assert terms_from_json(json.loads(json.dumps(terms.canonical()))) == terms
+    assert attack(built.mechanism).report.guess < 1
+    assert terms.epsilon_values(3) >= 3 * built.mechanism.epsilon_permanent
+    path = tmp_path / "metrics.toml"
+    path.write_text(TEXT)
+    for command in (["metrics", "lint", str(path)], ["privacy", metric, "--registry", str(path)]):
+        assert main(command) == 0
+    assert "has no effect" not in capsys.readouterr().out
+
+
+def test_no_cap_is_warned_of_and_a_new_length_is_another_collection(tmp_path, capsys):
+    old, new = tmp_path / "old.toml", tmp_path / "new.toml"
+    old.write_text(TEXT)
+    new.write_text(TEXT.replace("length = 2", "length = 3").replace("most = 3", "most = 2", 1))
+    assert main(["metrics", "diff", str(old), str(new)]) in {0, 1}
+    printed = capsys.readouterr().out
+    assert "hashed" in printed
+    assert "sampled" in printed
+    uncapped = tmp_path / "uncapped.toml"
+    uncapped.write_text(registry_of(SETS, expires="2999-01-01"))
+    main(["metrics", "lint", str(uncapped)])
+    captured = capsys.readouterr()
+    assert "no cap: what one device may reveal by ever new values is without bound" in captured.out + captured.err
+
+
+@pytest.mark.parametrize(
+    ("domain", "oracle", "words"),
+    [
+        (PLUGINS, "grr", "grr takes symbols, not sets of items: choose one of item-bits, padding-and-sampling"),
+        ('{kind = "integers", min = 0, max = 3}', "item-bits", "item-bits takes sets of items, not symbols"),
+        (PLUGINS.replace("most = 3", "most = 9"), "item-bits", "most = 9: of 5 items, give a whole number"),
+        (PLUGINS.replace("of =", "names ="), "item-bits", "names"),
+    ],
+)
+def test_a_wrong_registry_is_refused_with_what_would_be_right(domain, oracle, words):
+    with pytest.raises(RegistryError, match=words):
+        parse_registry(registry_of({"m": {"domain": domain, "oracle": f'"{oracle}"', "parameters": "{epsilon = 1.0}"}}))
+
+
+def test_a_metric_of_sets_has_labels_and_digests_of_its_own():
+    metric = REGISTRY["sampled"]
+    assert metric.labels == ("adblock", "grammar", "vpn", "dark mode", "another")
+    assert metric.domain.num_values == 32
+    assert len({m.digest for m in REGISTRY.metrics.values()}) == 3
+    assert replace(metric, domain=replace(metric.domain, most=2)).digest != metric.digest
