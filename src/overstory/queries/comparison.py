@@ -78,8 +78,8 @@ class Comparison:
             "title": self.metric.title,
             "oracle": built.name,
             "digest": built.digest.hex(),
-            "a": _range(self.a),
-            "b": _range(self.b),
+            "a": span_json(self.a),
+            "b": span_json(self.b),
             **self.difference.to_json(),
             "notes": list(self.notes),
         }
@@ -98,7 +98,8 @@ class Comparison:
         return replace(self.difference, notes=self.notes).blocks(limit=limit)
 
 
-def _range(counted: PeriodCounts) -> dict[str, Any]:
+def span_json(counted: PeriodCounts) -> dict[str, Any]:
+    """Return the facts about a range of periods as JSON values."""
     return {
         **({} if counted.group is None else {"group": counted.group}),
         "from": counted.label(counted.first),

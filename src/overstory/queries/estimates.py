@@ -330,6 +330,11 @@ def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -
             f"each part assumes {options.reports_per_device:g} reports per device, or one per period if that is less: "
             "devices may have sent more in an early part, and its standard errors are then too small"
         )
+    yield from other_parameters(counted)
+
+
+def other_parameters(counted: PeriodCounts) -> Iterator[str]:
+    """Yield a note for each set of other parameters that reports of the range were made with."""
     for other in counted.others:
         yield (
             f"{other.reports:,} reports from {counted.label(other.first)} to {counted.label(other.last)} were made "

@@ -62,8 +62,46 @@ READINGS: Final[Mapping[str, str]] = {
     "items": "overstory.queries.items:read_items",
     "table": "overstory.queries.tables:read_tables",
     "search": "overstory.queries.searches:read_search",
+    "mean": "overstory.queries.numbers:read_numbers",
+    "distribution": "overstory.queries.numbers:read_numbers",
+    "ranges": "overstory.queries.numbers:read_numbers",
 }
 """By `Metric.reading`: the function that reads such a metric; loaded when it is first used."""
+
+
+COMPARISONS: Final[Mapping[str, str]] = {
+    "shares": "overstory.queries.comparison:compare_ranges",
+    "mean": "overstory.queries.numbers:compare_numbers",
+    "distribution": "overstory.queries.numbers:compare_numbers",
+    "ranges": "overstory.queries.numbers:compare_numbers",
+}
+"""By `Metric.reading`: the function that compares two ranges of periods; loaded when it is first used."""
+
+
+class RangeComparison(Protocol):
+    """What changed between two ranges of periods."""
+
+    @property
+    def a(self) -> PeriodCounts:
+        """The counts of the first range."""
+        ...
+
+    @property
+    def b(self) -> PeriodCounts:
+        """The counts of the second."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the differences and the facts to read them by, as JSON values."""
+        ...
+
+    def csv_lines(self) -> Iterable[str]:
+        """Return a header and a line per difference."""
+        ...
+
+    def blocks(self, limit: int | None = None) -> Iterable[Block]:
+        """Return what a person reads; at most `limit` rows where there are many."""
+        ...
 
 
 def read(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None) -> Reading:
@@ -91,9 +129,27 @@ def read(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOp
     >>> read(PeriodCounts(parse_registry(EXAMPLE)["colour"], None, None, {})).to_json()["readings"]
     []
     """
-    metric = counted.metric
-    if metric.reading not in READINGS:
-        raise ParameterError(f"{metric.id}: this version has no reading for {metric.reading}: upgrade overstory")
-    module, _, function = READINGS[metric.reading].partition(":")
-    reading: Reading = getattr(import_module(module), function)(counted, kind, options)
+    reading: Reading = _function(READINGS, counted.metric)(counted, kind, options)
     return reading
+
+
+def compare(
+    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
+) -> RangeComparison:
+    """Return what changed between two ranges of periods, `a` less `b`; see `compare_ranges`.
+
+    Raises
+    ------
+    ParameterError
+        When ranges of such a metric are not compared, or these cannot be.
+    """
+    compared: RangeComparison = _function(COMPARISONS, a.metric)(a, b, options, overlap=overlap)
+    return compared
+
+
+def _function(table: Mapping[str, str], metric: Metric) -> Any:
+    if metric.reading not in table:
+        what = "reading for" if table is READINGS else "comparison of"
+        raise ParameterError(f"{metric.id}: this version has no {what} {metric.reading}: upgrade overstory")
+    module, _, function = table[metric.reading].partition(":")
+    return getattr(import_module(module), function)

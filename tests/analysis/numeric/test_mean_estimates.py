@@ -169,6 +169,9 @@ class Strange(NumericRandomizer):
     payload_bits = odds = num_positions = report_groups = None
     name = "strange"
 
+    def value_at(self, position):
+        return Fraction(position)
+
     def position(self, value):
         return 0
 

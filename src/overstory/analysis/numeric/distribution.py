@@ -11,6 +11,7 @@ A bin is a piece of the range, its people taken as spread evenly over it; a buck
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from overstory.analysis.numeric.means import as_payloads, simulate
+from overstory.analysis.numeric.means import MeanEstimate, as_payloads, simulate
 from overstory.analysis.postprocess.likelihood import expectation_maximization
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.numbers import WaveHalf
@@ -216,6 +217,27 @@ class SquareWaveOracle:
         payloads = as_payloads(reports, self.randomizer.channel.num_cells)
         return WaveHalf(self.randomizer).count_payloads(payloads)
 
+    def mean(self, counts: SupportCounts, *, reports_per_device: float = 1.0) -> MeanEstimate:
+        """Estimate the mean without a fit: unbiased, with its standard error; see `MeanOracle.estimate`.
+
+        A bucket of several cells counts as its middle.
+        """
+        self._check(counts)
+        number, seen = counts.num_reports, counts.ones[0].astype(np.float64)
+        middles = (self.cells[:-1] + self.cells[1:] - 1) / 2
+        # A report debiases to a + b (its cell).
+        start = float(self.randomizer.debias(0))
+        values = start + (float(self.randomizer.debias(1)) - start) * middles
+        value = float(seen @ values / number)
+        spread = float(seen @ (values - value) ** 2) / (number - 1) if number > 1 else math.inf
+        domain = self.randomizer.domain
+        error = math.sqrt(spread / number * reports_per_device)
+        return MeanEstimate(value, error, number, (domain.minimum, domain.maximum))
+
+    def _check(self, counts: SupportCounts) -> None:
+        if counts.ones.shape != (1, self.cells.size - 1):
+            raise ParameterError(f"these counts have shape {counts.ones.shape}, not (1, {self.cells.size - 1})")
+
     def estimate(
         self, counts: SupportCounts, *, num_bins: int = 100, method: Method = "em", tolerance: float | None = None
     ) -> Distribution:
@@ -243,8 +265,7 @@ class SquareWaveOracle:
             raise ParameterError(f"method = {method!r}: choose em or ems")
         if not isinstance(num_bins, int) or not 2 <= num_bins <= self.cells.size - 1:
             raise ParameterError(f"num_bins = {num_bins!r}: give a whole number from 2 to {self.cells.size - 1}")
-        if counts.ones.shape != (1, self.cells.size - 1):
-            raise ParameterError(f"these counts have shape {counts.ones.shape}, not (1, {self.cells.size - 1})")
+        self._check(counts)
         # P(bucket | bin), inverted by maximum likelihood: the counts of the buckets are one multinomial.
         table = transition_table(self.randomizer.channel, self.cells, num_bins)
         observed, gain = counts.ones[0], GAIN[method] if tolerance is None else tolerance

@@ -189,8 +189,16 @@ class MeanOracle:
         totals = tuple(int(branch.sum()) for branch in branches)
         return ReportSums(tuple(map(len, branches)), totals, tuple(map(_sum_of_squares, branches)))
 
-    def estimate(self, sums: ReportSums) -> MeanEstimate:
+    def estimate(self, sums: ReportSums, *, reports_per_device: float = 1.0) -> MeanEstimate:
         """Estimate the mean of everybody's values.
+
+        Parameters
+        ----------
+        sums
+            Sums of the reports.
+        reports_per_device
+            How many of the reports one device sent. They are all alike while its value does not change, which is
+            assumed: the standard error grows by the square root.
 
         Raises
         ------
@@ -208,8 +216,9 @@ class MeanOracle:
         squares = sum((a * a * n + 2 * a * b * s + b * b * q for (a, b), n, s, q in columns), Fraction(0))
         # The sample variance (sum of squares - total^2 / n) / (n - 1), over n for the mean.
         variance = (squares - total * total / number) / (number * (number - 1)) if number > 1 else math.inf
+        error = math.sqrt(float(variance) * reports_per_device)
         domain = self.randomizer.domain
-        return MeanEstimate(float(total / number), math.sqrt(float(variance)), number, (domain.minimum, domain.maximum))
+        return MeanEstimate(float(total / number), error, number, (domain.minimum, domain.maximum))
 
     def _affine(self) -> tuple[tuple[Fraction, Fraction], ...]:
         """By branch, (a, b) with debias(payload) = a + b * (the payload within its branch)."""

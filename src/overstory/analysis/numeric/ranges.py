@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.selection import normal_reach
+from overstory.analysis.reports import SupportCounts
+from overstory.analysis.selection import IntervalKind, normal_reach
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.registry import Rng, generator
 from overstory.protocol.errors import ParameterError
@@ -156,6 +157,10 @@ class RangeEstimate:
         negative. They are unbiased: never project them (Norm-Sub) before asking for ranges.
     raw_levels : tuple of ndarray of float64, each of shape (nodes of the level,)
         The estimate of each level from its own reports alone.
+    reports_per_device : float
+        How many of the reports one device sent, all alike: variances grow by as much.
+    interval_kind : str
+        "reports" for the devices that reported, "population" for all devices like these.
     """
 
     oracle: RangeOracle
@@ -163,6 +168,8 @@ class RangeEstimate:
     consistent: ConsistentTree
     levels: tuple[F64, ...]
     raw_levels: tuple[F64, ...]
+    reports_per_device: float = 1.0
+    interval_kind: IntervalKind = "reports"
 
     @property
     def frequencies(self) -> F64:
@@ -221,7 +228,10 @@ class RangeEstimate:
             # Var w of a person, over n_l of n people: (sum w^2 f - (sum w f)^2) (1 - n_l / n) / n_l.
             luck = max(float(weight**2 @ true - (weight @ true) ** 2), 0.0) * (1 - mine / reports) / mine
             total += float(noise + luck)
-        return total
+        if self.interval_kind == "population":
+            share = min(max(float(self.cumulated[stop] - self.cumulated[start]), 0.0), 1.0)
+            total += share * (1 - share) / reports
+        return total * self.reports_per_device
 
 
 @dataclass(frozen=True)
@@ -276,6 +286,17 @@ class RangeOracle:
         if all(isinstance(report, LevelReport) for report in held):
             held = [[r.report for r in held if r.level == level] for level in range(1, len(self.oracles) + 1)]
         return tuple(oracle.accumulate(some) for oracle, some in zip(self.oracles, held, strict=True))
+
+    def estimate_stored(
+        self, counts: SupportCounts, *, reports_per_device: float = 1.0, interval_kind: IntervalKind = "population"
+    ) -> RangeEstimate:
+        """Estimate from counts as a store has them: a row of bits for each level; see `RangeEstimate`."""
+        widths = [mechanism.payload_bits for mechanism in self.randomizer.mechanisms]
+        if counts.ones.shape != (len(widths), max(widths)):
+            raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {self.randomizer.name}")
+        rows = zip(counts.totals, counts.ones, widths, strict=True)
+        learned = self.estimate([SupportCounts([total], [ones[:width]]) for total, ones, width in rows])
+        return replace(learned, reports_per_device=reports_per_device, interval_kind=interval_kind)
 
     def estimate(self, counts: Sequence[Any]) -> RangeEstimate:
         """Estimate every node's share, consistently.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from overstory.presentation.document import Block
-    from overstory.queries.comparison import Comparison
+    from overstory.queries.readings import RangeComparison
 
 MOST_ROWS: Final = 20
 """Values in the text, and those that changed."""
@@ -22,7 +22,8 @@ MOST_ROWS: Final = 20
 def run_compare(args: argparse.Namespace) -> int:
     """Run the command for two ranges."""
     from overstory.cli.analysis.decode_store import read_counts, read_metric, read_options, show_answer
-    from overstory.queries.comparison import check_apart, compare_ranges, parse_span
+    from overstory.queries.comparison import check_apart, parse_span
+    from overstory.queries.readings import compare
 
     for name, option in (("first", "--from"), ("last", "--to"), ("plot", "--plot"), ("steps", "--steps")):
         if getattr(args, name):
@@ -33,7 +34,7 @@ def run_compare(args: argparse.Namespace) -> int:
     check_apart(metric, spans[0], spans[1])
     label = metric.period.label
     a, b = (read_counts(args, metric, (label(first), label(last)), args.group) for first, last in spans)
-    compared = compare_ranges(a, b, read_options(args), overlap=args.overlap or 0.0)
+    compared = compare(a, b, read_options(args), overlap=args.overlap or 0.0)
     show_answer(args, compared, "comparison", lambda written: _blocks(compared, written, everything=args.all))
     return 0
 
@@ -41,7 +42,7 @@ def run_compare(args: argparse.Namespace) -> int:
 def run_compare_groups(args: argparse.Namespace) -> int:
     """Run the command for two groups."""
     from overstory.cli.analysis.decode_store import read_counts, read_metric, read_options, show_answer
-    from overstory.queries.comparison import compare_ranges
+    from overstory.queries.readings import compare
 
     for name, option in (("plot", "--plot"), ("steps", "--steps")):
         if getattr(args, name):
@@ -52,12 +53,12 @@ def run_compare_groups(args: argparse.Namespace) -> int:
     check_pipes(args)
     metric = read_metric(args)
     a, b = (read_counts(args, metric, (args.first, args.last), group) for group in (first, second))
-    compared = compare_ranges(a, b, read_options(args))
+    compared = compare(a, b, read_options(args))
     show_answer(args, compared, "comparison", lambda written: _blocks(compared, written, everything=args.all))
     return 0
 
 
-def _blocks(compared: Comparison, written: Path | None, *, everything: bool) -> Iterator[Block]:
+def _blocks(compared: RangeComparison, written: Path | None, *, everything: bool) -> Iterator[Block]:
     from overstory.presentation.document import Lines
     from overstory.privacy.text import plural
 

@@ -152,6 +152,10 @@ class Domain(AnyDomain):
         """Return the symbols."""
         return range(len(labels))
 
+    def ends(self, symbol: int) -> tuple[float, float] | None:  # noqa: ARG002 - names and strings have none
+        """Return the least and the greatest number that has the symbol; None where these are no numbers."""
+        return None
+
     def renumbers(self, old: AnyDomain) -> bool:
         """Whether any parameter differs but what happens to values outside."""
         forms = [{**domain.canonical(), "outside": None} for domain in (old, self)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -127,6 +128,15 @@ class Range(Domain):
         """Whether numbers outside are rejected."""
         return self.outside == "reject"
 
+    def ends(self, symbol: int) -> tuple[float, float] | None:
+        """Return the least and the greatest number that has the symbol; None of those outside."""
+        inside = symbol - (self.outside == "separate")
+        return self._ends(inside) if 0 <= inside < self.size - 2 * (self.outside == "separate") else None
+
+    @abstractmethod
+    def _ends(self, inside: int) -> tuple[float, float]:
+        """Return the ends of a symbol, counted from the first inside."""
+
     def _beyond(self, number: Number) -> int:
         """Return the symbol of a number outside: the first or the last, unless it is refused."""
         if self.outside == "reject":
@@ -195,6 +205,10 @@ class Integers(Range):
         """The numbers in decimal digits."""
         inside = tuple(str(x) for x in range(self.minimum, self.maximum + 1))
         return self._with_ends(inside)
+
+    def _ends(self, inside: int) -> tuple[float, float]:
+        """Return the number, twice."""
+        return self.minimum + inside, self.minimum + inside
 
     def symbol(self, value: Any) -> int:
         """Return how far the number is above the minimum."""
@@ -287,6 +301,10 @@ class Bins(Range):
         inside = [f"[{a!r}, {b!r})" for a, b in pairwise(edges)]
         inside[-1] = inside[-1][:-1] + "]"
         return self._with_ends(tuple(inside))
+
+    def _ends(self, inside: int) -> tuple[float, float]:
+        """Return the bin's edges."""
+        return self.edges[inside], self.edges[inside + 1]
 
     def symbol(self, value: Any) -> int:
         """Return the number of the bin that owns the value."""

@@ -1,0 +1,326 @@
+"""Readings of numbers over a range of periods: a mean, a distribution, or shares of ranges, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from overstory.analysis.numeric.quantities import NumberDifference, NumberEstimate, Quantity, estimate_numbers, subtract
+from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.render_data import csv_lines
+from overstory.privacy.text import epsilons_text, plural
+from overstory.protocol.errors import ParameterError
+from overstory.queries.comparison import MOVED, SHARED_NOISE, check_comparable, span_json
+from overstory.queries.estimates import (
+    AGGREGATIONS,
+    Aggregation,
+    EstimateOptions,
+    check_repeats,
+    other_parameters,
+    parts_of,
+)
+from overstory.queries.number_pictures import draw_number_panels
+from overstory.queries.shares import NO_REPORTS
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics import Metric
+    from overstory.queries.counts import PeriodCounts
+    from overstory.queries.readings import Panel
+
+NAMES: Final = {"mean": "mean", "quantile": "quantile", "share": "share of"}
+CSV: Final = tuple(map(Column, ("from", "to", "estimate", "of", "value", "standard_error", "low", "high")))
+WHAT_INTERVALS_HOLD: Final = "95% intervals for all devices like these: randomization, and which devices reported"
+
+
+@dataclass(frozen=True, eq=False)
+class NumberPart:
+    """The estimate of the periods `first` to `last`, both included."""
+
+    first: int
+    last: int
+    reports_per_device: float  # as assumed for the standard errors
+    estimate: NumberEstimate
+
+
+@dataclass(frozen=True, eq=False)
+class NumberSeries:
+    """What is learned of a metric of numbers over a range of periods; `parts` is empty when there are no reports.
+
+    Attributes
+    ----------
+    counted
+        The counts that the estimates are of.
+    kind
+        What `parts` are: one total, one for each period, or cumulative ones.
+    notes
+        What a reader must know before trusting the numbers.
+    """
+
+    name: ClassVar[str] = "estimates"
+
+    counted: PeriodCounts
+    kind: Aggregation
+    parts: tuple[NumberPart, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.counted.metric
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts and, under ``readings``, each part with its range and its estimates."""
+        built, counted = self.metric.mechanism, self.counted
+        return {
+            "metric": self.metric.id,
+            "title": self.metric.title,
+            "oracle": built.name,
+            "estimates": self.metric.reading,
+            "period": str(self.metric.period),
+            "from": counted.label(counted.first),
+            "to": counted.label(counted.last),
+            "reading": self.kind,
+            "reports": counted.num_reports,
+            "periods_with_reports": len(counted.periods),
+            "interval": "population",
+            "epsilon_report": built.epsilon_report,
+            "epsilon_permanent": built.epsilon_permanent,
+            "notes": list(self.notes),
+            "other_parameters": counted.others_json(),
+            "readings": [
+                {**self.ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json()}
+                for part in self.parts
+            ],
+        }
+
+    def rows(self) -> Iterator[tuple[NumberPart, Quantity]]:
+        """Yield every estimate with its range of periods."""
+        return ((part, quantity) for part in self.parts for quantity in part.estimate.quantities)
+
+    def csv_lines(self) -> Iterator[str]:
+        """Return a header and a line per estimate."""
+        lines = (
+            (*self.ends(part).values(), row.kind, row.of, row.value, row.standard_error, row.low, row.high)
+            for part, row in self.rows()
+        )
+        return csv_lines(CSV, lines)
+
+    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:  # noqa: ARG002 - all of it is shown
+        """Return the estimates as one table, and the facts to read it by."""
+        rows = [self._row(part, row) for part, row in self.rows()]
+        if rows:
+            first = () if self.kind == "total" else (Column("period", is_left=True),)
+            yield Table("", (*first, *COLUMNS), rows)
+        yield Lines(*self.summary(), *self._all_notes(), *([] if written is None else [f"every estimate: {written}"]))
+
+    def panels(self) -> tuple[list[Panel], str]:
+        """Return means over time, or a panel for each of the last ranges."""
+        return draw_number_panels(self)
+
+    def summary(self) -> list[str]:
+        """Return what was read, how, and what it costs, in sentences."""
+        metric, counted = self.metric, self.counted
+        ends = [counted.label(end) for end in (counted.first, counted.last)]
+        between = f" between {ends[0]} and {ends[1]}" if ends[0] else ""
+        if not self.parts:
+            return [f"no reports of {metric.id}{between}"]
+        kinds = {
+            "total": "over all of them",
+            "per-period": "each period alone",
+            "cumulative": "over all reports so far",
+        }
+        costs = {name: getattr(metric.mechanism, name) for name in ("epsilon_report", "epsilon_permanent")}
+        many = f"{plural(counted.num_reports, 'report')} of {metric.id} in {plural(len(counted.periods), 'period')}"
+        return [
+            f"{many}{between}; estimated {kinds[self.kind]}",
+            f"intervals: {WHAT_INTERVALS_HOLD}",
+            f"privacy: {metric.mechanism.name}, {epsilons_text(costs)}",
+        ]
+
+    def _all_notes(self) -> list[str]:
+        own = self.notes if self.parts else [note for note in self.notes if note != NO_REPORTS]
+        notes = (*own, *(note for part in self.parts for note in part.estimate.notes))
+        return [f"note: {note}" for note in dict.fromkeys(notes)]
+
+    def _row(self, part: NumberPart, row: Quantity) -> dict[str, Any]:
+        return {
+            "period": self.counted.label(part.last),
+            "what": f"{NAMES[row.kind]} {row.of}".strip(),
+            **{name: shown(row, getattr(row, name)) for name in ("value", "standard_error", "low", "high")},
+        }
+
+    def ends(self, part: NumberPart) -> dict[str, Any]:
+        """Return the labels of a part's first and last period."""
+        return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
+
+
+def _text(text: str) -> str:
+    return text
+
+
+COLUMNS: Final = (
+    Column("what", "", is_left=True),
+    Column("value", "estimate", _text),
+    Column("standard_error", "std. error", _text),
+    Column("low", "95% from", _text),
+    Column("high", "to", _text),
+)
+
+
+def shown(row: Quantity, value: float | str | None) -> str:
+    """Return a number of a row as a person reads it: shares in percent, others with four digits that count.
+
+    Examples
+    --------
+    >>> shown(Quantity("share", "", 0.5, 0.1, 0.3, 0.7), 0.12345), shown(Quantity("mean", "", 1, 1, 0, 2), 21.39)
+    ('12.35%', '21.39')
+    """
+    if value is None or isinstance(value, str):
+        return value or "-"
+    return f"{value:.2%}" if row.kind == "share" else f"{value:.4g}"
+
+
+def read_numbers(
+    counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
+) -> NumberSeries:
+    """Estimate what is learned of a metric of numbers.
+
+    Parameters
+    ----------
+    counted
+        Counts, from `read_store` or `read_remote`.
+    kind
+        One estimate of the range, one of each period, or cumulative ones.
+    options
+        Of these, the number of reports per device; others are for shares of values, and refused.
+
+    Raises
+    ------
+    ParameterError
+        When an option does not fit the metric.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> from overstory.queries.counts import PeriodCounts
+    >>> text = EXAMPLE.replace('{kind = "categories", names = ["red", "green", "blue"]}',
+    ...     '{kind = "interval", min = 0, max = 1}').replace('"grr"', '"hybrid"')
+    >>> read_numbers(PeriodCounts(parse_registry(text)["colour"], None, None, {})).to_json()["readings"]
+    []
+    """
+    chosen, metric = options or EstimateOptions(), counted.metric
+    if kind not in AGGREGATIONS:
+        raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
+    _check_options(metric, chosen)
+    check_repeats(counted, kind, chosen)
+    parts = tuple(
+        NumberPart(
+            first,
+            last,
+            each,
+            estimate_numbers(metric.mechanism, metric.domain, counts, reports_per_device=each),
+        )
+        for first, last, counts, each in parts_of(counted, kind, chosen)
+    )
+    return NumberSeries(counted, kind, parts, tuple(_notes(counted, kind, chosen)))
+
+
+def _check_options(metric: Metric, options: EstimateOptions) -> None:
+    for name, given in (
+        ("candidates", options.candidates is not None),
+        ("a method or a complete list", options.method != "gls" or options.complete),
+        ("post-processing", bool(options.steps)),
+    ):
+        if given:
+            raise ParameterError(f"{metric.id} is a metric of numbers: {name} is for shares of values")
+
+
+def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Iterator[str]:
+    if not counted.periods:
+        yield NO_REPORTS
+    if len(counted.periods) > 1 and kind != "per-period" and options.reports_per_device is None:
+        yield (
+            f"standard errors assume {len(counted.periods)} reports per device, all of one value, the worst case; use "
+            "--reports-per-device if you know better"
+        )
+    elif len(counted.periods) > 1 and kind == "per-period":
+        yield "a device sends the same report of a value in every period: errors of different periods are alike"
+    yield from other_parameters(counted)
+
+
+DIFFERENCES: Final = (
+    Column("what", "", is_left=True),
+    Column("a", "first", _text),
+    Column("b", "second", _text),
+    Column("difference", "difference", _text),
+    Column("low", "95% from", _text),
+    Column("high", "to", _text),
+    Column("changed", "", lambda changed: "changed" if changed else "", is_left=True),
+)
+FIELDS: Final = ("a", "b", "difference", "standard_error", "low", "high", "changed")
+
+
+@dataclass(frozen=True, eq=False)
+class NumberComparison:
+    """What is learned of one range of periods less that of another."""
+
+    a: PeriodCounts
+    b: PeriodCounts
+    differences: tuple[NumberDifference, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.a.metric
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values: both ranges, and a difference for each mean and each share."""
+        built = self.metric.mechanism
+        about = {"metric": self.metric.id, "title": self.metric.title, "oracle": built.name}
+        ranges = {"a": span_json(self.a), "b": span_json(self.b)}
+        rows = [{"estimate": row.kind, "of": row.of} | {f: getattr(row, f) for f in FIELDS} for row in self.differences]
+        return {**about, "digest": built.digest.hex(), **ranges, "differences": rows, "notes": list(self.notes)}
+
+    def csv_lines(self) -> Iterator[str]:
+        """Return a header and a line per difference."""
+        columns = map(Column, ("estimate", "of", *FIELDS))
+        return csv_lines(
+            tuple(columns), ((d.kind, d.of, *(getattr(d, name) for name in FIELDS)) for d in self.differences)
+        )
+
+    def blocks(self, limit: int | None = None) -> list[Block]:
+        """Return the table and what to read it by; at most `limit` differences."""
+        rows = [
+            {"what": f"{NAMES[row.kind]} {row.of}".strip(), "changed": row.changed}
+            | {name: _signed(row, name) for name in ("a", "b", "difference", "low", "high")}
+            for row in self.differences[:limit]
+        ]
+        meaning = "changed: the 95% interval of the difference does not hold 0"
+        return [Table("", DIFFERENCES, rows), Lines(meaning, *(f"note: {note}" for note in self.notes))]
+
+
+def _signed(row: NumberDifference, name: str) -> str:
+    number, sign = getattr(row, name), "" if name in {"a", "b"} else "+"
+    return f"{number:{sign}.2%}" if row.kind == "share" else f"{number:{sign}.4g}"
+
+
+def compare_numbers(
+    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
+) -> NumberComparison:
+    """Return the means and shares of one range of periods less those of another; see `compare_ranges`."""
+    check_comparable(a, b)
+    if overlap:
+        raise ParameterError("an overlap is declared for shares of values: differences of numbers assume none")
+    first, second = (read_numbers(counted, "total", options) for counted in (a, b))
+    estimates = [series.parts[0].estimate for series in (first, second)]
+    notes = (
+        *first.notes,
+        *second.notes,
+        *estimates[0].notes,
+        *estimates[1].notes,
+        SHARED_NOISE if a.group == b.group else MOVED,
+    )
+    return NumberComparison(a, b, tuple(subtract(*estimates)), tuple(dict.fromkeys(notes)))

@@ -1,0 +1,191 @@
+"""What is learned of numbers: its intervals hold the truth as often as they say, on three populations.
+
+Coverage is judged by a binomial test at the suite's false-alarm rate (`support.numeric_alarms`), with fixed seeds; an
+interval that is a third too short fails it.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from overstory.analysis.numeric import MeanOracle, RangeOracle, SquareWaveOracle
+from overstory.analysis.numeric.quantities import NumberEstimate, estimate_numbers, group_name, subtract
+from overstory.analysis.reports import SupportCounts
+from overstory.analysis.support.numbers import MeanHalf
+from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.protocol.domains import Bins, Categories, Integers
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
+from support.numeric_alarms import FALSE_ALARM, Alarm
+
+POPULATIONS = {
+    "skewed": lambda rng, n: rng.beta(2, 5, n),
+    "two groups": lambda rng, n: np.where(rng.random(n) < 0.4, rng.normal(0.25, 0.07, n), rng.normal(0.7, 0.1, n)),
+    "long tail": lambda rng, n: np.minimum(rng.lognormal(-1.5, 0.6, n), 1),
+}
+RANGE = Interval(0, 1)
+
+
+def check_share(hits, trials, low, high):
+    """Raise an alarm where hits of independent trials could not be of a coverage within these bounds."""
+    if binom.cdf(hits, trials, low) < FALSE_ALARM or binom.sf(hits - 1, trials, high) < FALSE_ALARM:
+        raise Alarm(f"{hits} of {trials} intervals hold the truth")
+
+
+def mean_hits(kind, population, collections, shorter=1.0):
+    """Return how many of the 95% intervals of that many collections of 2,000 hold the mean."""
+    built, rng = kind(1.0, RANGE, 1 << 10), np.random.default_rng(11)
+    truth = float(POPULATIONS[population](np.random.default_rng(1), 4_000_000).clip(0, 1).mean())
+    half, oracle, hits = MeanHalf(built), MeanOracle(built), 0
+    for _ in range(collections):
+        payloads = oracle.simulate(POPULATIONS[population](rng, 2_000).clip(0, 1), rng)
+        batch = SimulatedDevices.holding(built, [0.0], np.zeros(1, np.int64), rng).report()
+        batch = type(batch)(np.zeros(2_000, np.uint16), payloads.astype(np.uint64)[:, None], batch.num_bits, 1)
+        learned = estimate_numbers(built, RANGE, half.count(batch, None)).mean
+        reach = (learned.high - learned.value) * shorter
+        hits += abs(learned.value - truth) <= reach
+    return hits
+
+
+@pytest.mark.parametrize("population", POPULATIONS)
+@pytest.mark.parametrize("kind", [Duchi, Piecewise, Hybrid])
+def test_intervals_of_a_mean_hold_it(kind, population):
+    check_share(mean_hits(kind, population, 400), 400, 0.94, 0.96)
+
+
+def test_short_intervals_of_a_mean_are_noticed():
+    with pytest.raises(Alarm):
+        check_share(mean_hits(Hybrid, "skewed", 400, shorter=2 / 3), 400, 0.94, 0.96)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_intervals_of_ranges_and_their_quantiles_hold_the_truth(population):
+    built, rng, hits, seen = RangeRandomizer(64, 1.0), np.random.default_rng(12), {}, 0
+    shown = Bins(0, 1, 64)
+    everybody = POPULATIONS[population](np.random.default_rng(1), 1_000_000).clip(0, 1)
+    for _ in range(120):
+        values = POPULATIONS[population](rng, 20_000).clip(0, 1)
+        symbols = np.minimum((values * 64).astype(np.int64), 63)
+        devices = SimulatedDevices.holding(built, range(64), symbols, rng)
+        learned = estimate_numbers(built, shown, count_reports(built, devices.report()))
+        for row in learned.quantities:
+            if row.kind == "quantile":
+                true = float(np.quantile(everybody, float(row.of)))
+            else:
+                true = float(((everybody >= row.start) & (everybody < row.stop)).mean())
+            hits[row.kind] = hits.get(row.kind, 0) + (row.low <= true <= row.high)
+        seen += 1
+    # Rows of one collection are dependent, so each kind is judged as if a collection were one trial.
+    for kind, many in hits.items():
+        rows = sum(row.kind == kind for row in learned.quantities)
+        check_share(round(many / rows), seen, 0.94, 1.0 if kind == "quantile" else 0.97)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_intervals_of_a_distribution_hold_its_mean_and_quantiles(population):
+    built, rng, hits, collections = SquareWave(1.0, RANGE, 64), np.random.default_rng(13), {}, 60
+    oracle = SquareWaveOracle(built)
+    everybody = POPULATIONS[population](np.random.default_rng(1), 1_000_000).clip(0, 1)
+    for _ in range(collections):
+        counts = oracle.accumulate(oracle.simulate(POPULATIONS[population](rng, 50_000).clip(0, 1), rng))
+        for row in estimate_numbers(built, RANGE, counts).quantities:
+            if row.kind != "share":
+                true = float(everybody.mean() if row.kind == "mean" else np.quantile(everybody, float(row.of)))
+                hits[row.kind, row.of] = hits.get((row.kind, row.of), 0) + (row.low <= true <= row.high)
+    assert len(hits) == 6
+    for many in hits.values():
+        check_share(many, collections, 0.92, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("built", "domain"),
+    [
+        (Hybrid(1.0, RANGE, 64), RANGE),
+        (SquareWave(1.0, RANGE, 64), RANGE),
+        (RangeRandomizer(20, 1.0), Integers(1, 20)),
+        (RangeRandomizer(4, 1.0), Categories(("never", "yearly", "weekly", "daily"), ordered=True)),
+    ],
+)
+def test_errors_grow_with_reports_per_device(built, domain):
+    held = domain.examples()
+    encoded = [domain.encode(value) for value in held]
+    rng = np.random.default_rng(3)
+    devices = SimulatedDevices.holding(built, encoded, rng.integers(len(held), size=4_000), rng)
+    counts = count_reports(built, devices.report())
+    once, often = (estimate_numbers(built, domain, counts, reports_per_device=each) for each in (1.0, 4.0))
+    assert {row.kind for row in once.quantities} <= {"mean", "quantile", "share"}
+    for few, many in zip(once.quantities, often.quantities, strict=True):
+        assert (few.kind, few.of, few.value) == (many.kind, many.of, many.value)
+        if few.standard_error is not None and (built.name != "square-wave" or few.kind == "mean"):
+            assert many.standard_error == pytest.approx(2 * few.standard_error)
+
+
+def test_ranges_without_a_report_of_every_level_say_so():
+    built = RangeRandomizer(20, 1.0)
+    counts = SupportCounts([1, 0, 0], np.zeros((3, 20), np.int64))
+    learned = estimate_numbers(built, Integers(1, 20), counts)
+    assert learned.quantities == ()
+    assert learned.notes == ("2 levels of the tree have no report yet: there are too few",)
+
+
+@pytest.mark.parametrize("built", [Hybrid(1.0, RANGE, 64), SquareWave(1.0, RANGE, 64)])
+def test_one_report_is_too_few_and_none_is_none(built):
+    counts = count_reports(built, SimulatedDevices.holding(built, [0.5], np.zeros(1, np.int64), _rng()).report())
+    assert estimate_numbers(built, RANGE, counts).notes == ("one report has no standard error",)
+    none = SupportCounts(counts.totals * 0, counts.ones * 0)
+    assert estimate_numbers(built, RANGE, none).notes == ("there are no reports",)
+
+
+def _rng():
+    return np.random.default_rng(4)
+
+
+def test_a_coarse_grid_is_named():
+    learned = [
+        estimate_numbers(built, RANGE, count_reports(built, _many(built).report())).notes
+        for built in (Hybrid(1.0, RANGE, 10), Hybrid(1.0, RANGE, 1 << 20))
+    ]
+    assert learned[0][0].startswith("a device rounds its value to one of 11 positions, by at most 0.05:")
+    assert learned[1] == ()
+
+
+def _many(built):
+    return SimulatedDevices.holding(built, [0.2, 0.4], np.arange(3_000) % 2, _rng())
+
+
+def test_differences_of_means_and_shares():
+    built = Hybrid(2.0, RANGE, 1000)
+    low, high = (
+        estimate_numbers(built, RANGE, count_reports(built, SimulatedDevices.holding(built, [x], zeros, rng).report()))
+        for x, zeros, rng in ((0.2, np.zeros(9_000, np.int64), _rng()), (0.5, np.zeros(9_000, np.int64), _rng()))
+    )
+    (row,) = subtract(high, low)
+    assert row.changed
+    assert row.low < 0.3 < row.high
+    assert row.standard_error == pytest.approx(np.hypot(low.mean.standard_error, high.mean.standard_error))
+    assert not subtract(low, low)[0].changed
+    assert subtract(low, NumberEstimate("mean", 0, ())) == []
+
+
+def test_names_of_groups():
+    bins = Bins(0, 2, 4, outside="separate")
+    assert group_name(bins, 0, 1) == "below 0.0"
+    assert group_name(bins, 0, 2) == "below 0.0 .. [0.0, 0.5)"
+    assert group_name(bins, 3, 5) == "[1.0, 2.0]"
+    assert bins.ends(0) is bins.ends(5) is None
+    assert bins.ends(1) == (0.0, 0.5)
+    assert Integers(3, 9).ends(2) == (5, 5)
+    assert Categories(("a", "b")).ends(0) is None
+
+
+def test_other_mechanisms_collect_no_numbers():
+    with pytest.raises(ParameterError, match="grr collects no numbers"):
+        estimate_numbers(mechanism("grr", domain_size=4, epsilon=1.0), Integers(1, 4), SupportCounts([1], [[1]]))
+
+
+def test_the_stored_counts_of_ranges_are_checked():
+    with pytest.raises(ParameterError, match="not those of ranges"):
+        RangeOracle(RangeRandomizer(20, 1.0)).estimate_stored(SupportCounts([1], [[1]]))
