@@ -8,6 +8,7 @@ from importlib import import_module
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from overstory.analysis.association.picture import plot_height, plot_table
 from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import TableEstimate, pair_table
 from overstory.analysis.oracle import FrequencyOracle
@@ -172,7 +173,7 @@ class TableSeries:
             return [], ""
         left_out = "the last range is shown" if len(self.parts) > 1 else ""
         tables = self.parts[-1].tables
-        return [Panel(1.2 + 0.3 * len(table.table.labels[0]), _heat_map(table)) for table in tables], left_out
+        return [Panel(plot_height(table), _heat_map(table)) for table in tables], left_out
 
     def _ends(self, part: PeriodTables) -> dict[str, Any]:
         return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
@@ -253,11 +254,6 @@ def cell_tables(metric: Metric, counts: SupportCounts, per_device: float, kind: 
 
 def _heat_map(summary: TableSummary) -> Callable[[Axes], None]:
     def draw(ax: Axes) -> None:
-        first, second = summary.table.names
-        rows, columns = summary.table.labels
-        ax.imshow(summary.conditional.shares, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-        ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
-        ax.set_yticks(range(len(rows)), rows)
-        ax.set_title(f"{second} in each {first}", loc="left")
+        plot_table(summary, ax)
 
     return draw

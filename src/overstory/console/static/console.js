@@ -62,7 +62,7 @@ function reading(one, place) {
   if (one.share[place] === null) return "";
   const number = (list) => list[place].toFixed(2);
   const ends = one.low[place] === null ? "" : ` (${number(one.low)} to ${number(one.high)}%)`;
-  return `${name}${number(one.share)}%${ends}${one.detected[place] === "1" ? "" : ", not detected"}`;
+  return `${name}${number(one.share)}%${ends}${one.detected[place] === "1" ? "" : `, ${one.unsure ?? "not detected"}`}`;
 }
 
 // A slider and its number move together; on a scale of equal ratios the number has two digits.

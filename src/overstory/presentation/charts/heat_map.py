@@ -1,0 +1,217 @@
+"""A table of two variables as a picture: a cell for each pair, with its share and how sure that is.
+
+The colour of a cell says whether its share is above that of all rows together, or below; its strength, by how much.
+A cell that may as well be as in all rows has no colour and is hatched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.presentation.charts.drawing import Chart
+from overstory.presentation.charts.scale import F64, Scale, shortened
+from overstory.presentation.charts.sheet import NARROW, WIDE, Sheet, cursor_numbers, percentages
+from overstory.presentation.formats import interval, percent
+from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, VERMILION, Picture
+
+STRONGEST: Final = 0.5
+"""The opacity of the cell that differs most: text on it stays readable."""
+HATCH: Final = 9.0
+"""Pixels between the lines of a hatched cell."""
+MOST_ROWS: Final = 30
+MOST_COLUMNS: Final = 16
+OVERALL: Final = "all rows"
+ALIKE: Final = "may be as in all rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The numbers of a picture.
+
+    Attributes
+    ----------
+    names : tuple of two str
+        The rows' variable and the columns'.
+    labels : tuple of two sequences of str, lengths k_x and k_y
+        Their values.
+    shares : ndarray of float64, shape (k_x, k_y)
+        The shares of the columns' values in each row; NaN where a row is too small.
+    reach : ndarray of float64, shape (k_x, k_y)
+        How far the interval of each reaches to either side.
+    overall : ndarray of float64, shape (k_y,)
+        The columns' shares in all rows together.
+    sure : ndarray of bool, shape (k_x, k_y)
+        Which shares differ from the overall one.
+    """
+
+    names: tuple[str, str]
+    labels: tuple[Sequence[str], Sequence[str]]
+    shares: F64
+    reach: F64
+    overall: F64
+    sure: NDArray[np.bool_]
+
+    def most(self, rows: int, columns: int) -> Cells:
+        """Return the first rows and columns."""
+        part = np.s_[:rows, :columns]
+        return Cells(
+            self.names,
+            (self.labels[0][:rows], self.labels[1][:columns]),
+            self.shares[part],
+            self.reach[part],
+            self.overall[:columns],
+            self.sure[part],
+        )
+
+    @property
+    def low(self) -> F64:
+        """The lower ends of the intervals; a share is not below 0."""
+        return np.clip(self.shares - self.reach, 0.0, 1.0)
+
+    @property
+    def high(self) -> F64:
+        """The upper ends of the intervals."""
+        return np.clip(self.shares + self.reach, 0.0, 1.0)
+
+    @property
+    def departures(self) -> F64:
+        """The shares less the overall ones."""
+        return np.asarray(self.shares - self.overall)
+
+    def strengths(self) -> F64:
+        """Return the opacity of each cell; 0 where it is not sure."""
+        size = np.where(self.sure & np.isfinite(self.shares), np.abs(self.departures), 0.0)
+        return np.asarray(STRONGEST * size / max(float(size.max(initial=0.0)), 1e-12))
+
+
+def heat_map(name: str, caption: str, cells: Cells) -> Picture:
+    """Draw the shares of the columns' values in each row; at most 30 rows and 16 columns, the first ones."""
+    rows, columns = cells.shares.shape
+    drawn = cells.most(MOST_ROWS, MOST_COLUMNS)
+    if drawn.shares.shape != cells.shares.shape:
+        caption = (
+            f"{caption} The first {len(drawn.shares)} of {rows} rows, {drawn.shares.shape[1]} of {columns} columns."
+        )
+    places = [tuple(map(int, place)) for place in np.argwhere(cells.sure)]
+    surest = sorted(places, key=lambda place: -abs(float(cells.departures[place])))[:10]
+    named = " ".join(_sentence(cells, *place) for place in surest)
+    alt = f"{len(places)} of {cells.shares.size} shares differ from those of all rows together. {named}".rstrip()
+    wide, narrow = (_drawing(sheet, drawn) for sheet in (WIDE, NARROW))
+    return Picture(name, caption, alt, wide, narrow=narrow)
+
+
+def _sentence(cells: Cells, row: int, column: int) -> str:
+    share, low, high = (float(array[row, column]) for array in (cells.shares, cells.low, cells.high))
+    of = f"{cells.labels[1][column]} in {cells.labels[0][row]}"
+    return f"{of}: {percent(share)} ({interval(percent)(low, high)}), in all {percent(float(cells.overall[column]))}."
+
+
+def _drawing(sheet: Sheet, cells: Cells) -> str:
+    """Return the drawing: a key, the columns' names, the rows, and all rows together below them."""
+    rows, columns = cells.shares.shape
+    row_names = sheet.names(cells.labels[0])
+    left = 14 + max(map(sheet.text_width, (*row_names, OVERALL)))
+    height_of_row = 2.9 * sheet.font
+    top = (6.0 if sheet.is_narrow else 3.6) * sheet.font + 8
+    x = Scale(0, columns, left, sheet.width - 8)
+    y = Scale(0, rows, top, top + rows * height_of_row)
+    chart = sheet.chart(y.stop + 1.5 * height_of_row + 8, x, y)
+    chart.numbers["cursor"] = f"y {y.at(0.5):.1f} {y.at(rows - 0.5):.1f}"
+    width = x.at(1) - x.at(0)
+    _draw_key(chart, sheet, cells.names)
+    room = max(int(width / (sheet.text_width("0"))) - 1, 1)
+    for place, label in enumerate(sheet.names(cells.labels[1])):
+        chart.text(x.at(place + 0.5), y.start - 0.9 * sheet.font, shortened(label, room), anchor="middle")
+    for place, label in enumerate(row_names):
+        chart.text(left - 6, y.at(place + 0.5), label, anchor="end")
+        for column in range(columns):
+            _draw_cell(chart, cells, place, column, has_text=width >= 5.4 * sheet.text_width("0"))
+    below = y.stop + 0.9 * height_of_row
+    chart.text(left - 6, below, OVERALL, MUTED, "end")
+    if width >= 5.4 * sheet.text_width("0"):
+        for column in range(columns):
+            chart.text(x.at(column + 0.5), below, _short(float(cells.overall[column])), MUTED, "middle")
+    if not sheet.is_narrow:
+        chart.add(cursor_numbers(cells.labels[0], list(_series(cells))))
+    return chart.svg()
+
+
+def _series(cells: Cells) -> list[dict[str, object]]:
+    """Return what the cursor reads out in a row: a share for each column."""
+    columns = (percentages(array).T for array in (cells.shares, cells.low, cells.high))
+    return [
+        {"name": label, "share": share, "low": low, "high": high, "detected": sure, "unsure": ALIKE}
+        for label, share, low, high, sure in zip(cells.labels[1], *columns, cells.sure.T, strict=True)
+    ]
+
+
+def _draw_cell(chart: Chart, cells: Cells, row: int, column: int, *, has_text: bool) -> None:
+    left, right = chart.x.at(column) + 1, chart.x.at(column + 1) - 1
+    top, bottom = chart.y.at(row) + 1, chart.y.at(row + 1) - 1
+    box = f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}z"
+    share = float(cells.shares[row, column])
+    where = f'data-cell="{row} {column}"'
+    middle, centre = (left + right) / 2, (top + bottom) / 2
+    if not np.isfinite(share):
+        chart.add(f'<path {where} d="{box}" fill="none" stroke="{FAINT}"/>')
+        if has_text:
+            chart.text(middle, centre, "too few", MUTED, "middle")
+        return
+    if cells.sure[row, column]:
+        colour = BLUE if cells.departures[row, column] > 0 else VERMILION
+        opacity = max(float(cells.strengths()[row, column]), 0.08)
+        chart.add(f'<path {where} d="{box}" fill="{colour}" fill-opacity="{opacity:.3f}" stroke="{colour}"/>')
+    else:
+        lines = _hatching(left, right, top, bottom)
+        chart.add(f'<path {where} d="{box}" fill="none" stroke="{FAINT}"/><path d="{lines}" stroke="{FAINT}"/>')
+    if has_text:
+        ink = INK if cells.sure[row, column] else MUTED
+        chart.text(middle, centre - 0.55 * chart.font, _short(min(max(share, 0.0), 1.0)), ink, "middle")
+        chart.text(
+            middle,
+            centre + 0.6 * chart.font,
+            f"\N{PLUS-MINUS SIGN}{100 * float(cells.reach[row, column]):.1f}",
+            ink,
+            "middle",
+        )
+
+
+def _hatching(left: float, right: float, top: float, bottom: float) -> str:
+    """Return diagonal lines within a box."""
+    height, parts = bottom - top, []
+    start = left - height + HATCH / 2
+    while start < right:
+        low, high = max(start, left), min(start + height, right)
+        if high > low:
+            parts.append(f"M{low:.1f} {bottom - (low - start):.1f}L{high:.1f} {bottom - (high - start):.1f}")
+        start += HATCH
+    return "".join(parts)
+
+
+def _short(share: float) -> str:
+    return f"{100 * share:.1f}%".replace("-", "\N{MINUS SIGN}")
+
+
+def _draw_key(chart: Chart, sheet: Sheet, names: tuple[str, str]) -> None:
+    """Say what is drawn, and explain the colours and the hatching."""
+    x, y = 10.0, 12.0
+    entries = (("more than in all rows", BLUE), ("less", VERMILION), (ALIKE, ""))
+    chart.text(x, y, sheet.name(names[1]) + " in each " + sheet.name(names[0]), INK, extra='font-weight="bold"')
+    if sheet.is_narrow:
+        y += 1.7 * sheet.font
+    else:
+        x = chart.width - sum(34 + sheet.text_width(words) for words, _ in entries)
+    for words, colour in entries:
+        box = f"M{x:.1f} {y - 6:.1f}h16v12h-16z"
+        if colour:
+            chart.add(f'<path d="{box}" fill="{colour}" fill-opacity="{STRONGEST}" stroke="{colour}"/>')
+        else:
+            lines = _hatching(x, x + 16, y - 6, y + 6)
+            chart.add(f'<path d="{box}" fill="none" stroke="{MUTED}"/><path d="{lines}" stroke="{MUTED}"/>')
+        chart.text(x + 22, y, words)
+        x += 34 + sheet.text_width(words)
