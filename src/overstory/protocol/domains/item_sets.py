@@ -134,7 +134,7 @@ class ItemSet(AnyDomain):
         return f"{self.label(encoded)}: symbols {{{symbols}}} of 0 .. {self.size - 1}" if encoded else "no item"
 
     def encodings(self, labels: Sequence[str]) -> Sequence[tuple[int, ...]]:
-        """Return all sets of at most `most` items, or of fewer, so that there are at most 4,096; always those of one."""
+        """Return all sets of at most `most` items, or of fewer, so that there are at most 4,096; always those of 1."""
         sizes = range(self.most + 1)
         upto = (k for k in sizes if sum(math.comb(len(labels), size) for size in sizes[: k + 1]) <= MOST_LISTED)
         largest = max(1, *upto, 0)
