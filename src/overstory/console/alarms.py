@@ -130,7 +130,7 @@ def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
     history = MetricHistory(metric, newest_final(metric, data.clock()), reports, {})
     compared = set() if metric.expired(data.clock()) else history.wanted()
     wanted = sorted(reports.keys() & {*compared, history.shown})
-    if not wanted or not metric.labels:
+    if not wanted or not metric.labels or metric.reading != "shares":
         return history
     try:
         counts = data.store.counts(metric, wanted[0], wanted[-1], wanted)

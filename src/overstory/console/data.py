@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
@@ -13,12 +14,14 @@ from overstory.console.lists import CandidateLists
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import parse_range, read_store
+from overstory.queries.estimates import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.collector.store import StoreReader
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries
+    from overstory.queries.estimates import Aggregation, EstimateSeries
+    from overstory.queries.readings import Reading
 
 PeriodState = Literal["running", "settling", "final"]
 """A running period is not over; a settling one is over and still takes late reports; a final one takes none."""
@@ -97,11 +100,25 @@ class ConsoleData:
         self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
     ) -> list[EstimateSeries]:
         """Return the estimates of several counts, which are waited for together; see `estimates`."""
-        try:
+        with _as_screen_errors():
             return self.decoder.read_all(several, reading, options)
-        except StillDecodingError as error:
-            raise ScreenError(202, str(error), refresh=1) from error
-        except (BusyError, WorkerError) as error:
-            raise ScreenError(503, str(error)) from error
-        except ParameterError as error:
-            raise ScreenError(400, str(error)) from error
+
+    def reading(
+        self, counts: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
+    ) -> Reading:
+        """Return a metric's reading of its own kind: a table, sets, numbers, a search; see `estimates`."""
+        with _as_screen_errors():
+            return self.decoder.read_reading(counts, kind, options or EstimateOptions())
+
+
+@contextmanager
+def _as_screen_errors() -> Iterator[None]:
+    """Give what can go wrong with an estimate the status of its page."""
+    try:
+        yield
+    except StillDecodingError as error:
+        raise ScreenError(202, str(error), refresh=1) from error
+    except (BusyError, WorkerError) as error:
+        raise ScreenError(503, str(error)) from error
+    except ParameterError as error:
+        raise ScreenError(400, str(error)) from error

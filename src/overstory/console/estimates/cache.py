@@ -7,7 +7,7 @@ import pickle
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.permanent_response import context
 
@@ -35,6 +35,34 @@ class Task:
     options: EstimateOptions
     names: Sequence[str]
     key: bytes
+
+    @property
+    def shared(self) -> tuple[Metric, EstimateOptions, Sequence[str]]:
+        """What a series of tasks has in common: sent to the process once."""
+        return self.metric, self.options, self.names
+
+    @property
+    def work(self) -> EstimateWork:
+        """What the process does, given what is shared."""
+        return EstimateWork(self.counts, self.per_device)
+
+    def finished(self, result: Estimate) -> Estimate:
+        """Return the process's answer as it is kept: every estimate of a list shares one list of its values."""
+        return replace(result, values=self.names)
+
+
+@dataclass(frozen=True, eq=False)
+class EstimateWork:
+    """What is of one estimate alone."""
+
+    counts: SupportCounts
+    per_device: float
+
+    def __call__(self, metric: Metric, options: EstimateOptions, names: Sequence[str]) -> Estimate:
+        """Return the estimate."""
+        from overstory.queries.estimates import estimate_counts
+
+        return estimate_counts(metric, self.counts, self.per_device, options, names)
 
 
 class Tasks:
@@ -65,7 +93,7 @@ class Tasks:
 
 
 class EstimateCache:
-    """Estimates by key; past a number of bytes the least recently used ones are dropped.
+    """Estimates and readings by key; past a number of bytes the least recently used ones are dropped.
 
     Parameters
     ----------
@@ -83,7 +111,7 @@ class EstimateCache:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most, self.size = most_bytes, 0
-        self._entries: OrderedDict[bytes, tuple[Estimate, int]] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __contains__(self, key: bytes) -> bool:
@@ -92,7 +120,7 @@ class EstimateCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, key: bytes) -> Estimate | None:
+    def get(self, key: bytes) -> Any:
         """Return an estimate, and note that it was used; None where there is none."""
         with self._lock:
             if key not in self._entries:
@@ -100,7 +128,7 @@ class EstimateCache:
             self._entries.move_to_end(key)
             return self._entries[key][0]
 
-    def put(self, key: bytes, estimate: Estimate, num_bytes: int | None = None) -> None:
+    def put(self, key: bytes, estimate: Any, num_bytes: int | None = None) -> None:
         """Add an estimate; one that is larger than the cache is not added.
 
         Parameters

@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.console.estimates.cache import MOST_BYTES, EstimateCache, Task, Tasks
+from overstory.console.estimates.readings import ReadingTask, reading_task
 from overstory.console.estimates.worker import Worker, WorkerError
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.queries.estimates import estimate_counts, read_estimates
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries
+    from overstory.queries.readings import Reading
 
 MOST_CANDIDATES: Final = 100_000
 PATIENCE: Final = 2.0
@@ -73,7 +74,7 @@ class Estimates:
         self.worker = worker or Worker(SECONDS)
         self.decoded = 0
         """How many estimates the process was asked for."""
-        self._waiting: OrderedDict[bytes, tuple[Task, Future[Estimate]]] = OrderedDict()
+        self._waiting: OrderedDict[bytes, tuple[Task | ReadingTask, Future[Any]]] = OrderedDict()
         self._failed: OrderedDict[bytes, tuple[float, Exception]] = OrderedDict()
         self._more = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -125,7 +126,13 @@ class Estimates:
             series = [read_estimates(counted, reading, options, estimator=look_up) for counted in several]
         return series
 
-    def _decode(self, tasks: dict[bytes, Task]) -> dict[bytes, Estimate]:
+    def read_reading(self, counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
+        """Return a reading of a kind that is not shares, as `queries.readings.read` does; see `read`."""
+        task = reading_task(counted, kind, options)
+        reading: Reading | None = self.cache.get(task.key)
+        return self._decode({task.key: task})[task.key] if reading is None else reading
+
+    def _decode(self, tasks: Mapping[bytes, Task | ReadingTask]) -> dict[bytes, Any]:
         """Return the estimates of tasks once all of them are decoded."""
         futures = self._enqueue(tasks)
         wait(futures.values(), self.patience)
@@ -135,7 +142,7 @@ class Estimates:
             raise StillDecodingError(len(done), len(tasks))
         return estimates
 
-    def _enqueue(self, tasks: dict[bytes, Task]) -> dict[bytes, Future[Estimate]]:
+    def _enqueue(self, tasks: Mapping[bytes, Task | ReadingTask]) -> dict[bytes, Future[Any]]:
         """Return what each task will give, after adding those that nobody waits for yet."""
         with self._more:
             futures = {key: self._waiting[key][1] for key in tasks if key in self._waiting}
@@ -177,10 +184,9 @@ class Estimates:
             try:
                 estimate, size = self.worker.estimate(task)
             except (ParameterError, WorkerError) as error:
-                outcome: Exception | Estimate = error
+                outcome: Any = error
             else:
-                # Every estimate of a list shares one list of its values.
-                outcome = replace(estimate, values=task.names)
+                outcome = task.finished(estimate)
                 self.cache.put(key, outcome, size)
             with self._more:
                 del self._waiting[key]

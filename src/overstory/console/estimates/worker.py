@@ -23,8 +23,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
-    from overstory.analysis.estimate import Estimate
     from overstory.console.estimates.cache import Task
+    from overstory.console.estimates.readings import ReadingTask
 
 LENGTH: Final = struct.Struct(">Q")
 NICE: Final = 5
@@ -62,8 +62,8 @@ class Worker:
         """The process's id; None where there is none."""
         return None if self._child is None else self._child.pid
 
-    def estimate(self, task: Task) -> tuple[Estimate, int]:
-        """Return an estimate and the size of its pickled form.
+    def estimate(self, task: Task | ReadingTask) -> tuple[Any, int]:
+        """Return an estimate, or a reading, and the size of its pickled form.
 
         Raises
         ------
@@ -81,15 +81,15 @@ class Worker:
                     raise WorkerError("the process that decodes ended without a word: is memory short?") from error
         raise AssertionError(task)
 
-    def _ask(self, task: Task) -> tuple[Estimate, int]:
+    def _ask(self, task: Task | ReadingTask) -> tuple[Any, int]:
         child = self._started()
         assert child.stdin is not None
         assert child.stdout is not None
-        shared = (task.metric, task.options, task.names)
+        shared = task.shared
         # What tasks share is sent when it changes: a series of 104 weeks sends its candidates once.
         is_same = self._context == shared
         self._context = shared
-        _send(child.stdin, (None if is_same else shared, task.counts, task.per_device))
+        _send(child.stdin, (None if is_same else shared, task.work))
         answer = self._receive(child.stdout)
         result = pickle.loads(answer)  # noqa: S301 - our own process wrote it
         if isinstance(result, Exception):
@@ -168,19 +168,16 @@ def _read_exactly(pipe: IO[bytes], number: int) -> bytes:
 
 def serve(source: IO[bytes], target: IO[bytes], seconds: float) -> None:
     """Answer tasks until the input ends."""
-    from overstory.queries.estimates import estimate_counts
-
     shared: tuple[Any, ...] = ()
     while True:
         try:
             (length,) = LENGTH.unpack(_read_exactly(source, LENGTH.size))
-            changed, counts, per_device = pickle.loads(_read_exactly(source, length))  # noqa: S301 - from the console
+            changed, work = pickle.loads(_read_exactly(source, length))  # noqa: S301 - from the console
         except EOFError:
             return
-        shared = changed or shared
-        metric, options, names = shared
+        shared = shared if changed is None else changed
         signal.alarm(int(seconds) + SLACK)  # the console may have been killed
-        result = _answer(lambda: estimate_counts(metric, counts, per_device, options, names))  # noqa: B023 - called here
+        result = _answer(lambda: work(*shared))  # noqa: B023 - called here
         signal.alarm(0)
         _send(target, result)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.reports import SupportCounts
+from overstory.presentation.charts.bars import counts_over_time
 from overstory.presentation.charts.series import MOST_COLUMNS, Event
 from overstory.protocol.metrics.metric import DAY, Period
 from overstory.queries.counts import PeriodCounts
@@ -17,6 +18,8 @@ from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSe
 if TYPE_CHECKING:
     from overstory.collector.store.operations import Note
     from overstory.console.data import ConsoleData
+    from overstory.presentation.svg import Picture
+    from overstory.protocol.metrics import Metric
 
 MOST_CUMULATIVE: Final = 60
 """Each of them adds up all counts before it."""
@@ -120,3 +123,14 @@ def _limited(options: EstimateOptions, periods: int) -> EstimateOptions:
     """Return options for fewer periods: a device reports once in each."""
     given = options.reports_per_device
     return options if given is None else replace(options, reports_per_device=min(given, periods))
+
+
+def reports_picture(metric: Metric, columns: Columns) -> Picture:
+    """Draw the reports of each column."""
+    return counts_over_time(
+        f"{metric.id}-reports",
+        f"Reports by {columns.unit}." if columns.every == 1 else f"Reports; {columns.unit}.",
+        columns.labels,
+        columns.reports(),
+        xlabel=columns.unit,
+    )

@@ -13,6 +13,7 @@ from overstory.analysis.difference.result import difference_columns, unchanged
 from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind, interval_words
 from overstory.console.screens.estimates import adjustment_field
 from overstory.console.screens.facts import metric_links, state_words
+from overstory.console.screens.readings import is_shares, reading_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.intervals import differences
 from overstory.presentation.document import (
@@ -88,6 +89,9 @@ class ComparisonScreen(Screen):
         page = _Page(data, metric, query, spans, periods)
         if spans is None:
             return page.without("There are reports in fewer than two periods: there is nothing to compare yet.", 200)
+        if not is_shares(metric):
+            words = f"This metric is {reading_words(metric)}: only shares of single values are compared here."
+            return page.without(words, 200)
         if not metric.labels:
             return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
         counted = [data.counts(metric, *span) for span in spans]

@@ -14,6 +14,7 @@ import numpy as np
 from overstory.analysis.decoding.decoder import Decoded
 from overstory.console.alarms import MetricHistory, find_alarms, read_histories
 from overstory.console.screens.facts import state_words
+from overstory.console.screens.readings import is_shares, reading_words
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.bars import sparkline
 from overstory.presentation.document import (
@@ -205,6 +206,8 @@ def _estimated(history: MetricHistory) -> dict[str, Any]:
     estimate = history.newest_estimate
     row: dict[str, Any] = {"newest": "", "detected": None, "candidates": None, "unlisted": None, "unlisted_error": None}
     if estimate is None:
+        if not is_shares(history.metric):
+            return row | {"newest": reading_words(history.metric) if history.reports else ""}
         no_list = not history.metric.labels and history.reports
         return row | {"newest": history.problem or ("there is no list of candidates" if no_list else "")}
     first = estimate.rows(1)[0]

@@ -21,6 +21,7 @@ from overstory.console.screens.facts import (
     share_that_shows,
     state_words,
 )
+from overstory.console.screens.readings import is_shares, period_view, refuse_options
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import (
     Block,
@@ -53,6 +54,8 @@ MOST_ROWS: Final = 500
 MOST_BEFORE: Final = 1_000
 """Characters of the list before that an address carries."""
 SHARE: Final = 0.01
+OF_SHARES: Final = ("candidates", "list", "before", "complete")
+"""What an address may ask of shares alone."""
 
 
 class PeriodQuery(Query):
@@ -87,6 +90,9 @@ class PeriodScreen(Screen):
         page = _Page(data, metric, path["period"], query, counted, candidates)
         if not counted.periods:
             return page.without(_no_reports(data, metric))
+        if not is_shares(metric):
+            refuse_options({name: getattr(query, name) for name in OF_SHARES}, metric)
+            return period_view(data, metric, path["period"], counted, page.reading_options)
         names = candidates or metric.labels
         if not names:
             return page.without(Notice("Type the strings to look for: one a line. The registry has no list.", "faint"))
@@ -155,8 +161,18 @@ class _Page:
         )
 
     @property
+    def reading_options(self) -> EstimateOptions:
+        """The options of a reading that is not shares."""
+        query = self.query
+        return EstimateOptions(
+            alpha=query.alpha, correction=query.correction, interval_kind="population", adjustment=query.adjustment
+        )
+
+    @property
     def _can_look_for(self) -> bool:
         """Whether candidates can be named after the reports were sent."""
+        if not is_shares(self.metric):
+            return False
         encoding = self.metric.oracle.encoding
         return encoding.decoded or (encoding.uneven and self.metric.domain.size is None)
 

@@ -14,6 +14,7 @@ from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import estimate_table
 from overstory.console.screens.estimates import estimate_picture, period_columns
 from overstory.console.screens.facts import state_words
+from overstory.console.screens.readings import ReadingPage, is_shares
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
     Block,
@@ -38,6 +39,7 @@ from overstory.queries.estimates import EstimateOptions
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.protocol.metrics import Metric, MetricRegistry
+    from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
 
 MEANING: Final = (
@@ -142,13 +144,17 @@ class AboutScreen(Screen):
         """Return the page of a metric."""
         metric = data.metric(path["metric"])
         page = _page_of(metric)
-        series = _published(data, metric)
+        counted = _published(data, metric)
         facts: dict[str, Any] = {**_registry_json(data.registry), **page.to_json()}
         head = (*_about(data, page), Heading(2, "Results", "results"))
         tail = (*_how_to_stop(data.registry), Link("All that is collected", "/"))
-        if series is None:
+        if counted is None:
             words = UNPUBLISHED if metric.publish == "nothing" else NOT_YET
             return View(metric.title, (*head, Notice(words, "faint"), *tail), facts={**facts, "results": words})
+        if not is_shares(metric):
+            reading, picture, said = ReadingPage(data, metric, counted, OPTIONS).read()
+            return View(metric.title, (*head, *said, *tail), None, picture, {**facts, "results": reading.to_json()})
+        series = data.estimates(counted, "total", OPTIONS)
         (part,) = series.parts
         rows = [{"from": label, "to": label, **row} for row in part.estimate.rows() for label in [_label(series)]]
         table = Table("", period_columns(), rows)
@@ -175,15 +181,15 @@ def _about(data: ConsoleData, page: MetricPage) -> Iterator[Block]:
     yield from claims_blocks(page.claims)
 
 
-def _published(data: ConsoleData, metric: Metric) -> EstimateSeries | None:
-    """Return the estimates of the newest period that is over; None unless they are published and there are any."""
-    if metric.publish != "estimates" or not metric.labels:
+def _published(data: ConsoleData, metric: Metric) -> PeriodCounts | None:
+    """Return the counts of the newest period that is over; None unless they are published and there are any."""
+    if metric.publish != "estimates" or (is_shares(metric) and not metric.labels):
         return None
     over = [period for period in data.store.periods(metric.id) if data.state(metric, period) != "running"]
     for period in reversed(over):
         counted = data.counts(metric, period, period)
         if counted.periods:  # reports of today's parameters
-            return data.estimates(counted, "total", OPTIONS)
+            return counted
     return None
 
 

@@ -10,7 +10,7 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import estimate_table
-from overstory.console.screens.columns import MOST_CUMULATIVE, Columns
+from overstory.console.screens.columns import MOST_CUMULATIVE, Columns, reports_picture
 from overstory.console.screens.estimates import adjustment_field, estimate_picture, period_columns
 from overstory.console.screens.facts import (
     NO_DIMENSIONS,
@@ -24,8 +24,8 @@ from overstory.console.screens.facts import (
     state_words,
 )
 from overstory.console.screens.lines import Shown, shown_lines, too_uncertain
+from overstory.console.screens.readings import is_shares, refuse_options, series_view
 from overstory.console.view import Query, Screen, ScreenError, View
-from overstory.presentation.charts.bars import counts_over_time
 from overstory.presentation.charts.series import MOST_COLUMNS, over_time
 from overstory.presentation.document import (
     Block,
@@ -52,6 +52,8 @@ MOST_VALUES: Final = 6
 NEWEST_ROWS: Final = 25
 OLDER_ROWS: Final = 30
 """Rows of the page's tables; the downloads have every row."""
+OF_SHARES: Final = ("values", "every", "level")
+"""What an address may ask of shares alone."""
 
 READINGS: Final = (
     ("per-period", "each period by itself"),
@@ -93,6 +95,9 @@ class SeriesScreen(Screen):
         most = MOST_CUMULATIVE if query.reading == "cumulative" else MOST_COLUMNS
         columns = Columns.of(counted, query.every, most)
         options = EstimateOptions(query.reports_per_device, interval_kind="population", adjustment=query.adjustment)
+        if not is_shares(metric):
+            refuse_options({name: name in query.model_fields_set for name in OF_SHARES}, metric)
+            return series_view(data, metric, counted, query.reading, options, _form(metric, query, columns.labels))
         if not metric.labels:
             return _without_candidates(data, metric, query, columns)
         series = columns.estimates(data, query.reading, options)
@@ -123,7 +128,7 @@ class _Page:
             *alarms,
             *self._notices(uncertain),
             *((Figure(picture),) if picture else ()),
-            Figure(_reports_picture(self.metric, self.columns)),
+            Figure(reports_picture(self.metric, self.columns)),
             _form(self.metric, self.query, self.columns.labels),
             *(() if uncertain else self._tables(shown)),
             Heading(2, "What these numbers rest on"),
@@ -267,7 +272,7 @@ def _without_reports(data: ConsoleData, metric: Metric, query: SeriesQuery) -> V
 def _without_candidates(data: ConsoleData, metric: Metric, query: SeriesQuery, columns: Columns) -> View:
     periods = columns.counted.periods
     newest = metric.period.label(periods[-1])
-    picture = _reports_picture(metric, columns)
+    picture = reports_picture(metric, columns)
     blocks = (
         metric_links(data, metric, "Over time"),
         Heading(1, f"{metric.title}: {columns.counted.num_reports:,} reports"),
@@ -287,43 +292,29 @@ def _without_candidates(data: ConsoleData, metric: Metric, query: SeriesQuery, c
 
 def _form(metric: Metric, query: SeriesQuery, labels: Sequence[str]) -> Form:
     names = "\n".join(query.names())
-    return Form(
-        "What is shown",
-        (
-            Field("from", "From", query.first or "", hint=f"such as {labels[0]}" if labels else ""),
-            Field("to", "To", query.last or "", hint=f"such as {labels[-1]}" if labels else ""),
-            Field(
-                "every",
-                "Periods in a column",
-                "" if query.every is None else str(query.every),
-                "number",
-                least=1,
-                step=1,
-            ),
-            Field(
-                "reports_per_device",
-                "Reports per device",
-                "" if query.reports_per_device is None else f"{query.reports_per_device:g}",
-                "number",
-                least=1,
-                hint="In a column; empty: the worst case.",
-            ),
-            Field("level", "Interval level", f"{query.level:g}", "number", least=0.5, most=0.999, step=0.001),
-            adjustment_field(query.adjustment),
-            Field("reading", "Estimates of", query.reading, "choice", READINGS),
-            Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent."),
+    fields = (
+        Field("from", "From", query.first or "", hint=f"such as {labels[0]}" if labels else ""),
+        Field("to", "To", query.last or "", hint=f"such as {labels[-1]}" if labels else ""),
+        Field(
+            "every",
+            "Periods in a column",
+            "" if query.every is None else str(query.every),
+            "number",
+            least=1,
+            step=1,
         ),
-        "Show",
-        f"/m/{metric.id}",
-        is_live=True,
+        Field(
+            "reports_per_device",
+            "Reports per device",
+            "" if query.reports_per_device is None else f"{query.reports_per_device:g}",
+            "number",
+            least=1,
+            hint="In a column; empty: the worst case.",
+        ),
+        Field("level", "Interval level", f"{query.level:g}", "number", least=0.5, most=0.999, step=0.001),
+        adjustment_field(query.adjustment),
+        Field("reading", "Estimates of", query.reading, "choice", READINGS),
+        Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent."),
     )
-
-
-def _reports_picture(metric: Metric, columns: Columns) -> Picture:
-    return counts_over_time(
-        f"{metric.id}-reports",
-        f"Reports by {columns.unit}." if columns.every == 1 else f"Reports; {columns.unit}.",
-        columns.labels,
-        columns.reports(),
-        xlabel=columns.unit,
-    )
+    asked = [field for field in fields if is_shares(metric) or field.name not in OF_SHARES]
+    return Form("What is shown", tuple(asked), "Show", f"/m/{metric.id}", is_live=True)
