@@ -65,9 +65,9 @@ def test_chosen_extensions_are_those_of_all():
 
 
 def test_distinct_values_of_both_kinds():
-    rows, index = distinct(CodedIntegers(16), np.array([5, 9, 5]))
+    rows, index, _ = distinct(CodedIntegers(16), np.array([5, 9, 5]))
     assert values_of(CodedIntegers(16), rows[index]) == [5, 9, 5]
-    rows, index = distinct(CodedStrings(3), ["oak", b"a", "oak"])
+    rows, index, _ = distinct(CodedStrings(3), ["oak", b"a", "oak"])
     assert values_of(CodedStrings(3), rows[index]) == [b"oak", b"a", b"oak"]
 
 

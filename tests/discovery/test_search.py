@@ -1,10 +1,12 @@
 """What a search finds: recall on a fixed seed, and broken searches that must fail the same check."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from overstory.discovery import CodedIntegers, CodedStrings, bitwise, discover, find, prefix_extension, simulate
-from overstory.discovery.heavy_hitters import extend
+from overstory.discovery.prefixes import extend
 from support.populations import score, zipf
 
 VALUES = zipf(200_000, 20_000, seed=1, bits=32)
@@ -61,9 +63,9 @@ def test_the_wrong_hash_fails_the_check():
 def test_losing_the_best_fails_the_check(monkeypatch):
     def upside_down(question, batch, parents, keep, domain):
         kept = extend(question, batch, parents, 4 * keep, domain)
-        return type(kept)(kept.rows[keep:], kept.supports[keep:], kept.tried, kept.total)
+        return dataclasses.replace(kept, rows=kept.rows[keep:], supports=kept.supports[keep:])
 
-    monkeypatch.setattr("overstory.discovery.heavy_hitters.extend", upside_down)
+    monkeypatch.setattr("overstory.discovery.prefixes.extend", upside_down)
     assert not is_good(searched(prefix_extension(epsilon=4.0, domain=DOMAIN, beam=64)))
 
 

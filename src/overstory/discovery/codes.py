@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from overstory.protocol.domains.codes import END, CodedDomain, CodedIntegers, CodedStrings
 from overstory.protocol.encodings.hashing import OverstoryV1
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import NoCodeError, ParameterError
 from overstory.protocol.search.plans import Question, prefix_bytes
 
 Rows = NDArray[np.uint8]
@@ -33,16 +33,31 @@ def _integer_rows(domain: CodedIntegers, values: NDArray[Any]) -> Rows:
     return octets
 
 
-def distinct(domain: CodedDomain, values: Any) -> tuple[Rows, NDArray[np.int64]]:
-    """Return the different values' codes, and for each value which of them is its own."""
+def distinct(domain: CodedDomain, values: Any) -> tuple[Rows, NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the different values' codes, for each value which of them is its own, and which are strings without one.
+
+    An integer outside is a mistake of whoever chose the number of bits, and is refused.
+    """
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise ParameterError(f"values must be a column, one for each device, not an array of shape {values.shape}")
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         different, index = np.unique(values, return_inverse=True)
-        return rows_of(domain, different), index.astype(np.int64)
+        return rows_of(domain, different), index.astype(np.int64), np.zeros(len(different), np.bool_)
     places: dict[Any, int] = {}
     index = np.fromiter((places.setdefault(value, len(places)) for value in values), np.int64)
-    return rows_of(domain, list(places)), index
+    if isinstance(domain, CodedIntegers):
+        return rows_of(domain, list(places)), index, np.zeros(len(places), np.bool_)
+    codes = [_code_or_none(domain, value) for value in places]
+    raw = b"".join(prefix_bytes(code or 0, domain.width, domain.width) for code in codes)
+    rows = np.frombuffer(raw, np.uint8).reshape(len(codes), -(-domain.width // 8))
+    return rows, index, np.array([code is None for code in codes], np.bool_)
+
+
+def _code_or_none(domain: CodedDomain, value: Any) -> int | None:
+    try:
+        return domain.code(value)
+    except NoCodeError:
+        return None
 
 
 def prefixes(rows: Rows, num_bits: int) -> Rows:
@@ -89,6 +104,17 @@ def byte_strings(rows: Rows) -> list[bytes]:
     return [raw[at : at + width] for at in range(0, len(raw), width)] if width else [b""] * len(rows)
 
 
+def number_of(raw: bytes, num_bits: int) -> int:
+    """Return the bits of a prefix's bytes as one number.
+
+    Examples
+    --------
+    >>> f"{number_of(bytes([0b10100000]), 3):b}"
+    '101'
+    """
+    return int.from_bytes(raw, "big") >> (-num_bits % 8)
+
+
 def names_of(question: Question, rows: Rows) -> list[Any]:
     """Return what a question's mechanism is given for each prefix."""
     raw = byte_strings(rows)
@@ -96,8 +122,8 @@ def names_of(question: Question, rows: Rows) -> list[Any]:
 
 
 def are_values(domain: CodedDomain, rows: Rows) -> NDArray[np.bool_]:
-    """Return which codes are some value's: those of strings need their end marker."""
-    if not isinstance(domain, CodedStrings):
+    """Return which codes may be some value's: those of bytes need their end marker; of others, none is ruled out."""
+    if not isinstance(domain, CodedStrings) or domain.alphabet:
         return np.ones(len(rows), np.bool_)
     backwards = rows[:, ::-1]
     last = backwards[np.arange(len(rows)), (backwards != 0).argmax(axis=1)]
@@ -106,7 +132,7 @@ def are_values(domain: CodedDomain, rows: Rows) -> NDArray[np.bool_]:
 
 def values_of(domain: CodedDomain, rows: Rows) -> list[Any]:
     """Return the values whose codes these are."""
-    return [domain.value(int.from_bytes(raw, "big") >> (-domain.width % 8)) for raw in byte_strings(rows)]
+    return [domain.value(number_of(raw, domain.width)) for raw in byte_strings(rows)]
 
 
 def buckets_of(rows: Rows, key: str, buckets: int) -> NDArray[np.int64]:

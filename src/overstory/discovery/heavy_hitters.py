@@ -7,19 +7,16 @@ Theorem 2: in every bucket, the likelier value of every bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.reports import ReportBatch
 from overstory.analysis.selection import Correction, IntervalKind, check_alpha, check_interval_kind
-from overstory.analysis.support.registry import support_of
-from overstory.analysis.support.symbols import LinearSupport
-from overstory.discovery.codes import Rows, are_values, buckets_of, byte_strings, extensions, names_of, rows_of
+from overstory.discovery.codes import Rows, are_values, buckets_of, rows_of
 from overstory.discovery.detection import (
     Tested,
     counts_of,
@@ -32,110 +29,13 @@ from overstory.discovery.detection import (
     selection_level,
     smallest_found,
 )
-from overstory.discovery.result import F64, Discovered, Level, nothing
+from overstory.discovery.prefixes import Trail, ended_strings, search
+from overstory.discovery.remainder import elsewhere_share, heavy_prefixes, remainder_notes
+from overstory.discovery.result import F64, Discovered, nothing
 from overstory.discovery.simulation import GroupReports, Progress, support_counts
-from overstory.protocol.domains.codes import CodedDomain, CodedStrings
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.search.plans import DICTIONARY, BitPlan, Plan, PrefixPlan, Question
-
-AT_ONCE = 1 << 24  # prefixes counted before the best of them are taken: memory stays flat
-
-
-@dataclass(frozen=True, eq=False)
-class Frontier:
-    """The prefixes of one level with the most support."""
-
-    rows: Rows  # the prefixes, most supported first
-    supports: NDArray[np.int64]  # how many reports support each
-    tried: int  # how many were counted
-    total: int  # the sum of all supports that were counted
-
-
-def extend(question: Question, batch: ReportBatch, parents: Rows, keep: int, domain: CodedDomain) -> Frontier:
-    """Return the `keep` most supported extensions of `parents` by the question's step."""
-    before, last = question.num_bits - question.step, question.num_bits == question.width
-    best = Frontier(np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64), 0, 0)
-    for some, counts in _counted(question, batch, parents):
-        places = np.arange(counts.size)
-        if last and isinstance(domain, CodedStrings):
-            places = places[are_values(domain, extensions(some, before, question.step))]
-        supports = counts.ravel()[places]
-        chosen = _largest(supports, keep)
-        rows = np.concatenate((best.rows, extensions(some, before, question.step, places[chosen])))
-        merged = np.concatenate((best.supports, supports[chosen]))
-        order = _largest(merged, keep)
-        best = Frontier(rows[order], merged[order], best.tried + supports.size, best.total + int(supports.sum()))
-    return best
-
-
-def _counted(question: Question, batch: ReportBatch, parents: Rows) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
-    """Yield parents, and the support of their extensions, in parts that fit into memory."""
-    part = max(1, AT_ONCE >> question.step)
-    support = support_of(question.mechanism)
-    for start in range(0, len(parents), part):
-        some = parents[start : start + part]
-        if isinstance(support, LinearSupport):
-            words = np.array([question.parent_word(raw) for raw in byte_strings(some)], np.uint64)
-            yield some, support.count_extensions(batch, words, question.step)
-        else:
-            children = extensions(some, question.num_bits - question.step, question.step)
-            yield some, support_counts(question.mechanism, batch, names_of(question, children))
-
-
-def _largest(numbers: NDArray[np.int64], keep: int) -> NDArray[np.intp]:
-    """Return the places of the largest numbers, largest first; of equal ones the first."""
-    if numbers.size > keep:
-        least = np.partition(numbers, numbers.size - keep)[numbers.size - keep]
-        over, at = np.flatnonzero(numbers > least), np.flatnonzero(numbers == least)
-        places = np.concatenate((over, at[: keep - over.size]))
-    else:
-        places = np.arange(numbers.size)
-    return places[np.argsort(-numbers[places], kind="stable")]
-
-
-@dataclass(frozen=True, eq=False)
-class Trail:
-    """A search as far as it came."""
-
-    levels: tuple[Level, ...]  # what each level tried and let through
-    tree: tuple[F64, ...]  # the frequency estimates of what each level kept
-    last: Frontier | None  # the last level's; None when a level had no reports
-
-
-def search(plan: PrefixPlan, reports: Sequence[GroupReports], keep: int, progress: Progress | None = None) -> Trail:
-    """Extend prefixes level by level; the last level keeps `keep` values, the others the plan's beam."""
-    levels: list[Level] = []
-    tree: list[F64] = []
-    frontier = Frontier(np.zeros((1, 0), np.uint8), np.zeros(1, np.int64), 1, 0)
-    for place, (question, group) in enumerate(zip(plan.levels, plan.level_groups, strict=True)):
-        (batch,) = reports[group]
-        if progress:
-            progress(f"prefixes of {question.num_bits} bits", place / len(plan.levels))
-        if not len(batch):
-            return Trail(tuple(levels), tuple(tree), None)
-        wanted = keep if question.num_bits == question.width else plan.beam
-        frontier = extend(question, batch, frontier.rows, wanted, plan.domain)
-        estimates = frequencies_of(question.mechanism, frontier.supports, len(batch))
-        levels.append(_level(question, batch, frontier, estimates))
-        tree.append(estimates)
-    return Trail(tuple(levels), tuple(tree), frontier)
-
-
-def _level(question: Question, batch: ReportBatch, frontier: Frontier, estimates: F64) -> Level:
-    left = frontier.tried - estimates.size
-    rest = np.array([(frontier.total - frontier.supports.sum()) / max(left, 1)])
-    return Level(
-        name=question.name,
-        num_bits=question.num_bits,
-        num_reports=len(batch),
-        tried=frontier.tried,
-        kept=estimates.size,
-        standard_error=null_error(question.mechanism, len(batch)),
-        cut=float(estimates.min(initial=np.inf)),
-        background=float(frequencies_of(question.mechanism, rest, len(batch))[0]) if left else 0.0,
-    )
-
 
 KEEP: Final = 1024
 """Values that the last level keeps, whether detected or not."""
@@ -153,23 +53,45 @@ def find_prefixes(
     trail = search(plan, reports, max(KEEP, plan.beam), progress)
     parts, mass = _dictionary(plan, reports, num_devices)
     parts += _searched(plan, reports, trail, num_devices)
-    result = joined(plan, parts, num_devices, alpha, correction)
+    elsewhere = elsewhere_share(plan, reports, num_devices, mass)
     result = replace(
-        result, levels=trail.levels, tree=trail.tree, known_frequency=mass[0], known_standard_error=mass[1]
+        joined(plan, parts, num_devices, alpha, correction),
+        levels=trail.levels,
+        tree=_tree(plan, trail),
+        known_frequency=mass[0],
+        known_standard_error=mass[1],
+        elsewhere_frequency=elsewhere[0],
+        elsewhere_standard_error=elsewhere[1],
     )
-    return _prefix_limits(plan, result, trail)
+    return _prefix_limits(plan, replace(result, prefixes=heavy_prefixes(plan, trail, result)), trail)
 
 
-def _tested(question: Question, rows: Any, supports: Any, sizes: tuple[int, int], tried: int, source: str) -> Tested:
-    counts, errors = counts_of(question.mechanism, supports, *sizes)
-    return Tested(rows, counts, errors, exact_p_values(question.mechanism, supports, sizes[0]), tried, source)
+def _tree(plan: PrefixPlan, trail: Trail) -> tuple[F64, ...]:
+    """Return the estimates of what each level kept."""
+    asked = zip(plan.levels, trail.levels, trail.frontiers, strict=False)
+    return tuple(
+        frequencies_of(question.mechanism, kept.supports, level.num_reports) for question, level, kept in asked
+    )
+
+
+def _tested(mechanism: Mechanism, rows: Any, supports: Any, sizes: tuple[int, int], tried: int, source: str) -> Tested:
+    counts, errors = counts_of(mechanism, supports, *sizes)
+    return Tested(rows, counts, errors, exact_p_values(mechanism, supports, sizes[0]), tried, source)
 
 
 def _searched(plan: PrefixPlan, reports: Sequence[GroupReports], trail: Trail, num_devices: int) -> list[Tested]:
-    if trail.last is None:
-        return []
-    sizes = len(reports[plan.level_groups[-1]][0]), num_devices
-    return [_tested(plan.levels[-1], trail.last.rows, trail.last.supports, sizes, trail.last.tried, "search")]
+    """Return the strings that ended early, each with its level's later answers, and the values of the last level."""
+    parts = [
+        _tested(ended.mechanism, ended.rows, ended.supports, (ended.num_reports, num_devices), ended.tried, "search")
+        for ended in ended_strings(plan, reports, trail)
+    ]
+    if trail.last is not None:
+        sizes = len(reports[plan.level_groups[-1]][0]), num_devices
+        last = trail.last
+        parts.append(
+            _tested(plan.levels[-1].mechanism, last.rows, last.supports, sizes, trail.levels[-1].tried, "search")
+        )
+    return parts
 
 
 def _dictionary(
@@ -183,7 +105,7 @@ def _dictionary(
     supports = support_counts(question.mechanism, batch, [question.value(code) for code in [*codes, None]])
     elsewhere, error = counts_of(question.mechanism, supports[-1:], *sizes)
     rows = rows_of(plan.domain, [plan.domain.value(code) for code in codes])
-    tested = _tested(question, rows, supports[:-1], sizes, len(codes), DICTIONARY)
+    tested = _tested(question.mechanism, rows, supports[:-1], sizes, len(codes), DICTIONARY)
     return [tested], (1 - float(elsewhere[0]) / num_devices, float(error[0]) / num_devices)
 
 
@@ -192,7 +114,8 @@ def _prefix_limits(plan: PrefixPlan, result: Discovered, trail: Trail) -> Discov
     if trail.last is None:
         missing = plan.levels[len(trail.levels)].num_bits
         note = f"too few reports: nobody answered for prefixes of {missing} bits, so nothing could be searched for"
-        return replace(result, notes=(note,))
+        all_ended = f"every string ended before {missing} bits: each was tested by all later levels together"
+        return replace(result, notes=(all_ended if trail.has_reports else note, *remainder_notes(result)))
     mechanism, num_reports = plan.levels[-1].mechanism, trail.levels[-1].num_reports
     needed = needed_support(mechanism, num_reports, selection_level(result))
     threshold = float(frequencies_of(mechanism, np.array(needed), num_reports))
@@ -213,7 +136,7 @@ def _notes(plan: PrefixPlan, result: Discovered, seen: str) -> tuple[str, ...]:
         rest = 1 - result.known_frequency
         notes.append(f"{rest:.1%} of the users hold a value outside the dictionary (standard error "
                      f"{result.known_standard_error:.1%}); only those values were searched for")  # fmt: skip
-    return tuple(notes)
+    return (*notes, *remainder_notes(result))
 
 
 NOTE: Final = (

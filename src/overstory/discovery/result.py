@@ -45,7 +45,9 @@ class Level:
     Attributes
     ----------
     tried, kept
-        Prefixes counted, and extended.
+        Prefixes counted that some value may begin with, and the most frequent of them, which went on.
+    ended
+        Of those kept, the strings that had ended: they are not extended, and tested by all later levels together.
     """
 
     name: str  # the question's
@@ -53,6 +55,7 @@ class Level:
     num_reports: int  # answers to this question
     tried: int
     kept: int
+    ended: int
     standard_error: float  # of the frequency of a prefix that nobody has
     cut: float  # the lowest frequency estimate that was kept
     background: float  # the mean estimate of all that was tried and not kept
@@ -60,6 +63,20 @@ class Level:
     def to_json(self) -> dict[str, Any]:
         """Return the level as JSON values."""
         return {name: finite(value) for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class HeavyPrefix:
+    """What many values begin with, though none of them was detected."""
+
+    text: str
+    num_bits: int
+    frequency: float  # of the users, by the level that asked for it
+    standard_error: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the prefix as JSON values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,6 +116,10 @@ class Discovered:
         For plots: the kept frequency estimates of each level.
     known_frequency, known_standard_error : float or None
         The share of the dictionary's values in all, and its standard error.
+    elsewhere_frequency, elsewhere_standard_error : float or None
+        The share of devices whose value has no code (too long, or of other characters), and its standard error.
+    prefixes : tuple of HeavyPrefix
+        Prefixes that surely begin some users' values, none of which was detected; most frequent first.
     interval_kind : {"reports", "population"}
         What intervals are for: these devices, or all devices like these.
     notes : tuple of str
@@ -125,6 +146,9 @@ class Discovered:
     tree: tuple[F64, ...] = ()
     known_frequency: float | None = None
     known_standard_error: float | None = None
+    elsewhere_frequency: float | None = None
+    elsewhere_standard_error: float | None = None
+    prefixes: tuple[HeavyPrefix, ...] = ()
     interval_kind: IntervalKind = "reports"
     notes: tuple[str, ...] = ()
     adjustment: Adjustment = "fcr"
@@ -215,6 +239,9 @@ class Discovered:
             "epsilon_report": self.epsilon,
             "known_frequency": self.known_frequency,
             "known_standard_error": self.known_standard_error,
+            "elsewhere_frequency": self.elsewhere_frequency,
+            "elsewhere_standard_error": self.elsewhere_standard_error,
+            "prefixes": [prefix.to_json() for prefix in self.prefixes],
             "levels": [level.to_json() for level in self.levels],
             "notes": list(self.notes),
         }

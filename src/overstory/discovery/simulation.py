@@ -21,7 +21,7 @@ from overstory.discovery.device import Answer
 from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.search.plans import DICTIONARY, BitQuestion, Plan, Question, prefix_bytes
+from overstory.protocol.search.plans import DICTIONARY, BitPlan, BitQuestion, Plan, Question, prefix_bytes
 
 
 def respond(mechanism: Mechanism, names: Sequence[Any], symbols: NDArray[np.int64], key: bytes) -> ReportBatch:
@@ -70,7 +70,7 @@ def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | N
     Raises
     ------
     ParameterError
-        When a value is outside the domain.
+        When a value is of the wrong kind, or an integer outside the domain; a string without a code is "elsewhere".
 
     Examples
     --------
@@ -80,7 +80,9 @@ def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | N
     >>> len(reports), sum(len(batch.cohorts) for batches in reports for batch in batches)
     (2, 1000)
     """
-    rows, index = distinct(plan.domain, values)
+    rows, index, is_elsewhere = distinct(plan.domain, values)
+    if isinstance(plan, BitPlan) and is_elsewhere.any():
+        raise ParameterError("a value has no code, and a bit of no value cannot be asked for")
     rng = generator(rng)
     drawn = rng.integers(0, 1 << 32, len(index), dtype=np.uint64)
     bounds = np.array([group.threshold for group in plan.groups], np.uint64)
@@ -93,7 +95,10 @@ def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | N
         present, symbols = np.unique(index[groups == number], return_inverse=True)
         asked = (
             respond(
-                question.mechanism, _names(question, rows[present], is_known[present], plan), symbols, rng.bytes(32)
+                question.mechanism,
+                _names(plan, question, rows[present], is_known[present], is_elsewhere[present]),
+                symbols,
+                rng.bytes(32),
             )
             for question in group.questions
         )
@@ -109,17 +114,24 @@ def _are_known(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
     return np.array([raw in dictionary for raw in byte_strings(rows)], np.bool_)
 
 
-def _names(question: Question | BitQuestion, rows: Rows, is_known: NDArray[np.bool_], plan: Plan) -> Any:
+def _names(
+    plan: Plan,
+    question: Question | BitQuestion,
+    rows: Rows,
+    is_known: NDArray[np.bool_],
+    is_elsewhere: NDArray[np.bool_],
+) -> Any:
     """Return what the mechanism is given for each code: `Plan.held`, then the question's value."""
     if isinstance(question, BitQuestion):
         bits = rows[:, question.bit // 8] >> (7 - question.bit % 8) & 1
         return 2 * buckets_of(rows, question.key, question.buckets) + bits
     names = names_of(question, prefixes(rows, question.num_bits))
+    asked = ~is_elsewhere
     if plan.known:
+        asked &= is_known == (question.name == DICTIONARY)
+    if not asked.all():
         elsewhere = question.name_of(ELSEWHERE)
-        names = [
-            name if k == (question.name == DICTIONARY) else elsewhere for name, k in zip(names, is_known, strict=True)
-        ]
+        names = [name if is_one else elsewhere for name, is_one in zip(names, asked.tolist(), strict=True)]
     return names
 
 

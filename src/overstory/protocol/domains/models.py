@@ -8,6 +8,7 @@ speak of the people it was collected from.
 from __future__ import annotations
 
 import hashlib
+import math
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
@@ -28,6 +29,10 @@ LONGEST: Final = 64
 """Characters of a string; a longer one has no code."""
 MOST_KINDS: Final = 4096
 """Different characters of the candidates."""
+
+SAMPLES: Final = 256
+MOST_TRIES: Final = 32
+"""Random prefixes looked at for one that may go on."""
 
 UNIT_BITS: Final = 16
 UNIT: Final = 1 << UNIT_BITS
@@ -93,10 +98,10 @@ class CharacterModel:
 class ModelStrings:
     """Strings, likely ones in few bits: an arithmetic code under a model of the characters of public `words`.
 
-    A string and its end are an interval, as long as the model finds them likely; the code is the shortest binary
-    fraction inside, filled up with zeros to `width` bits. A string that needs more bits, is longer than 64 characters
-    or has a character that no word has is "elsewhere". Names of 12 characters take some 50 bits, in place of the 264
-    of 32 bytes.
+    A string and its end are an interval, as long as the model finds them likely; the code is the first binary fraction
+    inside of as few bits as its length needs, filled up with zeros to `width` bits. A string that needs more bits, is
+    longer than 64 characters or has a character that no word has is "elsewhere". Names of 12 characters take some 50
+    bits, in place of the 264 of 32 bytes.
 
     Parameters
     ----------
@@ -180,7 +185,11 @@ class ModelStrings:
         return code
 
     def _shortest(self, low: int, size: int, depth: int) -> int | None:
-        """Return the fraction with the fewest bits in ``[low, low + size) / 2**depth``, as a code."""
+        """Return the first fraction in ``[low, low + size) / 2**depth`` of the fewest bits for that size, as a code.
+
+        A fraction of fewer bits may lie in a small interval by chance. It is not looked for: a string has a code, or
+        none, by its probability alone, and few codes of full width are some unlikely string's.
+        """
         for num_bits in range(max(depth - size.bit_length(), 0), self.width + 1):
             left = depth - num_bits
             point = -(-low >> left) if left >= 0 else low << -left
@@ -189,59 +198,72 @@ class ModelStrings:
         return None
 
     def value(self, code: int) -> bytes | None:
-        """Return the string, or None when no string's shortest fraction is this one."""
-        text, has_ended = self._walk(code, self.width, is_point=True)
-        if not has_ended:
-            return None
-        try:
-            return text.encode() if self.code(text) == code else None
-        except NoCodeError:
-            return None
+        """Return the string, or None when the code is no string's."""
+        text, low, size, depth = self._walk(code, self.width, is_point=True)
+        return text.encode() if size and self._shortest(low, size, depth) == code else None
 
-    def _walk(self, bits: int, num_bits: int, *, is_point: bool = False) -> tuple[str, bool]:
-        """Return the characters that all fractions beginning with these bits share, and whether the string has ended.
+    def _walk(self, bits: int, num_bits: int, *, is_point: bool = False) -> tuple[str, int, int, int]:
+        """Return the characters that all fractions beginning with these bits share, and where the string has ended.
 
-        With `is_point`, those of the fraction that ends with these bits.
+        That is its interval, ``[low, low + size) / 2**depth``; the size is 0 where it may go on. With `is_point`, all
+        is about the one fraction that ends with these bits.
         """
         text, low, size, depth = "", 0, 1, 0
-        while len(text) <= LONGEST:
+        while len(text) <= LONGEST and depth - size.bit_length() <= self.width:
             bounds = self.model.bounds(text)
             offset = (bits << depth) - (low << num_bits)
             place = bisect_right(bounds, (offset << UNIT_BITS) // (size << num_bits)) - 1
             depth += UNIT_BITS
             low, size = (low << UNIT_BITS) + size * bounds[place], size * (bounds[place + 1] - bounds[place])
             if not is_point and bits + 1 << depth > low + size << num_bits:
-                return text, False
+                break
             if not place:
-                return text, True
+                return text, low, size, depth
             text += self.model.symbols[place]
-        return text, False
+        return text, low, 0, depth
 
     def holds(self, bits: int, num_bits: int) -> bool:
         """Return whether some string's code may begin with these bits."""
         if num_bits == self.width:
             return self.value(bits) is not None
-        text, has_ended = self._walk(bits, num_bits)
-        return self._begins(text, bits, num_bits) is not None if has_ended else len(text) <= LONGEST
+        text, low, size, depth = self._walk(bits, num_bits)
+        return len(text) <= LONGEST if not size else self._beginning(low, size, depth, bits, num_bits) is not None
 
     def only(self, bits: int, num_bits: int) -> int | None:
         """Return the code that begins with these bits where no other one does: the string has ended."""
         if num_bits == self.width:
             return bits if self.value(bits) is not None else None
-        text, has_ended = self._walk(bits, num_bits)
-        return self._begins(text, bits, num_bits) if has_ended else None
+        _, low, size, depth = self._walk(bits, num_bits)
+        return self._beginning(low, size, depth, bits, num_bits) if size else None
 
-    def _begins(self, text: str, bits: int, num_bits: int) -> int | None:
-        """Return the string's code where it begins with these bits."""
-        try:
-            code = self.code(text)
-        except NoCodeError:
-            return None
-        return code if code >> (self.width - num_bits) == bits else None
+    def _beginning(self, low: int, size: int, depth: int, bits: int, num_bits: int) -> int | None:
+        """Return the code of the string of this interval where it begins with these bits."""
+        code = self._shortest(low, size, depth)
+        return code if code is not None and code >> (self.width - num_bits) == bits else None
 
     def most_values(self, step: int) -> int:
-        """Return the number of extensions: nearly every code of a long, unlikely string is one."""
-        return 1 << step
+        """Return about the most strings that share all but the last `step` bits: counted on fixed random prefixes.
+
+        Three standard errors above the share of values among one random extension of each.
+        """
+        if step not in self._values:
+            hits = sum(self._random_extension_holds(step, number) for number in range(SAMPLES))
+            self._values[step] = min(1 << step, math.ceil((hits + 3 * math.sqrt(hits) + 3) * (1 << step) / SAMPLES))
+        return self._values[step]
+
+    @cached_property
+    def _values(self) -> dict[int, int]:
+        return {}
+
+    def _random_extension_holds(self, step: int, number: int) -> bool:
+        """Return whether a random extension of a random prefix that may go on is a string's code."""
+        bits, before = number, self.width - step
+        for tries in range(MOST_TRIES):
+            raw = hashlib.blake2b(f"{step} {number} {tries}".encode(), digest_size=32).digest()
+            bits = int.from_bytes(raw, "big") >> (256 - self.width)
+            if not before or (self.holds(bits >> step, before) and self.only(bits >> step, before) is None):
+                break
+        return self.holds(bits, self.width)
 
     def text(self, value: bytes) -> str:
         """Return the string."""

@@ -1,0 +1,152 @@
+"""Strings that end early leave the search and are tested by all later levels: found, exactly, with smaller errors."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, chi2
+
+from overstory.discovery import CodedStrings, ModelStrings, discover, find, prefix_extension, simulate
+from overstory.discovery.detection import exact_p_values
+from overstory.discovery.prefixes import counted_from, ended_strings, search
+from overstory.protocol.errors import ParameterError
+
+FALSE_ALARM = 1e-6  # of each test here
+LETTERS = CodedStrings(6, alphabet="abc")
+NULL_PLAN = prefix_extension(epsilon=2.0, domain=LETTERS, levels=(6, 10, LETTERS.width), beam=8)
+NOBODYS = ["cccccc"] * 2500  # nobody holds a string that ends before the last level
+
+
+def null_p_values(shift):
+    """Of strings that nobody holds: counted from `shift` levels after the one that chose them."""
+    p_values = []
+    for seed in range(60):
+        reports = simulate(NULL_PLAN, NOBODYS, np.random.default_rng(seed))
+        trail = search(NULL_PLAN, reports, 64)
+        for place, codes in enumerate(trail.ended):
+            if codes:
+                mechanism, supports, num_reports = counted_from(NULL_PLAN, reports, place + shift, codes)
+                p_values.append(exact_p_values(mechanism, supports, num_reports))
+    return np.concatenate(p_values)
+
+
+def is_calibrated(p_values):
+    """The check: no level is passed more often than it says."""
+    assert p_values.size > 150
+    counts = [(int((p_values <= level).sum()), level) for level in (0.5, 0.2, 0.05, 0.01)]
+    return all(
+        binomtest(many, p_values.size, level, alternative="greater").pvalue > FALSE_ALARM for many, level in counts
+    )
+
+
+@pytest.mark.slow
+def test_p_values_of_strings_that_nobody_holds_are_calibrated():
+    p_values = null_p_values(1)
+    assert is_calibrated(p_values)
+    assert 0.25 < (p_values <= 0.5).mean() < 0.6  # and not by being useless
+
+
+@pytest.mark.slow
+def test_counting_the_level_that_chose_them_fails_the_same_check():
+    assert not is_calibrated(null_p_values(0))
+
+
+def test_what_is_tested_is_what_all_later_levels_counted():
+    plan = prefix_extension(epsilon=2.0, domain=LETTERS, levels=(6, 10, 14), beam=64)
+    reports = simulate(plan, ["a"] * 3000 + ["cccccc"] * 3000, np.random.default_rng(1))
+    (batches, trail) = reports, search(plan, reports, 64)
+    for place, ended in enumerate(ended_strings(plan, reports, trail)):
+        assert ended.num_reports == sum(len(batch) for (batch,) in batches[place + 1 :])
+        assert ended.tried == trail.levels[place].kept
+    assert LETTERS.code("a") in trail.ended[0]
+    assert trail.levels[0].ended == len(trail.ended[0]) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "domain", [LETTERS, ModelStrings(("abc", "bca", "cab", "aaaaaa"), width=18)], ids=["alphabet", "model"]
+)
+def test_counts_are_unbiased_and_their_errors_right(domain):
+    """The short string by all later levels, the long one by the last: each with errors that are its own."""
+    values = ["b"] * 1500 + ["cabcab"] * 1500 + ["aa", "cb", "abcabc"] * 1000
+    levels = (domain.width // 2 + 1, domain.width)
+    plan = prefix_extension(epsilon=3.0, domain=domain, levels=levels, beam=64, oracle="linear-hash")
+    z = []
+    for seed in range(60):
+        found = find(plan, simulate(plan, values, np.random.default_rng(seed)))
+        places = [found.raw_values.index(value) for value in (b"b", b"cabcab")]
+        z.append([(found.counts[place] - 1500) / found.standard_errors[place] for place in places])
+    z = np.array(z).ravel()
+    assert abs(z.mean()) * math.sqrt(z.size) < 4.9
+    assert FALSE_ALARM < chi2.cdf((z**2).sum(), z.size) < 1 - FALSE_ALARM
+
+
+def test_ending_early_is_worth_users():
+    """The same strings, once with and once without ends that show: the standard error of a short one falls."""
+    values = ["oak"] * 6000 + ["maple-syrup"] * 6000 + [f"rare{i}" for i in range(8000)]
+    errors = []
+    for is_text in (True, False):
+        plan = discover(epsilon=4.0, domain=CodedStrings(14, is_text=is_text), step=11, beam=24)
+        found = find(plan, simulate(plan, values, np.random.default_rng(3)), correction="bonferroni")
+        assert {b"oak", b"maple-syrup"} <= set(found.found())
+        errors.append(found.standard_errors[found.raw_values.index(b"oak")])
+        assert (sum(level.ended for level in found.levels) > 0) == is_text
+    assert errors[0] < 0.6 * errors[1]
+
+
+def test_strings_that_all_end_early_need_no_last_level():
+    plan = prefix_extension(epsilon=4.0, domain=CodedStrings(3, alphabet="ab"), levels=(5, 7), beam=64)
+    values = ["a"] * 2000 + ["b"] * 1000
+    found = find(plan, simulate(plan, values, np.random.default_rng(1)), correction="bonferroni")
+    assert set(found.found()) == {b"a", b"b"}
+
+
+def test_a_string_without_a_code_is_elsewhere_and_counted_as_such():
+    values = ["oak"] * 4000 + ["O"] * 3000 + ["far too long for it"] * 3000
+    z = []
+    for known, seed in (((), 1), (("oak", "elm"), 2), ((), 3), (("elm",), 4)):
+        plan = discover(epsilon=3.0, domain=CodedStrings(8, alphabet="aekmlo"), known=known, step=9, beam=16)
+        found = find(plan, simulate(plan, values, np.random.default_rng(seed)), correction="bonferroni")
+        assert found.found() == (b"oak",)
+        z.append((found.elsewhere_frequency - 0.6) / found.elsewhere_standard_error)
+        assert any("of the users hold a value that has no code here" in note for note in found.notes)
+        assert found.to_json()["elsewhere_frequency"] == found.elsewhere_frequency
+    assert max(map(abs, z)) < 5
+    bits = prefix_extension(epsilon=3.0, domain=CodedStrings(8, alphabet="aekmlo"), step=9, beam=16)
+    plain = find(bits, simulate(bits, ["oak"] * 4000, np.random.default_rng(1)))
+    assert abs(plain.elsewhere_frequency) < 5 * plain.elsewhere_standard_error
+    assert not any("no code" in note for note in plain.notes)
+
+
+def test_a_value_of_the_wrong_kind_is_still_refused():
+    plan = discover(epsilon=3.0, domain=CodedStrings(8, alphabet="aekmlo"))
+    with pytest.raises(ParameterError, match="is no string"):
+        simulate(plan, ["oak", 7], 1)
+
+
+@pytest.mark.slow
+def test_what_many_rare_values_begin_with_is_named():
+    """A tenth of the users hold names of one family, each its own: the family is told, no name is."""
+    rng = np.random.default_rng(5)
+    tails = ["".join(rng.choice(list("abcdefgh"), 7)) for _ in range(3000)]
+    values = [f"django-{tail}" for tail in tails] + ["oak"] * 6000 + ["elm"] * 6000 + ["flask-hedge"] * 15000
+    domain = CodedStrings(16, alphabet="abcdefghijklmnopqrstuvwxyz-")
+    plan = discover(epsilon=4.0, domain=domain, beam=48)
+    found = find(plan, simulate(plan, values, rng), correction="bonferroni")
+    assert set(found.found()) == {b"oak", b"elm", b"flask-hedge"}
+    assert [prefix.text[:6] for prefix in found.prefixes] == ["django"]
+    assert found.prefixes[0].frequency == pytest.approx(0.1, abs=5 * found.prefixes[0].standard_error)
+    (note,) = (note for note in found.notes if "too rare to be detected one by one" in note)
+    assert "'django" in note
+    assert found.to_json()["prefixes"][0]["text"] == found.prefixes[0].text
+
+
+@pytest.mark.slow
+def test_nothing_is_named_where_nothing_is_common():
+    names = 0
+    for seed in range(6):
+        plan = discover(epsilon=2.0, domain=CodedStrings(8, alphabet="abcdefgh"), step=8, beam=32)
+        rng = np.random.default_rng(seed)
+        values = ["".join(rng.choice(list("abcdefgh"), 8)) for _ in range(5000)]
+        names += len(find(plan, simulate(plan, values, rng)).prefixes)
+    assert names <= 3  # .05 expected a run
