@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.support.registry import SimulatedDevices
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
 from support.registry_texts import registry_of
@@ -37,6 +37,11 @@ def folder(tmp_path_factory: Any) -> Path:
     metrics = {
         "crashes": {"domain": CRASHES, "oracle": '"oue"', "parameters": "{epsilon = 2.0}"},
         "three": {"domain": THREE, "oracle": '"grr"', "parameters": "{epsilon = 3.0}"},
+        "either": {
+            "domain": THREE.replace('names = ["version"', 'tables = "all pairs", names = ["version"', 1),
+            "oracle": '"divided"',
+            "parameters": '{oracle = "oue", epsilon = 2.0}',
+        },
         "empty": {"domain": CRASHES, "oracle": '"oue"', "parameters": "{epsilon = 2.0}"},
     }
     (path / "metrics.toml").write_text(registry_of(metrics, expires="2040-01-01"))
@@ -44,10 +49,12 @@ def folder(tmp_path_factory: Any) -> Path:
     drawn = np.random.default_rng(1)
     shares = np.array([0.45, 0.05, 0.34, 0.13, 0.029, 0.001])
     held = {"crashes": drawn.choice(6, 60_000, p=shares), "three": drawn.integers(12, size=60_000)}
+    held["either"] = held["three"]
     with open_store(str(path / "reports.db"), registry, create=True) as store:
         for name, symbols in held.items():
             metric = registry[name]
-            fleet = FrequencyOracle(metric.oracle).devices(symbols, drawn)
+            size = metric.domain.size or 0
+            fleet = SimulatedDevices.holding(metric.mechanism, range(size), symbols, drawn)
             for number, day in enumerate(DAYS):
                 sent = fleet.report(number, start=number * 30_000, stop=number * 30_000 + 30_000)
                 about = metric.id, day, bytes([len(name), number]) * 8, metric.mechanism.digest
@@ -109,6 +116,24 @@ def test_three_variables_are_three_tables(folder: Path) -> None:
     assert text.count("a weaker association would mostly not have been seen") == 3
 
 
+def test_devices_divided_over_tables(folder: Path) -> None:
+    """Each pair from a third of the devices, and each variable's shares from two thirds."""
+    read = json.loads(_decode(folder, "--metric", "either", "--reports-per-device", "1", "--json"))
+    (part,) = read["readings"]
+    assert [table["variables"] for table in part["tables"]] == [
+        ["version", "crash"],
+        ["version", "size"],
+        ["crash", "size"],
+    ]
+    assert sum(table["reports"] for table in part["tables"]) == 60_000
+    assert part["tables"][0]["marginals"]["version"] == part["tables"][1]["marginals"]["version"]
+    for value in part["tables"][0]["marginals"]["version"]:
+        assert abs(value["share"] - 0.5) < 5 * value["standard_error"]
+    text = _decode(folder, "--metric", "either", "--reports-per-device", "1")
+    assert "version and size\n" in text
+    assert "privacy: divided, epsilon 2.0000" in text
+
+
 def test_files_and_pictures(folder: Path, tmp_path: Path) -> None:
     """tables.csv, tables.json and a picture."""
     _decode(folder, "--metric", "crashes", "-o", str(tmp_path), "--plot", str(tmp_path / "crashes.svg"))
@@ -127,6 +152,7 @@ def test_no_reports(folder: Path) -> None:
     [
         (("--steps", "norm-sub"), "crashes is read as a table: --steps does not apply"),
         (("--method", "lasso"), "crashes is read as a table: --method does not apply"),
+        (("--metric", "either", "--interval", "reports"), "either: a table is answered by a part of the devices"),
         (("--reports-per-device", "3"), "there are reports in 2 periods"),
     ],
 )

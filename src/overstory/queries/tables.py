@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from overstory.analysis.association.picture import plot_height, plot_table
+from overstory.analysis.association.several import divided_tables
 from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import TableEstimate, pair_table
 from overstory.analysis.oracle import FrequencyOracle
@@ -19,6 +20,7 @@ from overstory.privacy.text import epsilons_text, plural
 from overstory.protocol.domains import Table
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.divided import DividedMechanism
 from overstory.queries.estimates import EstimateOptions, check_repeats, parts_of
 from overstory.queries.readings import Panel
 from overstory.queries.shares import NO_REPORTS
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 Learn = Callable[["Metric", "SupportCounts", float, "IntervalKind"], list[TableEstimate]]
 """From a metric, its counts, reports per device and the kind of intervals to its tables."""
 
-DESIGNS: Final[Mapping[str, str]] = {}
+DESIGNS: Final[Mapping[str, str]] = {"divided": "overstory.queries.tables:tables_of_divided"}
 """What learns the tables of a mechanism that is no frequency oracle, by its `payload`; loaded when it is first used."""
 
 WIDTH: Final = ("row_variable", "row", "column_variable", "column")
@@ -250,6 +252,21 @@ def cell_tables(metric: Metric, counts: SupportCounts, per_device: float, kind: 
         pair_table(metric.oracle, estimate, domain.names, labels, of=of, interval_kind=kind, other=domain.other)
         for of in combinations(range(len(labels)), 2)
     ]
+
+
+def tables_of_divided(
+    metric: Metric, counts: SupportCounts, per_device: float, kind: IntervalKind
+) -> list[TableEstimate]:
+    """Return the tables that devices were divided over; those of a table are a sample of all devices."""
+    domain, mechanism = metric.domain, metric.mechanism
+    if kind != "population":
+        raise ParameterError(
+            f"{metric.id}: a table is answered by a part of the devices: ask for --interval population"
+        )
+    if not isinstance(domain, Table) or not isinstance(mechanism, DividedMechanism):
+        raise ParameterError(f"{metric.id} is no metric of several tables")
+    labels = [part.labels for part in domain.of]
+    return divided_tables(mechanism, counts, domain.names, labels, reports_per_device=per_device, other=domain.other)
 
 
 def _heat_map(summary: TableSummary) -> Callable[[Axes], None]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support
 from overstory.analysis.support.bits import BloomSupport, OneHotSupport, SampledSupport
+from overstory.analysis.support.divided import DividedHalf
 from overstory.analysis.support.item_sets import ItemBitSupport, PaddedSupport
 from overstory.analysis.support.linked import LinkedSupport
 from overstory.analysis.support.numbers import LevelHalf, MeanHalf, WaveHalf
@@ -35,6 +36,7 @@ from overstory.protocol.encodings.sets import Projective, Subsets
 from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, LocalHash, SignMatrix
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
+from overstory.protocol.mechanisms.divided import DividedMechanism
 from overstory.protocol.mechanisms.joint import JointMechanism
 from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
@@ -75,6 +77,7 @@ def support_of(mechanism: Mechanism) -> Support[Any]:
 
 
 HALVES: Final[dict[type, type[ServerHalf[Any]]]] = {
+    DividedMechanism: DividedHalf,
     JointMechanism: LinkedSupport,
     MeanRandomizer: MeanHalf,
     SquareWave: WaveHalf,

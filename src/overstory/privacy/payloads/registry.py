@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from overstory.privacy.payloads.base import CANDIDATES, Attack, Disclosure, bounded
 from overstory.privacy.payloads.bits import BitDisclosure
+from overstory.privacy.payloads.divided import DividedDisclosure
 from overstory.privacy.payloads.item_sets import ItemBitDisclosure, ItemDisclosure
 from overstory.privacy.payloads.search import SearchDisclosure
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
@@ -58,6 +59,7 @@ DISCLOSURES: Final[dict[str, type[Disclosure[Any]]]] = {
     "items": ItemDisclosure,
     "item-bits": ItemBitDisclosure,
     "search": SearchDisclosure,
+    "divided": DividedDisclosure,
 }
 """By `Mechanism.payload`."""
 KINDS: Final = {disclosure.terms_type.kind: disclosure.terms_type for disclosure in DISCLOSURES.values()}

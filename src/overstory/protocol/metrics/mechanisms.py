@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.mechanisms.divided import DIVIDED
 from overstory.protocol.mechanisms.item_sets import ITEM_SETS
 from overstory.protocol.mechanisms.joint import joint
 from overstory.protocol.mechanisms.registry import REGISTRY, build_from
@@ -42,6 +43,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "strings": Family("strings", _with("hash_key")),
     "ordered": Family("ordered symbols", {name: NUMERIC[name] for name in ("ranges",)}),
     "tuples": Family("pairs of values", {"joint": joint}),
+    "divided": Family("combinations, divided over tables", DIVIDED),
     "codes": Family("values that nobody listed", SEARCHES),
     "numbers": Family("numbers", {name: build for name, build in NUMERIC.items() if name != "ranges"}),
     "sets": Family("sets of items", ITEM_SETS),

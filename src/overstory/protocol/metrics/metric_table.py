@@ -102,7 +102,7 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "set": ("kind", "of", "most", "other"),
     "unknown-strings": ("kind", "max_bytes", "alphabet", "known"),
     "unknown-integers": ("kind", "bits", "known"),
-    "table": ("kind", "of", "names"),
+    "table": ("kind", "of", "names", "tables"),
 }
 
 MOST_REPORTS: Final = 1 << 20

@@ -1,0 +1,193 @@
+"""Devices divided over several tables: each answers one of them, at the whole epsilon.
+
+Which table a device answers follows from its secret, whatever it holds, and is public: it is the report's cohort. So a
+report reveals what the report of one table reveals, and epsilon is that of the worst table, exactly. Dividing the
+devices is better than dividing epsilon: over all pairs of five variables of ten values, at epsilon 2, it needs 56
+times fewer people for the same error of a cell.
+
+A change of a variable that is not in a device's table changes nothing: it keeps its permanent response.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from overstory.protocol.encodings.base import MAX_COHORTS, check_cohort, check_symbol
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.sampling import Entropy, uniform_below
+
+CHOICES: Final = "grr, oue, sue or projective"
+"""The oracles of one round, without cohorts of their own, whose payloads a limit alone describes."""
+
+
+@dataclass(frozen=True)
+class DividedMechanism(LocalRandomizer):
+    """An oracle for each table; a report's cohort is its table's number.
+
+    Parameters
+    ----------
+    sizes
+        How many values each variable has.
+    tables
+        The variables of each table, by their numbers.
+    parts
+        The oracle of each table's cells.
+
+    Examples
+    --------
+    >>> either = divided(oracle="grr", epsilon=1.0, sizes="3 2 2", tables="0 1, 2")
+    >>> either.num_cohorts, [part.domain_size for part in either.parts], either.cell(7, 0), either.cell(7, 1)
+    (2, [6, 2], 3, 1)
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(hash=False)
+    sizes: tuple[int, ...]
+    tables: tuple[tuple[int, ...], ...]
+    parts: tuple[Mechanism, ...]
+
+    payload: ClassVar[str] = "divided"
+    reading: ClassVar[str] = "table"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        for part in self.parts:
+            one_round = part.epsilon_permanent == part.epsilon_report
+            if part.num_cohorts > 1 or part.payload_weight is not None or part.fresh or not one_round:
+                raise ParameterError(f"{self.name} cannot divide devices with {part.name}: choose {CHOICES}")
+        if not 1 <= len(self.parts) <= MAX_COHORTS:
+            raise ParameterError(f"{len(self.parts)} tables: give from 1 to {MAX_COHORTS}")
+
+    @property
+    def payload_bits(self) -> int:
+        """Width of the widest table's payload."""
+        return max(part.payload_bits for part in self.parts)
+
+    @property
+    def payload_limit(self) -> int:
+        """No payload of any table is this number, or a larger one."""
+        return max(part.payload_limit for part in self.parts)
+
+    @property
+    def zones(self) -> tuple[tuple[int, int], ...]:
+        """Each table's limit."""
+        return tuple((place + 1, part.payload_limit) for place, part in enumerate(self.parts))
+
+    @property
+    def num_cohorts(self) -> int:
+        """The tables."""
+        return len(self.parts)
+
+    @property
+    def domain_size(self) -> int:
+        """How many combinations of all variables there are."""
+        return math.prod(self.sizes)
+
+    def epsilon_n(self, reports: int) -> float:
+        """Largest epsilon of a table: the table is chosen without looking at the value."""
+        return max(part.epsilon_n(reports) for part in self.parts)
+
+    @cached_property
+    def epsilon_permanent(self) -> float:
+        """Largest permanent epsilon of a table, of a device that keeps its table."""
+        return max(part.epsilon_permanent for part in self.parts)
+
+    def cell(self, value: Any, table: int) -> int:
+        """Return which cell of a table the combination of all variables is in."""
+        rest, symbols = check_symbol(value, self.domain_size), []
+        for size in reversed(self.sizes):
+            rest, symbol = divmod(rest, size)
+            symbols.append(symbol)
+        symbols.reverse()
+        cell = 0
+        for variable in self.tables[table]:
+            cell = cell * self.sizes[variable] + symbols[variable]
+        return cell
+
+    def encode(self, value: Any, cohort: int) -> int | None:
+        """Return the true payload of the cohort's table, which never leaves the device."""
+        check_cohort(cohort, self.num_cohorts)
+        return self.parts[cohort].encode(self.cell(value, cohort), 0)
+
+    def likelihood(self, report: Report, value: Any) -> Fraction:
+        """P(this payload | value) of one report in the report's table, exact."""
+        check_cohort(report.cohort, self.num_cohorts)
+        return self.parts[report.cohort].likelihood(Report(0, report.bits), self.cell(value, report.cohort))
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a value to the permanent payload of a device of this table."""
+        check_cohort(cohort, self.num_cohorts)
+        respond = self.parts[cohort].responder(secret, metric, 0)
+        return lambda value: respond(self.cell(value, cohort))
+
+    def response_key(self, value: Any, cohort: int) -> Hashable:
+        """Return what the response of the table's oracle to the value's cell depends on."""
+        check_cohort(cohort, self.num_cohorts)
+        return self.parts[cohort].response_key(self.cell(value, cohort), 0)
+
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return the table's own response to no value."""
+        check_cohort(cohort, self.num_cohorts)
+        return self.parts[cohort].nothing(secret, metric, 0)
+
+    def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
+        """Return one report of a device that nobody has seen before."""
+        chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else cohort
+        return Report(chosen, self.parts[chosen].randomize(self.cell(value, chosen), entropy).bits)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+        return {
+            "name": self.name,
+            "sizes": list(self.sizes),
+            "tables": [list(table) for table in self.tables],
+            "parts": [part.canonical() for part in self.parts],
+        }
+
+
+def divided(*, oracle: str, epsilon: float, sizes: str = "2 2", tables: str = "0 1") -> DividedMechanism:
+    """Devices divided over tables: each answers one, by an oracle of one round, at the whole epsilon.
+
+    Parameters
+    ----------
+    oracle
+        The oracle of every table: grr, oue, sue or projective.
+    epsilon
+        Of one report.
+    sizes
+        How many values each variable has, with spaces between them; follows from a metric's domain.
+    tables
+        The numbers of each table's variables, tables with commas between them; follows from a metric's domain.
+    """
+    build = REGISTRY.get(str(oracle))
+    if build is None or not {"domain_size", "epsilon"} <= set(inspect.signature(build).parameters):
+        raise ParameterError(f"oracle = {oracle!r}: choose {CHOICES}")
+    values, places = _numbers("sizes", sizes), [_numbers("tables", table) for table in str(tables).split(",")]
+    for table in places:
+        if not table or len(set(table)) < len(table) or not all(0 <= place < len(values) for place in table):
+            raise ParameterError(f"tables = {tables!r}: give numbers of variables below {len(values)}, each once")
+    parts = [
+        mechanism(oracle, domain_size=math.prod(values[place] for place in table), epsilon=epsilon) for table in places
+    ]
+    parameters = {"oracle": oracle, "epsilon": epsilon, "sizes": sizes, "tables": tables}
+    return DividedMechanism("divided", parameters, tuple(values), tuple(map(tuple, places)), tuple(parts))
+
+
+def _numbers(name: str, text: str) -> Sequence[int]:
+    try:
+        return [int(number) for number in str(text).split()]
+    except ValueError:
+        raise ParameterError(f"{name} = {text!r}: give whole numbers with spaces between them") from None
+
+
+DIVIDED: Final[Mapping[str, Callable[..., DividedMechanism]]] = {"divided": divided}
+"""By name: what divides devices."""

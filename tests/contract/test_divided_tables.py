@@ -1,0 +1,191 @@
+"""Devices divided over tables: exact epsilon by enumeration, what a change costs, and what is learned."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from overstory.analysis.association.several import divided_tables
+from overstory.analysis.reports import ReportBatch
+from overstory.analysis.support.divided import DividedHalf
+from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.client import Randomizer
+from overstory.client.recorder import Tagger
+from overstory.collector.ingest.validation import ReportFormat
+from overstory.privacy.payloads.registry import disclosure_of, terms_of
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.divided import DividedMechanism, divided
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.metrics import metric_from_json, parse_registry
+from overstory.protocol.sampling import SeededEntropy
+
+ALARM = 1e-6
+DESIGNS = [
+    divided(oracle="grr", epsilon=1.0, sizes="3 2 2", tables="0 1, 2"),
+    divided(oracle="oue", epsilon=1.5, sizes="2 2 2", tables="0 1, 0 2, 1 2"),
+    divided(oracle="sue", epsilon=2.0, sizes="2 3", tables="1, 0, 0 1"),
+    divided(oracle="projective", epsilon=1.0, sizes="3 2", tables="0 1, 0"),
+]
+REGISTRY = """
+registry = "2026-11-23"
+[metrics.crashes]
+title = "Crashes by version"
+description = "Which version runs, and whether it crashed today"
+owner = "metrics@example.org"
+purpose = "https://example.org/1"
+domain = {kind = "table", names = ["version", "crash"], tables = [["version", "crash"], ["version"]], of = [
+  {kind = "categories", names = ["1.0", "2.0"], other = "another version"},
+  {kind = "categories", names = ["no", "yes"]}]}
+oracle = "divided"
+parameters = {oracle = "oue", epsilon = 2.0}
+period = "day"
+max_values = 4
+retention_days = 10
+expires = 2027-06-01
+"""
+
+
+def _largest_ratio(design: DividedMechanism) -> Fraction:
+    """Return the largest ratio of a report's likelihoods, over all tables, payloads and pairs of values."""
+    worst = Fraction(0)
+    for table, part in enumerate(design.parts):
+        for payload in range(part.payload_limit):
+            chances = [design.likelihood(Report(table, payload), value) for value in range(design.domain_size)]
+            if max(chances):
+                worst = max(worst, max(chances) / min(chances))
+        for value in range(design.domain_size):
+            assert sum(design.likelihood(Report(table, x), value) for x in range(part.payload_limit)) == 1
+    return worst
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.parameters["oracle"])
+def test_epsilon_is_that_of_the_worst_table_exactly(design: DividedMechanism) -> None:
+    """By enumeration of all reports: never above what is stated, and below it by rounding alone."""
+    exact = math.log(_largest_ratio(design))
+    assert exact <= design.epsilon_report <= exact + 1e-6
+    assert design.epsilon_report == design.epsilon_permanent == design.epsilon_n(5)
+    assert terms_of(design).epsilon_n(1) == design.epsilon_report
+
+
+def test_the_enumeration_finds_a_table_that_reveals_more() -> None:
+    """One part of epsilon 2 among parts of 1, with the stated epsilon of the first: the check fails."""
+    parts = mechanism("grr", domain_size=2, epsilon=1.0), mechanism("grr", domain_size=2, epsilon=2.0)
+    broken = DividedMechanism("divided", {}, (2, 2), ((0,), (1,)), parts)
+    assert math.log(_largest_ratio(broken)) > parts[0].epsilon_report + 0.9
+    assert broken.epsilon_report == parts[1].epsilon_report
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.parameters["oracle"])
+def test_a_change_outside_the_own_table_is_no_new_value(design: DividedMechanism) -> None:
+    """The permanent response, the ledger's tag and the report depend on the table's cell alone."""
+    for table in range(design.num_cohorts):
+        device = Randomizer(design, secret=b"s" * 32, metric="m", cohort=table)
+        tagger = Tagger(design, "m", b"s" * 32, table)
+        seen: dict[int, tuple[int, bytes]] = {}
+        for value in range(design.domain_size):
+            answer = device.permanent(value), tagger.tag(value)
+            assert seen.setdefault(design.cell(value, table), answer) == answer
+        assert len({tag for _, tag in seen.values()}) == design.parts[table].domain_size
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.parameters["oracle"])
+def test_devices_and_simulated_devices_are_counted_alike(design: DividedMechanism) -> None:
+    """Reports one by one, in halves, and of a simulated fleet: each table's supports come to the same shares."""
+    entropy = SeededEntropy(3)
+    reports = [design.randomize(i % design.domain_size, entropy) for i in range(600)]
+    batch = ReportBatch.of(design, reports)
+    halves = [count_reports(design, ReportBatch.of(design, part)) for part in (reports[:200], reports[200:])]
+    assert halves[0] + halves[1] == count_reports(design, batch)
+    held = np.arange(60_000) % design.domain_size
+    fleet = SimulatedDevices.holding(design, range(design.domain_size), held, np.random.default_rng(1))
+    counted, half = count_reports(design, fleet.report()), DividedHalf(design)
+    for table, part in enumerate(design.parts):
+        own = half.of_table(counted, table)
+        size = part.domain_size or 0
+        # Every value is as frequent, so is every cell: P(support) = (p + (size - 1) q) / size.
+        chance = float((part.p_star + (size - 1) * part.q_star) / size)
+        for ones in own.ones[0].tolist():
+            low, high = binom.ppf([ALARM / 40, 1 - ALARM / 40], int(own.totals[0]), chance)
+            assert low <= ones <= high
+
+
+def test_payloads_beyond_their_table_are_refused() -> None:
+    """The collector knows each table's limit."""
+    design = divided(oracle="grr", epsilon=1.0, sizes="3 2", tables="0 1, 1")
+    form = ReportFormat.of(design)
+    assert form.refuse(bytes([0, 0]), bytes([5])) is None
+    assert form.refuse(bytes([1, 0]), bytes([1])) is None
+    assert form.refuse(bytes([1, 0]), bytes([2])) is not None
+    assert form.refuse(bytes([2, 0]), bytes([0])) is not None
+
+
+def test_the_marginals_of_all_tables_are_weighted_and_cover() -> None:
+    """A variable's share from two tables is more precise than from one, and its intervals hold the truth (60 seeds)."""
+    design = divided(oracle="grr", epsilon=2.0, sizes="3 2", tables="0 1, 0")
+    shares = np.array([0.45, 0.05, 0.30, 0.10, 0.07, 0.03])
+    inside = trials = 0
+    for seed in range(60):
+        drawn = np.random.default_rng(seed)
+        held = drawn.choice(6, 20_000, p=shares)
+        fleet = SimulatedDevices.holding(design, range(6), held, drawn)
+        counts = count_reports(design, fleet.report())
+        (table,) = divided_tables(design, counts, ["x", "y"], [["a", "b", "c"], ["no", "yes"]])
+        assert (table.marginals[0].standard_errors < table.sums[0].standard_errors).all()
+        low, high = table.marginals[0].interval()
+        truth = shares.reshape(3, 2).sum(axis=1)
+        inside += int(np.count_nonzero((low <= truth) & (truth <= high)))
+        trials += 3
+    # The three shares of a seed add up to 1: a seed counts as two trials.
+    assert binom.cdf(round(inside * 2 / 3), trials * 2 // 3, 0.95) > ALARM
+    assert binom.sf(round(inside * 2 / 3) - 1, trials * 2 // 3, 0.97) > ALARM
+
+
+def test_a_registry_has_divided_tables() -> None:
+    """Sizes and tables follow from the domain; the public form is read back; "all pairs" is short for each two."""
+    metric = parse_registry(REGISTRY)["crashes"]
+    assert metric.mechanism.num_cohorts == 2
+    assert metric.reading == "table"
+    assert metric_from_json(json.loads(json.dumps(metric.to_json()))) == metric
+    assert pickle.loads(pickle.dumps(metric.mechanism)) == metric.mechanism
+    tables = '[["version", "crash"], ["version"]]'
+    pairs: Any = parse_registry(REGISTRY.replace(tables, '"all pairs"'))["crashes"]
+    assert pairs.domain.tables == (("version", "crash"),)
+    with pytest.raises(FormatError, match="choose one of divided"):
+        parse_registry(REGISTRY.replace('oracle = "divided"', 'oracle = "grr"').replace('oracle = "oue", ', ""))
+    with pytest.raises(FormatError, match="choose grr, oue, sue or projective"):
+        parse_registry(REGISTRY.replace('oracle = "oue"', 'oracle = "subset"'))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"oracle": "olh"}, "cannot divide devices with olh"),
+        ({"oracle": "rappor"}, "choose grr, oue, sue or projective"),
+        ({"oracle": "grr", "tables": "0 5"}, "numbers of variables below 2"),
+        ({"oracle": "grr", "tables": "0 0"}, "each once"),
+        ({"oracle": "grr", "sizes": "two"}, "give whole numbers"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(given: dict[str, Any], message: str) -> None:
+    """One message each."""
+    with pytest.raises(ParameterError, match=message):
+        divided(epsilon=1.0, **given)
+
+
+def test_what_is_inferred_is_of_the_own_table() -> None:
+    """Evidence and histories are those of the table's cells."""
+    design = DESIGNS[0]
+    evidence = disclosure_of(design).evidence([Report(1, 0)])
+    assert evidence(0) == evidence(2)
+    assert evidence(0) != evidence(1)
+    between = disclosure_of(design).epsilon_between([0, 0], [2, 2], 1)
+    assert between == 0.0
+    assert disclosure_of(design).epsilon_between([0], [1], 1) > 0.9
