@@ -9,10 +9,11 @@ from typing import Any, Final
 from overstory.analysis.comparison import Choice, rank, recommend, trade
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import critical_value
+from overstory.planning.item_sets import other_mechanism, rank_item_mechanisms, sizes_about
 from overstory.planning.needs import plan_from_needs
 from overstory.planning.sample_size import smallest_share
 from overstory.privacy.attacks import Linkability, linkability
-from overstory.protocol.domains import AnyDomain
+from overstory.protocol.domains import AnyDomain, ItemSet
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
@@ -25,6 +26,7 @@ from overstory.protocol.metrics.toml_positions import TomlPosition
 STRINGS: Final = ("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha", "thrifty")
 SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
 WINDOW: Final = ("epsilon_window", "window", "reports")
+SETS: Final = ("epsilon_report", "reports", "typical")
 WHOLE: Final = ("reports", "candidates", "window")
 """What is counted; `thrifty` is true or false, and all other needs are numbers."""
 
@@ -178,7 +180,8 @@ def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | None
     domain, candidates = read_domain(quiet, folder)
     if domain is None or quiet.faults:
         return None
-    accepted = STRINGS if domain.size is None else WINDOW if "epsilon_window" in needs.table else SYMBOLS
+    known = WINDOW if "epsilon_window" in needs.table else SYMBOLS
+    accepted = STRINGS if domain.size is None else SETS if isinstance(domain, ItemSet) else known
     before = len(needs.faults)
     needs.unknown(accepted)
     reports = needs.required("reports", "how many reports are expected")
@@ -215,6 +218,8 @@ def _derived(
         raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
     if domain.size is None:
         return _for_strings(name, candidates, needs, reports)
+    if isinstance(domain, ItemSet):
+        return _for_sets(name, domain, needs, reports)
     if "epsilon_window" in needs:
         return _for_a_window(name, domain.size, needs, reports)
     _need(needs, "epsilon_report")
@@ -246,6 +251,16 @@ def _for_strings(name: str, candidates: tuple[str, ...] | None, needs: Mapping[s
     )
     written = {key: plan.mechanism.parameters[key] for key in ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")}
     return Planned(name, plan.mechanism, written, plan.standard_error / reports, reports, looked_for)
+
+
+def _for_sets(name: str, domain: ItemSet, needs: Mapping[str, Any], reports: int) -> Planned:
+    """The mechanism and padding length of least error, for sets of the typical size."""
+    _need(needs, "epsilon_report")
+    sizes = sizes_about(needs.get("typical"), domain.most)
+    ranking = rank_item_mechanisms(domain.size, domain.most, needs["epsilon_report"], reports, sizes)
+    best = ranking[0]
+    instead = other_mechanism(ranking)
+    return Planned(name, best.mechanism, best.parameters, best.standard_error, reports, domain.size, instead)
 
 
 def _for_a_window(name: str, domain_size: int, needs: Mapping[str, Any], reports: int) -> Planned:

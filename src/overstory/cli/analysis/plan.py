@@ -20,7 +20,8 @@ values of a known domain give --domain-size and --epsilon: it recommends an orac
 EXAMPLE = """\
 overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01
   overstory plan --epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv
-  overstory plan --domain-size 100 --epsilon 1 --reports 1000000"""
+  overstory plan --domain-size 100 --epsilon 1 --reports 1000000
+  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000"""
 
 NEEDS_ONLY = ("num_bits", "num_hashes", "num_cohorts", "thrifty", "output")
 STRINGS_ONLY = ("params", "candidates", "hash_family", "hash_key", *NEEDS_ONLY)
@@ -41,6 +42,8 @@ def add_parser(subparsers: Any) -> None:
     _add_needs(parser.add_argument_group("for given needs"))
     domain = parser.add_argument_group("for a known domain")
     domain.add_argument("--domain-size", type=int, metavar="D", help="number of values; with --epsilon")
+    domain.add_argument("--most", type=int, metavar="M", help="sets of items: as many of one set count")
+    domain.add_argument("--typical", type=float, metavar="S", help="sets of items: how many a device has, on average")
     parser.add_argument("--reports", type=int, required=True, metavar="N", help="number of devices; each reports once")
     parser.add_argument("--candidates", type=int, metavar="M", help="number of strings to look for")
     parser.add_argument(
@@ -72,6 +75,8 @@ def _add_needs(needs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    if args.most is not None or args.typical is not None:
+        return _choose_for_sets(args)
     if args.domain_size is not None:
         return _choose(args)
     _need_candidates(args)
@@ -111,6 +116,31 @@ def _choose(args: argparse.Namespace) -> int:
         print(json.dumps(plan.to_json(), indent=2, allow_nan=False))
     else:
         print_document([*blocks((plan.best,), None, plan.best, plan.instead), Lines(*plan.sentences())])
+    return 0
+
+
+def _choose_for_sets(args: argparse.Namespace) -> int:
+    """Recommend a mechanism for sets of a domain's items."""
+    from overstory.planning.item_sets import item_table, other_mechanism, rank_item_mechanisms, sizes_about
+    from overstory.planning.registry import oracle_toml
+    from overstory.presentation.document import Lines
+    from overstory.presentation.render_text import print_document
+    from overstory.protocol.errors import ParameterError
+
+    idle = given(args, ("epsilon_permanent", "share", *STRINGS_ONLY))
+    if args.domain_size is None or args.most is None or args.epsilon is None or idle:
+        raise ParameterError(
+            "a plan for sets of items takes --domain-size D, --most M, --epsilon E, --reports N and, if it is known, "
+            f"--typical S{'; it takes no ' if idle else ''}{', '.join(idle)}"
+        )
+    sizes = sizes_about(args.typical, args.most)
+    ranking = rank_item_mechanisms(args.domain_size, args.most, args.epsilon, args.reports, sizes)
+    best = ranking[0]
+    if args.json:
+        print(json.dumps({**best.to_json(), "ranking": [each.to_json() for each in ranking]}, indent=2))
+        return 0
+    written = oracle_toml(best.mechanism.name, best.parameters).replace("\n", "; ")
+    print_document([item_table(ranking), Lines(f"Best: {written}", f"Instead: {other_mechanism(ranking)}")])
     return 0
 
 
