@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from overstory.analysis.postprocess.steps import postprocess
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
+    from overstory.trial.item_sets import SetTrial, survey_sets
     from overstory.trial.survey import Survey, survey
     from overstory.trial.tables import TableTrial, survey_table
 
@@ -32,6 +33,7 @@ __all__ = [
     "OverstoryError",
     "ParameterError",
     "ReportBatch",
+    "SetTrial",
     "SupportCounts",
     "Survey",
     "TableTrial",
@@ -42,6 +44,7 @@ __all__ = [
     "postprocess",
     "ratio",
     "survey",
+    "survey_sets",
     "survey_table",
     "total",
 ]
@@ -57,6 +60,7 @@ __getattr__, __dir__ = lazy_names(
         "OverstoryError": "protocol.errors",
         "ParameterError": "protocol.errors",
         "ReportBatch": "analysis.reports",
+        "SetTrial": "trial.item_sets",
         "SupportCounts": "analysis.reports",
         "Survey": "trial.survey",
         "TableTrial": "trial.tables",
@@ -64,6 +68,7 @@ __getattr__, __dir__ = lazy_names(
         "postprocess": "analysis.postprocess.steps",
         "ratio": "analysis.difference",
         "survey": "trial.survey",
+        "survey_sets": "trial.item_sets",
         "survey_table": "trial.tables",
         "total": "analysis.difference",
     },

@@ -127,7 +127,8 @@ def rank_item_mechanisms(
             )
             written = {"epsilon": epsilon, "length": length, "inner": inner}
             choices.append(_choice(built, written, length, weights, share, num_reports))
-    fair = (choice for choice in choices if choice.left_out <= MOST_LEFT_OUT)
+    most_left_out = max(MOST_LEFT_OUT, choices[0].left_out)  # what `most` itself leaves out cannot be helped
+    fair = (choice for choice in choices if choice.left_out <= most_left_out)
     return tuple(sorted(fair, key=lambda choice: choice.error))
 
 

@@ -251,7 +251,9 @@ def _suspected(population: Population) -> Population:
     notes = [f"{mark!r} was counted as a value: if it means no value, give --missing '{mark}'" for mark in marks]
     if several:
         answers = f"{several[0]!r} and similar answers"
-        notes.append(f"{answers} join several choices: each was counted as a value of its own")
+        notes.append(
+            f"{answers} join several choices: each was counted as a value of its own; --separator ';' counts choices"
+        )
     return replace(population, notes=(*population.notes, *notes))
 
 

@@ -25,11 +25,14 @@ this machine.
 A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing.
 
 Of two columns each row reports its pair of values: you see the shares of the second in each value of the first, whether
-the two depend on each other, and how strongly."""
+the two depend on each other, and how strongly.
+
+Of a column with several answers in a row, --separator counts each of them, and how many a row has."""
 
 EXAMPLE = """\
 overstory collect survey.csv --column state --epsilon 2
   overstory collect survey.csv --column state --column party --epsilon 2
+  overstory collect survey.csv --column languages --separator ";" --epsilon 2
   overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes"""
 
 WEAK = 10
@@ -54,6 +57,8 @@ def add_parser(subparsers: Any) -> None:
         action="store_true",
         help="of two columns: how the shares of the second differ between the values of the first",
     )
+    parser.add_argument("--separator", metavar="S", help="count the items of a row that has several, such as ';'")
+    parser.add_argument("--most", type=int, metavar="M", help="with --separator: as many items of one row count")
     add_form(parser)
     parser.add_argument(
         "--oracle", default="auto", metavar="NAME", help="what the devices randomize with (default auto: the best)"
@@ -98,12 +103,18 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_pipes(args)
     if len(args.column) > 1:
+        _check_several(args)
         from overstory.cli.analysis.collect_table import run_table
 
         with seekable(args.file) as name:
             return run_table(args, name, _budget(args))
     (args.column,) = args.column
     _check_single(args)
+    if args.separator is not None:
+        from overstory.cli.analysis.collect_sets import run_sets
+
+        with seekable(args.file) as name:
+            return run_sets(args, name, _budget(args))
     with seekable(args.file) as name:
         summary = _collected(args, _column(args, name), _budget(args))
     if args.output == "-":
@@ -123,11 +134,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_several(args: argparse.Namespace) -> None:
+    from overstory.protocol.errors import ParameterError
+
+    if args.separator is not None or args.most is not None:
+        raise ParameterError("--separator and --most are for one column: give one --column")
+
+
 def _check_single(args: argparse.Namespace) -> None:
     from overstory.protocol.errors import ParameterError
 
     if args.conditional:
         raise ParameterError("--conditional compares the values of a first column: give two, --column A --column B")
+    if args.most is not None and args.separator is None:
+        raise ParameterError("--most is for several items in a row: give --separator too, such as --separator ';'")
 
 
 def _column(args: argparse.Namespace, path: str) -> Column:

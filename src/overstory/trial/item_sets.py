@@ -1,0 +1,338 @@
+"""A collection of a column of sets: several answers with a separator between them, or lists; counted are the items."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.support.item_sets import ItemEstimate
+from overstory.analysis.support.registry import Rng, SimulatedDevices, generator
+from overstory.analysis.tables.columns import label_text
+from overstory.files.columns.layout import Form
+from overstory.files.columns.reader import ANY_FORM, blocks
+from overstory.files.io import Advance
+from overstory.planning.item_sets import other_mechanism, rank_item_mechanisms
+from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.formats import interval, percent
+from overstory.privacy.text import epsilon_text
+from overstory.protocol.encodings.base import whole_number
+from overstory.protocol.encodings.item_sets import Items
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.item_sets import ITEM_SETS
+from overstory.trial.population import READ_OFF, empty
+from overstory.trial.run import TrialBudget, chunks
+
+I64 = NDArray[np.int64]
+MOST_ITEMS: Final = 10_000
+SHOWN: Final = 30
+"""Items that the terminal shows."""
+SIZES_READ: Final = (
+    "the padding length was chosen by the sizes of these very sets; a real collection must know them before"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SetPeople:
+    """Who takes part, and which set each row holds: the truth that no collector would see.
+
+    Attributes
+    ----------
+    items
+        What each item is called.
+    sets
+        The distinct sets.
+    counts : ndarray of int64, shape (len(sets),)
+        How many rows hold each set.
+    missing
+        Rows without a value; they send nothing.
+    """
+
+    items: tuple[str, ...]
+    sets: tuple[Items, ...]
+    counts: I64
+    missing: int = 0
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def sizes(self) -> I64:
+        """How many rows hold a set of each size, from 0."""
+        sizes = np.array([len(items) for items in self.sets])
+        return np.bincount(sizes, weights=self.counts).astype(np.int64)
+
+    @property
+    def holders(self) -> I64:
+        """How many rows hold each item."""
+        holders = np.zeros(len(self.items), np.int64)
+        for items, count in zip(self.sets, self.counts.tolist(), strict=True):
+            holders[list(items)] += count
+        return holders
+
+
+def count_sets(
+    path: str, column: str, separator: str, *, form: Form = ANY_FORM, advance: Advance | None = None
+) -> SetPeople:
+    """Count the rows of every set of a column's texts, in one pass; spaces around an item are not part of it.
+
+    Raises
+    ------
+    ParameterError
+        When there is nothing to count, or there are too many items.
+    """
+    if not separator:
+        raise ParameterError("--separator: give the text between two items, such as ';'")
+    rows: Counter[str] = Counter()
+    missing = 0
+    for (texts,) in blocks(path, [column], form=form, advance=advance):
+        numbers: dict[str, int] = {}
+        codes = texts.numbered(numbers)
+        missing += int(np.count_nonzero(codes < 0))
+        held = np.bincount(codes[codes >= 0], minlength=len(numbers)).tolist()
+        rows.update(dict(zip(numbers, held, strict=True)))
+    if not rows:
+        raise empty(path, column, missing)
+    return arranged(((_split(text, separator), count) for text, count in rows.items()), missing)
+
+
+def _split(text: str, separator: str) -> list[str]:
+    return [item for part in text.split(separator) if (item := part.strip())]
+
+
+def arranged(rows: Iterable[tuple[Iterable[str], int]], missing: int) -> SetPeople:
+    """Return the people of these sets, items in the order of their names."""
+    given = [(frozenset(items), count) for items, count in rows]
+    names = sorted({item for items, _ in given for item in items})
+    if not 2 <= len(names) <= MOST_ITEMS:
+        raise ParameterError(f"{len(names):,} different items: give a column of 2 to {MOST_ITEMS:,}")
+    numbers = {name: number for number, name in enumerate(names)}
+    counts: Counter[Items] = Counter()
+    for items, count in given:
+        counts[tuple(sorted(numbers[item] for item in items))] += count
+    return SetPeople(tuple(names), tuple(counts), np.array(list(counts.values()), np.int64), missing)
+
+
+@dataclass(frozen=True, eq=False)
+class SetTrial:
+    """What a collection of sets learned, next to the truth.
+
+    Attributes
+    ----------
+    people
+        Who took part.
+    oracle
+        What every row randomized with.
+    estimate
+        The counts of items, and the mean size.
+    instead
+        The best mechanism of the other kind, in words; none where the mechanism was asked for.
+    """
+
+    people: SetPeople
+    oracle: FrequencyOracle
+    estimate: ItemEstimate
+    instead: str = ""
+
+    @property
+    def inside(self) -> int:
+        """How many items' 95% intervals hold the true count."""
+        low, high = self.estimate.confidence_interval()
+        return int(np.count_nonzero((low <= self.people.holders) & (self.people.holders <= high)))
+
+    @property
+    def true_size(self) -> float:
+        """The mean size of the rows' sets."""
+        return float(self.people.holders.sum()) / len(self.people)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a dictionary per item, the most frequent first, with its true share."""
+        true = dict(zip(self.people.items, (self.people.holders / len(self.people)).tolist(), strict=True))
+        for row in self.estimate.rows():
+            yield {**row, "true_share": true[row["value"]]}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        mechanism = self.oracle.mechanism
+        given = {key: value for key, value in mechanism.parameters.items() if value is not None}
+        return {
+            **self.estimate.summary(),
+            "rows": len(self.people),
+            "missing": self.people.missing,
+            "items": len(self.people.items),
+            "oracle": mechanism.name,
+            "parameters": given,
+            "epsilon_report": mechanism.epsilon_report,
+            "true_mean_size": self.true_size,
+            "inside": self.inside,
+            "notes": list(self._notes()),
+            "estimates": list(self.rows()),
+        }
+
+    def _notes(self) -> Iterator[str]:
+        yield READ_OFF
+        if self.instead:
+            yield SIZES_READ
+        if self.people.missing:
+            yield f"{self.people.missing:,} rows have no value and sent nothing"
+        yield from self.estimate.notes
+
+    def sentences(self) -> list[str]:
+        """Return what was collected, and how near it came to the truth."""
+        size, mechanism = self.estimate.mean_size, self.oracle.mechanism
+        low, high = size.interval()
+        drawn, epsilon = mechanism.drawn, epsilon_text(mechanism.epsilon_report)
+        how = "" if drawn is None else f", one item of {drawn[1]} by {drawn[0].name}"
+        mean = f"{size.mean:.2f} on average, 95% interval {low:.2f} to {high:.2f}; truth {self.true_size:.2f}"
+        return [
+            f"Collected: {len(self.people):,} rows, each one report of its set; {len(self.people.items):,} items",
+            f"Items of a row: {mean} (of a larger set {size.most} count)",
+            f"Intervals: {self.inside:,} of the {len(self.people.items):,} items' 95% intervals hold the truth",
+            f"Privacy: {mechanism.name}{how}, epsilon {epsilon} for the set; another set is another value",
+            *([f"Instead: {self.instead}"] if self.instead else []),
+            *(f"note: {note}" for note in self._notes()),
+        ]
+
+    def blocks(self) -> Iterator[Block]:
+        """Return what the terminal shows."""
+        rows = list(self.rows())
+        columns = (
+            Column("value", "item", is_left=True),
+            Column("frequency", "share", percent),
+            Column("low", "95% interval", interval(percent), ("low_share", "high_share")),
+            Column("true_share", "truth", percent),
+            Column("detected", "", lambda detected: "detected" if detected else "", is_left=True),
+        )
+        reports = len(self.people)
+        shown = [
+            {**row, "low_share": row["low"] / reports, "high_share": row["high"] / reports} for row in rows[:SHOWN]
+        ]
+        left = len(rows) - len(shown)
+        yield Table(f"{left:,} rarer items are in the file" if left else "", columns, shown)
+        yield Lines(*self.sentences())
+
+
+def collect_sets(
+    people: SetPeople,
+    budget: TrialBudget,
+    oracle: str = "auto",
+    seed: int = 0,
+    *,
+    most: int | None = None,
+    advance: Advance = lambda _: None,
+) -> SetTrial:
+    """Let every row report its set, count what is sent, and estimate the items.
+
+    Parameters
+    ----------
+    oracle
+        "auto" for the mechanism of least error, or one of `ITEM_SETS` by name.
+    most
+        As many items of one set count; the largest set's, unless given.
+
+    Examples
+    --------
+    >>> people = SetPeople(("a", "b", "c"), ((0,), (0, 2), ()), np.array([6_000, 3_000, 1_000]))
+    >>> trial = collect_sets(people, TrialBudget(3.0), seed=1)
+    >>> abs(trial.estimate.frequencies).round(1).tolist(), round(trial.estimate.mean_size.mean, 1), trial.true_size
+    ([0.9, 0.0, 0.3], 1.2, 1.2)
+    """
+    if budget.epsilon_permanent is not None or budget.reports != 1:
+        raise ParameterError("sets are reported in one round: leave out --epsilon-permanent and --reports-per-device")
+    if oracle != "auto" and oracle not in ITEM_SETS:
+        raise ParameterError(f"there is no mechanism {oracle!r} for sets: choose auto, {', '.join(ITEM_SETS)}")
+    counted = max(len(people.sizes) - 1, 1) if most is None else most
+    size, instead = len(people.items), ""
+    if oracle == "auto":
+        ranking = rank_item_mechanisms(size, counted, budget.epsilon, len(people), people.sizes.tolist())
+        mechanism, instead = ranking[0].mechanism, other_mechanism(ranking)
+    else:
+        mechanism = ITEM_SETS[oracle](domain_size=size, most=counted, epsilon=budget.epsilon)
+    pair, rng = FrequencyOracle(mechanism), np.random.default_rng([seed, 1])
+
+    def batches() -> Iterator[Any]:
+        for symbols in chunks(people.counts):
+            yield pair.accumulate(SimulatedDevices.holding(mechanism, people.sets, symbols, rng).report())
+            advance(len(symbols))
+
+    learned = pair.estimate(reduce(add, batches()), people.items)
+    assert isinstance(learned, ItemEstimate)
+    return SetTrial(people, pair, learned, instead)
+
+
+def survey_sets(
+    column: Any,
+    epsilon: float = 1.0,
+    *,
+    separator: str = ";",
+    most: int | None = None,
+    oracle: str = "auto",
+    rng: Rng = None,
+) -> SetTrial:
+    """Simulate a survey of a question with several answers: each row reports its set, and only items are counted.
+
+    Parameters
+    ----------
+    column
+        A column of lists, of pandas, Polars or Arrow, or a list of lists or sets; or of texts with a separator between
+        their items. A missing value sends nothing.
+    epsilon
+        What a row's report may reveal of its set, in nats; smaller is more private.
+    separator
+        The text between two items, where rows are texts.
+    most
+        As many items of one set count; the largest set's, unless given.
+    oracle
+        "auto" for the mechanism of least error, "padding-and-sampling", or "item-bits".
+    rng
+        Randomness for the simulation, as NumPy takes it: a seed, a generator, or None.
+
+    Returns
+    -------
+    SetTrial
+        Its `estimate` is what was learned; `people` are the truth.
+
+    Raises
+    ------
+    ParameterError
+        When the column holds no sets, or too many items; or a choice is unknown.
+
+    Examples
+    --------
+    >>> learned = survey_sets([["rain"], ["rain", "wind"], [], None] * 5_000, epsilon=3, rng=1)
+    >>> [(row["value"], round(row["frequency"], 1)) for row in learned.rows()], learned.people.missing
+    ([('rain', 0.7), ('wind', 0.3)], 5000)
+    """
+    rows: Counter[frozenset[str]] = Counter()
+    missing = 0
+    for value in _values(column):
+        if value is None or value != value:  # noqa: PLR0124 - a number that is none
+            missing += 1
+        else:
+            rows[frozenset(_split(value, separator) if isinstance(value, str) else _names(value))] += 1
+    people, seed = arranged(rows.items(), missing), whole_number(rng)
+    drawn = generator(rng)
+    chosen = seed if isinstance(seed, int) else int(drawn.integers(1 << 63))
+    return collect_sets(people, TrialBudget(epsilon), oracle, chosen, most=most)
+
+
+def _values(column: Any) -> Sequence[Any]:
+    """Return a column's values as Python's own."""
+    for method in ("to_pylist", "to_list", "tolist"):
+        if hasattr(column, method):
+            values: Sequence[Any] = getattr(column, method)()
+            return values
+    return list(column)
+
+
+def _names(value: Any) -> list[str]:
+    if not isinstance(value, Iterable):
+        raise ParameterError(f"{value!r:.100} is no set of items: give lists, or texts with a separator")
+    return [label_text(item) for item in value]
