@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -75,6 +75,7 @@ class Estimate(Frame):
         See docs/explanation/estimates.md.
     """
 
+    adds_up: ClassVar[bool] = True  # whether a device holds one of the values, so that shares add up
     values: Sequence[Any]
     counts: F64
     raw_counts: F64

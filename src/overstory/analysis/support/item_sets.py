@@ -22,7 +22,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,7 @@ class MeanSize:
 class ItemEstimate(Estimate):
     """How many devices have each item, and how many items a device has."""
 
+    adds_up: ClassVar[bool] = False
     mean_size: MeanSize
 
     def summary(self) -> dict[str, Any]:

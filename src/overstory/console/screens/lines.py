@@ -87,7 +87,7 @@ def shown_lines(columns: Columns, series: EstimateSeries, names: Sequence[str], 
     lines = list(_value_lines(chosen, places, columns, series, level))
     notes = []
     others = [listed[index] for index in rest]
-    if rest and not names:
+    if rest and not names and series.parts[-1].estimate.adds_up:
         name = listed[rest[0]] if len(rest) == 1 else OTHER
         lines.append(_line(name, columns, series, lambda estimate: _together(estimate, others, level)))
         notes = [f"“{OTHER}” adds up {len(rest):,} values; its interval is that of the sum."] * (len(rest) > 1)

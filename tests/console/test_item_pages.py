@@ -1,0 +1,96 @@
+"""The console shows a metric of sets as it shows any: every page of it, and the numbers of the command line."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from overstory.analysis.support.registry import SimulatedDevices
+from overstory.collector.store import open_store
+from overstory.console.data import ConsoleData
+from overstory.console.estimates.estimates import Estimates
+from overstory.protocol.metrics import load_registry
+from overstory.queries.counts import read_store
+from overstory.queries.estimates import EstimateOptions
+from overstory.queries.readings import read
+from support.console_in_process import Clock, client_of, console_on, log_in
+from support.console_store import add_batch
+from support.registry_texts import registry_of
+
+NOW = 1_795_262_400.0  # 2026-11-21 12:00 UTC
+DAY = "2026-11-20"
+PLUGINS = (
+    '{kind = "set", of = ["adblock", "grammar", "vpn", "dark mode", "e", "f", "g", "h"], most = 3, other = "another"}'
+)
+SETS = {
+    "sampled": {"domain": PLUGINS, "oracle": '"padding-and-sampling"', "parameters": "{epsilon = 3.0}"},
+    "bits": {"domain": PLUGINS, "oracle": '"item-bits"', "parameters": "{epsilon = 9.0}"},
+}
+HELD = [(), (0,), (0, 2), (1, 2, 3), (0, 4)]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("items")
+    path = folder / "metrics.toml"
+    path.write_text(registry_of(SETS, max_values="3", publish='"estimates"', opt_out="", expires="2999-01-01"))
+    text = path.read_text().replace("opt_out = \n", "")
+    path.write_text(text.replace('registry = "1"', 'registry = "1"\nopt_out = "Settings"'))
+    registry, rng = load_registry(path), np.random.default_rng(4)
+    with open_store(str(folder / "store.db"), registry, create=True) as made:
+        for metric in registry.metrics.values():
+            for days_ago in range(4):
+                held = rng.integers(0, len(HELD), 4000).astype(np.int32)
+                devices = SimulatedDevices.holding(metric.mechanism, HELD, held, rng)
+                add_batch(made, metric, metric.period.number(NOW) - days_ago, devices.report())
+        made.compact(int(NOW))
+        yield registry, made
+
+
+@pytest.fixture(scope="module")
+def client(store):
+    registry, made = store
+    decoder = Estimates(patience=120)
+    console = console_on(made, clock=Clock(NOW))
+    console.data = ConsoleData(registry, made, Clock(NOW), decoder)
+    browser = client_of(console)
+    log_in(browser, console.gate.sessions.make_link("analyst"))
+    yield browser
+    decoder.close()
+
+
+@pytest.mark.parametrize("metric", SETS)
+@pytest.mark.parametrize("page", ["/m/{}", f"/m/{{}}/{DAY}", "/m/{}/privacy", "/m/{}/compare", "/about/{}"])
+def test_every_page_of_the_metric_answers(client, metric, page):
+    answer = client.get(page.format(metric))
+    assert answer.status_code == 200, answer.text[:2000]
+    assert metric in answer.text
+
+
+@pytest.mark.parametrize("metric", SETS)
+def test_a_period_shows_the_numbers_of_decode(client, store, metric):
+    registry, made = store
+    built = registry[metric]
+    number = built.period.parse_label(DAY)
+    series = read(read_store(made, built, number, number), "total", EstimateOptions(interval_kind="population"))
+    expected = {row["value"]: row for row in series.to_json()["readings"][0]["estimates"]}
+    rows = {row["value"]: row for row in json.loads(client.get(f"/m/{metric}/{DAY}.json").text)["rows"]}
+    assert set(rows) == set(expected) == set(built.labels)
+    assert all(rows[value]["raw_count"] == expected[value]["raw_count"] for value in rows)
+    page = re.sub("<[^>]*>", "", client.get(f"/m/{metric}/{DAY}").text)
+    assert "A set of more than 3 items counts as 3 items" in page
+    assert re.search(r"Items of a device \(\d\.\d\d to \d\.\d\d\)", page)
+
+
+@pytest.mark.parametrize("metric", SETS)
+def test_items_that_are_not_drawn_are_not_added_up(client, metric):
+    """Shares of items need not add up to 1: "other" would be no share of devices."""
+    page = client.get(f"/m/{metric}").text
+    assert "adblock" in page
+    assert "adds up" not in page
+
+
+def test_the_overview_lists_the_metrics(client):
+    page = client.get("/").text
+    assert all(metric in page for metric in SETS)
