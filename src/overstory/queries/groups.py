@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from overstory.analysis.postprocess.small_areas import Smoothed, smooth
-from overstory.analysis.selection import normal_quantile
 from overstory.presentation.document import Block, Column, Heading, Lines, Table
 from overstory.presentation.formats import interval, percent
 from overstory.presentation.render_data import csv_lines
@@ -17,20 +15,18 @@ from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.estimates import EstimateOptions, EstimateSeries
+from overstory.queries.group_shares import LEVEL, WeightedShares, smoothed_shares, weighted_shares, with_interval
 from overstory.queries.readings import Panel, Reading, read
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
+    from overstory.analysis.postprocess.small_areas import Smoothed
     from overstory.protocol.metrics import Metric
     from overstory.protocol.metrics.groups import Groups
     from overstory.queries.estimates import Aggregation
 
-    F64 = NDArray[np.float64]
-
-LEVEL: Final = 0.95
 MOST_ROWS: Final = 20
 
 SMOOTHING: Final = (
@@ -57,30 +53,6 @@ class GroupReading:
     share: float
     expected: float
     reading: Reading
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedShares:
-    """Shares among all devices, each group by its public share, and their errors (float64, shape (M,))."""
-
-    values: Sequence[Any]
-    shares: F64
-    errors: F64
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary per value, most frequent first."""
-        z = normal_quantile(0.5 + LEVEL / 2)
-        return [
-            {
-                "value": self.values[place],
-                "share": float(self.shares[place]),
-                "standard_error": float(self.errors[place]),
-                "low": max(float(self.shares[place] - z * self.errors[place]), 0.0),
-                "high": min(float(self.shares[place] + z * self.errors[place]), 1.0),
-            }
-            for place in np.argsort(-self.shares, kind="stable")
-            if np.isfinite(self.errors[place])
-        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +105,7 @@ class GroupedReading:
             yield SMOOTHING
         if self.weighted is not None:
             yield WEIGHTING
-            absent = [part.group for part in self.parts if not _estimated(part)]
+            absent = [part.group for part in self.parts if _estimate(part) is None]
             if absent or self.hidden:
                 yield f"weighted without {', '.join([*absent, *self.hidden])}: the other groups' shares are scaled up"
 
@@ -160,19 +132,15 @@ class GroupedReading:
     def smoothed_rows(self) -> Iterator[dict[str, Any]]:
         """Yield a dictionary per value and group: its share with its interval, and the smoothed one."""
         assert self.smoothed is not None
-        z, estimates = normal_quantile(0.5 + LEVEL / 2), [(p.group, e) for p in self.parts if (e := _estimate(p))]
+        estimates = [(part.group, own) for part in self.parts if (own := _estimate(part)) is not None]
         order = np.argsort(-self.smoothed.mean, kind="stable")
         for place in order[np.isfinite(self.smoothed.mean[order])]:
             for number, (group, estimate) in enumerate(estimates):
-                share = float(estimate.raw_frequencies[place])
-                error = float(estimate.errors()[place] / estimate.num_reports)
+                error = estimate.errors()[place] / estimate.num_reports
                 yield {
                     "value": estimate.values[place],
                     "group": group,
-                    "share": share,
-                    "standard_error": error,
-                    "low": max(share - z * error, 0.0),
-                    "high": min(share + z * error, 1.0),
+                    **with_interval(estimate.raw_frequencies[place], error),
                     "smoothed": float(self.smoothed.shares[number, place]),
                     "smoothed_error": float(self.smoothed.errors[number, place]),
                 }
@@ -228,7 +196,17 @@ SMOOTHED: Final = (
     Column("smoothed", text=percent),
     Column("smoothed_error", "+-", percent),
 )
-SMOOTHED_KEYS: Final = (*("group", "value", "share", "standard_error", "low", "high", "smoothed", "smoothed_error"),)
+SMOOTHED_KEYS: Final = (
+    "group",
+    "value",
+    "share",
+    "raw_share",
+    "standard_error",
+    "low",
+    "high",
+    "smoothed",
+    "smoothed_error",
+)
 
 
 def _named(group: str, draw: Callable[[Axes], None]) -> Callable[[Axes], None]:
@@ -293,53 +271,18 @@ def read_groups(
     )
     left_out = whole.num_reports - sum(own.num_reports for own in counted.values())
     reading = GroupedReading(total, parts, hidden, left_out)
-    together = isinstance(total, EstimateSeries) and kind == "total" and bool(total.parts)
-    if smoothing and not together:
-        raise ParameterError("smoothing is of shares, over a range of periods in total: read those")
-    if not together:
+    if not isinstance(total, EstimateSeries) or kind != "total" or not total.parts:
+        if smoothing:
+            raise ParameterError("smoothing is of shares, over a range of periods in total: read those")
         return reading
-    return replace(reading, weighted=_weighted(parts), smoothed=_smoothed(total, parts) if smoothing else None)
-
-
-def _estimated(part: GroupReading) -> bool:
-    return _estimate(part) is not None
+    present = [(part.share, own) for part in parts if (own := _estimate(part)) is not None]
+    estimates = [own for _, own in present]
+    weighted = weighted_shares([share for share, _ in present], estimates)
+    smoothed = smoothed_shares(total.parts[0].estimate, estimates) if smoothing else None
+    return replace(reading, weighted=weighted, smoothed=smoothed)
 
 
 def _estimate(part: GroupReading) -> Estimate | None:
     """Return a group's one estimate; None without reports, or where it is of another kind."""
     series = part.reading
     return series.parts[0].estimate if isinstance(series, EstimateSeries) and series.parts else None
-
-
-def _weighted(parts: Iterable[GroupReading]) -> WeightedShares | None:
-    """Return the shares of all devices: the groups' own, each by its public share."""
-    present = [(part.share, estimate) for part in parts if (estimate := _estimate(part)) is not None]
-    weights = np.array([share for share, _ in present])
-    if not present or not weights.sum():
-        return None
-    weights /= weights.sum()
-    shares = np.stack([estimate.raw_frequencies for _, estimate in present])
-    errors = np.stack([estimate.errors() / estimate.num_reports for _, estimate in present])
-    return WeightedShares(present[0][1].values, weights @ shares, np.sqrt(weights**2 @ errors**2))
-
-
-def _smoothed(total: Reading, parts: Iterable[GroupReading]) -> Smoothed:
-    """Smooth with the variances at the pooled shares: a group's own would depend on its noise."""
-    assert isinstance(total, EstimateSeries)
-    pooled = total.parts[0].estimate
-    present = [estimate for part in parts if (estimate := _estimate(part)) is not None]
-    of_one = pooled.errors() ** 2 / pooled.num_reports
-    shares = np.stack([estimate.raw_frequencies for estimate in present]) if present else np.zeros((0, len(pooled)))
-    variances = np.stack([of_one / estimate.num_reports for estimate in present]) if present else shares
-    usable = np.isfinite(of_one) & (of_one > 0)
-    smoothed = smooth(shares[:, usable], variances[:, usable])
-    return Smoothed(
-        *(_spread_out(part, usable) for part in (smoothed.shares, smoothed.errors, smoothed.spread, smoothed.mean))
-    )
-
-
-def _spread_out(numbers: F64, usable: NDArray[np.bool_]) -> F64:
-    """Put numbers of the usable values into their places among all."""
-    out = np.full((*numbers.shape[:-1], usable.size), np.nan)
-    out[..., usable] = numbers
-    return out

@@ -25,6 +25,7 @@ from overstory.cli.registry.asking import (
     one_of,
     whole,
 )
+from overstory.cli.registry.group_answers import add_group_options, group_lines
 from overstory.cli.registry.lint import lint
 from overstory.protocol.errors import ParameterError
 
@@ -75,6 +76,7 @@ def add_parser(actions: Any) -> None:
     )
     init.add_argument("file", metavar="FILE", nargs="?", default="metrics.toml", help="default: metrics.toml")
     add_questions(init, QUESTIONS)
+    add_group_options(init)
     init.add_argument("--yes", action="store_true", help="ask nothing; use the defaults")
     init.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
@@ -87,7 +89,9 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.file)
     if path.exists() and not args.force:
         raise ParameterError(f"{args.file} exists: give another FILE, or --force to replace it")
+    groups = group_lines(args)
     text, name, value = _registry(Asking(args, QUESTIONS), dt.datetime.now(dt.UTC).date())
+    text += "".join(f"{line}\n" for line in groups)
     parse_registry(text, source="the answers")
     with replacing(str(path)) as partial:
         Path(partial).write_bytes(text.encode())
