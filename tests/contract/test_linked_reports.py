@@ -197,9 +197,18 @@ def test_law_7_reports_survive_the_wire(built):
     assert [Report(int(c), int(b[0])) for c, b in zip(batch.cohorts, batch.bits, strict=True)] == reports
 
 
-def test_an_impossible_payload_is_not_valid():
-    built = CASES["grr with unary"]  # symbols 0 .. 2 in two bits
-    assert [built.valid(payload) for payload in (2, 3, 0b1110, 0b1111, 16)] == [True, False, True, False, False]
+@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
+def test_every_number_below_the_limit_is_a_payload_of_valid_parts(built):
+    """So a collector refuses what no device sends by one comparison."""
+    seen = set()
+    for payload in range(built.payload_limit):
+        parts = built.payloads(payload)
+        assert built.valid(payload)
+        assert all(part.valid(each) for part, each in zip(built.components, parts, strict=True))
+        seen.add(parts)
+    assert len(seen) == built.payload_limit
+    assert not built.valid(built.payload_limit)
+    assert not built.valid(-1)
 
 
 @pytest.mark.parametrize("built", CASES.values(), ids=CASES)

@@ -21,6 +21,7 @@ from overstory.protocol.channels import Differences
 from overstory.protocol.encodings.base import Encoding
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
+from overstory.protocol.mechanisms.joint import JointMechanism
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 
@@ -149,7 +150,20 @@ def _ranges(mechanism: RangeRandomizer, terms: Terms) -> dict[str, str]:  # noqa
     }
 
 
+def _linked(mechanism: JointMechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the parts say all
+    parts = mechanism.components
+    alone = " and ".join(f"{epsilon_text(part.epsilon_report)} ({part.name})" for part in parts)
+    ever = " and ".join(epsilon_text(part.epsilon_permanent) for part in parts)
+    return {
+        "report": f"That is the sum of the parts: alone they cost {alone}.",
+        "permanent": f"The parts alone cost {ever}.",
+        "values": "That is between histories in which each part changes at the same times: a report shows which part "
+        "of a pair changed.",
+    }
+
+
 ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
+    "joint": (_linked,),
     "rappor": (_rappor,),
     "basic-rappor": (_rappor,),
     "wb": (_window,),

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 Learn = Callable[["Metric", "SupportCounts", float, "IntervalKind"], list[TableEstimate]]
 """From a metric, its counts, reports per device and the kind of intervals to its tables."""
 
-DESIGNS: Final[Mapping[str, str]] = {"divided": "overstory.queries.tables:tables_of_divided"}
+DESIGNS: Final[Mapping[str, str]] = {
+    "divided": "overstory.queries.tables:tables_of_divided",
+    "linked": "overstory.queries.linked:linked_tables",
+}
 """What learns the tables of a mechanism that is no frequency oracle, by its `payload`; loaded when it is first used."""
 
 WIDTH: Final = ("row_variable", "row", "column_variable", "column")

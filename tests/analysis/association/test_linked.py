@@ -306,10 +306,7 @@ def test_the_likeliest_table_is_where_the_slope_vanishes() -> None:
     rng = np.random.default_rng(5)
     held = rng.choice(shares.size, 20_000, p=shares.ravel() / shares.sum())
     batch = SimulatedDevices.holding(built, range(24), held, rng).report()
-    first, second = (
-        likelihoods(part, batch, offset, None, complete=True)
-        for part, offset in zip(built.components, (0, 6), strict=True)
-    )
+    first, second = (likelihoods(built, batch, place, None, complete=True) for place in (0, 1))
     best = likeliest_table(first, second)
     assert best.converged
     assert best.steps < 1000

@@ -23,7 +23,7 @@ from overstory.analysis.association.covariance import DenseCovariance
 from overstory.analysis.association.linked_equations import zero_sum
 from overstory.analysis.association.linked_filters import OTHER, candidate_map
 from overstory.analysis.association.table import TableEstimate
-from overstory.analysis.support.linked import part_of
+from overstory.analysis.support.linked import words_of_part
 from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from overstory.analysis.decoding import CandidateMap
     from overstory.analysis.reports import ReportBatch
     from overstory.analysis.selection import IntervalKind
-    from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.mechanisms.joint import JointMechanism
 
     F64 = NDArray[np.float64]
@@ -112,18 +111,18 @@ def _inside(cells: F64) -> F64:
 
 
 def likelihoods(
-    part: Mechanism, batch: ReportBatch, offset: int, candidates: CandidateMap | None, *, complete: bool
+    mechanism: JointMechanism, batch: ReportBatch, place: int, candidates: CandidateMap | None, *, complete: bool
 ) -> F64:
     """Return the likelihood of each report's part for every value, up to a factor for each report, shape (n, K).
 
     Parameters
     ----------
-    offset
-        The first bit of the part's payload.
+    place
+        Which part: 0 or 1.
     candidates
         The strings' bits, of a filter; strings outside the list come last, unless `complete`.
     """
-    words = part_of(batch.bits, offset, part.payload_bits)
+    part, words = mechanism.components[place], words_of_part(mechanism, batch.bits, place)
     p, q = float(part.p_star), float(part.q_star)
     if isinstance(part, SymbolMechanism):
         own, other = float(part.channel.keep), float(part.channel.other)
@@ -167,15 +166,14 @@ def linked_likelihood(
     """
     if not len(batch):
         raise ParameterError("there are no reports: nothing can be estimated")
-    likely, shown, offset = [], [], 0
+    likely, shown = [], []
     for place, part in enumerate(mechanism.components):
         named, given = tuple(labels[place]), maps[place]
         is_filter = isinstance(part.encoding, Bloom)
         if isinstance(part.encoding, Bloom) and given is None:
             given = candidate_map(part.encoding, named)
-        likely.append(likelihoods(part, batch, offset, given if is_filter else None, complete=complete))
+        likely.append(likelihoods(mechanism, batch, place, given if is_filter else None, complete=complete))
         shown.append((*named, OTHER) if is_filter and not complete else named)
-        offset += part.payload_bits
     best = likeliest_table(likely[0], likely[1])
     notes = [f"likelihood of {len(batch):,} reports, {best.steps:,} steps; errors say little where a share is 0"]
     if not best.converged:

@@ -132,7 +132,11 @@ class LinkedSupport(ServerHalf[JointMechanism]):
             own = cohorts if half.mechanism.num_cohorts > 1 else np.zeros_like(cohorts)
             key = blake2b(stream.key, digest_size=32, person=b"linked part %d" % place).digest()
             words.append(half.respond(table[place], symbols, own, replace(stream, key=key)))
-        return beside(words[0], words[1], self.mechanism.components[0].payload_bits, self.mechanism.payload_bits)
+        low = self.mechanism.components[self.mechanism.low]
+        first, second = words[self.mechanism.low], words[1 - self.mechanism.low]
+        if all(isinstance(part, SymbolMechanism) for part in self.mechanism.components):
+            return np.asarray(first + np.uint64(low.payload_limit) * second)
+        return beside(first, second, low.payload_bits, self.mechanism.payload_bits)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Count pairs of supports by cohort."""
@@ -147,19 +151,19 @@ class LinkedSupport(ServerHalf[JointMechanism]):
         (x, y), cohorts = self.mechanism.components, batch.cohorts.astype(np.int64)
         first, second = self.sizes
         if isinstance(x, SymbolMechanism):
-            symbols = _symbols(batch.bits, 0, x)
+            symbols = self._symbols(batch.bits, 0)
             if isinstance(y, SymbolMechanism):
                 both = np.bincount(
-                    (cohorts * first + symbols) * second + _symbols(batch.bits, x.payload_bits, y),
+                    (cohorts * first + symbols) * second + self._symbols(batch.bits, 1),
                     minlength=batch.num_cohorts * first * second,
                 ).reshape(-1, first, second)
                 return _bordered(both, both.sum(axis=2), both.sum(axis=1), both.sum(axis=(1, 2)))
-            each, ones = _bits_by_symbol(part_of(batch.bits, x.payload_bits, second), cohorts, symbols, batch, first)
+            each, ones = _bits_by_symbol(words_of_part(self.mechanism, batch.bits, 1), cohorts, symbols, batch, first)
             both = ones[:, :, :second]
             return _bordered(both, each, both.sum(axis=1), each.sum(axis=1))
         if isinstance(y, SymbolMechanism):
-            symbols = _symbols(batch.bits, first, y)
-            each, ones = _bits_by_symbol(part_of(batch.bits, 0, first), cohorts, symbols, batch, second)
+            symbols = self._symbols(batch.bits, 1)
+            each, ones = _bits_by_symbol(words_of_part(self.mechanism, batch.bits, 0), cohorts, symbols, batch, second)
             both = ones[:, :, :first].transpose(0, 2, 1)
             return _bordered(both, both.sum(axis=2), each, each.sum(axis=1))
         if KERNELS not in sys.modules and len(batch) * first * second <= PATIENCE:
@@ -168,11 +172,21 @@ class LinkedSupport(ServerHalf[JointMechanism]):
 
         return count_pairs_by_cohort(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
 
+    def _symbols(self, bits: Words, place: int) -> I64:
+        """Return the symbols of a part."""
+        symbols = words_of_part(self.mechanism, bits, place)[:, 0].astype(np.int64)
+        return symbols_of(symbols, self.mechanism.components[place].payload_limit)
 
-def _symbols(bits: Words, offset: int, part: SymbolMechanism) -> I64:
-    """Return the symbols of a part whose payload begins at bit `offset`."""
-    symbols = part_of(bits, offset, part.payload_bits)[:, 0].astype(np.int64)
-    return symbols_of(symbols, part.payload_limit)
+
+def words_of_part(mechanism: JointMechanism, bits: Words, place: int) -> Words:
+    """Return the packed payloads of one part of linked reports."""
+    parts, low = mechanism.components, mechanism.low
+    unit = parts[low].payload_limit
+    if all(isinstance(part, SymbolMechanism) for part in parts):
+        high, rest = np.divmod(bits, np.uint64(unit))
+        return rest if place == low else high
+    offset = 0 if place == low else parts[low].payload_bits
+    return part_of(bits, offset, parts[place].payload_bits)
 
 
 def _bits_by_symbol(bits: Words, cohorts: I64, symbols: I64, batch: ReportBatch, size: int) -> tuple[I64, I64]:

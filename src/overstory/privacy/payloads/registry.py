@@ -10,6 +10,7 @@ from overstory.privacy.payloads.base import CANDIDATES, Attack, Disclosure, boun
 from overstory.privacy.payloads.bits import BitDisclosure
 from overstory.privacy.payloads.divided import DividedDisclosure
 from overstory.privacy.payloads.item_sets import ItemBitDisclosure, ItemDisclosure
+from overstory.privacy.payloads.linked import LinkedDisclosure
 from overstory.privacy.payloads.search import SearchDisclosure
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
 from overstory.privacy.payloads.single_round import NumberDisclosure, NumberTerms, SetDisclosure
@@ -60,6 +61,7 @@ DISCLOSURES: Final[dict[str, type[Disclosure[Any]]]] = {
     "item-bits": ItemBitDisclosure,
     "search": SearchDisclosure,
     "divided": DividedDisclosure,
+    "linked": LinkedDisclosure,
 }
 """By `Mechanism.payload`."""
 KINDS: Final = {disclosure.terms_type.kind: disclosure.terms_type for disclosure in DISCLOSURES.values()}

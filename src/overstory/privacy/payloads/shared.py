@@ -194,6 +194,8 @@ class Likeness:
         How many of a value's bits are (ones, zeros), on average over cohorts; of several the worst is taken.
     levels
         The likenesses of several mechanisms, of which a device has one, public, drawn uniformly.
+    together
+        The likenesses of independent parts of one report.
 
     Examples
     --------
@@ -209,10 +211,13 @@ class Likeness:
     patterns: tuple[tuple[float, float], ...] = ()
     symbol: SymbolRounds | None = None  # the rounds of the symbol, where a report is a symbol
     levels: tuple[Likeness, ...] = ()
+    together: tuple[Likeness, ...] = ()
 
     def beyond(self, reports: int) -> float:
         """Return I(A; B) of so many reports against as many others of one device, in bits, given what is equal."""
         check_count("reports", reports, 1, MOST_REPORTS)
+        if self.together:
+            return math.fsum(part.beyond(reports) for part in self.together)
         if self.levels:
             return math.fsum(level.beyond(reports) for level in self.levels) / len(self.levels)
         if self.symbol is not None:
@@ -224,7 +229,9 @@ class Likeness:
 
     def is_exact(self, reports: int) -> bool:
         """Whether `beyond` is the mutual information itself, and no upper bound."""
-        return all(level.is_exact(reports) for level in self.levels) and (self.symbol is None or reports == 1)
+        return all(each.is_exact(reports) for each in (*self.levels, *self.together)) and (
+            self.symbol is None or reports == 1
+        )
 
 
 NO_LIKENESS: Final = Likeness()

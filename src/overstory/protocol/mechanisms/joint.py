@@ -1,7 +1,7 @@
 """Linked reports: one report about two variables, each randomized by an oracle of its own.
 
-The payload is the two payloads side by side, the first one in the low bits, and both parts share one cohort. Each part
-has its own permanent responses, so a change of one variable does not redraw the other's. The parts draw independent
+The payload is the two payloads side by side, and both parts share one cohort. Each part has its own permanent
+responses, so a change of one variable does not redraw the other's. The parts draw independent
 noise, and a pair of values can be the worst for both at once: so every epsilon is the sum of the parts', exactly.
 
 Erlingsson, Pihur, Korolova (CCS 2014, section 9) report two variables this way; Fanti, Pihur, Erlingsson (PoPETs 2016)
@@ -12,6 +12,7 @@ docs/explanation/tables.md. Linked reports are for strings whose candidates are 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -28,7 +29,7 @@ from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.permanent_response import check_secret
+from overstory.protocol.permanent_response import check_secret, context
 from overstory.protocol.sampling import Draw, Entropy, uniform_below
 
 PARTS: Final = 2
@@ -86,16 +87,20 @@ class JointMechanism(LocalRandomizer):
         if self.payload_bits > MAX_BITS:
             raise ParameterError(f"{self.payload_bits} bits together: a report has at most {MAX_BITS}")
 
-    @property
-    def payload_bits(self) -> int:
-        """Both payloads'."""
-        return sum(part.payload_bits for part in self.components)
+    @cached_property
+    def low(self) -> int:
+        """Which part is counted in units: one that fills all its bits, where there is one, so that no bits are idle."""
+        return next((place for place, part in enumerate(self.components) if _fills_bits(part)), 0)
 
     @property
+    def payload_bits(self) -> int:
+        """Those of the largest payload."""
+        return (self.payload_limit - 1).bit_length()
+
+    @cached_property
     def payload_limit(self) -> int:
-        """No report is this number, or a larger one."""
-        first, second = self.components
-        return second.payload_limit << first.payload_bits
+        """The product of the parts': every number below it is a payload."""
+        return math.prod(part.payload_limit for part in self.components)
 
     @property
     def num_cohorts(self) -> int:
@@ -145,18 +150,12 @@ class JointMechanism(LocalRandomizer):
 
     def payloads(self, payload: int) -> tuple[int, ...]:
         """Return the parts of a payload, or of a permanent response."""
-        width = self.components[0].payload_bits
-        return payload & ((1 << width) - 1), payload >> width
+        high, low = divmod(payload, self.components[self.low].payload_limit)
+        return (high, low) if self.low else (low, high)
 
     def _side_by_side(self, payloads: Sequence[int]) -> int:
-        first, second = payloads
-        return first | second << self.components[0].payload_bits
-
-    def valid(self, payload: int) -> bool:
-        """Whether each part is a payload of its oracle."""
-        return payload >= 0 and all(
-            part.valid(each) for part, each in zip(self.components, self.payloads(payload), strict=True)
-        )
+        low, high = payloads[self.low], payloads[1 - self.low]
+        return low + self.components[self.low].payload_limit * high
 
     def cohort_of(self, part: Mechanism, cohort: int) -> int:
         """Return the shared cohort as a part sees it: one that has no cohorts is always in its only one."""
@@ -204,7 +203,8 @@ class JointMechanism(LocalRandomizer):
     def response_key(self, value: Any, cohort: int) -> Hashable:
         """Return the parts' keys: the device keeps one permanent response for a pair of them."""
         pair = self.split(value)
-        return tuple(part.response_key(pair[i], own) for i, part, own in self._each(cohort))
+        keys: Any = [part.response_key(pair[i], own) for i, part, own in self._each(cohort)]
+        return context(*keys)
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
         """Return both parts' responses to no value; see `LocalRandomizer.nothing`."""
@@ -236,6 +236,10 @@ class JointMechanism(LocalRandomizer):
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning and privacy depend on, as JSON values."""
         return {"name": self.name, "components": [part.canonical() for part in self.components]}
+
+
+def _fills_bits(part: Mechanism) -> bool:
+    return part.payload_limit.bit_count() == 1
 
 
 def part_name(metric: str, place: int) -> str:

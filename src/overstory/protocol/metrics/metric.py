@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -311,7 +312,7 @@ class Metric:
 
     def to_json(self) -> dict[str, Any]:
         """Return the public entry as JSON values: what a registry says, and the digests it amounts to."""
-        parameters = {name: value for name, value in self.mechanism.parameters.items() if _is_plain(value)}
+        parameters = _shown(self.mechanism.parameters)
         return {
             "id": self.id,
             "title": self.title,
@@ -342,6 +343,12 @@ class Metric:
         return {} if named is None else {"candidates": named}
 
 
-def _is_plain(parameter: object) -> bool:
-    """Whether a parameter is shown: what is more than a number or a text is the domain's own."""
-    return parameter not in (None, "") and isinstance(parameter, str | int | float)
+def _shown(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that are shown: numbers, texts, and those of parts; others are the domain's own."""
+    plain = {name: value for name, value in parameters.items() if isinstance(value, str | int | float) and value != ""}
+    parts = {
+        name: [_shown(part) for part in value]
+        for name, value in parameters.items()
+        if isinstance(value, list) and all(isinstance(part, Mapping) for part in value)
+    }
+    return {name: value for both in (plain, parts) for name, value in both.items()}

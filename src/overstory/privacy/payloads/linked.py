@@ -1,0 +1,200 @@
+"""What linked reports disclose: two payloads of one device side by side, each as it would alone.
+
+The parts draw independent noise, given the values. So log ratios add up, and whoever chooses both values freely makes
+both parts the worst at once: every loss of one report, or of a pair that does not change, is the sum of the parts',
+exactly. Of histories that change the sum is a bound, because nothing to report is nothing in both.
+
+Each part has permanent responses of its own. That a pair changed tells which of its parts did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import localcontext
+from typing import Any, ClassVar, Final
+
+from overstory.privacy.histories.pairs import PRECISE, Worst
+from overstory.privacy.payloads.base import Attack, Disclosure, Evidence, Success, bounded
+from overstory.privacy.payloads.bits import BitDisclosure, BitTerms
+from overstory.privacy.payloads.shared import Constant, Likeness
+from overstory.privacy.payloads.symbols import SymbolDisclosure, SymbolTerms
+from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.text import plural
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.joint import PARTS, JointMechanism
+
+KINDS: Final[Mapping[str, type[Any]]] = {"bits": BitTerms, "symbols": SymbolTerms}
+"""The terms that a part can have, by the name that their canonical form begins with."""
+PART_DISCLOSURES: Final[Mapping[str, type[Disclosure[Any]]]] = {"bits": BitDisclosure, "symbols": SymbolDisclosure}
+
+
+@dataclass(frozen=True)
+class LinkedTerms(Terms):
+    """The terms of both parts.
+
+    Attributes
+    ----------
+    parts
+        Those of each part.
+    most_values
+        How many pairs there are; None where a part takes strings.
+    """
+
+    kind: ClassVar[str] = "linked"
+    parts: tuple[Any, ...]
+    most_values: int | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(map(_terms, self.parts)))
+        if len(self.parts) != PARTS:
+            raise ParameterError(f"linked terms are of {PARTS} parts, not {len(self.parts)}")
+
+    @property
+    def fresh(self) -> bool:
+        """Whether neither part memoizes anything."""
+        return all(part.fresh for part in self.parts)
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """The sum of the parts'."""
+        return add_up((1, part.epsilon_permanent) for part in self.parts)
+
+    def _few(self, reports: int) -> float:
+        return add_up((1, part.epsilon_n(reports)) for part in self.parts)
+
+    def epsilon_n(self, reports: int) -> float:
+        """Epsilon of `reports` reports of one pair: the sum of the parts', also where one of them is fresh."""
+        super().epsilon_n(reports)  # says so when this is no number of reports
+        return self._few(reports)
+
+    def change_leak(self, reports: int) -> float:
+        """Epsilon of one change of both parts at once, or to nothing or from it; one part alone costs its own."""
+        return add_up((1, part.change_leak(reports)) for part in self.parts)
+
+    def _worst(self, reports: int) -> Worst:
+        return Worst(add_up((1, part.epsilon_any(reports)) for part in self.parts), exact=False)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        parts = [part.canonical() for part in self.parts]
+        return {"kind": self.kind, "parts": parts, "most_values": self.most_values}
+
+
+def _terms(part: Any) -> Any:
+    """Return a part's terms, from their canonical form where that is given."""
+    if not isinstance(part, Mapping):
+        return part
+    given = {name: _tuples(value) for name, value in part.items() if name != "kind"}
+    if part.get("kind") not in KINDS:
+        raise ParameterError(f"a part's terms are of a kind {', '.join(KINDS)}, not {part.get('kind')!r}")
+    return KINDS[part["kind"]](**given)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class LinkedDisclosure(Disclosure[JointMechanism]):
+    """What two payloads side by side disclose."""
+
+    terms_type: ClassVar[type[Terms]] = LinkedTerms
+
+    @property
+    def parts(self) -> tuple[Disclosure[Any], ...]:
+        """What each part discloses alone."""
+        return tuple(PART_DISCLOSURES[part.payload](part) for part in self.mechanism.components)
+
+    @property
+    def terms(self) -> LinkedTerms:
+        """Those of both parts."""
+        parts = tuple(part.terms for part in self.parts)
+        sizes = [part.most_values for part in parts]
+        return LinkedTerms(parts, None if None in sizes else math.prod(size for size in sizes if size is not None))
+
+    def attack(self, candidates: int) -> Attack:
+        """Return the guess of both values, each as good as it can be, and bounds on what is recognized."""
+        mechanism = self.mechanism
+        size = mechanism.domain_size or candidates
+        bounds = bounded(size, mechanism.epsilon_report, mechanism.epsilon_permanent)
+        if mechanism.domain_size is None:
+            return bounds
+        attacks = [part.attack(candidates) for part in self.parts]
+        # Uniform pairs: both values are guessed independently of each other.
+        successes = [
+            Success(
+                min(math.prod(getattr(each, when).guess for each in attacks), 1.0), getattr(bounds, when).true_positives
+            )
+            for when in ("report", "unchanged")
+        ]
+        return Attack(size, successes[0], successes[1], exact=False)
+
+    @property
+    def payload(self) -> Constant:
+        """Both permanent responses and the one cohort."""
+        return self._together([part.payload for part in self.parts])
+
+    @property
+    def repeats(self) -> bool:
+        """Whether both parts send the same as long as their values do."""
+        return all(part.repeats for part in self.parts)
+
+    @property
+    def unchanged(self) -> Constant:
+        """What each part repeats, and the one cohort."""
+        return self._together([part.unchanged for part in self.parts])
+
+    def _together(self, parts: Sequence[Constant]) -> Constant:
+        """Return independent draws together, but for the cohort, which both have."""
+        both = sum(part.num_cohorts > 1 for part in self.mechanism.components) == PARTS
+        twice = math.log(self.mechanism.num_cohorts) if both else 0.0
+        first, second = parts
+        return Constant(tuple((a + c - twice, b + d + twice) for a, b in first.groups for c, d in second.groups))
+
+    @property
+    def likeness(self) -> Likeness:
+        """What both parts' fresh reports share: information of independent draws adds up."""
+        return Likeness(together=tuple(part.likeness for part in self.parts))
+
+    def epsilon_between(self, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
+        """Return the exact epsilon between two histories of pairs: the sum over the parts."""
+        own, other = ([self.mechanism.split(value) for value in history] for history in (first, second))
+        return add_up(
+            (1, part.epsilon_between([x[i] for x in own], [y[i] for y in other], self._cohort(i, cohort)))
+            for i, part in enumerate(self.parts)
+        )
+
+    def _cohort(self, place: int, cohort: int) -> int:
+        part: Mechanism = self.mechanism.components[place]
+        return self.mechanism.cohort_of(part, cohort)
+
+    def evidence(self, reports: Sequence[Report]) -> Evidence:
+        """Return the sum of what both parts say."""
+        sides = []
+        for place, part in enumerate(self.parts):
+            own = [Report(self._cohort(place, r.cohort), self.mechanism.payloads(r.bits)[place]) for r in reports]
+            sides.append(part.evidence(own))
+
+        def evidence(value: Any) -> Any:
+            pair = self.mechanism.split(value)
+            with localcontext(PRECISE):
+                return sides[0](pair[0]) + sides[1](pair[1])
+
+        return evidence
+
+    def words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - of cells, and parts are shown
+        """Return both parts in words."""
+        payloads = self.mechanism.payloads(payload)
+        each = (part.words(own) for part, own in zip(self.parts, payloads, strict=True))
+        return ", and ".join(
+            f"{name}: {words}" for name, words in zip(("first part", "second part"), each, strict=True)
+        )
+
+    def compared(self, before: int, after: int) -> str:
+        """Return which parts differ."""
+        pairs = zip(self.mechanism.payloads(before), self.mechanism.payloads(after), strict=True)
+        changed = sum(a != b for a, b in pairs)
+        return f"{plural(changed, 'part')} {'differs' if changed == 1 else 'differ'} from" if changed else "the same as"

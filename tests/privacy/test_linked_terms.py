@@ -1,0 +1,101 @@
+"""What linked reports cost: the sum of the parts, in every figure; a ledger keeps it."""
+
+import json
+import math
+from itertools import product
+
+import pytest
+
+from overstory.privacy.attacks import evidence_of, linkability, posterior
+from overstory.privacy.payloads.linked import LinkedTerms
+from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_from_json, terms_of
+from overstory.privacy.statements import statement
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.joint import joint
+
+CHAIN = {"oracle": "l-grr", "domain_size": 3, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
+TWICE = {"oracle": "basic-rappor", "domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.75}
+FILTER = {"oracle": "rappor", "num_bits": 32, "num_cohorts": 8}
+PAIR = joint(of=[CHAIN, TWICE])
+FILTERS = joint(of=[FILTER, FILTER])
+ONCE = joint(of=[{"oracle": "grr", "domain_size": 3, "epsilon": 1.0}, TWICE])
+FRESH = joint(of=[{"oracle": "wb", "domain_size": 3, "epsilon": 1.0, "window": 7}] * 2)
+
+
+@pytest.mark.parametrize("built", [PAIR, FILTERS, ONCE, FRESH], ids=["pair", "filters", "once", "fresh"])
+def test_every_epsilon_is_the_sum_of_the_parts(built):
+    terms, parts = terms_of(built), [terms_of(part) for part in built.components]
+    for reports in (1, 2, 5, 100):
+        assert terms.epsilon_n(reports) == pytest.approx(sum(part.epsilon_n(reports) for part in parts), abs=1e-12)
+        assert terms.epsilon_n(reports) == pytest.approx(built.epsilon_n(reports), abs=1e-12)
+    assert terms.epsilon_permanent == pytest.approx(sum(part.epsilon_permanent for part in parts), abs=1e-12)
+    assert terms.change_leak(3) == pytest.approx(sum(part.change_leak(3) for part in parts), abs=1e-12)
+    assert terms.epsilon_any(2) >= max(part.epsilon_any(2) for part in parts)
+    assert terms.fresh == built.fresh == (built is FRESH)
+
+
+@pytest.mark.parametrize("built", [PAIR, FILTERS, ONCE, FRESH], ids=["pair", "filters", "once", "fresh"])
+def test_terms_survive_a_ledger(built):
+    terms = terms_of(built)
+    again = terms_from_json(json.loads(json.dumps(terms.canonical())))
+    assert again == terms
+    assert hash(again) == hash(terms)
+    assert isinstance(again, LinkedTerms)
+
+
+@pytest.mark.parametrize("parts", [[], [{"kind": "bits"}], [{"kind": "none"}, {"kind": "none"}]])
+def test_damaged_terms_are_refused(parts):
+    with pytest.raises((FormatError, ParameterError)):
+        terms_from_json({"kind": "linked", "parts": parts, "most_values": 6})
+
+
+def test_a_change_of_one_part_costs_that_part_alone():
+    """Two reports: the pair changes in both, in one, in neither; the parts alone say how much."""
+    both = epsilon_between(PAIR, [(0, 0), (0, 0)], [(0, 0), (1, 1)])
+    first = epsilon_between(PAIR, [(0, 0), (0, 0)], [(0, 0), (1, 0)])
+    second = epsilon_between(PAIR, [(0, 0), (0, 0)], [(0, 0), (0, 1)])
+    assert first == pytest.approx(epsilon_between(PAIR.components[0], [0, 0], [0, 1]), abs=1e-12)
+    assert second == pytest.approx(epsilon_between(PAIR.components[1], [0, 0], [0, 1]), abs=1e-12)
+    assert both == pytest.approx(first + second, abs=1e-12)
+    assert both <= change_leak(PAIR)
+    assert epsilon_between(PAIR, [(0, 0)] * 2, [(0, 0)] * 2) == 0
+
+
+def test_a_belief_about_a_pair_is_the_law_of_its_likelihoods():
+    values = list(product(range(3), range(2)))
+    for payload in (0, 3, 7, PAIR.payload_limit - 1):
+        believed = posterior(PAIR, [Report(0, payload)], dict.fromkeys(values, 1 / 6))
+        likelihoods = {value: float(PAIR.likelihood(Report(0, payload), value)) for value in values}
+        total = sum(likelihoods.values())
+        assert all(believed[value] == pytest.approx(likelihoods[value] / total) for value in values)
+    assert evidence_of(FILTERS, [Report(3, 5), Report(3, 5)])(("oak", "elm")) < 0
+
+
+def test_the_best_guess_of_a_pair_is_the_product_of_the_parts():
+    whole, parts = attack(PAIR), [attack(part) for part in PAIR.components]
+    assert whole.values == 6
+    assert whole.report.guess == pytest.approx(math.prod(part.report.guess for part in parts))
+    # By enumeration: one sixth of the sum over payloads of the largest likelihood.
+    most = [
+        max(PAIR.likelihood(Report(0, y), v) for v in product(range(3), range(2))) for y in range(PAIR.payload_limit)
+    ]
+    assert float(sum(most)) / 6 == pytest.approx(whole.report.guess, abs=1e-9)
+
+
+def test_what_reports_share_is_what_the_parts_share():
+    """Entropies of independent parts add up; the shared cohort counts once."""
+    pair, filters = linkability(PAIR), linkability(FILTERS)
+    parts = [linkability(part) for part in PAIR.components]
+    assert pair.likeness.beyond(3) == pytest.approx(sum(part.likeness.beyond(3) for part in parts))
+    own = linkability(FILTERS.components[0])
+    assert filters.always.bits == own.always.bits == 3
+    assert filters.unchanged.bits == pytest.approx(2 * own.unchanged.bits - 3)
+    once = linkability(ONCE)
+    assert once.unchanged.bits == pytest.approx(linkability(ONCE.components[0]).unchanged.bits)
+
+
+def test_the_statement_names_the_parts_epsilons():
+    text = json.dumps(statement(PAIR).to_json())
+    assert "alone they cost 1.0000 (l-grr)" in text
+    assert "which part" in text
