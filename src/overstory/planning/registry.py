@@ -11,9 +11,12 @@ from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import critical_value
 from overstory.planning.item_sets import other_mechanism, rank_item_mechanisms, sizes_about
 from overstory.planning.needs import plan_from_needs
+from overstory.planning.numbers import ESTIMATES, PlannedNumbers, plan_numbers
+from overstory.planning.numbers import NEEDS as NUMBERS
 from overstory.planning.sample_size import smallest_share
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.protocol.domains import AnyDomain, ItemSet
+from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
@@ -27,8 +30,16 @@ STRINGS: Final = ("epsilon_report", "epsilon_permanent", "reports", "candidates"
 SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
 WINDOW: Final = ("epsilon_window", "window", "reports")
 SETS: Final = ("epsilon_report", "reports", "typical")
-WHOLE: Final = ("reports", "candidates", "window")
+WHOLE: Final = ("reports", "candidates", "window", "resolution")
 """What is counted; `thrifty` is true or false, and all other needs are numbers."""
+
+ACCEPTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "strings": STRINGS,
+    "symbols": SYMBOLS,
+    "sets": SETS,
+    "numbers": NUMBERS,
+}
+"""What may be needed of a metric, by the first family of its domain."""
 
 ALPHA: Final = 0.05
 """The chance of any false detection, where what is detected is stated."""
@@ -122,7 +133,9 @@ def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def plan_registry(text: str, folder: Folder | None, *, source: str | None = None) -> tuple[str, list[Planned]]:
+def plan_registry(
+    text: str, folder: Folder | None, *, source: str | None = None
+) -> tuple[str, list[Planned | PlannedNumbers]]:
     r"""Return a registry's text with oracle and parameters in place of every metric's needs, and what was planned.
 
     The needs stay as a comment; all other text stays as it is.
@@ -168,7 +181,7 @@ def _with_needs(root: Fields) -> dict[str, Fields]:
     return {name: Fields(metrics[name], ("metrics", name), root.positions, root.faults) for name in waiting}  # type: ignore[index]
 
 
-def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | None:
+def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | PlannedNumbers | None:
     needs = fields.subtable("needs", "a table such as {epsilon_report = 1.0, reports = 100000}")
     if needs is None:
         return None
@@ -180,8 +193,8 @@ def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | None
     domain, candidates = read_domain(quiet, folder)
     if domain is None or quiet.faults:
         return None
-    known = WINDOW if "epsilon_window" in needs.table else SYMBOLS
-    accepted = STRINGS if domain.size is None else SETS if isinstance(domain, ItemSet) else known
+    family = domain.families[0]
+    accepted = WINDOW if family == "symbols" and "epsilon_window" in needs.table else ACCEPTED[family]
     before = len(needs.faults)
     needs.unknown(accepted)
     reports = needs.required("reports", "how many reports are expected")
@@ -200,6 +213,8 @@ def _check_kinds(needs: Fields) -> None:
     for key, value in needs.table.items():
         if key == "thrifty":
             fits, wanted = isinstance(value, bool), "true or false"
+        elif key == "estimate":
+            fits, wanted = value in ESTIMATES, " or ".join(ESTIMATES)
         else:
             kind, wanted = (int, "a whole number") if key in WHOLE else ((int, float), "a number")
             fits = isinstance(value, kind) and not isinstance(value, bool)
@@ -213,9 +228,11 @@ def _on_one_line(place: TomlPosition) -> bool:
 
 def _derived(
     name: str, domain: AnyDomain, candidates: tuple[str, ...] | None, needs: Mapping[str, Any], reports: int
-) -> Planned:
+) -> Planned | PlannedNumbers:
     if reports < 1:
         raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
+    if isinstance(domain, Interval):
+        return plan_numbers(name, domain, needs, reports)
     if domain.size is None:
         return _for_strings(name, candidates, needs, reports)
     if isinstance(domain, ItemSet):
@@ -280,7 +297,7 @@ def _chosen(name: str, choice: Choice, reports: int, instead: str | None) -> Pla
     return Planned(name, built, written, choice.standard_error, reports, values, instead)
 
 
-def _replaced(text: str, place: TomlPosition, planned: Planned) -> str:
+def _replaced(text: str, place: TomlPosition, planned: Planned | PlannedNumbers) -> str:
     """Return the text with the needs as a comment, and what was planned under it, indented alike."""
     line_start = text.rfind("\n", 0, place.start) + 1
     indent = text[line_start : place.start]

@@ -160,6 +160,10 @@ class NumberDisclosure(Disclosure[NumericRandomizer]):
         values = min(self.mechanism.num_positions, candidates)
         return bounded(values, self.mechanism.epsilon_report, self.mechanism.epsilon_permanent)
 
+    def words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - numbers have no labels
+        """Return the number that the report counts as, which may be far outside the range."""
+        return f"output {payload}, which counts as {float(self.mechanism.debias(payload)):.4g}"
+
     @property
     def payload(self) -> Constant:
         """The report of a position; of Duchi's two ends the middle's, which discloses most."""

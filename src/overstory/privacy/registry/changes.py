@@ -214,7 +214,8 @@ def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
             f"of it cost {both} together, where {_epsilon(terms.epsilon_permanent)} was promised"
         )
         yield Change(new.id, "domain", Kind.WEAKENS, detail)
-    yield Change(new.id, "domain", Kind.BREAKS, "symbols stand for other values, and so do stored counts")
+    what = "reports stand for other numbers" if new.domain.size is None else "symbols stand for other values"
+    yield Change(new.id, "domain", Kind.BREAKS, f"{what}, and so do stored counts")
 
 
 def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:

@@ -175,7 +175,7 @@ def how_many_values(metric: Metric) -> str:
         return "one: the value that the device has when it reports"
     if metric.mechanism.fresh:
         return "any number: all noise is drawn afresh, so what counts is the number of reports"
-    size = metric.domain.num_values
+    size = metric.num_values
     if metric.max_values is None or (size is not None and metric.max_values >= size):
         return "any number" if size is None else f"all {size:,} that there are"
     then = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterator
+from typing import Final
 
 from overstory.privacy.attacks import linkability
 from overstory.privacy.payloads.registry import terms_of
@@ -21,6 +22,16 @@ from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.groups import FLOOR, OTHER
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME
 from overstory.protocol.metrics.toml_positions import positions
+
+TWO_ROUNDS: Final = (
+    "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
+)
+ONLY_NUMBERS: Final = (
+    "a coarser resolution makes changes rare; bins with an oracle of two rounds, such as l-osue, hide them"
+)
+
+FINE = 1024
+"""Positions of a number above which a reading is nearly always another one than before."""
 
 MOST_SEEDS = 1024
 """Cohorts, seeds or rows up to which a device is one of a crowd: of a million devices about a thousand share each."""
@@ -55,7 +66,13 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
     faults = []
     for name, metric in registry.items():
         written = keys.get(name, set())
-        warned = (*_expiry(metric, today), *_caps(metric, written), *_links(metric, today), *_published(metric))
+        warned = (
+            *_expiry(metric, today),
+            *_caps(metric, written),
+            *_links(metric, today),
+            *_published(metric),
+            *_resolution(metric),
+        )
         warned += (*_groups(metric),)
         for key, message in warned:
             path = ("metrics", name, key) if key in written else ("metrics", name)
@@ -81,10 +98,7 @@ def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
             f"a device reports every {metric.period}, and the noise is drawn once: an unchanged value always sends the "
             f"same report ({linkable.unchanged.words()}), and a change is certain"
         )
-        fresh = (
-            "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
-        )
-        yield "oracle", f"{sentence}; {fresh}"
+        yield "oracle", f"{sentence}; {ONLY_NUMBERS if 'numbers' in metric.domain.families else TWO_ROUNDS}"
     if cohorts > MOST_SEEDS:
         sentence = f"each report carries its device's own of {cohorts:,} public numbers ({linkable.always.words()})"
         yield "parameters", f"{sentence}: {_fewer(metric)}"
@@ -120,6 +134,17 @@ def _groups(metric: Metric) -> Iterator[tuple[str, str]]:
         yield "groups", message
 
 
+def _resolution(metric: Metric) -> Iterator[tuple[str, str]]:
+    """A number that moves is a new value, which costs a response of its own, or the cap's last one."""
+    if "numbers" not in metric.domain.families or (metric.num_values or 0) <= FINE:
+        return
+    after = "each of which costs as much as the first"
+    if metric.max_values is not None:
+        after = f"and after {metric.max_values} of them a device reports one of these for good"
+    many = f"the range has {metric.num_values:,} positions, so a reading that moves at all is a new value, {after}"
+    yield "parameters", f"{many}; a resolution such as 64 lets values come again"
+
+
 def _midnight(day: dt.date) -> float:
     return dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp()
 
@@ -138,8 +163,8 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
             yield str(key), "has no effect without max_values"
     elif terms.fresh:
         yield "max_values", "has no effect on privacy: all noise is drawn afresh, and every report adds its own"
-    elif metric.domain.num_values is not None and cap >= metric.domain.num_values:
-        yield "max_values", f"has no effect: the domain has {metric.domain.num_values} values"
+    elif metric.num_values is not None and cap >= metric.num_values:
+        yield "max_values", f"has no effect: the domain has {metric.num_values} values"
     elif not metric.nothing_is_spare and metric.domain.refuses:
         yield "max_values", "a value outside the domain is reported as nothing, which takes one of these places"
 

@@ -87,6 +87,10 @@ class Interval(AnyDomain):
         """Return the number."""
         return f"{float(encoded):.12g}"
 
+    def encoded_text(self, encoded: Any) -> str:
+        """Return the number, in words."""
+        return f"the number {self.label(encoded)}"
+
     def examples(self) -> tuple[float, ...]:
         """Return a hundred and one numbers, equally far apart."""
         low, high = Fraction(self.minimum), Fraction(self.maximum)

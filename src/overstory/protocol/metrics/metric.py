@@ -240,6 +240,12 @@ class Metric:
         return self.domain.encode(value)
 
     @property
+    def num_values(self) -> int | None:
+        """How many values a device can tell apart: symbols, or positions of a number; None where nobody can say."""
+        values = self.domain.num_values
+        return self.mechanism.domain_size if values is None else values
+
+    @property
     def nothing_is_spare(self) -> bool:
         """Whether reporting nothing has a place of its own besides `max_values`; else it takes one of these."""
         return self.over_cap == "drop"
