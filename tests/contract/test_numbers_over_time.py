@@ -1,0 +1,188 @@
+"""Numbers as metrics: the laws of privacy and permanence, exactly, at small resolutions.
+
+Every response of a device is a keyed function of its position, so over time a device sends one draw for each position
+it ever had, and one for nothing. All histories of a few reports are enumerated, as fractions, from the device's code.
+"""
+
+import itertools
+import math
+import pickle
+from collections import defaultdict
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from overstory.client import Outcome, Randomizer
+from overstory.client.recorder import MetricRecorder
+from overstory.client.state.secret_file import MetricKey
+from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.registry.cost import metric_cost
+from overstory.protocol.channels import log_ratio
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.mechanisms import any_mechanism
+from overstory.protocol.numeric import Duchi, Hybrid, Piecewise, SquareWave
+from support.registry_texts import registry_text
+
+ROOM = '{kind = "interval", min = -10, max = 50}'
+MEANS = ("duchi", "piecewise", "hybrid")
+NAMES = (*MEANS, "square-wave")
+LIMITS = {"minimum": -10.0, "maximum": 50.0}
+
+
+def built(name, resolution=3, epsilon=1.0):
+    return any_mechanism(name, epsilon=epsilon, resolution=resolution, **LIMITS)
+
+
+def law(mechanism, place):
+    """Return P(payload | position), exact, from the channel's own fractions."""
+    if isinstance(mechanism, Hybrid):
+        share, rows = Fraction(mechanism.piecewise_threshold, 1 << 32), defaultdict(Fraction)
+        for branch, weight, low in ((mechanism.piecewise, share, 1), (mechanism.duchi, 1 - share, 0)):
+            for payload, chance in law(branch, place).items():
+                rows[payload << 1 | low] += weight * chance
+        return {payload: chance for payload, chance in rows.items() if chance}
+    if isinstance(mechanism, Duchi):
+        one = mechanism.channel.other + mechanism.channel.alpha * Fraction(place, mechanism.resolution)
+        return {0: 1 - one, 1: one}
+    assert isinstance(mechanism, Piecewise | SquareWave)
+    return {cell: mechanism.channel.probability(cell, place) for cell in range(mechanism.channel.num_cells)}
+
+
+def nothing(mechanism):
+    """Return the law of the response to no value: the mixture of all positions'."""
+    mixed = defaultdict(Fraction)
+    for place in range(mechanism.num_positions):
+        for payload, chance in law(mechanism, place).items():
+            mixed[payload] += chance / mechanism.num_positions
+    return mixed
+
+
+def history_law(laws, pattern):
+    """Return P(sequence of reports | history): equal entries send one draw, different ones independent draws."""
+    distinct = list(dict.fromkeys(pattern))
+    joint = defaultdict(Fraction)
+    for drawn in itertools.product(*(laws[entry].items() for entry in distinct)):
+        sent = dict(zip(distinct, (payload for payload, _ in drawn), strict=True))
+        joint[tuple(sent[entry] for entry in pattern)] += math.prod(chance for _, chance in drawn)
+    return joint
+
+
+def worst(first, second):
+    """Return the largest log ratio of two laws, either way; infinite where one has an outcome that the other lacks."""
+    if first.keys() != second.keys():
+        return math.inf
+    return max(abs(log_ratio(first[outcome], second[outcome])) for outcome in first)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_epsilon_of_one_report_is_the_worst_pair_nothing_included(name, epsilon):
+    mechanism = built(name, epsilon=epsilon)
+    laws = [law(mechanism, place) for place in range(mechanism.num_positions)]
+    exact = max(worst(*pair) for pair in itertools.combinations(laws, 2))
+    assert exact <= Decimal(mechanism.epsilon_report) <= epsilon
+    assert Decimal(mechanism.epsilon_report) - exact < Decimal("1e-9")
+    assert max(worst(nothing(mechanism), one) for one in laws) <= Decimal(mechanism.epsilon_report)
+
+
+@pytest.mark.parametrize("name", ["duchi", "square-wave"])
+def test_histories_with_one_pattern_cost_an_epsilon_per_value(name):
+    """Three reports: what a ledger charges for one, two and three different values is what enumeration says."""
+    mechanism = built(name, resolution=2)
+    laws = {place: law(mechanism, place) for place in range(mechanism.num_positions)}
+    laws["nothing"] = nothing(mechanism)
+    shapes = defaultdict(list)
+    for history in itertools.product(laws, repeat=3):
+        order = list(dict.fromkeys(history))
+        shapes[tuple(order.index(entry) for entry in history)].append(history_law(laws, history))
+    for shape, joint in shapes.items():
+        exact = max(worst(first, second) for first, second in itertools.combinations(joint, 2))
+        charged = (max(shape) + 1) * Decimal(mechanism.epsilon_permanent)
+        assert exact <= charged, shape
+    assert terms_of(mechanism).change_leak(2) == math.inf
+
+
+@pytest.mark.parametrize("name", ["duchi", "square-wave"])
+def test_another_pattern_is_seen_for_certain(name):
+    """The ledger's other line: a change is certain, for two different reports are of two values."""
+    mechanism = built(name, resolution=2)
+    laws = {place: law(mechanism, place) for place in range(mechanism.num_positions)}
+    assert worst(history_law(laws, (0, 0)), history_law(laws, (0, 1))) == math.inf
+
+
+@pytest.mark.parametrize("name", [*NAMES, "ranges"])
+def test_responses_are_permanent_and_survive_pickling(name):
+    more = {"domain_size": 16} if name == "ranges" else {"resolution": 8, **LIMITS}
+    mechanism = any_mechanism(name, epsilon=1.0, **more)
+    again = pickle.loads(pickle.dumps(mechanism))
+    assert again.digest == mechanism.digest
+    values = range(16) if name == "ranges" else [-10 + 3.7 * step for step in range(17)]
+    for secret in (b"sixteen bytes...", b"another sixteen."):
+        first, second = (Randomizer(one, secret=secret, metric="room") for one in (mechanism, again))
+        sent = [first.permanent(value) for value in values]
+        assert sent == [second.permanent(value) for value in values]
+        assert all(mechanism.valid(payload) for payload in sent)
+        assert first.nothing() == second.nothing()
+        assert first.report_in(7, sent[3]) == second.report_in(7, sent[3])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_of_one_position_share_a_response(name):
+    mechanism = built(name, resolution=6)
+    middle = float(mechanism.value_at(2))
+    device_of = Randomizer(mechanism, secret=b"sixteen bytes...", metric="room")
+    assert device_of.permanent(middle) == device_of.permanent(middle + 2.0)
+    assert mechanism.response_key(middle, 0) == mechanism.response_key(middle + 2.0, 0)
+    assert mechanism.response_key(middle, 0) != mechanism.response_key(middle + 8.0, 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_resolution_or_range_is_another_digest(name):
+    first = built(name, resolution=6)
+    others = [built(name, resolution=7), any_mechanism(name, epsilon=1.0, resolution=6, minimum=-10.0, maximum=51.0)]
+    assert len({first.digest, *(other.digest for other in others)}) == 3
+
+
+def room(**more):
+    lines = [f"{key} = {value}" for key, value in more.items()]
+    text = registry_text(
+        *lines, metric="room", domain=ROOM, oracle="hybrid", parameters="{epsilon = 1.0, resolution = 60}"
+    )
+    return parse_registry(text)
+
+
+@pytest.mark.parametrize(("rule", "sent"), [("nearest", [0, 1, 0, 1, 0]), ("first", [0, 1, 0, 0, 0])])
+def test_a_number_too_many_is_reported_as_the_rule_says(rule, sent):
+    """Two values are allowed; a third is reported as the nearest of these, or as the first."""
+    metric = room(max_values=2, over_cap=f'"{rule}"')["room"]
+    recorder = MetricRecorder(metric, MetricKey(metric.mechanism, bytes(32)))
+    tags = [recorder.make(value, period).tag for period, value in enumerate((10.0, 30.0, 12.0, 29.0, 20.0))]
+    assert [tags.index(tag) for tag in tags] == sent
+
+
+def test_a_fine_resolution_finds_no_near_value():
+    """Only so many steps are looked at: past these the first value is reported."""
+    text = registry_text("max_values = 2", 'over_cap = "nearest"', metric="room", domain=ROOM, oracle="hybrid")
+    metric = parse_registry(text)["room"]
+    recorder = MetricRecorder(metric, MetricKey(metric.mechanism, bytes(32)))
+    tags = [recorder.make(value, period).tag for period, value in enumerate((10.0, 30.0, 29.0, 29.9999))]
+    assert [tags.index(tag) for tag in tags] == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, "21", True, 10**400])
+def test_what_is_no_number_is_reported_as_nothing(value):
+    metric = room()["room"]
+    recorder = MetricRecorder(metric, MetricKey(metric.mechanism, bytes(32)))
+    made = recorder.make(value, 0)
+    assert made.outcome is (Outcome.RECORDED if value == 10**400 else Outcome.UNFIT)
+    assert (made.permanent == recorder.nothing()) == (value != 10**400)
+
+
+def test_the_page_prices_every_value():
+    lines = {line.kind: line.epsilon for line in metric_cost(room(max_values=5)["room"]).lines}
+    assert lines["values"] == pytest.approx(5.0, abs=1e-6)
+    assert lines["any"] == lines["change"] == math.inf
+    assert lines["permanent"] == pytest.approx(1.0, abs=1e-6)
+    free = {line.kind: line.epsilon for line in metric_cost(room()["room"]).lines}
+    assert free["values"] == pytest.approx(62.0, abs=1e-5)  # 61 positions, and nothing
