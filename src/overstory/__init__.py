@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
     from overstory.trial.item_sets import SetTrial, survey_sets
+    from overstory.trial.numbers import NumberTrial, survey_numbers
     from overstory.trial.survey import Survey, survey
     from overstory.trial.tables import TableTrial, survey_table
 
@@ -30,6 +31,7 @@ __all__ = [
     "Estimate",
     "FormatError",
     "FrequencyOracle",
+    "NumberTrial",
     "OverstoryError",
     "ParameterError",
     "ReportBatch",
@@ -44,6 +46,7 @@ __all__ = [
     "postprocess",
     "ratio",
     "survey",
+    "survey_numbers",
     "survey_sets",
     "survey_table",
     "total",
@@ -63,12 +66,14 @@ __getattr__, __dir__ = lazy_names(
         "SetTrial": "trial.item_sets",
         "SupportCounts": "analysis.reports",
         "Survey": "trial.survey",
+        "NumberTrial": "trial.numbers",
         "TableTrial": "trial.tables",
         "difference": "analysis.difference",
         "postprocess": "analysis.postprocess.steps",
         "ratio": "analysis.difference",
         "survey": "trial.survey",
         "survey_sets": "trial.item_sets",
+        "survey_numbers": "trial.numbers",
         "survey_table": "trial.tables",
         "total": "analysis.difference",
     },

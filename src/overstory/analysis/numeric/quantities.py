@@ -32,7 +32,7 @@ MOST_ROWS: Final = 20
 
 FITTED: Final = (
     "shares and quantiles are fitted by maximum likelihood, which smooths; their intervals come from simulated "
-    "collections, and hold the truth about as often as they say for populations without spikes"
+    "collections, and at a steep edge or a spike a share's interval misses the truth more often than it says"
 )
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from overstory.cli.analysis.collect_numbers import add_numbers, check_without_numbers
 from overstory.cli.arguments import add_command, add_form, add_spreadsheet, check_pipes, form_of, form_words, seekable
 from overstory.cli.parser import add_earlier_names
 
@@ -22,7 +23,8 @@ you see the estimates next to the truth, and the privacy loss. You also see whic
 many people rare values need, and which shares these people show. The file is read in a stream, and nothing of it leaves
 this machine.
 
-A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing.
+A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing. With
+--numeric its numbers are collected as they are: you see the estimated mean, quantiles and shares beside the true ones.
 
 Of two columns each row reports its pair of values: you see the shares of the second in each value of the first, whether
 the two depend on each other, and how strongly.
@@ -33,6 +35,7 @@ EXAMPLE = """\
 overstory collect survey.csv --column state --epsilon 2
   overstory collect survey.csv --column state --column party --epsilon 2
   overstory collect survey.csv --column languages --separator ";" --epsilon 2
+  overstory collect homes.parquet --column kwh --numeric distribution --min 0 --max 5
   overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes"""
 
 WEAK = 10
@@ -59,6 +62,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--separator", metavar="S", help="count the items of a row that has several, such as ';'")
     parser.add_argument("--most", type=int, metavar="M", help="with --separator: as many items of one row count")
+    add_numbers(parser)
     add_form(parser)
     parser.add_argument(
         "--oracle", default="auto", metavar="NAME", help="what the devices randomize with (default auto: the best)"
@@ -104,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
     check_pipes(args)
     if len(args.column) > 1:
         _check_several(args)
+        check_without_numbers(args)
         from overstory.cli.analysis.collect_table import run_table
 
         with seekable(args.file) as name:
@@ -115,6 +120,12 @@ def run(args: argparse.Namespace) -> int:
 
         with seekable(args.file) as name:
             return run_sets(args, name, _budget(args))
+    if args.numeric is not None:
+        from overstory.cli.analysis.collect_numbers import run_numbers
+
+        with seekable(args.file) as name:
+            return run_numbers(args, name, _budget(args))
+    check_without_numbers(args)
     with seekable(args.file) as name:
         summary = _collected(args, _column(args, name), _budget(args))
     if args.output == "-":

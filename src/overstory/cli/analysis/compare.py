@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command, add_form, check_plot, check_seed, form_of, seekable
@@ -28,7 +27,8 @@ measured errors overlap."""
 
 EXAMPLE = """\
 overstory compare --domain-size 100 --epsilon 1 --reports 1000000
-  overstory compare survey.csv --column state --epsilon 2 --plot oracles.svg"""
+  overstory compare survey.csv --column state --epsilon 2 --plot oracles.svg
+  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1"""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -69,7 +69,7 @@ def add_parser(subparsers: Any) -> None:
         type=float,
         nargs=2,
         metavar=("MIN", "MAX"),
-        help="compare randomizers of numbers in this range instead",
+        help="compare randomizers of numbers in this range instead; with FILE, on its column",
     )
     parser.add_argument("--plot", metavar="FILE", help="draw the errors into this file: .svg, .pdf or .png")
     parser.add_argument("--json", action="store_true", help="print the ranking as JSON")
@@ -85,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
     check_plot(args.plot)
     check_seed(args.seed)
     if args.numeric is not None:
-        return _run_numeric(args)
+        from overstory.cli.analysis.compare_numbers import run_numeric
+
+        return run_numeric(args)
     from overstory.analysis.comparison import rank, recommend, trade
 
     symbols = _symbols(args)
@@ -259,52 +261,3 @@ def draw(ranking: tuple[Choice, ...], measured: list[Measured] | None, path: str
         axes.grid(axis="x", color="0.9")
         axes.set_xlabel("standard error of a frequency")
         axes.legend(fontsize=8)
-
-
-def _run_numeric(args: argparse.Namespace) -> int:
-    """Print what takes numbers, by the error of a mean: the one with the least worst-case error first."""
-    from overstory.presentation.document import Column, Paragraph, Table
-    from overstory.presentation.render_text import print_document
-    from overstory.protocol.errors import ParameterError
-
-    low, high = args.numeric
-    others = ("data", "column", "domain_size", "epsilon_permanent", "measure", "plot")
-    if any(getattr(args, name) is not None for name in others):
-        raise ParameterError("--numeric goes with --epsilon, --reports and --json alone")
-    if args.reports is None or args.reports < 1:
-        raise ParameterError("--numeric needs --reports N, at least 1")
-    rows = sorted(_numeric_rows(args.epsilon, low, high, args.reports), key=lambda row: float(row["worst"]))
-    if args.json:
-        about = {"minimum": low, "maximum": high, "epsilon_report": args.epsilon, "reports": args.reports}
-        print(json.dumps(about | {"randomizers": rows}, indent=2, allow_nan=False))
-    else:
-        columns = (
-            Column("name", "randomizer", is_left=True),
-            Column("middle", "all in the middle", "{:.3e}".format),
-            Column("end", "all at an end", "{:.3e}".format),
-            Column("report_bits", "bits"),
-        )
-        meaning = Paragraph("standard error of the mean, exact, where everybody holds that one value")
-        print_document([Table("", columns, rows), meaning])
-    return 0
-
-
-def _numeric_rows(epsilon: float, low: float, high: float, reports: int) -> list[dict[str, Any]]:
-    """Return each randomizer with the standard error of the mean of `reports` people who all hold one value."""
-    from fractions import Fraction
-
-    from overstory.protocol.numeric.randomizer import NumericRandomizer
-    from overstory.protocol.numeric.registry import NUMERIC, numeric
-
-    rows = []
-    for name in NUMERIC:
-        if name == "ranges":  # answers shares of ranges, and no mean
-            continue
-        built = numeric(name, epsilon=epsilon, minimum=low, maximum=high)
-        assert isinstance(built, NumericRandomizer)
-        width = Fraction(built.domain.width)  # a large range's variance is beyond floats; its root is not
-        relative = (built.variance(value) / width**2 / reports for value in (low / 2 + high / 2, high))
-        middle, end = (math.sqrt(variance) * built.domain.width for variance in relative)
-        errors = {"middle": middle, "end": end, "worst": max(middle, end)}
-        rows.append({"name": name, **errors, "report_bits": built.payload_bits, "epsilon_report": built.epsilon_report})
-    return rows

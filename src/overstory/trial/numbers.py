@@ -1,0 +1,331 @@
+"""A collection of a column of numbers, of a file or of a data frame: each row reports its number by one mechanism."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.numeric.means import MeanOracle
+from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers
+from overstory.analysis.reports import ReportBatch
+from overstory.analysis.support.numbers import GeneratorDraws, draw_payloads, positions
+from overstory.analysis.support.registry import Rng, SimulatedDevices, count_reports, generator
+from overstory.analysis.tables.columns import read_numbers
+from overstory.files.columns.layout import Form
+from overstory.files.columns.reader import ANY_FORM, BLOCK, blocks
+from overstory.files.io import Advance
+from overstory.planning.numbers import best_for_mean
+from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.privacy.text import epsilon_text
+from overstory.protocol.domains import Bins
+from overstory.protocol.domains.intervals import Interval
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.numeric.means import MeanRandomizer
+from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.ranges import RangeRandomizer
+from overstory.protocol.numeric.registry import NUMERIC, numeric
+from overstory.trial.column import TAILS, round_bins, symbols
+from overstory.trial.population import empty
+
+F64 = NDArray[np.float64]
+
+Learned = Literal["mean", "distribution", "ranges"]
+LEARNED: Final[tuple[Learned, ...]] = get_args(Learned)
+RANGE_BINS: Final = 64
+"""Bins that ranges are asked for in."""
+CHUNK: Final = 1 << 17
+ROUNDS: Final = 20
+"""Collections that `measure_means` simulates."""
+CHOSEN: Final = (
+    f"the range was chosen by your own numbers ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real collection must fix "
+    "it beforehand: --min and --max"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberTrial:
+    """A simulated collection of numbers, next to the truth that no collector would see.
+
+    Attributes
+    ----------
+    estimate : NumberEstimate
+        What is learned, with intervals.
+    truth : tuple of float
+        The same of the column itself, in the order of the estimates; numbers outside count as the nearest end.
+    """
+
+    name: str
+    mechanism: LocalRandomizer
+    estimate: NumberEstimate
+    truth: tuple[float, ...]
+    missing: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> int:
+        """How many intervals hold the truth."""
+        return sum(holds(row, true) for row, true in zip(self.estimate.quantities, self.truth, strict=True))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield each estimate with the truth."""
+        for row, true in zip(self.estimate.quantities, self.truth, strict=True):
+            yield {**row.to_json(), "truth": true, "holds": holds(row, true)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "column": self.name,
+            "oracle": self.mechanism.name,
+            "estimate": self.estimate.reading,
+            "parameters": dict(self.mechanism.parameters),
+            "epsilon_report": self.mechanism.epsilon_report,
+            "reports": self.estimate.num_reports,
+            "missing": self.missing,
+            "intervals_that_hold_the_truth": self.held,
+            "estimates": list(self.rows()),
+            "notes": [*self.notes, *self.estimate.notes],
+        }
+
+    def blocks(self) -> Iterator[Block]:
+        """Return a table of estimates beside the truth, and what to read it by."""
+        rows = [
+            {
+                "what": f"{row['kind']} {row['of']}".strip(),
+                **{name: number_text(row["kind"], row[name]) for name in ("truth", "value", "low", "high")},
+                "holds": "" if row["holds"] else "missed",
+            }
+            for row in self.rows()
+        ]
+        yield Table("", SHOWN, rows)
+        yield Lines(
+            f"{self.estimate.num_reports:,} numbers of {self.name}, each reported once by {self.mechanism.name}; "
+            f"epsilon {epsilon_text(self.mechanism.epsilon_report)} for all reports of one number",
+            f"{self.held} of {len(self.truth)} intervals of 95% hold the truth",
+            *([f"{self.missing:,} rows without a number send nothing"] if self.missing else []),
+            *(f"note: {note}" for note in (*self.notes, *self.estimate.notes)),
+        )
+
+
+def _text(text: str) -> str:
+    return text
+
+
+SHOWN: Final = (
+    Column("what", "", is_left=True),
+    Column("truth", "truth", _text),
+    Column("value", "estimate", _text),
+    Column("low", "95% from", _text),
+    Column("high", "to", _text),
+    Column("holds", "", is_left=True),
+)
+COLUMNS: Final = tuple(map(Column, ("kind", "of", "truth", "value", "standard_error", "low", "high")))
+"""The columns of the file."""
+
+
+def number_text(kind: str, number: float | str) -> str:
+    """Return a number as a person reads it; of a share in percent."""
+    if isinstance(number, str):
+        return number
+    return f"{number:.2%}" if kind == "share" else f"{number:.4g}"
+
+
+def holds(row: Quantity, true: float) -> bool:
+    """Whether an interval holds a number."""
+    return not isinstance(row.low, str) and not isinstance(row.high, str) and row.low <= true <= row.high
+
+
+def read_column_of_numbers(
+    path: str, column: str, *, form: Form = ANY_FORM, advance: Advance | None = None, block: int = BLOCK
+) -> tuple[F64, int]:
+    """Return a file's numbers, float64 of shape (n,), and how many rows have none."""
+    read = [values for (values,) in blocks(path, [column], numbers=True, form=form, advance=advance, block=block)]
+    every = np.concatenate(read) if read else np.empty(0)
+    numbers = every[np.isfinite(every)]
+    if not numbers.size:
+        raise empty(path, column, int(every.size))
+    return numbers, int(every.size - numbers.size)
+
+
+def chosen_range(numbers: F64, minimum: float | None, maximum: float | None) -> tuple[Interval, bool]:
+    """Return the range of the collection, and whether an end of it was chosen by the numbers themselves."""
+    low, high = np.quantile(numbers, TAILS).tolist()
+    around = round_bins(low, high, RANGE_BINS)
+    ends = around.minimum if minimum is None else minimum, around.maximum if maximum is None else maximum
+    return Interval(*ends), minimum is None or maximum is None
+
+
+def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interval) -> LocalRandomizer:
+    """Return the mechanism of that name, or the best for what is to be learned."""
+    if learned not in LEARNED:
+        raise ParameterError(f"{learned!r} is not learned of numbers: choose one of {', '.join(LEARNED)}")
+    if learned == "ranges":
+        _check_oracle(oracle, ("ranges",), learned)
+        return RangeRandomizer(RANGE_BINS, epsilon)
+    if learned == "distribution":
+        _check_oracle(oracle, ("square-wave",), learned)
+        return numeric("square-wave", epsilon=epsilon, **domain.completes(""))
+    if oracle == "auto":
+        return best_for_mean(epsilon, domain, MeanRandomizer.resolution)
+    _check_oracle(oracle, tuple(name for name in NUMERIC if name not in {"ranges", "square-wave"}), learned)
+    return numeric(oracle, epsilon=epsilon, **domain.completes(""))
+
+
+def _check_oracle(oracle: str, names: Sequence[str], learned: str) -> None:
+    if oracle not in {"auto", *names}:
+        raise ParameterError(f"{oracle} gives no {learned} of numbers: choose auto or one of {', '.join(names)}")
+
+
+def collect_numbers(
+    numbers: F64,
+    learned: Learned = "mean",
+    *,
+    epsilon: float = 1.0,
+    oracle: str = "auto",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    name: str = "the column",
+    missing: int = 0,
+    rng: Rng = None,
+    advance: Advance | None = None,
+) -> NumberTrial:
+    """Let each number be reported once, and learn from the reports alone.
+
+    Parameters
+    ----------
+    numbers : ndarray of float64, shape (n,)
+        Finite numbers.
+    """
+    domain, is_chosen = chosen_range(numbers, minimum, maximum)
+    built, drawn = mechanism_for(learned, oracle, epsilon, domain), generator(rng)
+    shown: Interval | Bins = domain
+    if isinstance(built, RangeRandomizer):
+        shown = Bins(domain.minimum, domain.maximum, RANGE_BINS)
+    counts = None
+    for start in range(0, numbers.size, CHUNK):
+        batch = _reports(built, shown, numbers[start : start + CHUNK], drawn)
+        added = count_reports(built, batch)
+        counts = added if counts is None else counts + added
+        if advance is not None:
+            advance(len(batch))
+    assert counts is not None
+    outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
+    notes = [CHOSEN] if is_chosen else []
+    if outside:
+        notes.append(f"{outside:,} numbers lie outside the range and count as the nearest end")
+    estimate = estimate_numbers(built, shown, counts)
+    truth = tuple(_truth(row, np.clip(numbers, domain.minimum, domain.maximum), domain) for row in estimate.quantities)
+    return NumberTrial(name, built, estimate, truth, missing, tuple(notes))
+
+
+def _reports(built: LocalRandomizer, shown: Interval | Bins, numbers: F64, rng: np.random.Generator) -> ReportBatch:
+    if isinstance(built, NumericRandomizer):
+        payloads = draw_payloads(built, positions(built, numbers), GeneratorDraws(rng, numbers.size))
+        bits = payloads.astype(np.uint64).reshape(-1, 1)
+        return ReportBatch(np.zeros(numbers.size, np.uint16), bits, built.payload_bits, 1)
+    assert isinstance(shown, Bins)
+    return SimulatedDevices.holding(built, range(shown.count), symbols(shown, numbers), rng).report()
+
+
+def _truth(row: Quantity, numbers: F64, domain: Interval) -> float:
+    """Return what an estimate is of."""
+    if row.kind == "mean":
+        return float(numbers.mean())
+    if row.kind == "quantile":
+        return float(np.quantile(numbers, float(row.of)))
+    low, high = float(row.start or 0.0), float(row.stop or 0.0)
+    below = numbers <= high if high == domain.maximum else numbers < high
+    return float(((numbers >= low) & below).mean())
+
+
+def survey_numbers(
+    column: Any,
+    epsilon: float = 1.0,
+    *,
+    learn: Learned = "mean",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    oracle: str = "auto",
+    rng: Rng = None,
+) -> NumberTrial:
+    """Simulate a survey of numbers under local differential privacy: each row randomizes its own number.
+
+    Parameters
+    ----------
+    column
+        A Series of pandas or Polars, an Arrow array, a NumPy array, or a list, of numbers.
+    epsilon
+        What a row's report may reveal, in nats; smaller is more private.
+    learn : {"mean", "distribution", "ranges"}
+        What is estimated.
+    minimum, maximum
+        The range; numbers outside count as the nearest end. Unless given it is chosen by the numbers, and a note says
+        so: a real collection must fix it beforehand.
+    oracle
+        What each row randomizes with; "auto" is the best for this.
+    rng
+        Randomness for the simulation, as NumPy takes it.
+
+    Returns
+    -------
+    NumberTrial
+        The estimates, with intervals, beside the truth.
+
+    Raises
+    ------
+    ParameterError
+        When the column holds no numbers, or a choice is unknown.
+
+    Examples
+    --------
+    >>> ages = np.random.default_rng(1).normal(40, 10, 50_000)
+    >>> trial = survey_numbers(ages, epsilon=1, minimum=0, maximum=100, rng=1)
+    >>> trial.mechanism.name, trial.held, round(trial.truth[0])
+    ('hybrid', 1, 40)
+    """
+    every = read_numbers(column)
+    numbers = every[np.isfinite(every)]
+    if not numbers.size:
+        raise ParameterError("the column holds no numbers")
+    return collect_numbers(
+        numbers,
+        learn,
+        epsilon=epsilon,
+        oracle=oracle,
+        minimum=minimum,
+        maximum=maximum,
+        missing=int(every.size - numbers.size),
+        rng=rng,
+    )
+
+
+def mean_error(built: NumericRandomizer, numbers: F64) -> float:
+    """Return the exact standard error of the mean of these numbers: of randomization alone."""
+    low, high = Fraction(built.domain.minimum), Fraction(built.domain.maximum)
+    ends = [float(built.variance(value) / (high - low) ** 2) for value in (low, (low + high) / 2, high)]
+    # A report's variance is a quadratic in the share: three points give it.
+    square = 2 * (ends[0] + ends[2] - 2 * ends[1])
+    linear = ends[2] - ends[0] - square
+    shares = (np.clip(numbers, built.domain.minimum, built.domain.maximum) - built.domain.minimum) / built.domain.width
+    average = ends[0] + linear * shares.mean() + square * (shares**2).mean()
+    return math.sqrt(average / numbers.size) * built.domain.width
+
+
+def measure_means(
+    built: NumericRandomizer, numbers: F64, *, rounds: int = ROUNDS, rng: Rng = None
+) -> tuple[float, float | None]:
+    """Return the root mean square error of the mean in simulated collections, and its own standard error."""
+    oracle, drawn = MeanOracle(built), generator(rng)
+    truth = float(np.clip(numbers, built.domain.minimum, built.domain.maximum).mean())
+    errors = [oracle.estimate(oracle.accumulate(oracle.simulate(numbers, drawn))).value - truth for _ in range(rounds)]
+    squares = np.square(errors)
+    error = math.sqrt(float(squares.mean()))
+    if rounds < 2 or not error:
+        return error, None
+    return error, float(squares.std(ddof=1)) / math.sqrt(rounds) / (2 * error)
