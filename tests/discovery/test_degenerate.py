@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from overstory.analysis.selection.search_power import smallest_found
 from overstory.discovery import (
     CodedIntegers,
     CodedStrings,
@@ -13,7 +14,6 @@ from overstory.discovery import (
     prefix_extension,
     simulate,
 )
-from overstory.discovery.detection import smallest_found
 from overstory.protocol.errors import ParameterError
 
 PLANS = {

@@ -7,9 +7,10 @@ import pytest
 from scipy.stats import binom, binomtest, chi2
 
 from overstory.analysis.reports import ReportBatch
+from overstory.analysis.selection.search_power import null_error
 from overstory.discovery import CodedIntegers, bitwise, discover, find, prefix_extension, simulate
 from overstory.discovery.codes import buckets_of, rows_of
-from overstory.discovery.detection import adjusted, counts_of, exact_p_values, needed_support, null_error
+from overstory.discovery.detection import adjusted, counts_of, exact_p_values, needed_support
 from overstory.discovery.simulation import respond, support_counts
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.search.plans import thresholds

@@ -4,6 +4,8 @@ import datetime as dt
 
 import pytest
 
+from overstory.privacy.attacks import linkability
+from overstory.privacy.payloads.registry import disclosure_of
 from overstory.privacy.registry.changes import Kind, asks_others, compare_registries
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page
@@ -81,3 +83,11 @@ def test_keys_that_have_no_effect_are_warned_of_and_no_cap_is_asked_for():
     assert warning.field == "metrics.word.max_values"
     assert "has no effect" in warning.message
     assert registry_warnings(registry(), text(), dt.date(2026, 11, 23)) == []
+
+
+def test_two_answers_of_a_device_share_its_number_alone():
+    built = registry("epsilon = 3.0, wave = 1, waves = 4")["word"].mechanism
+    linkable = linkability(built)
+    assert linkable.bits == pytest.approx(29)  # of 31: who is asked in a wave of four
+    assert not linkable.has_payload
+    assert disclosure_of(built).payload.bits > linkable.bits

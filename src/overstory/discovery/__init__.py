@@ -16,7 +16,7 @@ from overstory.protocol.search.plans import BitPlan, Plan, PrefixPlan
 from overstory.protocol.search.protocols import bitwise, discover, prefix_extension
 
 if TYPE_CHECKING:
-    from overstory.discovery.detection import detectable_frequency
+    from overstory.analysis.selection.search_power import detectable_frequency
     from overstory.discovery.heavy_hitters import find
     from overstory.discovery.result import Discovered
     from overstory.discovery.simulation import gather, simulate
@@ -46,7 +46,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "Discovered": "discovery.result",
-        "detectable_frequency": "discovery.detection",
+        "detectable_frequency": "analysis.selection.search_power",
         "find": "discovery.heavy_hitters",
         "gather": "discovery.simulation",
         "simulate": "discovery.simulation",

@@ -16,18 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.selection import Correction, IntervalKind, check_alpha, check_interval_kind
+from overstory.analysis.selection.search_power import found_words, null_error, smallest_found
 from overstory.discovery.codes import Rows, are_values, buckets_of, rows_of
 from overstory.discovery.detection import (
     Tested,
     counts_of,
     exact_p_values,
-    found_words,
     frequencies_of,
     joined,
     needed_support,
-    null_error,
     selection_level,
-    smallest_found,
 )
 from overstory.discovery.prefixes import Trail, ended_strings, search
 from overstory.discovery.remainder import elsewhere_share, heavy_prefixes, remainder_notes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.analysis.comparison import Choice, rank, recommend, trade
+from overstory.analysis.selection.search_power import detectable_frequency, null_error
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import critical_value
 from overstory.planning.item_sets import other_mechanism, rank_item_mechanisms, sizes_about
@@ -18,19 +19,21 @@ from overstory.privacy.attacks import Linkability, linkability
 from overstory.protocol.domains import AnyDomain, ItemSet
 from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
 from overstory.protocol.metrics.toml_fields import Fields, read_root
 from overstory.protocol.metrics.toml_positions import Path as KeyPath
 from overstory.protocol.metrics.toml_positions import TomlPosition
+from overstory.protocol.search.mechanism import SearchMechanism, prefix_search
 
+SEARCH: Final = ("epsilon_report", "reports", "waves")
 STRINGS: Final = ("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha", "thrifty")
 SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
 WINDOW: Final = ("epsilon_window", "window", "reports")
 SETS: Final = ("epsilon_report", "reports", "typical")
-WHOLE: Final = ("reports", "candidates", "window", "resolution")
+WHOLE: Final = ("reports", "candidates", "window", "resolution", "waves")
 """What is counted; `thrifty` is true or false, and all other needs are numbers."""
 
 ACCEPTED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -38,6 +41,7 @@ ACCEPTED: Final[Mapping[str, tuple[str, ...]]] = {
     "symbols": SYMBOLS,
     "sets": SETS,
     "numbers": NUMBERS,
+    "codes": SEARCH,
 }
 """What may be needed of a metric, by the first family of its domain."""
 
@@ -54,7 +58,7 @@ class Planned:
     """What was derived for one metric."""
 
     metric: str  # its id
-    mechanism: Mechanism  # what to randomize with
+    mechanism: LocalRandomizer  # what to randomize with
     parameters: Mapping[str, Any]  # those to write down: without what follows from the rest of the metric
     standard_error: float  # of a share, as a fraction: of a rare string's, or on average over the domain
     num_reports: int  # for how many reports that is
@@ -74,6 +78,7 @@ class Planned:
     @property
     def detected_nine_in_ten(self) -> float | None:
         """The share that is detected nine times in ten; None where none is."""
+        assert isinstance(self.mechanism, Mechanism)
         return smallest_share(self.mechanism, self.num_reports, self.num_values, alpha=ALPHA)
 
     def unseen(self) -> str:
@@ -233,6 +238,8 @@ def _derived(
         raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
     if isinstance(domain, Interval):
         return plan_numbers(name, domain, needs, reports)
+    if "codes" in domain.families:
+        return _for_a_search(name, domain, needs, reports)
     if domain.size is None:
         return _for_strings(name, candidates, needs, reports)
     if isinstance(domain, ItemSet):
@@ -278,6 +285,34 @@ def _for_sets(name: str, domain: ItemSet, needs: Mapping[str, Any], reports: int
     best = ranking[0]
     instead = other_mechanism(ranking)
     return Planned(name, best.mechanism, best.parameters, best.standard_error, reports, domain.size, instead)
+
+
+@dataclass(frozen=True)
+class PlannedSearch(Planned):
+    """What was derived for a metric of unknown values."""
+
+    mechanism: SearchMechanism
+
+    @property
+    def detected_nine_in_ten(self) -> float | None:
+        """The share that survives every level and the last test nine times in ten; None where none does."""
+        return detectable_frequency(self.mechanism.plan, self.num_reports)
+
+    @property
+    def detected_half(self) -> float:
+        """The same, half the time; above 1 where none does."""
+        half = detectable_frequency(self.mechanism.plan, self.num_reports, power=0.5)
+        return 2.0 if half is None else half
+
+
+def _for_a_search(name: str, domain: AnyDomain, needs: Mapping[str, Any], reports: int) -> Planned:
+    """The one search that there is: what follows from the needs is what it can see."""
+    _need(needs, "epsilon_report")
+    given = {"epsilon": needs["epsilon_report"]} | ({"waves": needs["waves"]} if "waves" in needs else {})
+    built = prefix_search(**domain.completes(name), **given)
+    answers = round(reports * built.plan.share(built.plan.level_groups[-1]))
+    error = null_error(built.plan.levels[-1].mechanism, answers)
+    return PlannedSearch(name, built, given, error, reports, built.plan.tried[-1])
 
 
 def _for_a_window(name: str, domain_size: int, needs: Mapping[str, Any], reports: int) -> Planned:

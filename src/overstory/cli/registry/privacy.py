@@ -248,10 +248,12 @@ def _blocks(statement: PrivacyStatement, claims: Sequence[Claim]) -> Iterator[Bl
     from overstory.presentation.document import Lines, Paragraph, Preformatted
     from overstory.privacy.claims import claims_blocks
 
-    parameters = (f"{key} = {value}" for key, value in statement.parameters.items() if value not in (None, ""))
+    given = ((key, value) for key, value in statement.parameters.items() if value not in (None, ""))
+    parameters = (f"{key} = {value}" for key, value in given if isinstance(value, str | int | float))
     yield Paragraph(f"{statement.mechanism}: {', '.join(parameters)}")
     yield from claims_blocks(claims)
-    yield Preformatted("\n".join(_picture(statement.terms)))
+    if not statement.terms.once:
+        yield Preformatted("\n".join(_picture(statement.terms)))
     votes = statement.influence
     liars = f"A liar's report counts for up to {votes.up:.1f} honest ones of a value." if votes else ""
     yield Lines(statement.plain_words(), f"Linkable: {statement.linkable.words()}.", *([liars] if liars else []))
@@ -284,7 +286,7 @@ def _draw(stated: PrivacyStatement, path: str) -> None:
         axes = figure.subplots()
         axes.plot(numbers, [stated.terms.epsilon_n(n) for n in numbers], label="of one unchanged value")
         changes = [stated.terms.change_leak(n) for n in numbers[1:]]
-        if math.isfinite(changes[0]):
+        if math.isfinite(changes[0]) and not stated.terms.once:
             axes.plot(numbers[1:], changes, label="in which the value changed once", linestyle="--")
         if math.isfinite(stated.epsilon_permanent):
             axes.axhline(stated.epsilon_permanent, color="grey", linewidth=0.8, label="permanent")

@@ -85,6 +85,11 @@ class SearchDisclosure(Disclosure[SearchMechanism]):
         return Constant.uniform(stop - first)
 
     @property
+    def repeats(self) -> bool:
+        """Never: there is one answer by a plan, and those by two plans are independent."""
+        return False
+
+    @property
     def payload(self) -> Constant:
         """The number, and the answer to the question that follows from it."""
         first, *stops = self.mechanism.bounds
