@@ -22,7 +22,8 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import RegistryError, parse_registry
-from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
+from overstory.protocol.metrics.domain_table import Folder, read_domain
+from overstory.protocol.metrics.metric_table import NOT_PLANNED
 from overstory.protocol.metrics.toml_fields import Fields, read_root
 from overstory.protocol.metrics.toml_positions import Path as KeyPath
 from overstory.protocol.metrics.toml_positions import TomlPosition

@@ -1,11 +1,16 @@
 """Unknown strings and integers in a registry: what is read, what is refused, and what a device reads as well."""
 
+import pickle
+
 import pytest
 
+from overstory.collector.store import open_store
+from overstory.collector.store.metrics import read_stored_metrics
 from overstory.protocol.domains import UnknownIntegers, UnknownStrings, domain_from
-from overstory.protocol.domains.unknown import ELSEWHERE
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.domains.unknown import ELSEWHERE, ELSEWHERE_LABEL
+from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, metric_from_json, parse_registry
+from overstory.protocol.search.mechanism import prefix_search
 from support.registry_texts import registry_text
 
 KINDS = {
@@ -99,3 +104,60 @@ def test_expected_values_may_be_in_a_file_and_a_device_reads_it_too(tmp_path):
     (tmp_path / "trees.txt").unlink()
     with pytest.raises(RegistryError, match="cannot be read"):
         load_registry(path, read_candidates=False)
+
+
+MODEL = '{kind = "unknown-strings", model = "trees.txt", width = 48, order = 1}'
+
+
+def write_model(folder, domain=MODEL, trees="oak\nelm\nash\nhazel\nbirch\n"):
+    (folder / "trees.txt").write_text(trees)
+    path = folder / "metrics.toml"
+    path.write_text(registry_text(metric="word", domain=domain, oracle="prefix-search", parameters="{epsilon = 2.0}"))
+    return path
+
+
+def test_a_model_is_built_on_both_sides_from_a_public_file(tmp_path):
+    path = write_model(tmp_path)
+    server, device = load_registry(path)["word"], load_registry(path, read_candidates=False)["word"]
+    assert server == device
+    assert device.domain.coded.width == 48
+    assert device.domain.label(device.encode("maple")) == ELSEWHERE_LABEL  # no tree has an m
+    assert device.domain.label(device.encode("beach")) == "beach"
+    assert pickle.loads(pickle.dumps(device.mechanism)) == device.mechanism
+    assert prefix_search(**device.mechanism.parameters).digest == device.mechanism.digest
+    assert "hazel" not in str(server.to_json())
+    write_model(tmp_path, trees="hazel\nash\nelm\noak\nbirch\n")
+    assert load_registry(path)["word"].digest == server.digest  # the order says nothing
+    write_model(tmp_path, trees="oak\nelm\nash\nhazel\nbirch\nyew\n")
+    assert load_registry(path)["word"].digest != server.digest
+
+
+def test_a_store_knows_a_model_without_the_registry(tmp_path):
+    registry = load_registry(write_model(tmp_path))
+    with open_store(str(tmp_path / "store.db"), registry, create=True):
+        pass
+    with open_store(str(tmp_path / "store.db")) as store, store._database.snapshot() as connection:
+        (entry,) = read_stored_metrics(connection).values()
+    assert entry.mechanism == registry["word"].mechanism
+
+
+@pytest.mark.parametrize(
+    ("domain", "message"),
+    [
+        (MODEL.replace("width = 48", "max_bytes = 8"), "leave them out"),
+        (MODEL.replace("width = 48", "width = 4"), "width"),
+        (MODEL.replace("trees.txt", "bushes.txt"), "cannot be read"),
+        ('{kind = "unknown-strings", order = 1}', "order and width are of a model"),
+    ],
+)
+def test_a_model_that_cannot_be_is_one_fault(tmp_path, domain, message):
+    with pytest.raises(RegistryError) as refused:
+        load_registry(write_model(tmp_path, domain))
+    (fault,) = refused.value.faults
+    assert message in fault.message
+
+
+def test_the_public_registry_has_the_models_digest_and_not_its_texts(tmp_path):
+    metric = load_registry(write_model(tmp_path))["word"]
+    with pytest.raises(FormatError, match="cannot be read here"):
+        metric_from_json(metric.to_json())

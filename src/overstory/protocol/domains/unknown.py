@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from overstory.protocol.domains.codes import MAX_BYTES, CodedDomain, CodedIntegers, CodedStrings
 from overstory.protocol.domains.domains import AnyDomain
+from overstory.protocol.domains.models import ORDER, WIDTH, ModelStrings
 from overstory.protocol.errors import NoCodeError, ParameterError
 
 ELSEWHERE: Final = b""
@@ -40,7 +41,7 @@ class UnknownValues(AnyDomain):
 
     def completes(self, metric: str) -> dict[str, Any]:
         """Return the values that the search covers, those it expects, and the key of its hashes."""
-        return {"values": self.coded.canonical(), "known": self.known, "hash_key": metric}
+        return {"values": parameters_of(self.coded), "known": self.known, "hash_key": metric}
 
     def encode(self, value: Any) -> int | bytes:
         """Return the value's code, or `ELSEWHERE` where it has none.
@@ -123,6 +124,11 @@ class UnknownStrings(UnknownValues):
     alphabet
         The characters that texts are made of, each once; a text with another one is reported as elsewhere. Every
         character costs fewer bits then, and fewer people are needed. "" allows all.
+    model
+        Public texts like those that are looked for, in place of an alphabet: likely texts get the shortest codes, and
+        a text that needs more than `width` bits is reported as elsewhere. Never texts that people have sent.
+    order, width
+        How many characters the model looks back, and the bits of a code; see `ModelStrings`.
     known
         Texts that are expected: a share of the devices is asked about them alone.
 
@@ -136,16 +142,29 @@ class UnknownStrings(UnknownValues):
     max_bytes: int = MAX_BYTES
     alphabet: str = ""
     known: tuple[str, ...] = ()
+    model: tuple[str, ...] = field(default=(), repr=False)
+    order: int = ORDER
+    width: int = WIDTH
 
     kind = "unknown-strings"
 
     def __post_init__(self) -> None:
+        if self.model and (self.alphabet or self.max_bytes != MAX_BYTES):
+            raise ParameterError("a model takes the place of max_bytes and alphabet: leave them out")
+        if not self.model and (self.order, self.width) != (ORDER, WIDTH):
+            raise ParameterError("order and width are of a model: name a file of texts, model = FILE")
+        given: Any = self.model
+        if isinstance(given, str):  # a digest, where the file was not at hand
+            raise ParameterError("model: its texts are in a file of the registry's folder, which was not read")
+        object.__setattr__(self, "model", tuple(self.model))
         _ = self.coded  # says so when a parameter is none
         self._check_known()
 
     @cached_property
-    def coded(self) -> CodedStrings:
+    def coded(self) -> CodedStrings | ModelStrings:
         """The strings' codes."""
+        if self.model:
+            return ModelStrings(self.model, self.order, self.width)
         return CodedStrings(self.max_bytes, self.alphabet)
 
     def _check_type(self, value: Any) -> None:
@@ -154,6 +173,8 @@ class UnknownStrings(UnknownValues):
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
         """Return what a report can be about."""
+        if self.model:
+            return f"any text that is not too unlikely{self._expects()}; any other text is reported as elsewhere"
         size = f"{self.max_bytes} characters of {self.alphabet}" if self.alphabet else f"{self.max_bytes} bytes"
         return f"any text of at most {size}{self._expects()}; any other text is reported as elsewhere"
 
@@ -200,14 +221,25 @@ class UnknownIntegers(UnknownValues):
         return f"any whole number below 2^{self.bits}{self._expects()}; another one is reported as elsewhere"
 
 
-CODED: Final[Mapping[str, Callable[..., CodedDomain]]] = {"integers": CodedIntegers, "strings": CodedStrings}
+CODED: Final[Mapping[str, Callable[..., CodedDomain]]] = {
+    "integers": CodedIntegers,
+    "strings": CodedStrings,
+    "model": ModelStrings,
+}
 
 NAMES: Final = {"text": "is_text"}
 """The parameters whose names in the canonical form are shorter."""
 
 
+def parameters_of(coded: CodedDomain) -> dict[str, Any]:
+    """Return what `coded_from` builds codes from: their canonical form, or the texts of a model."""
+    if isinstance(coded, ModelStrings):
+        return {"domain": "model", "words": list(coded.words), "order": coded.order, "width": coded.width}
+    return coded.canonical()
+
+
 def coded_from(canonical: Any) -> CodedDomain:
-    """Return the codes of a canonical form: the inverse of `CodedDomain.canonical`.
+    """Return the codes of their parameters: the inverse of `parameters_of`.
 
     Examples
     --------

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
+from overstory.protocol.metrics.domain_table import Folder
 from overstory.protocol.metrics.groups import check_one_variable
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.metrics.metric_table import EARLIER_NAME, KEYS, RENAME, Folder, build_metric
+from overstory.protocol.metrics.metric_table import EARLIER_NAME, KEYS, RENAME, build_metric
 from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root
 from overstory.protocol.metrics.toml_positions import TomlPosition
 from overstory.protocol.permanent_response import digest

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Final
 
 from overstory.protocol.channels import ONE
 from overstory.protocol.domains.codes import CodedDomain
-from overstory.protocol.domains.unknown import ELSEWHERE, coded_from
+from overstory.protocol.domains.unknown import ELSEWHERE, coded_from, parameters_of
 from overstory.protocol.encodings.base import SEEDS, check_cohort, check_count, whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
@@ -216,7 +216,7 @@ def prefix_search(
     Parameters
     ----------
     values
-        The values' codes, in canonical form.
+        The values' codes, by their parameters.
     epsilon
         What one device reveals in all.
     known, known_share
@@ -235,7 +235,7 @@ def prefix_search(
     domain = coded_from(values) if isinstance(values, Mapping) else values
     expected = tuple(known)
     parameters = {
-        "values": domain.canonical(),
+        "values": parameters_of(domain),
         "epsilon": epsilon,
         "known": list(expected),
         "known_share": known_share,
