@@ -5,9 +5,11 @@ import itertools
 import pytest
 
 from overstory.client import Client, Outcome
+from overstory.client.person.explanation import explain
 from overstory.client.state.state import State
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import Clock, device, registry
+from support.running import within
 
 WORDS = 'domain = {kind = "unknown-strings", max_bytes = 8}\noracle = "prefix-search"\nperiod = "day"\n'
 PLAIN = WORDS + "parameters = {epsilon = 3.0}\n"
@@ -147,3 +149,30 @@ def test_a_budget_is_charged_one_answer(tmp_path):
         assert client.record("word", "oak") is outcome
         client.flush()
         clock.tomorrow()
+
+
+def test_the_person_reads_which_question_this_device_answers(tmp_path):
+    client = device(tmp_path, registry=registry(word=PLAIN))
+    client.record("word", "oak")
+    client.flush()
+    state, metric = State(client.paths), client.registry["word"]
+    explained = explain(state, metric, "oak")
+    assert explained.encoded.startswith('"oak", code 0x6f616b80')
+    question, _ = metric.mechanism.question_of(explained.cohort)
+    assert explained.encoded.endswith(f"asked about the first {question.num_bits} of the code's 72 bits")
+    assert explained.known == 1
+    assert explained.report == explained.permanent
+    assert explain(state, metric, "x" * 99).encoded.startswith("a value that the search does not cover")
+
+
+def test_the_question_to_the_person_says_that_there_is_one_report(tmp_path):
+    metrics = wave(1, waves=4)
+    (tmp_path / "metrics.toml").write_text(metrics.text)
+    client = device(tmp_path, registry=metrics, choice=None)
+    assert client.record("word", "oak") is Outcome.NOT_ASKED
+    where = ("--state", client.paths.folder, "--registry", "metrics.toml", "--server", "https://example.org")
+    shown = " ".join(within("on", *where, cwd=tmp_path).stdout.split())
+    assert "one report per device, and no other" in shown
+    assert "one device in 4 is asked" in shown
+    assert shown.count("epsilon 3.0000") == 2
+    assert "(one per day until" not in shown

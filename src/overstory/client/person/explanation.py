@@ -147,7 +147,7 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     return Explanation(
         metric=metric.id,
         value=str(value),
-        encoded=metric.domain.encoded_text(encoded),
+        encoded=metric.domain.encoded_text(encoded) + _asked(mechanism, device.cohort),
         cohort=device.cohort,
         true="" if true is None else bit_string(mechanism, true),
         true_words=true_text,
@@ -218,6 +218,11 @@ OVER_CAP: Final = {
     "first": "the first one would be reported instead",
     "nearest": "the nearest would be reported instead",
 }
+
+
+def _asked(mechanism: LocalRandomizer, cohort: int) -> str:
+    about = mechanism.question_text(cohort)
+    return f"; this device is asked about {about}" if about else ""
 
 
 def _truth(mechanism: LocalRandomizer, encoded: Any, cohort: int) -> tuple[int | None, str]:

@@ -118,6 +118,8 @@ def _cost(metric: Metric, spent: Budget | None) -> MetricCost:
 
 def _end(metric: Metric, today: date) -> CostLine | None:
     """Return the first line for a report in every period from today to the metric's end."""
+    if metric.mechanism.once:
+        return None  # however long it goes on, there is one report
     now = datetime.combine(today, time(), UTC).timestamp()
     left = metric.period.number(metric.expires_at - 1) - metric.period.number(now) + 1
     return metric_cost(metric, left).headline if left > 0 else None

@@ -71,6 +71,10 @@ class UnknownValues(AnyDomain):
         value = self.coded.value(encoded)
         return ELSEWHERE_LABEL if value is None else self.coded.text(value)
 
+    def encoded_text(self, encoded: Any) -> str:
+        """Return the value of a code, and the code."""
+        return self.label(encoded) if encoded == ELSEWHERE else f'"{self.label(encoded)}", code {encoded:#x}'
+
     def encodings(self, labels: Sequence[str]) -> Sequence[Any]:
         """Return the codes of values that are named."""
         return [self.encode(self.read(label)) for label in labels]

@@ -124,6 +124,10 @@ class LocalRandomizer(ABC):
         """Whether a device of this cohort reports at all."""
         return True
 
+    def question_text(self, cohort: int) -> str:  # noqa: ARG002 - most ask all devices the same
+        """Return what a device of this cohort is asked, in words; empty where all are asked the same."""
+        return ""
+
     def encode(self, value: Any, cohort: int) -> int | None:  # noqa: ARG002 - of numbers, there is no single one
         """Return the payload of a value without noise, which never leaves the device; None where it has no single one.
 

@@ -32,7 +32,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.permanent_response import digest
-from overstory.protocol.search.plans import PrefixPlan, Question
+from overstory.protocol.search.plans import DICTIONARY, PrefixPlan, Question
 from overstory.protocol.search.protocols import BEAM, DICTIONARY_SHARE, LONG_STEP, discover
 
 MOST_WAVES: Final = 1 << 10
@@ -132,6 +132,13 @@ class SearchMechanism(LocalRandomizer):
         if not self.asks(cohort):
             raise ParameterError(f"the device of number {cohort} is not asked in wave {self.wave} of {self.waves}")
         return bisect_right(self.bounds, cohort) - 1
+
+    def question_text(self, cohort: int) -> str:
+        """Return what the device's question is about."""
+        question = self.questions[self.group_of(cohort)]
+        if question.name == DICTIONARY:
+            return f"which of {len(self.plan.known):,} expected values it has, if any"
+        return f"the first {question.num_bits} of the code's {question.width} bits"
 
     def question_of(self, cohort: int) -> tuple[Question, int]:
         """Return the question of a device that is asked, and its seed."""
