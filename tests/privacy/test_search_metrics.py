@@ -46,14 +46,20 @@ def test_whatever_a_person_holds_costs_one_epsilon():
     assert "the only one that a device sends by these parameters" in cost.headline.about
 
 
-def changes(old, new):
-    return [(change.kind, change.detail) for change in compare_registries(registry(old), registry(new))]
+def changes(old, new, domain=STRINGS):
+    return [(change.kind, change.detail) for change in compare_registries(registry(old), registry(new, domain))]
 
 
 def test_another_wave_asks_other_devices_and_weakens_nothing():
     found = changes("epsilon = 3.0, wave = 1, waves = 3", "epsilon = 3.0, wave = 2, waves = 3")
     assert Kind.WEAKENS not in {kind for kind, _ in found}
     assert any("other devices are asked" in detail for _, detail in found)
+
+
+def test_expected_values_in_a_later_wave_weaken_nothing_though_another_question_is_asked():
+    later = STRINGS.replace("12", '12, known = ["oak", "elm"]')
+    found = changes("epsilon = 3.0, wave = 1, waves = 3", "epsilon = 3.0, wave = 2, waves = 3", later)
+    assert Kind.WEAKENS not in {kind for kind, _ in found}
 
 
 @pytest.mark.parametrize(

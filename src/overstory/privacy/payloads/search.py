@@ -1,34 +1,36 @@
 """What the one answer of a search discloses: one of two values through one question, and the device's number.
 
 A device answers one question by a plan, once, so nothing that it holds later is in any report. All that it ever sends
-by the plan is one symbol of a k-ary channel, and its privacy is that of the question with the largest epsilon: which
-question that is follows from the device's number, and from no value.
+by the plan is one symbol of a k-ary channel. Which question it is follows from the device's number, and from no value,
+so all that it sends costs the largest epsilon of a question, at most.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 from overstory.privacy.histories.pairs import Worst, check_reports
 from overstory.privacy.payloads.base import Attack, Disclosure, bounded
 from overstory.privacy.payloads.shared import Constant, mixed, weighted
 from overstory.privacy.terms import Terms
-from overstory.protocol.channels import ONE, SymbolChannel
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.search.mechanism import SearchMechanism
 
 
 @dataclass(frozen=True)
 class SearchTerms(Terms):
-    """One k-ary channel, used once: the symbols, and the probability of keeping, over 2**32, apart from a draw."""
+    """The declared epsilon of one answer, at least that of every question."""
 
     kind: ClassVar[str] = "search"
     once: ClassVar[bool] = True
-    num_symbols: int
-    permanent: int
+    epsilon: float
     most_values: int = 1  # the value of the one answer
+
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise ParameterError(f"epsilon = {self.epsilon!r}: give a number above 0")
 
     @property
     def fresh(self) -> bool:
@@ -38,7 +40,7 @@ class SearchTerms(Terms):
     @property
     def epsilon_permanent(self) -> float:
         """Epsilon of the answer."""
-        return SymbolChannel(self.num_symbols, Fraction(self.permanent, ONE)).epsilon
+        return self.epsilon
 
     def _few(self, reports: int) -> float:  # noqa: ARG002 - there is one
         return self.epsilon_permanent
@@ -70,9 +72,8 @@ class SearchDisclosure(Disclosure[SearchMechanism]):
 
     @property
     def terms(self) -> SearchTerms:
-        """Those of the question with the largest epsilon."""
-        worst = max(self._mechanisms, key=lambda mechanism: mechanism.epsilon_permanent)
-        return SearchTerms(worst.encoding.num_symbols, int(worst.rounds.permanent.alpha * ONE))
+        """The declared epsilon."""
+        return SearchTerms(self.mechanism.epsilon)
 
     def attack(self, candidates: int) -> Attack:
         """Return the bounds on every mechanism of this epsilon."""

@@ -50,13 +50,17 @@ class SearchMechanism(LocalRandomizer):
         What `prefix_search` builds it from.
     plan
         The questions, and how the asked devices are divided over them: one for each group.
+    epsilon
+        What is declared: at least the exact epsilon of every question, which lies below by what rounding takes. So
+        plans of one epsilon promise the same, whatever their questions are.
     wave, waves
         Which of the equal parts of all devices is asked.
 
     Raises
     ------
     ParameterError
-        When a group has several questions, or one whose mechanism answers more than once.
+        When a question has a larger epsilon, or a group has several questions, or one whose mechanism answers more
+        than once.
 
     Examples
     --------
@@ -70,6 +74,7 @@ class SearchMechanism(LocalRandomizer):
 
     parameters: Mapping[str, Any] = field(hash=False)
     plan: PrefixPlan
+    epsilon: float
     wave: int = 1
     waves: int = 1
 
@@ -85,6 +90,8 @@ class SearchMechanism(LocalRandomizer):
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
         check_count("waves", self.waves, 1, MOST_WAVES)
         check_count("wave", self.wave, 1, self.waves)
+        if self.plan.epsilon > self.epsilon:
+            raise ParameterError(f"{self.name}: the plan's epsilon, {self.plan.epsilon}, is above {self.epsilon}")
         for group in self.plan.groups:
             if len(group.questions) != 1 or not isinstance(group.questions[0], Question):
                 raise ParameterError(f"{self.name}: a device answers one question about a prefix")
@@ -192,18 +199,19 @@ class SearchMechanism(LocalRandomizer):
         return max(question.mechanism.payload_limit for question in self.questions)
 
     def epsilon_n(self, reports: int) -> float:
-        """Largest epsilon of a question: the device answers one, once."""
+        """The declared epsilon: the device answers one question, once."""
         check_count("reports", reports, 1, ONE)
-        return self.plan.epsilon
+        return self.epsilon
 
     @property
     def epsilon_permanent(self) -> float:
         """Epsilon of all that a device ever sends by this plan."""
-        return self.plan.epsilon
+        return self.epsilon
 
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning and privacy depend on, as JSON values."""
-        return {"name": self.name, "plan": self.plan.digest.hex(), "wave": self.wave, "waves": self.waves, "once": True}
+        plan = {"plan": self.plan.digest.hex(), "epsilon": self.epsilon}
+        return {"name": self.name, **plan, "wave": self.wave, "waves": self.waves, "once": True}
 
 
 def prefix_search(
@@ -261,7 +269,7 @@ def prefix_search(
         beam=beam,
         key=_short(hash_key),
     )
-    return SearchMechanism(parameters, plan, wave, waves)
+    return SearchMechanism(parameters, plan, float(epsilon), wave, waves)
 
 
 def _short(key: str) -> str:
