@@ -52,6 +52,58 @@ def test_text(files, name):
     assert found["plan"]["levels"][-1] == 80
 
 
+def test_texts_of_an_alphabet(files):
+    """What is not of its characters is counted, not refused: every fifth is "rare", a digit, and some are "café"."""
+    given = ["values.csv", "--column", "tree", "--correction", "bonferroni", "--json"]
+    done = discover(files, *given, "--alphabet", "achklmos", "--bytes", 5)
+    found = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {row["value"] for row in found["estimates"] if row["detected"]} == {"oak", "ash"}  # elm has an e
+    assert found["elsewhere_frequency"] == pytest.approx(0.6, abs=5 * found["elsewhere_standard_error"])
+    assert found["plan"]["alphabet"] == "achklmos"
+    assert found["plan"]["levels"][-1] == 20
+    assert any("hold a value that has no code here" in note for note in found["notes"])
+
+
+def test_texts_by_a_model(files):
+    (files / "trees.txt").write_text("alder\nash\nasp\nelm\noak\noaken\nlime\nfig\ncafé\n", encoding="utf-8")
+    given = ["values.csv", "--column", "tree", "--correction", "bonferroni"]
+    done = discover(files, *given, "--model", "trees.txt", "--order", 1, "--width", 32, "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {row["value"] for row in found["estimates"] if row["detected"]} == set(TREES)
+    assert (found["plan"]["order"], found["plan"]["width"]) == (1, 32)
+    assert len(found["plan"]["model"]) == 32
+    text = discover(files, *given, "--model", "trees.txt", "--width", 32)
+    assert text.returncode == 0
+    assert "of the users hold a value that has no code here" in text.stdout  # rare7: no line has r in "rar", nor 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--order", 1], "--order and --width are of a model: give --model FILE, or leave them out"),
+        (["--width", 64, "--alphabet", "ab"], "--order and --width are of a model"),
+        (["--bits", 8, "--alphabet", "ab"], "--alphabet does not go with --bits: give one"),
+        (["--model", "known.txt", "--alphabet", "ab"], "--alphabet does not go with --model: give one"),
+        (["--model", "known.txt", "--bytes", 8], "not allowed with argument"),
+        (["--model", "known.txt", "--order", 9], "--order"),
+        (["--model", "known.txt", "--width", 4], "--width"),
+        (["--model", "none.txt"], "none.txt"),
+        (["--alphabet", ""], "--alphabet is empty"),
+        (["--alphabet", "aa"], "'a' is in it twice"),
+        (["--alphabet", "abc", "--bytes", 65], "give a whole number from 1 to 64"),
+        (["--alphabet", "abc", "--known", "known.txt"], "known.txt"),
+    ],
+)
+def test_codes_that_cannot_be_are_refused_in_one_line(files, arguments, says):
+    done = discover(files, "values.csv", "--column", "tree", *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
 @pytest.mark.parametrize("name", ["values.csv", "values.parquet"])
 def test_integers_of_64_bits_lose_no_digit(files, name):
     done = discover(

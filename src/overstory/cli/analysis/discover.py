@@ -56,8 +56,15 @@ def add_parser(commands: Any) -> None:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--bits", type=int, metavar="B", help="values are integers of B bits (default: 64)")
     kind.add_argument(
-        "--bytes", type=int, metavar="B", help="values are texts of at most B bytes in UTF-8 (at most 32)"
+        "--bytes",
+        type=int,
+        metavar="B",
+        help="values are texts of at most B bytes in UTF-8 (at most 32; with --alphabet, B characters, at most 64)",
     )
+    kind.add_argument("--model", metavar="FILE", help="values are texts like the lines of FILE, a public list")
+    parser.add_argument("--alphabet", metavar="CHARACTERS", help="values are texts of these characters alone")
+    parser.add_argument("--order", type=int, metavar="K", help="--model looks at K characters before (default: 2)")
+    parser.add_argument("--width", type=int, metavar="W", help="--model codes in W bits (default: 96)")
     parser.add_argument("--known", metavar="FILE", help="expected values, one per line")
     parser.add_argument("--step", type=int, default=14, metavar="S", help="bits that each level adds (default: 14)")
     parser.add_argument("--beam", type=int, default=192, metavar="N", help="prefixes per level (default: 192)")
@@ -139,12 +146,10 @@ def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
     """Read the column, simulate its devices, search their answers."""
     import numpy as np
 
-    from overstory.cli.analysis.discover_input import read_column
-    from overstory.discovery import CodedIntegers, CodedStrings, discover, find, simulate
+    from overstory.cli.analysis.discover_input import domain_of, read_column
+    from overstory.discovery import discover, find, simulate
 
-    domain: CodedDomain = (
-        CodedIntegers(64 if args.bits is None else args.bits) if args.bytes is None else CodedStrings(args.bytes)
-    )
+    domain = domain_of(args)
     known = _known(args.known, domain) if args.known else ()
     key = args.column[:12]  # a hash key has at most 64 bytes, and every level adds to it
     plan = discover(epsilon=args.epsilon, domain=domain, known=known, step=args.step, beam=args.beam, key=key)

@@ -6,21 +6,58 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.discovery import CodedIntegers, CodedStrings
+from overstory.discovery import CodedIntegers, CodedStrings, ModelStrings, NoCodeError
 from overstory.files.columns.blocks import is_json
 from overstory.files.columns.layout import line_of
 from overstory.files.columns.reader import blocks, is_parquet
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
+from overstory.protocol.domains.models import MOST_ORDER, MOST_WIDTH, ORDER, WIDTH
+from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
+    import argparse
+
     from overstory.discovery import CodedDomain
     from overstory.files.columns.layout import Form
     from overstory.files.io import Advance
 
 SHOWN: Final = 40
 """Characters of a value that an error shows."""
+
+
+def domain_of(args: argparse.Namespace) -> CodedDomain:
+    """Return the codes that the options choose."""
+    if args.model is None and (args.order is not None or args.width is not None):
+        raise ParameterError("--order and --width are of a model: give --model FILE, or leave them out")
+    if args.alphabet is not None and (args.model is not None or args.bits is not None):
+        raise ParameterError(f"--alphabet does not go with --{'bits' if args.model is None else 'model'}: give one")
+    if args.model is not None:
+        return _model(args.model, args.order, args.width)
+    if args.alphabet is not None:
+        return CodedStrings(MAX_BYTES if args.bytes is None else args.bytes, alphabet=_alphabet(args.alphabet))
+    if args.bytes is not None:
+        return CodedStrings(args.bytes, is_text=True)
+    return CodedIntegers(64 if args.bits is None else args.bits)
+
+
+def _alphabet(characters: str) -> str:
+    if not characters:
+        raise ParameterError("--alphabet is empty: give the characters that values are made of")
+    return characters
+
+
+def _model(path: str, order: int | None, width: int | None) -> CodedDomain:
+    from overstory.files.candidates import read_candidates
+
+    check_count("--order", ORDER if order is None else order, 0, MOST_ORDER)
+    check_count("--width", WIDTH if width is None else width, 8, MOST_WIDTH)
+    words = tuple(read_candidates(path))
+    try:
+        return ModelStrings(words, ORDER if order is None else order, WIDTH if width is None else width)
+    except ParameterError as error:
+        raise FormatError(str(error), source=path) from error
 
 
 def read_column(path: str, column: str, domain: CodedDomain, form: Form, advance: Advance | None = None) -> Any:
@@ -42,11 +79,19 @@ def read_column(path: str, column: str, domain: CodedDomain, form: Form, advance
         try:
             values.append(domain.parse(text) if text else None)
         except ParameterError as error:
+            if isinstance(error, NoCodeError) and _has_elsewhere(domain):
+                values.append(text)
+                continue
             line = None if is_parquet(path) or is_json(path) else line_of(path, form, column, text)
             said = _needed(texts, domain) or str(error)
             raise FormatError(said, source=path, line=line, field=column) from error
     held = [values[number] for number in numbers.tolist() if number >= 0 and values[number] is not None]
     return np.array(held, np.uint64) if isinstance(domain, CodedIntegers) else held
+
+
+def _has_elsewhere(domain: CodedDomain) -> bool:
+    """Return whether a text without a code is counted, and no mistake of whoever chose the options."""
+    return isinstance(domain, ModelStrings) or (isinstance(domain, CodedStrings) and bool(domain.alphabet))
 
 
 def _needed(texts: list[str], domain: CodedDomain) -> str | None:
