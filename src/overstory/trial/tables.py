@@ -142,12 +142,12 @@ class TableTrial:
 
     Attributes
     ----------
-    pairs
-        Who took part.
-    result
-        What every row randomized with, and what was counted.
-    summary
-        What is said of the two columns.
+    pairs : Pairs
+        How many rows hold each pair of values: the truth that no collector would see.
+    result : TrialResult
+        The oracle that every row randomized with, and the estimate of each pair's count.
+    summary : TableSummary
+        Shares, intervals, the test of independence and Cramer's V of the two columns.
     """
 
     pairs: Pairs

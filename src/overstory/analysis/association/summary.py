@@ -197,11 +197,20 @@ class TableSummary:
         ]
 
     def _shares_of_all(self) -> list[list[str]]:
-        sums = self.shown.shares.sum(axis=1)
         cells = self.shown.shares, self.table.standard_errors
         return [
-            [*(f"{percent(share)} ± {percent(error)}" for share, error in zip(*row, strict=True)), percent(total)]
-            for total, *row in zip(sums, *cells, strict=True)
+            [*(f"{percent(share)} ± {percent(error)}" for share, error in zip(*row, strict=True)), total]
+            for total, *row in zip(self._of_rows(), *cells, strict=True)
+        ]
+
+    def _of_rows(self) -> list[str]:
+        """Return each row's share: the sum of what is shown, or what is known of it from other tables, too."""
+        if self.table.own_shares is None:
+            return [percent(share) for share in self.shown.shares.sum(axis=1)]
+        own = self.table.own_shares[0]
+        return [
+            f"{percent(max(share, 0.0))} ± {percent(error)}"
+            for share, error in zip(own.shares.tolist(), own.standard_errors.tolist(), strict=True)
         ]
 
     def _list(self, *, everything: bool) -> Table:

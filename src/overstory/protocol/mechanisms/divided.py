@@ -1,9 +1,8 @@
 """Devices divided over several tables: each answers one of them, at the whole epsilon.
 
 Which table a device answers follows from its secret, whatever it holds, and is public: it is the report's cohort. So a
-report reveals what the report of one table reveals, and epsilon is that of the worst table, exactly. Dividing the
-devices is better than dividing epsilon: over all pairs of five variables of ten values, at epsilon 2, it needs 56
-times fewer people for the same error of a cell.
+report reveals what the report of one table reveals, and epsilon is that of the worst table, exactly. Each of k tables
+gets a k-th of the devices, so its variance is k times as large; to divide epsilon by k instead costs about k squared.
 
 A change of a variable that is not in a device's table changes nothing: it keeps its permanent response.
 """
