@@ -164,7 +164,8 @@ def _completed(
     for key, value in domain.completes(name).items():
         if key not in accepted or (key == "hash_key" and given.get("hash_family", HASH_FAMILY) != HASH_FAMILY):
             continue
-        if complete.setdefault(key, value) != value and key != "hash_key":
+        given_too = complete.setdefault(key, value)
+        if (tuple(given_too) if isinstance(given_too, list) else given_too) != value and key != "hash_key":
             fields.fault(f"parameters.{key}", _disagreement(complete[key], key, value))
             return None
     return _with_window(fields, complete, accepted)
