@@ -11,9 +11,8 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.difference.result import difference_columns, unchanged
 from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind, interval_words
-from overstory.console.screens.estimates import adjustment_field
-from overstory.console.screens.facts import metric_links, state_words
-from overstory.console.screens.readings import is_shares, reading_words
+from overstory.console.screens.facts import adjustment_field, metric_links, state_words
+from overstory.console.screens.readings import compared_view, is_shares, reading_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.intervals import differences
 from overstory.presentation.document import (
@@ -42,12 +41,14 @@ from overstory.queries.comparison import (
     parse_span,
 )
 from overstory.queries.estimates import EstimateOptions
+from overstory.queries.readings import COMPARISONS, compare
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
+    from overstory.queries.readings import RangeComparison
 
 MOST_DRAWN: Final = 50
 """Values in the picture and in the page's table; the downloads have all."""
@@ -89,10 +90,9 @@ class ComparisonScreen(Screen):
         page = _Page(data, metric, query, spans, periods)
         if spans is None:
             return page.without("There are reports in fewer than two periods: there is nothing to compare yet.", 200)
-        if not is_shares(metric):
-            words = f"This metric is {reading_words(metric)}: only shares of single values are compared here."
-            return page.without(words, 200)
-        if not metric.labels:
+        if metric.reading not in COMPARISONS:
+            return page.without(f"Two ranges of {reading_words(metric)} are not compared.", 200)
+        if is_shares(metric) and not metric.labels:
             return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
         counted = [data.counts(metric, *span) for span in spans]
         try:
@@ -102,8 +102,10 @@ class ComparisonScreen(Screen):
         options = EstimateOptions(
             query.reports_per_device, alpha=query.alpha, interval_kind=query.interval, adjustment=query.adjustment
         )
-        series = data.all_estimates(counted, "total", options)
         try:
+            if not is_shares(metric):
+                return page.of_another_reading(compare(counted[0], counted[1], options, overlap=query.overlap))
+            series = data.all_estimates(counted, "total", options)
             return page.compared(compare_series(*series, overlap=query.overlap))
         except ParameterError as error:
             raise ScreenError(400, str(error)) from error
@@ -139,6 +141,10 @@ class _Page:
         blocks = (*self._head(f"{self.metric.title}: nothing to compare"), Notice(reason), self._form())
         facts = {"metric": self.metric.id, "reason": reason}
         return View(self.metric.title, (*blocks, *self._releases()), facts=facts, status=status)
+
+    def of_another_reading(self, compared: RangeComparison) -> View:
+        head = tuple(self._head(f"{self.metric.title}: {self._words(0)} against {self._words(1)}"))
+        return compared_view(self.data, self.metric, compared, head, (self._form(), *self._releases()))
 
     def compared(self, comparison: Comparison) -> View:
         rows = comparison.rows()

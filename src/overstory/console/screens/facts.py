@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from overstory.analysis.selection import interval_words
+import numpy as np
+
+from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, interval_words
+from overstory.analysis.tables.output import file_columns
 from overstory.console.alarms import find_alarms
 from overstory.console.view import ScreenError
 from overstory.planning.sample_size import required_sample_size, smallest_share
-from overstory.presentation.document import KeyValues, Links, Notice
+from overstory.presentation.charts.intervals import dots
+from overstory.presentation.document import Column, Field, KeyValues, Links, Notice
 from overstory.presentation.formats import percent
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.text import epsilon_text
@@ -21,6 +25,7 @@ from overstory.protocol.metrics.metric import DAY
 if TYPE_CHECKING:
     from overstory.analysis.selection import Adjustment, IntervalKind
     from overstory.console.data import ConsoleData
+    from overstory.presentation.svg import Picture
     from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.metrics import Metric
 
@@ -79,9 +84,13 @@ def rests_on(
     reports: int,
     periods: Sequence[int],
     kind: IntervalKind,
-    adjustment: Adjustment = "fcr",
+    adjustment: Adjustment | None = "fcr",
 ) -> KeyValues:
-    """Return what the numbers of a page rest on: their denominator, their newest period, their intervals."""
+    """Return what the numbers of a page rest on: their denominator, their newest period, their intervals.
+
+    `adjustment` is that of detected values; None where nothing is detected.
+    """
+    intervals = INTERVAL_KINDS[kind] if adjustment is None else interval_words(kind, adjustment)
     last = periods[-1] if periods else None
     newest = "none" if last is None else f"{metric.period.label(last)} ({state_words(data, metric, last)})"
     each = "one per device" if len(periods) < 2 else f"of {len(periods):,} periods, at most one per device in each"
@@ -89,7 +98,7 @@ def rests_on(
         (
             ("Percent of what", f"of {reports:,} reports, {each}"),
             ("Last period with reports", newest),
-            ("Intervals", interval_words(kind, adjustment)),
+            ("Intervals", intervals),
         )
     )
 
@@ -129,3 +138,37 @@ def sentence(note: str) -> str:
 
 def _day(unix_time: float) -> str:
     return f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+ADJUSTMENT_NAMES: Final[Mapping[Adjustment, str]] = {
+    "fcr": "wider",
+    "conditional": "given that they were {0}",
+    "none": "plain",
+}
+
+
+def period_columns(adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
+    """Return the columns of the files: those of the file that `overstory decode -o` writes."""
+    return (Column("from"), Column("to"), *file_columns(adjustment=adjustment))
+
+
+def adjustment_field(chosen: Adjustment, selected: str = "detected") -> Field:
+    """Return the field that asks for the intervals of selected values."""
+    choices = tuple((adjustment, ADJUSTMENT_NAMES[adjustment].format(selected)) for adjustment in ADJUSTMENTS)
+    hint = f"They were chosen because they are {selected}: plain ones are too short."
+    return Field("adjustment", f"Intervals of {selected} values", chosen, "choice", choices, hint=hint)
+
+
+def interval_caption(level: float, adjustment: Adjustment) -> str:
+    """Return what the intervals of a picture are, for its caption."""
+    of_detected = {"fcr": ", wider for detected values", "conditional": ", of detected values given the detection"}
+    return f"{level:.0%} intervals of all devices like these{of_detected.get(adjustment, '')}"
+
+
+def estimate_picture(name: str, caption: str, rows: Sequence[Mapping[str, Any]], tags: Sequence[str] = ()) -> Picture:
+    """Draw rows of estimates: each with its interval, what was not detected hollow."""
+    keys = ("frequency", "frequency_low", "frequency_high")
+    shares, low, high = (np.array([np.nan if row[key] is None else row[key] for row in rows], float) for key in keys)
+    detected = np.array([row["detected"] for row in rows], bool)
+    names = [row["value"] for row in rows]
+    return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, tags=tags)

@@ -10,12 +10,15 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import estimate_table
-from overstory.console.screens.estimates import adjustment_field, estimate_picture, period_columns
 from overstory.console.screens.facts import (
     NO_DIMENSIONS,
+    adjustment_field,
     epsilons,
+    estimate_picture,
+    interval_caption,
     metric_links,
     people_for,
+    period_columns,
     rests_on,
     sentence,
     share_that_shows,
@@ -208,7 +211,7 @@ class _Page:
         first = min(self.query.rank, len(rows)) - 1
         drawn = rows[first : first + MOST_DOTS]
         which = f"; ranks {first + 1:,} to {first + len(drawn):,} of {len(rows):,}" if len(drawn) < len(rows) else ""
-        kind = f"{self.query.level:.0%} intervals of all devices like these"
+        kind = interval_caption(self.query.level, self.query.adjustment)
         return estimate_picture(
             f"{self.metric.id}-{self.label}",
             f"Share of each value in {self.label}, with {kind}{which}.",

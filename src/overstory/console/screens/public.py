@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import estimate_table
-from overstory.console.screens.estimates import estimate_picture, period_columns
-from overstory.console.screens.facts import state_words
-from overstory.console.screens.readings import ReadingPage, is_shares
+from overstory.console.screens.facts import estimate_picture, interval_caption, period_columns, state_words
+from overstory.console.screens.readings import ReadingPage, file_rows, is_shares
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
     Block,
@@ -153,14 +152,20 @@ class AboutScreen(Screen):
             return View(metric.title, (*head, Notice(words, "faint"), *tail), facts={**facts, "results": words})
         if not is_shares(metric):
             reading, picture, said = ReadingPage(data, metric, counted, OPTIONS).read()
-            return View(metric.title, (*head, *said, *tail), None, picture, {**facts, "results": reading.to_json()})
+            return View(
+                metric.title,
+                (*head, *said, *tail),
+                file_rows(reading.csv_lines()),
+                picture,
+                {**facts, "results": reading.to_json()},
+            )
         series = data.estimates(counted, "total", OPTIONS)
         (part,) = series.parts
         rows = [{"from": label, "to": label, **row} for row in part.estimate.rows() for label in [_label(series)]]
         table = Table("", period_columns(), rows)
         picture = estimate_picture(
             f"{metric.id}-{_label(series)}",
-            f"Share of each answer in {_label(series)}, with 95% intervals of all devices like these.",
+            f"Share of each answer in {_label(series)}, with {interval_caption(0.95, OPTIONS.adjustment)}.",
             rows[:MOST_DOTS],
         )
         results = tuple(_results(data, series, rows))

@@ -11,20 +11,23 @@ from pydantic import Field as Parameter
 from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import estimate_table
 from overstory.console.screens.columns import MOST_CUMULATIVE, Columns, reports_picture
-from overstory.console.screens.estimates import adjustment_field, estimate_picture, period_columns
 from overstory.console.screens.facts import (
     NO_DIMENSIONS,
+    adjustment_field,
     alarm_notices,
     epsilons,
+    estimate_picture,
+    interval_caption,
     metric_links,
     people_for,
+    period_columns,
     rests_on,
     sentence,
     share_that_shows,
     state_words,
 )
 from overstory.console.screens.lines import Shown, shown_lines, too_uncertain
-from overstory.console.screens.readings import is_shares, refuse_options, series_view
+from overstory.console.screens.readings import is_shares, refuse_options, series_view, unused_fields
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.series import MOST_COLUMNS, over_time
 from overstory.presentation.document import (
@@ -199,10 +202,8 @@ class _Page:
     def _picture(self, shown: Shown) -> Picture:
         if self.query.reading == "total":
             return _total_picture(self.metric, self._part_rows(0)[:50])
-        caption = (
-            f"Share of each value, {self.columns.labels[0]} to {self.columns.labels[-1]}, with {self.query.level:.0%} "
-            "intervals of all devices like these."
-        )
+        kind = interval_caption(self.query.level, self.query.adjustment)
+        caption = f"Share of each value, {self.columns.labels[0]} to {self.columns.labels[-1]}, with {kind}."
         return over_time(
             f"{self.metric.id}-series",
             caption,
@@ -316,5 +317,6 @@ def _form(metric: Metric, query: SeriesQuery, labels: Sequence[str]) -> Form:
         Field("reading", "Estimates of", query.reading, "choice", READINGS),
         Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent."),
     )
-    asked = [field for field in fields if is_shares(metric) or field.name not in OF_SHARES]
+    unused = {*OF_SHARES, *unused_fields(metric)}
+    asked = [field for field in fields if is_shares(metric) or field.name not in unused]
     return Form("What is shown", tuple(asked), "Show", f"/m/{metric.id}", is_live=True)

@@ -6,14 +6,21 @@ A reading says itself what a person reads of it (`queries.readings`); a page add
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.console.screens.columns import Columns, reports_picture
-from overstory.console.screens.estimates import adjustment_field
-from overstory.console.screens.facts import NO_DIMENSIONS, epsilons, metric_links, rests_on, sentence, state_words
+from overstory.console.screens.facts import (
+    NO_DIMENSIONS,
+    adjustment_field,
+    epsilons,
+    metric_links,
+    rests_on,
+    sentence,
+    state_words,
+)
+from overstory.console.screens.readings.pictures import MORE, PICTURES
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import (
     Block,
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import Aggregation, EstimateOptions
-    from overstory.queries.readings import Reading
+    from overstory.queries.readings import RangeComparison, Reading
 
 SHARES: Final = "shares"
 """The reading whose pages are the screens' own."""
@@ -51,14 +58,14 @@ WORDS: Final[Mapping[str, str]] = {
 }
 """What each reading is, in an overview."""
 
-PICTURES: Final[Mapping[str, str]] = {"table": "overstory.console.screens.tables:table_pictures"}
-"""By reading: what draws it, from a name for files and the reading; loaded when it is first used."""
-
-TABLES: Final[Mapping[str, str]] = {"table": "overstory.console.screens.tables:marginal_tables"}
-"""By reading: what its page shows below what the reading says."""
+DETECTING: Final = frozenset({"items", "search"})
+"""Readings of which some values are detected."""
 
 WHOLE_RANGE: Final = frozenset({"search"})
 """Readings of all periods together: a device answers once."""
+
+TEXTS: Final = frozenset({"from", "to", "string", "of", "row", "column", "row_variable", "column_variable", "source"})
+"""Columns of files that hold labels, also where these look like numbers."""
 
 MOST_PERIODS: Final = 60
 """Periods that a page reads one by one; the newest ones."""
@@ -86,10 +93,10 @@ def period_view(data: ConsoleData, metric: Metric, label: str, counted: PeriodCo
         KeyValues((("Reports", f"{counted.num_reports:,}"), *epsilons(metric)[:2]), "figures"),
         *page.state_notice(),
         *said,
-        _form(options, f"/m/{metric.id}/{label}"),
+        _form(metric, options, f"/m/{metric.id}/{label}"),
         *page.tail(),
     )
-    return View(title, blocks, _rows(reading), picture, _facts(reading))
+    return View(title, blocks, file_rows(reading.csv_lines()), picture, _facts(reading))
 
 
 def series_view(
@@ -114,6 +121,7 @@ def series_view(
     if not whole and len(periods) > 1:
         every = data.reading(data.counts(metric, periods[0], newest), kind, options)
     when = metric.period.label(newest) if not whole else _ends(metric, counted)
+    reports = reports_picture(metric, Columns.of(counted, None))
     blocks = (
         metric_links(data, metric, "Over time"),
         Heading(1, f"{metric.title}: {shown.num_reports:,} reports, {when}"),
@@ -122,13 +130,36 @@ def series_view(
         *page.state_notice(),
         *said,
         Heading(2, "Over time"),
-        Figure(reports_picture(metric, Columns.of(counted, None))),
+        Figure(reports),
         _periods(metric, counted),
         *_left_out(len(counted.periods) - len(periods), whole=whole),
         form,
         *page.tail(),
     )
-    return View(metric.title, blocks, _rows(every), picture, _facts(every))
+    return View(metric.title, blocks, file_rows(every.csv_lines()), picture or reports, _facts(every))
+
+
+def compared_view(
+    data: ConsoleData, metric: Metric, compared: RangeComparison, head: Sequence[Block], tail: Sequence[Block]
+) -> View:
+    """Return the page of two ranges whose numbers are not shares of values.
+
+    Parameters
+    ----------
+    head, tail
+        The page's blocks before and after what the comparison says.
+    """
+    last = compared.a.periods[-1]
+    newest = f"{metric.period.label(last)} ({state_words(data, metric, last)})"
+    blocks = (
+        *head,
+        *(_for_a_page(block) for block in compared.blocks()),
+        *tail,
+        Heading(2, "What these numbers rest on"),
+        KeyValues((("Differences", "range a less range b"), ("Last period of a", newest))),
+    )
+    facts = {name: value for name, value in compared.to_json().items() if name != "title"}
+    return View(metric.title, blocks, file_rows(compared.csv_lines()), None, facts)
 
 
 def _ends(metric: Metric, counted: PeriodCounts) -> str:
@@ -152,18 +183,11 @@ class ReadingPage:
         """
         reading = self.data.reading(self.counted, "total", self.options)
         label = _ends(self.metric, self.counted).replace(" ", "-")
-        pictures = self._made(PICTURES, f"{self.metric.id}-{label}", reading)
-        more = self._made(TABLES, reading)
+        draw, add = PICTURES.get(self.metric.reading), MORE.get(self.metric.reading)
+        pictures = tuple(draw(f"{self.metric.id}-{label}", reading)) if draw else ()
+        more = tuple(add(reading)) if add else ()
         own = tuple(_for_a_page(block) for block in reading.blocks())
         return reading, (pictures[0] if pictures else None), (*map(Figure, pictures), *own, *more)
-
-    def _made(self, makers: Mapping[str, str], *given: Any) -> list[Any]:
-        where = makers.get(self.metric.reading)
-        if where is None:
-            return []
-        module, _, function = where.partition(":")
-        make: Callable[..., Sequence[Any]] = getattr(import_module(module), function)
-        return list(make(*given))
 
     def state_notice(self) -> Iterator[Block]:
         """Say of a newest period that is not final how long it takes reports."""
@@ -174,7 +198,8 @@ class ReadingPage:
 
     def tail(self) -> Iterator[Block]:
         """Say what the numbers rest on."""
-        kind, adjustment = self.options.interval_kind or "population", self.options.adjustment
+        kind = self.options.interval_kind or "population"
+        adjustment = self.options.adjustment if self.metric.reading in DETECTING else None
         yield Heading(2, "What these numbers rest on")
         yield rests_on(self.data, self.metric, self.counted.num_reports, self.counted.periods, kind, adjustment)
         if self.metric.reading != "table":
@@ -190,23 +215,23 @@ def _for_a_page(block: Block) -> Block:
     return block
 
 
-def _rows(reading: Reading) -> Table:
-    """Return the rows of a reading's CSV file as a table, for the downloads."""
-    header, *lines = csv.reader(line.rstrip("\r\n") for line in reading.csv_lines())
-    columns = list(zip(*lines, strict=True)) if lines else [()] * len(header)
-    values = [_typed(column) for column in columns]
+def file_rows(lines_of_file: Iterable[str]) -> Table:
+    """Return the rows of a CSV file as a table, for the downloads."""
+    header, *lines = csv.reader(lines_of_file)
+    columns: list[Sequence[str]] = list(zip(*lines, strict=True)) if lines else [()] * len(header)
+    values = [list(cells) if name in TEXTS else _typed(cells) for name, cells in zip(header, columns, strict=True)]
     rows = [dict(zip(header, row, strict=True)) for row in zip(*values, strict=True)]
     return Table("", tuple(map(Column, header)), rows)
 
 
-def _typed(column: Sequence[str]) -> list[Any]:
+def _typed(cells: Sequence[str]) -> list[Any]:
     """Return the cells of a column as numbers or truth values, where all of them are; an empty one is None."""
-    if {*column} <= {"true", "false"}:
-        return [text == "true" for text in column]
+    if {*cells} <= {"true", "false"}:
+        return [text == "true" for text in cells]
     try:
-        return [float(text) if text else None for text in column]
+        return [float(text) if text else None for text in cells]
     except ValueError:
-        return list(column)
+        return list(cells)
 
 
 def _facts(reading: Reading) -> dict[str, Any]:
@@ -228,9 +253,16 @@ def _left_out(number: int, *, whole: bool) -> Iterator[Block]:
         yield Paragraph(f"{read} the newest {MOST_PERIODS} periods; {number:,} older ones can be asked for below.")
 
 
-def _form(options: EstimateOptions, address: str) -> Form:
+def unused_fields(metric: Metric) -> set[str]:
+    """Return the fields of a form over time that mean nothing for a metric's reading."""
+    unused = set() if metric.reading in DETECTING else {"adjustment"}
+    return unused | ({"reading", "reports_per_device"} if metric.reading in WHOLE_RANGE else set())
+
+
+def _form(metric: Metric, options: EstimateOptions, address: str) -> Form:
     alpha = Field("alpha", "Alpha", f"{options.alpha:g}", "number", least=0.0001, most=0.5, step=0.0001)
-    return Form("What is shown", (alpha, adjustment_field(options.adjustment)), "Show", address, is_live=True)
+    fields = (alpha, adjustment_field(options.adjustment)) if metric.reading in DETECTING else (alpha,)
+    return Form("What is shown", fields, "Show", address, is_live=True)
 
 
 def refuse_options(given: Mapping[str, object], metric: Metric) -> None:

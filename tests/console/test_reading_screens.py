@@ -1,0 +1,164 @@
+"""Pages of tables, sets, searches and numbers: right words, the numbers of the command line, files, and a browser."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from xml.etree import ElementTree as ET
+
+import pyarrow.parquet as pq
+import pytest
+
+from overstory.console.data import ConsoleData
+from overstory.console.estimates.estimates import Estimates
+from overstory.queries.counts import read_store
+from overstory.queries.estimates import EstimateOptions
+from overstory.queries.readings import read
+from support.console_browser import NARROW, axe_violations, logged_in, served_console
+from support.console_in_process import Clock, client_of, console_on, log_in
+from support.console_readings import DAY, DEVICES, METRICS, NOW, READINGS, make_reading_store
+
+MOST_BYTES = 300_000
+each_metric = pytest.mark.parametrize("metric", METRICS)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    registry, store = make_reading_store(tmp_path_factory.mktemp("readings"))
+    with store:
+        decoder = Estimates(patience=120)
+        yield ConsoleData(registry, store, Clock(NOW), decoder)
+        decoder.close()
+
+
+@pytest.fixture(scope="module")
+def client(data):
+    console = console_on(data.store, clock=Clock(NOW))
+    console.data = data
+    browser = client_of(console)
+    log_in(browser, console.gate.sessions.make_link("analyst"))
+    return browser
+
+
+def words_of(page):
+    return re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", page.text))
+
+
+def test_the_store_has_each_kind_of_reading(data):
+    assert {name: metric.reading for name, metric in data.registry.items()} == READINGS
+
+
+def test_the_overview_says_what_each_metric_is(client):
+    text = words_of(client.get("/m/"))
+    for words in ("a table of several variables", "sets of items", "a search for values that nobody listed", "a mean"):
+        assert words in text
+    assert "cannot be computed" not in text
+
+
+@each_metric
+@pytest.mark.parametrize("path", ["/m/{}", "/m/{}/" + DAY, "/m/{}/compare", "/m/{}/privacy", "/about/{}"])
+def test_every_page_of_a_metric_answers(client, metric, path):
+    page = client.get(path.format(metric))
+    assert page.status_code == 200, page.text
+    assert "<script>alert" not in page.text
+    assert len(page.content) < MOST_BYTES
+
+
+@each_metric
+def test_a_period_has_the_numbers_that_decode_prints(client, data, metric):
+    period = data.registry[metric].period.parse_label(DAY)
+    counted = read_store(data.store, data.registry[metric], period, period)
+    reading = read(counted, "total", EstimateOptions(interval_kind="population"))
+    written = list(csv.reader(reading.csv_lines()))
+    shown = list(csv.reader(io.StringIO(client.get(f"/m/{metric}/{DAY}.csv").text)))
+    assert [[cell.lstrip("'") for cell in row] for row in shown] == written
+    columns = pq.read_table(io.BytesIO(client.get(f"/m/{metric}/{DAY}.parquet").content)).column_names
+    assert columns == written[0]
+    facts = json.loads(client.get(f"/m/{metric}/{DAY}.json").text)
+    assert facts["metric"] == metric
+    assert len(facts["rows"]) == len(written) - 1
+
+
+@each_metric
+def test_a_series_has_every_period_and_its_picture(client, metric):
+    rows = list(csv.DictReader(io.StringIO(client.get(f"/m/{metric}.csv").text)))
+    assert rows
+    if READINGS[metric] != "search":  # a device answers once: all periods together
+        assert len({row["from"] for row in rows}) == 3
+    ET.fromstring(client.get(f"/m/{metric}.svg").text)
+    assert f"/m/{metric}/{DAY}" in client.get(f"/m/{metric}").text
+
+
+def test_the_page_of_a_table_has_its_picture_its_test_its_rows_and_its_marginals(client):
+    page = client.get(f"/m/crashes/{DAY}")
+    text = words_of(page)
+    for words in (
+        "crash &lt;b&gt; in each version",
+        "version and crash &lt;b&gt; together",
+        "depend on each other: chi-square",
+        "Cramer's V",
+        "Each variable by itself",
+        "more than in all rows",
+    ):
+        assert words in text.replace("&#39;", "'").replace("&#x27;", "'"), words
+    drawing = ET.fromstring(client.get(f"/m/crashes/{DAY}.svg").text)
+    coloured = [path for path in drawing.iter() if path.get("data-cell") == "2 1"]
+    assert [path.get("fill") for path in coloured] == ["#0072b2"], "version 3.0 crashes more often"
+
+
+def test_a_search_finds_on_the_page_what_devices_hold(client):
+    text = words_of(client.get("/m/port"))
+    assert re.search(r"\b443\b.*\b80\b|\b80\b.*\b443\b", text)
+    assert f"in {DEVICES} answers" in text
+
+
+def test_what_a_reading_has_not_is_refused_with_a_reason(client):
+    for address, words in (
+        ("/m/crashes?values=1.0", "values: crashes is a table of several variables, whose page has no such choice"),
+        (f"/m/plugins/{DAY}?candidates=oak", "candidates: plugins is sets of items"),
+        ("/m/port?reports_per_device=2", "have no meaning for it"),
+    ):
+        page = client.get(address)
+        assert page.status_code == 400
+        assert words in words_of(page)
+    assert "are not compared" in words_of(client.get("/m/crashes/compare"))
+
+
+PATHS = ("/m/{}", "/m/{}/" + DAY)
+
+
+@pytest.fixture(scope="module")
+def served(data):
+    with served_console(data) as serving:
+        yield serving
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "metric", ["crashes", *(pytest.param(name, marks=pytest.mark.slow) for name in list(METRICS)[1:])]
+)
+def test_in_a_browser_everybody_can_read_it(browser, served, metric, scheme):
+    with logged_in(browser, served, scheme=scheme) as reading:
+        for path in PATHS:
+            reading.problems.clear()
+            assert reading.open(path.format(metric)).status == 200
+            assert axe_violations(reading.page) == []
+            assert reading.problems == []
+
+
+@pytest.mark.browser
+def test_on_a_phone_a_table_is_not_cut_off_and_the_keyboard_reads_its_picture(browser, served):
+    with logged_in(browser, served, width=NARROW) as reading:
+        reading.open(f"/m/crashes/{DAY}")
+        assert reading.page.evaluate("document.documentElement.scrollWidth") <= NARROW
+    with logged_in(browser, served) as reading:
+        reading.open(f"/m/crashes/{DAY}")
+        figure = reading.page.locator("figure").first
+        figure.focus()
+        for _ in range(3):
+            reading.page.keyboard.press("ArrowDown")
+        said = figure.locator("output").inner_text()
+        assert re.match(r"3\.0: no [\d.]+% \([\d.]+ to [\d.]+%\); yes [\d.]+%", said)
