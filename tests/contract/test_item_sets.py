@@ -14,6 +14,7 @@ from itertools import combinations, product
 import pytest
 
 from overstory.client import Randomizer
+from overstory.privacy.attacks import linkability
 from overstory.protocol.encodings.base import Shape
 from overstory.protocol.encodings.item_sets import ItemBits
 from overstory.protocol.errors import ParameterError
@@ -290,3 +291,18 @@ def test_what_is_no_set_of_items_is_refused(value):
         with pytest.raises(ParameterError):
             built.responder(bytes(16), "m", 0)(value)
     assert isinstance(any_mechanism("padding-and-sampling", domain_size=4, most=2, epsilon=9.0), PaddedSampling)
+
+
+@pytest.mark.parametrize("case", [c for c in SMALL if c.name == "padding-and-sampling"], ids=str)
+def test_what_stays_the_same_is_no_less_than_any_set_s_response(case):
+    """Collision entropy of the response to each set and its cohort, by enumeration; of GRR the worst set's exactly."""
+    built = case.build()
+    cohorts = range(built.num_cohorts)
+    most = 0.0
+    for items in all_sets(built):
+        collision = sum(float(p) ** 2 for p in law(built, items, 0)) / len(cohorts)
+        most = max(most, -math.log2(collision))
+    stated = linkability(built).unchanged.bits
+    assert stated >= most - 1e-6
+    if built.inner.name == "grr":
+        assert stated == pytest.approx(most, abs=1e-6)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from overstory.privacy.histories.pairs import blocks_of
 from overstory.privacy.payloads.base import Attack, Disclosure, Evidence, bounded
 from overstory.privacy.payloads.bits import BitDisclosure
-from overstory.privacy.payloads.shared import Constant
+from overstory.privacy.payloads.shared import Constant, weighted
 from overstory.privacy.payloads.single_round import NumberTerms
 from overstory.privacy.payloads.symbols import SymbolDisclosure
 from overstory.privacy.terms import Terms
@@ -50,8 +50,19 @@ class ItemDisclosure(Disclosure[PaddedSampling]):
 
     @property
     def payload(self) -> Constant:
-        """The oracle's response to one item: that of a set of one item, which discloses most."""
-        return self._inner.payload
+        """The response to the set that discloses most: of GRR exact, of other oracles with the item that was drawn."""
+        encoding, inner = self.mechanism.encoding, self.mechanism.inner
+        drawn = encoding.length, max(encoding.length, encoding.domain_size)
+        if inner.name != "grr":
+            outputs = Constant.uniform(inner.payload_limit * inner.num_cohorts)
+            return min(self._inner.payload.times(max(drawn)), outputs, key=lambda constant: constant.bits)
+        # P(y) is q + (p - q) / s for each of the s symbols of which one is drawn, and q for all others.
+        kept, other = float(inner.p_star - inner.q_star), float(inner.q_star)
+        responses = (
+            weighted(((s * other + kept, s), ((encoding.num_symbols - s) * other, encoding.num_symbols - s)))
+            for s in drawn
+        )
+        return max(responses, key=lambda constant: constant.bits)
 
     def epsilon_between(self, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:  # noqa: ARG002 - all alike
         """Return a bound: another pattern of sets is seen at once, the same pattern is a sum over its sets."""
