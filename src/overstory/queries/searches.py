@@ -183,7 +183,8 @@ def read_search(
             progress=_part(progress, 0.3, 1.0),
         )
         stored = sum(len(batch) for (batch,) in answers)
-    return SearchReading(counted, replace(discovered, adjustment=chosen.adjustment), stored)
+    declared = replace(discovered, adjustment=chosen.adjustment, epsilon=search.epsilon)
+    return SearchReading(counted, declared, stored)
 
 
 def _check(metric: Metric, kind: Aggregation, options: EstimateOptions) -> None:

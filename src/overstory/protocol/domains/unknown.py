@@ -169,7 +169,7 @@ class UnknownStrings(UnknownValues):
         """The strings' codes."""
         if self.model:
             return ModelStrings(self.model, self.order, self.width)
-        return CodedStrings(self.max_bytes, self.alphabet)
+        return CodedStrings(self.max_bytes, self.alphabet, is_text=not self.alphabet)
 
     def _check_type(self, value: Any) -> None:
         if not isinstance(value, str):
