@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.client import Randomizer
-from overstory.client.recorder import Tagger
+from overstory.client.recorder import MetricRecorder, Tagger
+from overstory.client.state.secret_file import DeviceSecret, metric_key
 from overstory.gateway.alignment import Alignment
+from overstory.privacy.registry.page import how_many_values
 from overstory.protocol.domains import Bins, Categories, Integers, Table, domain_from
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import metric_from_json, parse_registry
@@ -167,6 +169,18 @@ def test_a_change_of_either_variable_is_another_value():
     device = Randomizer(metric.mechanism, secret=b"s" * 32, metric=metric.id)
     assert device.permanent(metric.encode(pairs[0])) == device.permanent(metric.encode(pairs[0]))
     assert len({device.permanent(metric.encode(pair)) for pair in pairs}) > 1
+
+
+@pytest.mark.parametrize("cap", [2, 3])
+def test_a_device_reports_as_many_pairs_as_it_may(cap):
+    """Version, then crash, then both change: each pair takes a place, and further ones repeat the first."""
+    metric = parse_registry(REGISTRY.replace("max_values = 4", f"max_values = {cap}"))["crashes"]
+    recorder = MetricRecorder(metric, metric_key(DeviceSecret.fresh(), metric))
+    held = [("1.0", "no"), ("2.0", "no"), ("2.0", "yes"), ("1.0", "yes"), ("1.0", "no")]
+    tags = [recorder.make(value, period).tag for period, value in enumerate(held)]
+    assert len(set(tags)) == cap
+    assert tags[cap:] == [tags[0]] * (5 - cap)
+    assert how_many_values(metric).startswith(f"at most {cap} different combinations from one device, ever")
 
 
 def test_a_gateway_refuses_a_table():

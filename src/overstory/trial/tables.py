@@ -167,8 +167,12 @@ class TableTrial:
 
     @property
     def true_v(self) -> float:
-        """Cramer's V of the rows themselves."""
-        cells = self.truth[self.pairs.counts.sum(axis=1) > 0][:, self.pairs.counts.sum(axis=0) > 0]
+        """Cramer's V of the rows themselves, of the values that the estimate is of."""
+        cells = self.truth
+        for axis, left_out in enumerate(((), ()) if self.summary.v is None else self.summary.v.left_out):
+            there = [label not in left_out for label in self.pairs.labels[axis]]
+            cells = np.compress(there & (self.truth.sum(axis=1 - axis) > 0), cells, axis=axis)
+        cells = cells / cells.sum()
         product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
         return float(np.sqrt(((cells - product) ** 2 / product).sum() / (min(cells.shape) - 1)))
 
@@ -211,11 +215,15 @@ class TableTrial:
         inside = int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
         return [
             f"Collected: {len(self.pairs):,} rows, each one report of its pair; {self.truth.size:,} pairs of values",
-            f"Truth: Cramer's V of these rows is {self.true_v:.2f}",
+            f"Truth: Cramer's V of these rows is {self.true_v:.2f}{self._of_the_same}",
             f"Intervals: {inside:,} of the {self.truth.size:,} pairs' 95% intervals hold the truth",
             self._privacy(),
             *(f"note: {note}" for note in self._notes()),
         ]
+
+    @property
+    def _of_the_same(self) -> str:
+        return " (of the values that are not left out)" if self.summary.v and any(self.summary.v.left_out) else ""
 
     def _privacy(self) -> str:
         mechanism = self.result.mechanism

@@ -183,7 +183,8 @@ def how_many_values(metric: Metric) -> str:
         "first": "are reported as if they were the first",
         "nearest": "are reported as if they were the nearest",
     }[metric.over_cap]
-    return f"at most {plural(metric.max_values, 'different value')} from one device, ever; later values {then}"
+    word = f"different {metric.domain.value_word}"
+    return f"at most {plural(metric.max_values, word)} from one device, ever; later {metric.domain.value_word}s {then}"
 
 
 def _kept(metric: Metric) -> str:

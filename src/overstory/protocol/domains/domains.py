@@ -26,6 +26,7 @@ class AnyDomain(ABC):
 
     value_type: ClassVar[type[str | int | float | tuple[Any, ...]]] = str  # what an application measures
     candidates: str | None = None  # the file of candidates, where there is one
+    value_word: ClassVar[str] = "value"  # what a person calls one
     choices: tuple[str, ...] = ()  # the values, where they are named one by one
     reading: ClassVar[str | None] = None  # how its estimates are read, where that does not depend on the mechanism
 

@@ -56,6 +56,7 @@ class Table(Domain):
 
     ordered = False
     value_type = tuple
+    value_word = "combination"
     reading = "table"
 
     def __post_init__(self) -> None:
