@@ -30,6 +30,7 @@ from overstory.protocol.mechanisms.registry import mechanism
 HELD, MODEL, TOP, KEEP, ALPHA = 20_000, 40_000, 32, 1024, 0.05
 WEIGHTS = np.arange(1, HELD + 1) ** -1.1 / np.sum(np.arange(1, HELD + 1) ** -1.1)
 EPSILONS = (1.0, 2.0, 3.0, 4.39)
+BEAM = 192
 DEVICES = (10**5, 10**6, 10**7)
 CHAINS = 64
 
@@ -109,12 +110,17 @@ def _valid_shares(domain: CodedDomain, lengths: Sequence[int]) -> list[float]:
     return [*shares, 1.0]
 
 
-def recall(levels: Sequence[Level], epsilon: float, num_devices: int, rng: Any, beam: int = 192) -> tuple[float, int]:
-    """Return the share of the most frequent strings that one search detects, and how many nobody holds."""
+def recall(
+    levels: Sequence[Level], epsilon: float, num_devices: int, rng: Any, *, ranked: bool = False
+) -> tuple[float, int]:
+    """Return the share of the most frequent strings that one search detects, and how many nobody holds.
+
+    With `ranked`, the strings are held in their order, the first most often; otherwise in another order each time.
+    """
     asked = mechanism("linear-hash", domain_size=2**64, epsilon=epsilon)
     p, q = float(asked.p_star), float(asked.q_star)
     sizes = [round(num_devices * level.share) for level in levels]
-    order = rng.permutation(HELD)
+    order = np.arange(HELD) if ranked else rng.permutation(HELD)
     holders = [rng.multinomial(size, WEIGHTS)[order] for size in sizes]
     alive, tests, tried = np.ones(HELD, np.bool_), [], 0
     for at, (level, size) in enumerate(zip(levels, sizes, strict=True)):
@@ -123,7 +129,7 @@ def recall(levels: Sequence[Level], epsilon: float, num_devices: int, rng: Any, 
         present = np.unique(level.prefixes[alive])
         many = np.bincount(level.prefixes[alive], holders[at][alive], level.ended.size).astype(int)[present]
         supports = rng.binomial(many, p) + rng.binomial(size - many, q)
-        num_noise, keep = max(round(level.tried * level.valid) - present.size, 1), KEEP if is_last else beam
+        num_noise, keep = max(round(level.tried * level.valid) - present.size, 1), KEEP if is_last else BEAM
         noise_p = np.cumsum(rng.exponential(size=min(keep, num_noise))) / num_noise
         noise = binom.isf(np.minimum(noise_p, 1.0), size, q)
         if is_last:
@@ -173,10 +179,12 @@ def main() -> None:
     parser.add_argument("lists", nargs="+", metavar="LIST")
     parser.add_argument("--quick", action="store_true", help="a million devices, two epsilons, three seeds")
     parser.add_argument("--seeds", type=int)
+    parser.add_argument("--epsilon", type=float, nargs="*", default=EPSILONS)
+    parser.add_argument("--devices", type=int, nargs="*", default=DEVICES)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     seeds = options.seeds or (3 if options.quick else 20)
-    epsilons, devices = ((2.0, 4.39), DEVICES[1:2]) if options.quick else (EPSILONS, DEVICES)
+    epsilons, devices = ((2.0, 4.39), DEVICES[1:2]) if options.quick else (options.epsilon, options.devices)
     results = []
     for path in options.lists:
         held, model = read(path)

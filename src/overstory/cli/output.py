@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -45,5 +46,6 @@ def picture(path: str, width: float = 10, height: float = 5) -> Iterator[Figure]
         drawn = figure.Figure(figsize=(width, height), layout="constrained")
         yield drawn
         kind = path.rpartition(".")[2]
-        with replacing(path) as name:
+        with replacing(path) as name, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph")  # of texts in any script; the file shows a box
             drawn.savefig(name, format=kind, metadata=TIMELESS.get(kind))
