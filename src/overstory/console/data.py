@@ -79,9 +79,20 @@ class ConsoleData:
             return "running"
         return "settling" if now < metric.accept_until(period) else "final"
 
-    def counts(self, metric: Metric, first: int | None = None, last: int | None = None) -> PeriodCounts:
-        """Return the support counts of a range of periods, by default of all that have reports."""
-        return read_store(self.store, metric, first, last)
+    def counts(
+        self, metric: Metric, first: int | None = None, last: int | None = None, group: str = ""
+    ) -> PeriodCounts:
+        """Return the support counts of a range of periods, by default of all that have reports; empty: of all groups.
+
+        Raises
+        ------
+        ScreenError
+            With status 400 where the metric has no such group, or a hidden one.
+        """
+        try:
+            return read_store(self.store, metric, first, last, group=group or None)
+        except ParameterError as error:
+            raise ScreenError(400, f"group: {error}" if group else str(error)) from error
 
     def estimates(
         self, counts: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions | None = None

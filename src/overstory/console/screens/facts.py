@@ -34,7 +34,7 @@ ASK_AGAIN: Final = 3
 """Seconds after which a page without its alarms asks again: long enough to read and to follow a link."""
 NO_DIMENSIONS: Final = (
     "A report holds nothing but its value: what goes together with it (a platform, a version) cannot be looked up "
-    "afterwards. To learn it, collect a metric of the pair."
+    "afterwards. To learn it, collect a metric of the pair, or give the metric groups."
 )
 
 

@@ -11,7 +11,6 @@ from pydantic import Field as Parameter
 from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import estimate_table
 from overstory.console.screens.facts import (
-    NO_DIMENSIONS,
     adjustment_field,
     epsilons,
     estimate_picture,
@@ -25,6 +24,7 @@ from overstory.console.screens.facts import (
     state_words,
 )
 from overstory.console.screens.readings import is_shares, period_view, refuse_options
+from overstory.console.screens.readings.groups import dimension_words, group_blocks, group_field, group_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import (
     Block,
@@ -64,6 +64,7 @@ OF_SHARES: Final = ("candidates", "list", "before", "complete")
 class PeriodQuery(Query):
     """What the page shows: the candidates, what counts as detected, and the level of the intervals."""
 
+    group: str = ""
     candidates: str = ""
     list: str = ""
     before: str = ""
@@ -88,7 +89,7 @@ class PeriodScreen(Screen):
         """Return the page of a period."""
         metric = data.metric(path["metric"])
         first, last = data.periods(metric, path["period"], path["period"])
-        counted = data.counts(metric, first, last)
+        counted = data.counts(metric, first, last, query.group)
         candidates = _candidates(data, query)
         page = _Page(data, metric, path["period"], query, counted, candidates)
         if not counted.periods:
@@ -132,11 +133,8 @@ def _detected_before(data: ConsoleData, query: PeriodQuery, page: _Page) -> froz
         return None
     options = EstimateOptions(**{**vars(page.options), "candidates": before})
     (part,) = data.estimates(page.counted, "total", options).parts
-    return frozenset(str(value) for value, is_detected in _pairs(part.estimate) if is_detected)
-
-
-def _pairs(estimate: Any) -> Iterator[tuple[Any, bool]]:
-    return zip(estimate.values, estimate.detected().tolist(), strict=True)
+    detected = part.estimate.detected().tolist()
+    return frozenset(str(value) for value, is_one in zip(part.estimate.values, detected, strict=True) if is_one)
 
 
 @dataclass(frozen=True)
@@ -196,14 +194,11 @@ class _Page:
             Heading(2, "Every value"),
             self._table(rows, new, before),
             *((Paragraph(f"{len(rows) - MOST_ROWS:,} more are in the downloads."),) if len(rows) > MOST_ROWS else ()),
+            *(() if self.query.group else group_blocks(self.data, self.counted, self.options)),
             *self._tail(),
         ]
-        facts = {
-            **series.summary(),
-            **part.estimate.summary(),
-            "level": self.query.level,
-            "newly_detected": sorted(new),
-        }
+        about = {"level": self.query.level, "newly_detected": sorted(new)}
+        facts = {**series.summary(), **part.estimate.summary(), **about}
         return View(f"{self.metric.title}, {self.label}", tuple(blocks), table, picture, facts)
 
     def _picture(self, rows: Sequence[dict[str, Any]], new: set[str]) -> Picture:
@@ -243,7 +238,7 @@ class _Page:
 
     def _head(self, words: str) -> Iterator[Block]:
         yield metric_links(self.data, self.metric, self.label, self.label)
-        yield Heading(1, f"{self.metric.title}, {self.label}: {words}")
+        yield Heading(1, f"{self.metric.title}, {self.label}{group_words(self.metric, self.query.group)}: {words}")
         yield Paragraph(self.metric.description, is_lead=True)
 
     def _figures(self, estimate: Any) -> Iterator[tuple[str, str]]:
@@ -296,7 +291,7 @@ class _Page:
         yield rests_on(
             self.data, self.metric, self.counted.num_reports, self.counted.periods, "population", self.query.adjustment
         )
-        yield Lines(NO_DIMENSIONS)
+        yield Lines(dimension_words(self.metric))
 
     def _list_form(self) -> Form:
         names = self.candidates or self.metric.labels
@@ -306,6 +301,7 @@ class _Page:
             ("alpha", f"{self.query.alpha:g}"),
             ("correction", self.query.correction),
             ("method", self.query.method),
+            ("group", self.query.group),
         )
         return Form(
             "Candidates",
@@ -323,6 +319,7 @@ class _Page:
         query = self.query
         hidden = (("candidates", query.candidates), ("list", query.list), ("before", query.before))
         fields = (
+            *group_field(self.metric, query.group),
             Field("alpha", "Alpha", f"{query.alpha:g}", "number", least=0.0001, most=0.5, step=0.0001),
             Field(
                 "correction",

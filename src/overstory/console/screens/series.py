@@ -12,7 +12,6 @@ from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import estimate_table
 from overstory.console.screens.columns import MOST_CUMULATIVE, Columns, reports_picture
 from overstory.console.screens.facts import (
-    NO_DIMENSIONS,
     adjustment_field,
     alarm_notices,
     epsilons,
@@ -28,6 +27,7 @@ from overstory.console.screens.facts import (
 )
 from overstory.console.screens.lines import Shown, shown_lines, too_uncertain
 from overstory.console.screens.readings import is_shares, refuse_options, series_view, unused_fields
+from overstory.console.screens.readings.groups import dimension_words, group_field, group_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.series import MOST_COLUMNS, over_time
 from overstory.presentation.document import (
@@ -70,6 +70,7 @@ class SeriesQuery(Query):
 
     first: str | None = Parameter(None, alias="from")
     last: str | None = Parameter(None, alias="to")
+    group: str = ""
     every: int | None = Parameter(None, ge=1, le=100_000)
     level: float = Parameter(0.95, ge=0.5, lt=1)
     adjustment: Adjustment = "fcr"
@@ -92,7 +93,7 @@ class SeriesScreen(Screen):
     def view(self, data: ConsoleData, query: SeriesQuery, **path: str) -> View:
         """Return the page of a metric."""
         metric = data.metric(path["metric"])
-        counted = data.counts(metric, *data.periods(metric, query.first, query.last))
+        counted = data.counts(metric, *data.periods(metric, query.first, query.last), query.group)
         if not counted.periods:
             return _without_reports(data, metric, query)
         most = MOST_CUMULATIVE if query.reading == "cumulative" else MOST_COLUMNS
@@ -125,7 +126,7 @@ class _Page:
         alarms, refresh = alarm_notices(self.data, self.metric)
         blocks = [
             metric_links(self.data, self.metric, "Over time"),
-            Heading(1, f"{self.metric.title}: {self._newest_words()}" if not uncertain else self.metric.title),
+            Heading(1, self._title + ("" if uncertain else f": {self._newest_words()}")),
             Paragraph(self.metric.description, is_lead=True),
             KeyValues(tuple(self._figures()), "figures"),
             *alarms,
@@ -147,6 +148,10 @@ class _Page:
         ]
         facts = {**self.series.summary(), "level": self.query.level, "every": self.columns.every}
         return View(self.metric.title, tuple(blocks), table, picture, facts, refresh=refresh)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.metric.title}{group_words(self.metric, self.query.group)}"
 
     def _wanted(self) -> list[str]:
         names = self.query.names()
@@ -243,7 +248,7 @@ class _Page:
             yield f"Counts of {self.columns.every:,} periods are added up for each column; none is left out."
         if self.metric.oracle.encoding.decoded:
             yield "What is not in the list of candidates is drawn as “not listed”."
-        yield NO_DIMENSIONS
+        yield dimension_words(self.metric)
 
 
 def _total_picture(metric: Metric, rows: Sequence[dict[str, Any]]) -> Picture:
@@ -294,6 +299,7 @@ def _without_candidates(data: ConsoleData, metric: Metric, query: SeriesQuery, c
 def _form(metric: Metric, query: SeriesQuery, labels: Sequence[str]) -> Form:
     names = "\n".join(query.names())
     fields = (
+        *group_field(metric, query.group),
         Field("from", "From", query.first or "", hint=f"such as {labels[0]}" if labels else ""),
         Field("to", "To", query.last or "", hint=f"such as {labels[-1]}" if labels else ""),
         Field(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.console.screens.columns import Columns, reports_picture
 from overstory.console.screens.facts import (
-    NO_DIMENSIONS,
     adjustment_field,
     epsilons,
     metric_links,
@@ -20,6 +19,7 @@ from overstory.console.screens.facts import (
     sentence,
     state_words,
 )
+from overstory.console.screens.readings.groups import dimension_words, group_field, group_words
 from overstory.console.screens.readings.pictures import MORE, PICTURES
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import (
@@ -84,7 +84,7 @@ def reading_words(metric: Metric) -> str:
 def period_view(data: ConsoleData, metric: Metric, label: str, counted: PeriodCounts, options: EstimateOptions) -> View:
     """Return the page of one period with reports."""
     page = ReadingPage(data, metric, counted, options)
-    title = f"{metric.title}, {label}"
+    title = f"{metric.title}, {label}{group_words(metric, counted.group or '')}"
     reading, picture, said = page.read()
     blocks = (
         metric_links(data, metric, label, label),
@@ -93,7 +93,7 @@ def period_view(data: ConsoleData, metric: Metric, label: str, counted: PeriodCo
         KeyValues((("Reports", f"{counted.num_reports:,}"), *epsilons(metric)[:2]), "figures"),
         *page.state_notice(),
         *said,
-        _form(metric, options, f"/m/{metric.id}/{label}"),
+        _form(metric, counted.group or "", options, f"/m/{metric.id}/{label}"),
         *page.tail(),
     )
     return View(title, blocks, file_rows(reading.csv_lines()), picture, _facts(reading))
@@ -113,18 +113,19 @@ def series_view(
     """
     whole = metric.reading in WHOLE_RANGE or kind == "total"
     newest = counted.periods[-1]
-    shown = counted if whole else data.counts(metric, newest, newest)
+    group = counted.group or ""
+    shown = counted if whole else data.counts(metric, newest, newest, group)
     page = ReadingPage(data, metric, shown, options)
     reading, picture, said = page.read()
     periods = counted.periods[-MOST_PERIODS:]
     every = reading
     if not whole and len(periods) > 1:
-        every = data.reading(data.counts(metric, periods[0], newest), kind, options)
+        every = data.reading(data.counts(metric, periods[0], newest, group), kind, options)
     when = metric.period.label(newest) if not whole else _ends(metric, counted)
     reports = reports_picture(metric, Columns.of(counted, None))
     blocks = (
         metric_links(data, metric, "Over time"),
-        Heading(1, f"{metric.title}: {shown.num_reports:,} reports, {when}"),
+        Heading(1, f"{metric.title}{group_words(metric, group)}: {shown.num_reports:,} reports, {when}"),
         Paragraph(metric.description, is_lead=True),
         KeyValues(epsilons(metric), "figures"),
         *page.state_notice(),
@@ -203,7 +204,7 @@ class ReadingPage:
         yield Heading(2, "What these numbers rest on")
         yield rests_on(self.data, self.metric, self.counted.num_reports, self.counted.periods, kind, adjustment)
         if self.metric.reading != "table":
-            yield Lines(NO_DIMENSIONS)
+            yield Lines(dimension_words(self.metric))
 
 
 def _for_a_page(block: Block) -> Block:
@@ -259,10 +260,10 @@ def unused_fields(metric: Metric) -> set[str]:
     return unused | ({"reading", "reports_per_device"} if metric.reading in WHOLE_RANGE else set())
 
 
-def _form(metric: Metric, options: EstimateOptions, address: str) -> Form:
+def _form(metric: Metric, group: str, options: EstimateOptions, address: str) -> Form:
     alpha = Field("alpha", "Alpha", f"{options.alpha:g}", "number", least=0.0001, most=0.5, step=0.0001)
     fields = (alpha, adjustment_field(options.adjustment)) if metric.reading in DETECTING else (alpha,)
-    return Form("What is shown", fields, "Show", address, is_live=True)
+    return Form("What is shown", (*group_field(metric, group), *fields), "Show", address, is_live=True)
 
 
 def refuse_options(given: Mapping[str, object], metric: Metric) -> None:
