@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from overstory.analysis.postprocess.group_shares import (
+    LEVEL,
+    WeightedShares,
+    smoothed_shares,
+    weighted_shares,
+    with_interval,
+)
 from overstory.presentation.document import Block, Column, Heading, Lines, Table
 from overstory.presentation.formats import interval, percent
 from overstory.presentation.render_data import csv_lines
@@ -15,7 +22,6 @@ from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.estimates import EstimateOptions, EstimateSeries
-from overstory.queries.group_shares import LEVEL, WeightedShares, smoothed_shares, weighted_shares, with_interval
 from overstory.queries.readings import Panel, Reading, read
 
 if TYPE_CHECKING:
