@@ -111,6 +111,13 @@ def add_hashing(parser: Any, *, otherwise: str = "overstory-v1", note: str = "")
     add_option(parser, "--hash-key")
 
 
+def add_pair(parser: Any) -> None:
+    """Add ``--pair`` and ``--boolean``, of files with two variables."""
+    meaning = "the two variables of every report: columns of its files"
+    parser.add_argument("--pair", nargs=2, metavar="NAME", help=meaning)
+    parser.add_argument("--boolean", metavar="NAME", help="the one of them that is one bit: true or false")
+
+
 def hashing(args: argparse.Namespace) -> dict[str, Any]:
     """Return the hash family and key that were asked for, as what makes a RAPPOR takes them."""
     asked = {"hash_family": args.hash_family, "hash_key": args.hash_key}

@@ -233,6 +233,24 @@ def test_filters_are_decoded_as_accurately_as_computed(part: dict[str, Any], exp
 
 
 @pytest.mark.slow
+def test_intervals_cover_where_noise_is_low_and_variables_depend() -> None:
+    """A string sets all its bits at once: errors that take bits as independent are a fourth too small here."""
+    shares = population(6, 4, 0.6)
+    strings = tuple(f"x{i}" for i in range(6)), tuple(f"y{i}" for i in range(4))
+    low = {"oracle": "rappor", "num_bits": 32, "num_cohorts": 8, "f": 0.2, "p": 0.1, "q": 0.9}
+    built = joint(of=[low, low], hash_key="pair")
+    inside, narrow = [], []
+    for seed in range(100):
+        counts = string_counts(built, shares, 30_000, seed, strings)
+        table = linked_filters(built, counts, ("x", "y"), strings, complete=True)
+        apart = np.abs(table.shares - shares)
+        inside.append((apart < 1.96 * table.standard_errors).mean())
+        narrow.append((apart < 1.96 * table.standard_errors / 1.25).mean())
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.015)
+    assert np.mean(narrow) < 0.9
+
+
+@pytest.mark.slow
 def test_strings_outside_the_lists_are_a_row_and_a_column() -> None:
     """A fifth of each variable's strings is not listed: without bias, in the mean of 30 collections."""
     shares = population(20, 10, 0.3)

@@ -9,8 +9,9 @@ supports err independently. So least squares solves, with :math:`W = (p - q)^2 /
 .. math:: \sum_c \tfrac{n_c}{n} J_{xc} \Delta J_{yc}
           = \sum_c \tfrac{n_c}{n} X_c' W_{xc} \frac{C_c}{(p_x - q_x)(p_y - q_y)} W_{yc} Y_c
 
-in bases of the vectors of sum 0 (`linked_equations`), where its inverse over n is the covariance of :math:`\Delta`. The
-marginals are the decoder's. Strings outside a list are one more column, h/k in every bit.
+in bases of the vectors of sum 0 (`linked_equations`). The covariance of :math:`\Delta` has the supports' real ones in
+the middle, for a string sets all its bits at once: with low noise its independent bits would claim a fourth too little.
+The marginals are the decoder's. Strings outside a list are one more column, h/k in every bit.
 """
 
 from __future__ import annotations
@@ -20,24 +21,22 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from overstory.analysis.association.linked import FiniteVariable
 from overstory.analysis.association.linked_equations import System, system_of, zero_sum
+from overstory.analysis.association.linked_variables import DecodedVariable, filter_variable, finite_variable
 from overstory.analysis.association.table import Marginal, TableEstimate
-from overstory.analysis.decoding import CandidateMap, decode
-from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.linked import pair_counts
-from overstory.analysis.variance import check_reports_per_device, clustering
+from overstory.analysis.decoding import CandidateMap
+from overstory.analysis.support.linked import PairCounts, pair_counts
+from overstory.analysis.variance import check_reports_per_device
 from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.payloads import BitMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import IntervalKind
-    from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.mechanisms.joint import JointMechanism
 
     F64 = NDArray[np.float64]
@@ -45,115 +44,6 @@ if TYPE_CHECKING:
 
 OTHER: Final = "other"
 """What strings outside a list are called."""
-
-
-@dataclass(frozen=True, eq=False)
-class DecodedVariable:
-    """One of two linked variables, decoded by itself.
-
-    Attributes
-    ----------
-    shares : ndarray of float64, shape (K,)
-        Unbiased shares of the values; strings outside the list come last, where there may be some.
-    covariance : ndarray of float64, shape (K, K)
-        Of `shares`.
-    designs : ndarray of float64, shape (num_cohorts or 1, k, K)
-        Which supports each value has, in each cohort.
-    weights : ndarray of float64, shape (num_cohorts or 1, k)
-        (p - q)^2 / (theta (1 - theta)) of each support.
-    span : float
-        p - q.
-    memoized : float
-        The largest part of a support's variance that two reports of one device share.
-    """
-
-    shares: F64
-    covariance: F64
-    designs: F64
-    weights: F64
-    span: float
-    memoized: float
-    notes: tuple[str, ...] = ()
-
-    def information(self, cohort: int) -> F64:
-        """Return J of a cohort, shape (K, K)."""
-        design, weights = self._in(cohort)
-        return np.asarray(design.T @ (weights[:, None] * design))
-
-    def against(self, cohort: int) -> F64:
-        """Return X' W of a cohort, shape (K, k)."""
-        design, weights = self._in(cohort)
-        return np.asarray(design.T * weights)
-
-    def _in(self, cohort: int) -> tuple[F64, F64]:
-        place = cohort if len(self.designs) > 1 else 0
-        return self.designs[place], self.weights[place]
-
-
-def finite_variable(part: Mechanism, supported: I64, totals: I64, per_device: float) -> DecodedVariable:
-    """Return a variable with a finite domain, of which there are counts of each value's support by cohort."""
-    reports = max(int(totals.sum()), 1)
-    variable = FiniteVariable(part, supported.sum(axis=0) / reports)
-    (p, q), shares = variable.rates, variable.shares
-    moments = [variable.moments(variable.projection[0], shared=shared) for shared in (False, True)]
-    once, again = (each.over(shares) - np.outer(shares, shares) for each in moments)
-    theta = np.clip(variable.supported, 1e-4, 1 - 1e-4)
-    # Supports that are one symbol go together so that, among contrasts, 1 / theta is their precision.
-    weights = (p - q) ** 2 / (theta if variable.is_symbol else theta * (1 - theta))
-    return DecodedVariable(
-        shares,
-        (once + (per_device - 1.0) * again) / reports,
-        np.eye(len(shares))[None],
-        weights[None],
-        p - q,
-        _memoized(part),
-    )
-
-
-def filter_variable(
-    part: Mechanism,
-    candidates: CandidateMap,
-    supported: I64,
-    totals: I64,
-    per_device: float,
-    *,
-    complete: bool,
-) -> DecodedVariable:
-    """Return a variable whose strings were looked for by the decoder."""
-    assert isinstance(part, BitMechanism)
-    p, q = float(part.p_star), float(part.q_star)
-    decoded = decode(
-        SupportCounts(totals, supported),
-        candidates,
-        p_star=p,
-        q_star=q,
-        complete=complete,
-        permanent=part.rounds.permanent,
-        reports_per_device=per_device,
-        interval_kind="population",
-    )
-    if decoded.colliding:
-        raise ParameterError(
-            f"{' and '.join(decoded.colliding[0][:2])} set the same bits in every cohort: leave one of them out"
-        )
-    reports = max(decoded.num_reports, 1)
-    shares, covariance = decoded.raw_counts / reports, decoded.covariance("population") / reports**2
-    designs = candidates.dense().reshape(candidates.num_cohorts, candidates.num_bits, -1)
-    if not complete:
-        # The strings outside are what is left of 1: their column is h/k everywhere.
-        all_shares = np.vstack((np.eye(len(shares)), -np.ones(len(shares))))
-        shares, covariance = np.append(shares, 1.0 - shares.sum()), all_shares @ covariance @ all_shares.T
-        designs = np.concatenate((designs, np.full((*designs.shape[:2], 1), candidates.fill)), axis=2)
-    theta = np.clip(q + (p - q) * (designs @ shares), 1e-4, 1 - 1e-4)
-    weights = (p - q) ** 2 / (theta * (1 - theta))
-    return DecodedVariable(shares, covariance, designs, weights, p - q, _memoized(part), decoded.notes)
-
-
-def _memoized(part: Mechanism) -> float:
-    """Return the largest share of a support's variance that the permanent response makes."""
-    p, q = float(part.p_star), float(part.q_star)
-    shared = clustering(part, 2.0)
-    return max(shared.own / (p * (1 - p)), shared.other / (q * (1 - q)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +60,10 @@ class FilterCovariance:
         The covariances of the rows' and of the columns' shares.
     shares : ndarray of float64, shape (k_x, k_y)
     people : float
-        What of the sampling of people is left out: 1 / n times the reports of a device, or 0.
+        1 / n times the reports of a device: the product of the marginals' covariances has the sampling of people as it
+        would be if the variables were independent, and it is replaced by theirs.
+    kind
+        What intervals are for: of the reports themselves, people are not sampled.
     """
 
     system: System
@@ -179,6 +72,7 @@ class FilterCovariance:
     marginals: tuple[F64, F64]
     shares: F64
     people: float
+    kind: IntervalKind
 
     def variances(self) -> F64:
         """Return the cells' variances, shape (k_x, k_y)."""
@@ -186,23 +80,35 @@ class FilterCovariance:
         first, second = self.marginals
         total = self.scale * self.system.diagonal(*self.bases)
         total += np.outer(a**2, np.diag(second)) + np.outer(np.diag(first), b**2)
-        held = np.clip(self.shares, 0.0, 1.0)
-        return np.asarray(np.maximum(total - self.people * held * (1.0 - held), 0.0))
+        held, alone = self._people
+        drawn = held * (1.0 - held) * (self.kind == "population") - alone * (1.0 - alone)
+        return np.asarray(np.maximum(total + self.people * drawn, 0.0))
 
     def apply(self, weights: F64) -> F64:
         """Return the covariances with weighted sums of cells."""
         a, b = self.shares.sum(axis=1), self.shares.sum(axis=0)
         first, second = self.marginals
-        (x, y), held = self.bases, np.clip(self.shares, 0.0, 1.0)
-        total = self.scale * (x @ self.system.solve(x.T @ weights @ y) @ y.T)
+        (x, y), (held, alone) = self.bases, self._people
+        total = self.scale * (x @ self.system.covary(x.T @ weights @ y) @ y.T)
         total += np.outer(a, a) @ weights @ second + first @ weights @ np.outer(b, b)
-        possible = held / max(1.0, float(held.sum()))
-        drawn = weights * held - possible * (weights * possible).sum(axis=(-2, -1), keepdims=True)
-        return np.asarray(total - self.people * drawn)
+        drawn = _drawn(held, weights) * (self.kind == "population") - _drawn(alone, weights)
+        return np.asarray(total + self.people * drawn)
+
+    @property
+    def _people(self) -> tuple[F64, F64]:
+        """The cells as people hold them, and as they would if the variables were independent."""
+        held = np.clip(self.shares, 0.0, 1.0)
+        held /= max(1.0, float(held.sum()))
+        return held, np.outer(held.sum(axis=1), held.sum(axis=0))
 
     def at(self, shares: F64) -> FilterCovariance:
         """Return those at other cells: the noise hardly depends on them."""
         return replace(self, shares=shares)
+
+
+def _drawn(held: F64, weights: F64) -> F64:
+    """Return the covariances of a multinomial's cells with weighted sums of them."""
+    return np.asarray(weights * held - held * (weights * held).sum(axis=(-2, -1), keepdims=True))
 
 
 def linked_filters(
@@ -252,24 +158,48 @@ def linked_filters(
         else:
             variables.append(finite_variable(part, supported[place], apart.totals, per_device))
             shown.append(named)
+    return table_of_variables(
+        (variables[0], variables[1]),
+        apart,
+        (names[0], names[1]),
+        (shown[0], shown[1]),
+        other=_others(shown, labels),
+        reports_per_device=per_device,
+        interval_kind=interval_kind,
+    )
+
+
+def table_of_variables(
+    variables: tuple[DecodedVariable, DecodedVariable],
+    apart: PairCounts,
+    names: tuple[str, str],
+    labels: tuple[tuple[str, ...], tuple[str, ...]],
+    *,
+    other: tuple[int | None, int | None] = (None, None),
+    reports_per_device: float = 1.0,
+    interval_kind: IntervalKind = "population",
+) -> TableEstimate:
+    """Return the table of two variables that were decoded by themselves."""
     first, second = variables
-    system, right, bases = _system(first, second, _centred(apart.both, *supported, apart.totals), apart.totals)
-    delta = bases[0] @ system.solve(right) @ bases[1].T
-    cells = np.outer(first.shares, second.shares) + delta
-    reports = max(counts.num_reports, 1)
-    again = 1.0 + (per_device - 1.0) * first.memoized * second.memoized
-    people = per_device / reports if interval_kind == "reports" else 0.0
-    covariance = FilterCovariance(system, bases, again / reports, (first.covariance, second.covariance), cells, people)
+    centred = _centred(apart.both, apart.first, apart.second, apart.totals)
+    system, right, bases = _system(first, second, centred, apart.totals)
+    cells = np.outer(first.shares, second.shares) + bases[0] @ system.solve(right) @ bases[1].T
+    reports = max(int(apart.totals.sum()), 1)
+    again = 1.0 + (reports_per_device - 1.0) * first.memoized * second.memoized
+    people = reports_per_device / reports
+    marginals = first.covariance, second.covariance
+    covariance = FilterCovariance(system, bases, again / reports, marginals, cells, people, interval_kind)
+    own = people if interval_kind == "reports" else 0.0
     return TableEstimate(
-        names=(names[0], names[1]),
-        labels=(shown[0], shown[1]),
+        names=names,
+        labels=labels,
         shares=cells,
         covariance=covariance,
-        num_reports=counts.num_reports,
+        num_reports=int(apart.totals.sum()),
         design="linked",
         interval_kind=interval_kind,
-        other=_others(shown, labels),
-        own_shares=(_marginal(first, people), _marginal(second, people)),
+        other=other,
+        own_shares=(_marginal(first, own), _marginal(second, own)),
         notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
     )
 
@@ -315,11 +245,14 @@ def _system(
     if not used:
         raise ParameterError("no cohort has two reports: nothing can be said of pairs")
     right = np.zeros((bases[0].shape[1], bases[1].shape[1]))
-    rows, columns = [], []
+    working: tuple[list[F64], list[F64]] = ([], [])
+    spread: tuple[list[F64], list[F64]] = ([], [])
     for cohort in used:
         part = totals[cohort] / totals.sum()
         x, y = bases[0].T @ first.against(cohort), bases[1].T @ second.against(cohort)
         right += part / (first.span * second.span) * (x @ centred[cohort] @ y.T)
-        rows.append(part * bases[0].T @ first.information(cohort) @ bases[0])
-        columns.append(bases[1].T @ second.information(cohort) @ bases[1])
-    return system_of(np.stack(rows), np.stack(columns)), right, bases
+        for place, (variable, sums, weight) in enumerate(((first, x, part), (second, y, 1.0))):
+            working[place].append(weight * bases[place].T @ variable.information(cohort) @ bases[place])
+            spread[place].append(weight * sums @ variable.together(cohort) @ sums.T)
+    stacked = [(np.stack(each[0]), np.stack(each[1])) for each in (working, spread)]
+    return system_of(*stacked), right, bases

@@ -15,7 +15,7 @@ The standard errors are the observed information's; where a share is 0 they say 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -127,24 +127,53 @@ def likelihoods(
     if isinstance(part, SymbolMechanism):
         own, other = float(part.channel.keep), float(part.channel.other)
         return np.where(words[:, :1].astype(np.int64) == np.arange(part.payload_limit), own, other)
-    octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8).reshape(len(batch), -1)
-    bits = np.unpackbits(octets, axis=1, bitorder="little")[:, : part.payload_bits].astype(np.float64)
-    lit, unlit = np.log(p / q), np.log((1 - p) / (1 - q))
+    bits = unpacked(words, part.payload_bits)
     if candidates is None:
-        logarithms = unlit + bits * (lit - unlit)
-        return np.asarray(np.exp(logarithms - logarithms.max(axis=1, keepdims=True)))
-    designs = candidates.dense().reshape(candidates.num_cohorts, candidates.num_bits, -1)
-    logarithms = np.empty((len(batch), designs.shape[2] + (not complete)))
-    # A string outside the list sets each bit with the chance h/k.
+        return _scaled(np.log((1 - p) / (1 - q)) + bits * np.log(p * (1 - q) / (q * (1 - p))))
+    return filter_likelihoods(bits, batch.cohorts, candidates, (p, q), complete=complete)
+
+
+def unpacked(words: NDArray[np.uint64], num_bits: int) -> F64:
+    """Return packed bits one by one, shape (n, num_bits)."""
+    octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8).reshape(len(words), -1)
+    return np.unpackbits(octets, axis=1, bitorder="little")[:, :num_bits].astype(np.float64)
+
+
+def _scaled(logarithms: F64) -> F64:
+    return np.asarray(np.exp(logarithms - logarithms.max(axis=1, keepdims=True)))
+
+
+def filter_likelihoods(
+    bits: F64,
+    cohorts: NDArray[np.integer[Any]],
+    candidates: CandidateMap,
+    rates: tuple[float, float],
+    *,
+    complete: bool,
+) -> F64:
+    """Return the likelihood of each filter for every candidate, up to a factor for each report.
+
+    Parameters
+    ----------
+    bits : ndarray of float64, shape (n, k)
+    rates
+        P(a reported bit is 1 | the true one is), and P(1 | it is not).
+    complete
+        Whether there is no column for strings outside the list, which set each bit with the chance h/k.
+    """
+    p, q = rates
+    lit, unlit = np.log(p / q), np.log((1 - p) / (1 - q))
     rate = q + (p - q) * candidates.fill
     outside = np.log(rate / q), np.log((1 - rate) / (1 - q))
+    designs = candidates.dense().reshape(candidates.num_cohorts, candidates.num_bits, -1)
+    logarithms = np.empty((len(bits), designs.shape[2] + (not complete)))
     for cohort, design in enumerate(designs):
-        rows = batch.cohorts == cohort
+        rows = cohorts == cohort
         logarithms[rows, : design.shape[1]] = bits[rows] @ design * (lit - unlit) + design.sum(axis=0) * unlit
         if not complete:
             ones = bits[rows].sum(axis=1)
             logarithms[rows, -1] = ones * outside[0] + (bits.shape[1] - ones) * outside[1]
-    return np.asarray(np.exp(logarithms - logarithms.max(axis=1, keepdims=True)))
+    return _scaled(logarithms)
 
 
 def linked_likelihood(
@@ -174,26 +203,45 @@ def linked_likelihood(
             given = candidate_map(part.encoding, named)
         likely.append(likelihoods(mechanism, batch, place, given if is_filter else None, complete=complete))
         shown.append((*named, OTHER) if is_filter and not complete else named)
-    best = likeliest_table(likely[0], likely[1])
-    notes = [f"likelihood of {len(batch):,} reports, {best.steps:,} steps; errors say little where a share is 0"]
+    others = [len(each) - 1 if len(each) > len(given) else None for each, given in zip(shown, labels, strict=True)]
+    return table_of_likelihoods(
+        (likely[0], likely[1]),
+        (names[0], names[1]),
+        (shown[0], shown[1]),
+        other=(others[0], others[1]),
+        interval_kind=interval_kind,
+    )
+
+
+def table_of_likelihoods(
+    likely: tuple[F64, F64],
+    names: tuple[str, str],
+    labels: tuple[tuple[str, ...], tuple[str, ...]],
+    *,
+    other: tuple[int | None, int | None] = (None, None),
+    interval_kind: IntervalKind = "population",
+) -> TableEstimate:
+    """Return the likeliest table of reports with these likelihoods, of shapes (n, k_x) and (n, k_y)."""
+    reports = len(likely[0])
+    best = likeliest_table(*likely)
+    notes = [f"likelihood of {reports:,} reports, {best.steps:,} steps; errors say little where a share is 0"]
     if not best.converged:
         notes.append(f"it had not converged after {best.steps:,} steps")
-    people = 1.0 / len(batch)
+    people = 1.0 / reports
     noise = np.full((best.shares.size, best.shares.size), np.nan)
     if best.shares.size <= MOST_CELLS:
-        noise = _noise(likely[0], likely[1], best.shares, people)
+        noise = _noise(*likely, best.shares, people)
     else:
         notes.append(f"{best.shares.size:,} cells: standard errors are computed up to {MOST_CELLS:,}")
-    others = [len(each) - 1 if len(each) > len(given) else None for each, given in zip(shown, labels, strict=True)]
     return TableEstimate(
-        names=(names[0], names[1]),
-        labels=(shown[0], shown[1]),
+        names=names,
+        labels=labels,
         shares=best.shares,
         covariance=DenseCovariance(noise, best.shares, people * (interval_kind == "population")),
-        num_reports=len(batch),
+        num_reports=reports,
         design="linked",
         interval_kind=interval_kind,
-        other=(others[0], others[1]),
+        other=other,
         notes=tuple(notes),
     )
 

@@ -87,6 +87,17 @@ def pair_counts(mechanism: JointMechanism, counts: SupportCounts) -> PairCounts:
             f"{mechanism.name} counts {mechanism.num_cohorts} x {(first + 1) * (second + 1)} pairs, not "
             f"{counts.num_cohorts} x {counts.num_bits}"
         )
+    return apart(counts, first, second)
+
+
+def apart(counts: SupportCounts, first: int, second: int) -> PairCounts:
+    """Take the counts of pairs of so many supports apart.
+
+    Raises
+    ------
+    ParameterError
+        When a corner is not the cohort's reports.
+    """
     table = counts.ones.reshape(-1, first + 1, second + 1)
     if not np.array_equal(table[:, first, second], counts.totals):
         raise ParameterError("these are no counts of pairs: the last count of a cohort is not its number of reports")
@@ -166,16 +177,26 @@ class LinkedSupport(ServerHalf[JointMechanism]):
             each, ones = _bits_by_symbol(words_of_part(self.mechanism, batch.bits, 0), cohorts, symbols, batch, second)
             both = ones[:, :, :first].transpose(0, 2, 1)
             return _bordered(both, both.sum(axis=2), each, each.sum(axis=1))
-        if KERNELS not in sys.modules and len(batch) * first * second <= PATIENCE:
-            return count_pairs_slowly(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
-        from overstory.kernels.bits.pairs import count_pairs_by_cohort
-
-        return count_pairs_by_cohort(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
+        return count_bit_pairs(batch, first, second)
 
     def _symbols(self, bits: Words, place: int) -> I64:
         """Return the symbols of a part."""
         symbols = words_of_part(self.mechanism, bits, place)[:, 0].astype(np.int64)
         return symbols_of(symbols, self.mechanism.components[place].payload_limit)
+
+
+def count_bit_pairs(batch: ReportBatch, first: int, second: int) -> I64:
+    """Return the counts of pairs of bits, those of each bit alone and of reports; `first` bits lie below `second`.
+
+    Returns
+    -------
+    ndarray of int64, shape (num_cohorts, first + 1, second + 1)
+    """
+    if KERNELS not in sys.modules and len(batch) * first * second <= PATIENCE:
+        return count_pairs_slowly(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
+    from overstory.kernels.bits.pairs import count_pairs_by_cohort
+
+    return count_pairs_by_cohort(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
 
 
 def words_of_part(mechanism: JointMechanism, bits: Words, place: int) -> Words:

@@ -10,6 +10,7 @@ from overstory.cli.arguments import (
     add_command,
     add_hashing,
     add_interval,
+    add_pair,
     add_params,
     add_reporting,
     add_spreadsheet,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 MORE = """\
 From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
 detected candidates. The map is not checked: make it with the hash family and key of the devices.
+
+With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
 
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
 per period, or cumulative (over all reports so far); or compares two ranges. A device reports once a period and its
@@ -52,9 +55,9 @@ def add_parser(commands: Any) -> None:
     _add_sources(parser)
     parser.add_argument(
         "--method",
-        choices=("gls", "lasso"),
+        choices=("gls", "lasso", "likelihood"),
         default="gls",
-        help="least squares, or the RAPPOR paper's Lasso (default: gls)",
+        help="least squares, the RAPPOR paper's Lasso or, of --pair, the likelihood of whole reports (default: gls)",
     )
     parser.add_argument(
         "--correction",
@@ -91,6 +94,9 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     add_params(files, required=False)
     files.add_argument("--counts", metavar="FILE", help="counts, from `overstory sum`")
     files.add_argument("--map", metavar="FILE", help="candidate map, from `overstory map`")
+    add_pair(files)
+    files.add_argument("--map2", metavar="FILE", help="with --pair: the map of the second variable's strings")
+    files.add_argument("--reports", metavar="FILE", help="with --pair and --method likelihood: the reports themselves")
     add_hashing(files, note="; google-rappor-python rounds f")
     stored = parser.add_argument_group("from a store or a collector")
     stored.add_argument("--store", metavar="URL", help="a file, or postgresql://...")
@@ -136,6 +142,11 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_plot(args.plot)
+    if args.pair:
+        from overstory.cli.analysis.decode_pairs import run_pairs
+
+        return run_pairs(args)
+    _check_single(args)
     if _is_of_a_store(args):
         if args.compare or args.compare_groups:
             from overstory.cli.analysis import decode_compare
@@ -165,6 +176,15 @@ STORE_ALONE = (
     "candidates",
     "steps",
 )
+
+
+def _check_single(args: argparse.Namespace) -> None:
+    """Refuse what is of two variables alone."""
+    for name in ("boolean", "map2", "reports"):
+        if getattr(args, name):
+            raise ParameterError(f"--{name} has no effect without --pair, which names the two variables")
+    if args.method == "likelihood":
+        raise ParameterError("--method likelihood is for --pair: of one variable, gls is as accurate")
 
 
 def _is_of_a_store(args: argparse.Namespace) -> bool:

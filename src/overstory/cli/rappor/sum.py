@@ -9,6 +9,7 @@ from overstory.cli.arguments import (
     add_command,
     add_hashing,
     add_output,
+    add_pair,
     add_params,
     add_reporting,
     add_skipping,
@@ -16,10 +17,14 @@ from overstory.cli.arguments import (
     print_outcome,
     shown,
 )
+from overstory.protocol.errors import ParameterError
 
 MORE = """\
 Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
-does not grow with the files. Of a CSV it uses only the columns cohort and irr."""
+does not grow with the files. Of a CSV it uses only the columns cohort and irr.
+
+With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
+and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits reversed."""
 
 
 def add_parser(commands: Any) -> None:
@@ -33,6 +38,7 @@ def add_parser(commands: Any) -> None:
     )
     add_params(parser)
     parser.add_argument("--reports", required=True, nargs="+", metavar="FILE", help="files of reports")
+    add_pair(parser)
     add_hashing(parser, otherwise="any", note="; packed and Parquet files are checked against it")
     add_output(parser, "file for the counts: a row per cohort, its reports and then each bit's count")
     add_skipping(parser, "lines (in packed files: batches)")
@@ -42,6 +48,10 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_pipes(args, "params", "reports")
+    if args.boolean and not args.pair:
+        raise ParameterError("--boolean has no effect without --pair, which names the two variables")
+    if args.pair:
+        return _sum_pairs(args)
     from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.files.csv import Skipped
     from overstory.files.rappor import read_params, write_counts
@@ -75,4 +85,34 @@ def run(args: argparse.Namespace) -> int:
     print_outcome(
         args, outcome, f"{counts.num_reports:,} reports in {parameters.m} cohorts summed into {shown(args.output)}"
     )
+    return 0
+
+
+def _sum_pairs(args: argparse.Namespace) -> int:
+    """Count pairs of bits."""
+    if args.hash_family or args.hash_key:
+        raise ParameterError("--hash-family and --hash-key have no effect with --pair: its files have no labels")
+    from overstory.cli.progress import reading_bar, tell_skipped
+    from overstory.files.csv import Skipped
+    from overstory.files.rappor import read_params
+    from overstory.files.rappor_pairs import pair_form, read_pairs, sum_pairs, write_pair_counts
+
+    form = pair_form(read_params(args.params), args.pair, args.boolean)
+    skipped = Skipped() if args.skip_bad else None
+    with reading_bar(args, "summing", args.reports) as advance:
+        batches = (batch for path in args.reports for batch in read_pairs(path, form, skipped=skipped, advance=advance))
+        counts = sum_pairs(batches, form)
+    write_pair_counts(args.output, counts, form)
+    tell_skipped(skipped, "records")
+    outcome = {
+        "reports": counts.num_reports,
+        "variables": list(form.names),
+        "bits": list(form.widths),
+        "skipped": skipped.count if skipped else 0,
+        "skipped_examples": [str(error) for error in skipped.examples] if skipped else [],
+        "cohorts": counts.totals.tolist(),
+        "output": args.output,
+    }
+    pairs = f"{form.widths[0]} x {form.widths[1]} pairs of bits"
+    print_outcome(args, outcome, f"{counts.num_reports:,} reports: {pairs} summed into {shown(args.output)}")
     return 0

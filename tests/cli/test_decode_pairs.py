@@ -1,0 +1,184 @@
+"""sum and decode of the files of Google's association tools, in both of their forms, and with a boolean variable."""
+
+from __future__ import annotations
+
+import csv
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overstory.analysis.support.registry import SimulatedDevices
+from overstory.files.candidates import hash_candidates, write_map
+from overstory.files.rappor import RapporParameters, write_params
+from overstory.protocol.mechanisms.joint import joint
+from support.association_populations import population
+from support.running import overstory
+
+PARAMETERS = RapporParameters(k=32, h=2, m=8, p=0.1, q=0.9, f=0.2)
+REPORTS = 30_000
+WORDS = tuple(f"word{i}" for i in range(6)), tuple(f"page{i}" for i in range(4))
+SHARES = population(6, 4, 0.6)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Path:
+    """Parameters, maps, and the same reports in Google's two forms; and reports with a boolean variable."""
+    path: Path = tmp_path_factory.mktemp("pairs")
+    write_params(path / "params.csv", PARAMETERS)
+    letters: dict[str, Any] = {"oracle": "rappor", "num_bits": 32, "num_hashes": 2, "num_cohorts": 8}
+    letters |= {"f": 0.2, "p": 0.1, "q": 0.9}
+    built = joint(of=[{**letters, "hash_key": "one"}, {**letters, "hash_key": "two"}])
+    for number, (part, words) in enumerate(zip(built.components, WORDS, strict=True), start=1):
+        write_map(path / f"map_{number}.csv", hash_candidates(words, part.encoding))
+    drawn = np.random.default_rng(4)
+    held = drawn.choice(24, REPORTS, p=SHARES.ravel() / SHARES.sum())
+    batch = SimulatedDevices.holding(built, list(product(*WORDS)), held, drawn).report()
+    rows = [(int(c), int(b) & 0xFFFFFFFF, int(b) >> 32) for c, b in zip(batch.cohorts, batch.bits[:, 0], strict=True)]
+    lines = [f"client{i},{c},{x:032b},{y:032b}" for i, (c, x, y) in enumerate(rows)]
+    (path / "reports.csv").write_text("client,cohort,word,page\n" + "\n".join(lines) + "\n")
+    lines = [f"{c + 1},{format(x, '032b')[::-1]},{format(y, '032b')[::-1]}" for c, x, y in rows]
+    (path / "assoc_sim.csv").write_text("\n".join(lines) + "\n")
+    # A boolean variable has one bit with the same noise: true for the first two pages.
+    p, q = float(built.components[0].p_star), float(built.components[0].q_star)
+    true = drawn.random(REPORTS) < np.where(held % 4 < 2, p, q)
+    lines = [f"{c},{x:032b},{int(bit)}" for (c, x, _), bit in zip(rows, true, strict=True)]
+    (path / "boolean.csv").write_text("cohort,word,early\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def run(folder: Path, *options: str, status: int = 0) -> Any:
+    ran = overstory(*options, cwd=folder)
+    assert ran.returncode == status, ran.stderr
+    return ran
+
+
+def summed(folder: Path, reports: str, counts: str, *options: str) -> Any:
+    command = "sum", "--params", "params.csv", "--reports", reports, "-o", counts
+    return run(folder, *command, *(options or ("--pair", "word", "page")), "--json")
+
+
+PAIR = "--params", "params.csv", "--map", "map_1.csv", "--map2", "map_2.csv", "--pair", "word", "page"
+
+
+def test_both_forms_have_the_same_counts(folder: Path) -> None:
+    first = json.loads(summed(folder, "reports.csv", "counts.csv").stdout)
+    summed(folder, "assoc_sim.csv", "again.csv")
+    assert (folder / "counts.csv").read_bytes() == (folder / "again.csv").read_bytes()
+    assert first["reports"] == REPORTS
+    assert first["bits"] == [32, 32]
+    assert sum(first["cohorts"]) == REPORTS
+    rows = (folder / "counts.csv").read_text().splitlines()
+    assert len(rows) == 8 * 33
+    assert sum(int(row.rsplit(",", 1)[1]) for row in rows[32::33]) == REPORTS
+
+
+def cells_of(ran: Any, shape: tuple[int, int], what: str = "share") -> Any:
+    cells = json.loads(ran.stdout)["cells"]
+    return np.array([cell[what] for cell in cells]).reshape(shape)
+
+
+def test_decode_finds_the_table_from_the_counts(folder: Path) -> None:
+    summed(folder, "reports.csv", "counts.csv")
+    ran = run(folder, "decode", *PAIR, "--counts", "counts.csv", "--complete", "--json", "-o", "out")
+    shares, errors = cells_of(ran, (6, 4)), cells_of(ran, (6, 4), "standard_error")
+    assert (np.abs(shares - SHARES) < 5 * errors).all()
+    assert errors.max() < 0.02
+    read = json.loads(ran.stdout)
+    assert read["variables"] == ["word", "page"]
+    assert read["independence"]["independence_rejected"]
+    single = run(folder, "privacy", "--params", "params.csv", "--json")
+    alone = json.loads(single.stdout)["epsilon_report"]
+    assert read["epsilon_report"] == pytest.approx(2 * alone)
+    with (folder / "out" / "table.csv").open(newline="") as text:
+        assert len(list(csv.DictReader(text))) == 24
+    ran = run(folder, "decode", *PAIR, "--counts", "counts.csv", "--json")
+    assert cells_of(ran, (7, 5))[6, 4] == pytest.approx(0, abs=0.05)  # strings outside both lists: nobody
+
+
+def test_the_text_says_what_it_means(folder: Path) -> None:
+    summed(folder, "reports.csv", "counts.csv")
+    text = run(folder, "decode", *PAIR, "--counts", "counts.csv").stdout
+    assert "word and page depend on each other: chi-square" in text
+    assert "page in each word" in text
+    assert "privacy of both variables together: " in text
+
+
+def test_the_likelihood_of_whole_reports_is_nearer_where_noise_is_low(folder: Path) -> None:
+    ran = run(folder, "decode", *PAIR, "--reports", "reports.csv", "--method", "likelihood", "--complete", "--json")
+    shares, errors = cells_of(ran, (6, 4)), cells_of(ran, (6, 4), "standard_error")
+    large = SHARES > 0.03
+    assert (np.abs(shares - SHARES) < 5 * errors)[large].all()
+    assert shares.min() >= 0
+    assert shares.sum() == pytest.approx(1)
+    summed(folder, "reports.csv", "counts.csv")
+    counted = run(folder, "decode", *PAIR, "--counts", "counts.csv", "--complete", "--json")
+    assert errors[large].mean() < cells_of(counted, (6, 4), "standard_error")[large].mean()
+
+
+@pytest.mark.parametrize("method", ["gls", "likelihood"])
+def test_a_boolean_variable_is_one_bit(folder: Path, method: str) -> None:
+    pair = "--pair", "word", "early", "--boolean", "early"
+    assert json.loads(summed(folder, "boolean.csv", "boolean_counts.csv", *pair).stdout)["bits"] == [32, 1]
+    source = ("--counts", "boolean_counts.csv") if method == "gls" else ("--reports", "boolean.csv")
+    maps = "--params", "params.csv", "--map", "map_1.csv"
+    ran = run(folder, "decode", *maps, *pair, *source, "--method", method, "--complete", "--json")
+    truth = np.column_stack((SHARES[:, :2].sum(axis=1), SHARES[:, 2:].sum(axis=1)))
+    shares, errors = cells_of(ran, (6, 2)), cells_of(ran, (6, 2), "standard_error")
+    assert (np.abs(shares - truth) < 5 * errors).all()
+    assert [cell["column"] for cell in json.loads(ran.stdout)["cells"][:2]] == ["true", "false"]
+
+
+def test_a_bad_line_is_named_or_passed_over(folder: Path) -> None:
+    """As Google's files have them: a variable that a device did not report is empty."""
+    good = (folder / "reports.csv").read_text().splitlines()[:3]
+    empty = f"x,1,{'0' * 32},"
+    (folder / "bad.csv").write_text("\n".join([*good, empty]) + "\n")
+    command = "sum", "--params", "params.csv", "--reports", "bad.csv", "-o", "-", "--pair", "word", "page"
+    ran = run(folder, *command, status=2)
+    assert "bad.csv, line 4, field page: expected 32 characters 0 or 1, found 0" in ran.stderr
+    ran = run(folder, *command, "--skip-bad")
+    assert ran.stdout.splitlines()[-1].endswith(",0") or ran.stdout
+    (folder / "short.csv").write_text("1,01,10\n")
+    ran = run(folder, *command[:4], "short.csv", *command[5:], status=2)
+    assert "short.csv, line 1, field word: expected 32 characters" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("decode", *PAIR), "--pair needs --counts"),
+        (("decode", *PAIR, "--reports", "reports.csv"), "--reports has no effect with --method gls"),
+        (("decode", *PAIR[:4], "--pair", "word", "page", "--counts", "counts.csv"), "--pair needs --map2"),
+        (("decode", *PAIR, "--counts", "counts.csv", "--boolean", "page"), "--map2 has no effect with --boolean"),
+        (("decode", *PAIR[:4], "--counts", "counts.csv", "--map2", "map_2.csv"), "--map2 has no effect without --pair"),
+        (("decode", *PAIR, "--store", "x.db", "--counts", "counts.csv"), "a store's metric knows its own"),
+        (("decode", *PAIR[:-1], "word", "--counts", "counts.csv"), "name two variables"),
+        (("decode", *PAIR, "--counts", "params.csv"), "params.csv"),
+        (("sum", "--params", "params.csv", "--reports", "reports.csv", "-o", "-", "--boolean", "x"), "without --pair"),
+        (
+            ("sum", "--params", "params.csv", "--reports", "reports.csv", "-o", "-", "--pair", "word", "moon"),
+            "moon not found",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_said(folder: Path, options: tuple[str, ...], problem: str) -> None:
+    summed(folder, "reports.csv", "counts.csv")
+    ran = run(folder, *options, status=2)
+    assert problem in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_counts_that_cannot_be_are_refused(folder: Path) -> None:
+    summed(folder, "reports.csv", "counts.csv")
+    lines = (folder / "counts.csv").read_text().splitlines()
+    (folder / "fewer.csv").write_text("\n".join(lines[:-1]) + "\n")
+    ran = run(folder, "decode", *PAIR, "--counts", "fewer.csv", status=2)
+    assert "expected 264 rows" in ran.stderr
+    wrong = ["9999999" if place == 0 else cell for place, cell in enumerate(lines[40].split(","))]
+    (folder / "wrong.csv").write_text("\n".join([*lines[:40], ",".join(wrong), *lines[41:]]) + "\n")
+    ran = run(folder, "decode", *PAIR, "--counts", "wrong.csv", status=2)
+    assert "wrong.csv, line 41" in ran.stderr
