@@ -112,9 +112,7 @@ class SearchReading:
 
     def _sentences(self) -> Iterator[str]:
         counted, discovered, search = self.counted, self.discovered, self._search
-        between = (
-            f" between {counted.label(counted.first)} and {counted.label(counted.last)}" if counted.periods else ""
-        )
+        between = f" {_span(counted)}" if counted.periods else ""
         yield (
             f"{plural(len(discovered.found()), 'value')} detected in {plural(self.stored, 'answer')} of "
             f"{self.metric.id}{between}, out of {discovered.tried:,} that were tried "
@@ -271,6 +269,11 @@ class _Spill:
             return _joined(self._search, group, ())
         seeds, bits = (np.memmap(path, dtype, "r") for path, dtype in zip(paths, self._types[group], strict=True))
         return ReportBatch(seeds, bits.reshape(len(seeds), -1), asked.payload_bits, asked.num_cohorts)
+
+
+def _span(counted: PeriodCounts) -> str:
+    first, last = counted.label(counted.first), counted.label(counted.last)
+    return f"in {first}" if first == last else f"between {first} and {last}"
 
 
 def _notes(counted: PeriodCounts, stored: int) -> Iterator[str]:
