@@ -69,6 +69,10 @@ def test_the_text_says_what_was_learned(folder: Path) -> None:
     assert "version and crash depend on each other" in ran.stdout
     assert "Truth: Cramer's V of these rows is 0.2" in ran.stdout
     assert "60 rows have no value in one of the columns" in ran.stdout
+    assert "Page: out/collect/collect.html" in ran.stdout
+    page = (folder / "out/collect/collect.html").read_text()
+    assert "<svg" in page
+    assert "overstory collect crashes.csv --column version --column crash --epsilon 2.0" in page
     lines = list(csv.DictReader((folder / "out/collect/learned.csv").read_text().splitlines()))
     assert len(lines) == 6
     assert sum(float(line["reported"]) for line in lines) == pytest.approx(1.0)
@@ -85,7 +89,9 @@ def test_rows_are_compared_with_the_largest(folder: Path) -> None:
     assert "crash in each version, less that in version = 1.0" in ran.stdout
     assert "differs" in ran.stdout
     again = run("collect", "crashes.csv", *options, "--json", cwd=folder)
-    assert json.loads(again.stdout) == json.loads((folder / "conditional/collect.json").read_text())
+    assert json.loads(again.stdout) == {"page": "conditional/collect.html"} | json.loads(
+        (folder / "conditional/collect.json").read_text()
+    )
 
 
 @pytest.mark.parametrize(

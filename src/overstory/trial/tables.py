@@ -18,8 +18,9 @@ from overstory.analysis.tables.columns import label_text, read_column
 from overstory.files.columns.layout import Form
 from overstory.files.columns.reader import ANY_FORM, NO_NUMBERS, blocks
 from overstory.files.io import Advance
-from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
 from overstory.presentation.formats import finite, percent
+from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError
@@ -241,6 +242,28 @@ class TableTrial:
             yield from self._differences(first, second)
             yield shown[-1]
         yield Lines(*self.sentences())
+
+    def page(self, command: str) -> Iterator[Block]:
+        """Return what the page shows: the picture, the tables, the rows compared, and how to get it again."""
+        from overstory.analysis.association.picture import table_picture
+
+        first, second = self.pairs.names
+        yield Heading(1, f"{first} and {second}, learned from {len(self.pairs):,} devices")
+        yield Paragraph(
+            "Each device reported its pair of values once; none of these numbers shows one device.", is_lead=True
+        )
+        yield Figure(table_picture("table", self.summary))
+        yield Heading(2, "What was learned")
+        yield from self.summary.blocks(everything=True)
+        compared = list(self._differences(first, second))
+        if compared:
+            yield Heading(2, "How the rows differ")
+            yield from compared
+        yield Heading(2, "What was true, and what it cost")
+        yield Lines(*self.sentences())
+        yield Paragraph(statement(self.result.mechanism).plain_words())
+        yield Heading(2, "How to get this page again")
+        yield Preformatted(command)
 
     def _differences(self, first: str, second: str) -> Iterator[Block]:
         compared = self.compared()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from overstory.cli.arguments import form_of
+from overstory.cli.arguments import form_of, form_words
 
 if TYPE_CHECKING:
     from overstory.trial.run import TrialBudget
@@ -26,19 +28,14 @@ def run_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
         return 0
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
-    _write_learned(trial, str(folder / "learned.csv"), spreadsheet=args.spreadsheet)
-    from overstory.files.io import writing_text
-
-    with writing_text(folder / "collect.json") as text:
-        text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
+    page = _written(trial, folder, _command(args), spreadsheet=args.spreadsheet)
     if args.json:
-        print(json.dumps(trial.to_json(), indent=2, allow_nan=False))
+        print(json.dumps(trial.to_json() | {"page": str(page)}, indent=2, allow_nan=False))
     else:
         from overstory.presentation.document import Paragraph
         from overstory.presentation.render_text import print_document
 
-        written = Paragraph(f"Every pair: {folder / 'learned.csv'}")
-        print_document([*trial.blocks(is_conditional=args.conditional), written])
+        print_document([*trial.blocks(is_conditional=args.conditional), Paragraph(f"Page: {page}")])
     return 0
 
 
@@ -58,12 +55,40 @@ def _collected(args: argparse.Namespace, path: str, budget: TrialBudget) -> Tabl
         return collect_pairs(pairs, budget, args.oracle, args.seed, bar.advance)
 
 
+def _command(args: argparse.Namespace) -> str:
+    """Return the command that gives the same result."""
+    command = ["overstory", "collect", args.file, *(word for name in args.column for word in ("--column", name))]
+    for name in ("epsilon", "epsilon_report", "epsilon_permanent"):
+        if getattr(args, name) is not None:
+            command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
+    command += [*(["--conditional"] if args.conditional else []), "--oracle", args.oracle, *form_words(args)]
+    return shlex.join([*command, "--reports-per-device", str(args.reports_per_device), "--seed", str(args.seed)])
+
+
+def _written(trial: TableTrial, folder: Path, command: str, *, spreadsheet: bool) -> Path:
+    """Write every pair, the JSON and the page, all or none; return the page's path."""
+    from overstory.files.io import writing_text
+    from overstory.presentation.render_html import as_page
+
+    page = folder / "collect.html"
+    if page.exists():
+        print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
+        part = Path(name)
+        _write_learned(trial, str(part / "learned.csv"), spreadsheet=spreadsheet)
+        with writing_text(part / "collect.json") as text:
+            text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
+        with writing_text(part / page.name) as text:
+            text.write(as_page(trial.page(command), title=f"Overstory: {' and '.join(trial.pairs.names)}"))
+        for file in sorted(part.iterdir()):
+            file.replace(folder / file.name)
+    return page
+
+
 def _write_learned(trial: TableTrial, path: str, *, spreadsheet: bool) -> None:
     from overstory.files.io import writing_csv
     from overstory.presentation.render_data import csv_lines
     from overstory.trial.tables import COLUMNS
 
-    if path != "-" and Path(path).exists():
-        print(f"overstory collect: replaced the result in {Path(path).parent}; -o DIR keeps both", file=sys.stderr)
     with writing_csv(path, spreadsheet=spreadsheet) as text:
         text.writelines(csv_lines(COLUMNS, ([row[column.name] for column in COLUMNS] for row in trial.rows())))
