@@ -90,6 +90,8 @@ class Change:
     after: float
     standard_error: float
     q_value: float
+    level: float = 0.95
+    """Of the interval: as much above 95% as the choice of this value among all costs (false coverage rate)."""
 
     @property
     def change(self) -> float:
@@ -108,7 +110,7 @@ class Change:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        reach = selection.normal_reach(0.95) * self.standard_error
+        reach = selection.normal_reach(self.level) * self.standard_error
         return {
             "value": self.value,
             "before": self.before,
@@ -149,7 +151,10 @@ def find_changes(comparisons: Sequence[Comparison], *, alpha: float = ALPHA, lea
             for before, after, error in measured
         ]
     )
-    q_values = iter(selection.adjusted_p_values(p_values, "fdr").tolist())
+    adjusted = selection.adjusted_p_values(p_values, "fdr")
+    q_values = iter(adjusted.tolist())
+    # Benjamini and Yekutieli: level 1 - a R / m.
+    level = 1.0 - 0.05 * max(int(np.count_nonzero(adjusted <= alpha)), 1) / adjusted.size
     changes = (
         Change(
             metric=comparison.metric,
@@ -159,6 +164,7 @@ def find_changes(comparisons: Sequence[Comparison], *, alpha: float = ALPHA, lea
             after=float(after),
             standard_error=float(error),
             q_value=next(q_values),
+            level=level,
         )
         for comparison, shares in zip(comparisons, measured, strict=True)
         for value, before, after, error in zip(comparison.after[0].values, *shares, strict=True)

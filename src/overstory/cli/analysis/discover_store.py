@@ -60,7 +60,9 @@ def run_store(args: argparse.Namespace) -> int:
         raise ParameterError(
             f"{metric.id} is no metric of unknown values: overstory decode estimates its values, which are listed"
         )
-    options = EstimateOptions(alpha=args.alpha, correction=args.correction, interval_kind=args.interval)
+    options = EstimateOptions(
+        alpha=args.alpha, correction=args.correction, interval_kind=args.interval, adjustment=args.adjustment
+    )
     with open_counts(args, metric, (args.first, args.last)) as counted, progress_shown(args, metric, options) as told:
         reading = read_search(counted, "total", told)
     _write(args, reading)
