@@ -123,3 +123,21 @@ def test_a_stream_as_a_process(folder: Path) -> None:
     ran = overstory(*args, cwd=folder, CI="true")
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["lines"]["read"] == 0
+
+
+def test_a_gateway_names_its_group_and_goes_on_with_its_file(folder: Path) -> None:
+    groups = 'groups = {by = "grid", shares = {"north-1" = 0.5, "south" = 0.4}, devices = 90000}'
+    (folder / "metrics.toml").write_text(f"{REGISTRY}{groups}\n")
+    run(folder, *FILE, "--agree", "on", "--group", "north-1")
+    (folder / "readings.csv").write_text(f"time,value\n{ROWS}2026-10-26T00:00,0.5\n2026-10-26T01:00,0.5\n")
+    run(folder, *FILE)
+    uploads = decode_uploads((folder / "out.ovsu").read_bytes(), 99)
+    assert [upload.group for upload in uploads].count("north-1") == 48
+    assert {upload.group for upload in uploads[48:]} == {"other"}
+    assert len(uploads) > 48, "the file with groups was read to its end"
+    error = run(folder, *FILE, "--group", "east", status=2).stderr
+    assert "there is no group 'east': the groups are north-1, south, other" in error
+
+
+def test_a_group_of_a_metric_without_groups_is_refused(folder: Path) -> None:
+    assert "energy has no groups" in run(folder, *FILE, "--agree", "on", "--group", "north", status=2).stderr

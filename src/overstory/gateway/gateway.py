@@ -26,7 +26,9 @@ from overstory.gateway.sinks import GatewayError, Sink, dispatch
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import finite
 from overstory.privacy.payloads.registry import terms_of
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
+from overstory.protocol.metrics.groups import OTHER
 
 Clock = Literal["real", "readings"]
 """The source of the time: the machine's clock, or the readings' own times."""
@@ -80,6 +82,8 @@ class Settings:
         Seconds of random delay before a report may leave; None: the client's default with the real clock, else 0.
     agree
         The consent given with this call: "on" or "local"; None: the earlier choice applies.
+    group
+        The public group of the device, of a metric with groups; None: it is in no listed one.
     """
 
     metric: str
@@ -89,6 +93,19 @@ class Settings:
     clock: Clock = "readings"
     spread: float | None = None
     agree: Choice | None = None
+    group: str | None = None
+
+
+def _groups(metric: Metric, group: str | None) -> dict[str, str]:
+    """Return what decides on the device's group; refuse one that the metric does not list."""
+    groups = metric.groups
+    if groups is None:
+        if group is not None:
+            raise ParameterError(f"{metric.id} has no groups: its reports name none")
+        return {}
+    if group is not None:
+        groups.share(group)
+    return {groups.by: OTHER if group is None else group}
 
 
 class Gateway:
@@ -150,6 +167,7 @@ class Gateway:
             environ=named,
             spread=spread,
             bounds=BOUNDS,
+            groups=_groups(self.metric, settings.group),
         )
         self._server: str | None = getattr(sink, "server", None)
         self._permission, self._sink = self.client.permission(self._server), sink

@@ -43,6 +43,7 @@ def add_parser(commands: Any) -> None:
     device.add_argument(
         "--agree", choices=("on", "local"), help="consent to this registry's metrics; local: nothing is sent"
     )
+    device.add_argument("--group", metavar="NAME", help="public group of the device, sent in clear (default: other)")
     device.add_argument("--server", metavar="URL", help="address of the collector")
     device.add_argument(
         "--token", help="write token of the collector (default: OVERSTORY_WRITE_TOKEN in the environment)"
@@ -116,6 +117,7 @@ def run(args: argparse.Namespace) -> int:
         clock=args.clock or ("real" if streamed else "readings"),
         spread=args.spread,
         agree=args.agree,
+        group=args.group,
     )
     registry, layout = load_registry(args.registry, read_candidates=False), _layout(args)
     lines = Lines("standard input" if streamed else args.readings, args.strict)
