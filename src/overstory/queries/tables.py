@@ -8,6 +8,7 @@ from importlib import import_module
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from overstory.analysis.association.linked import linked_cells
 from overstory.analysis.association.picture import plot_height, plot_table
 from overstory.analysis.association.several import divided_tables
 from overstory.analysis.association.summary import TableSummary
@@ -21,6 +22,7 @@ from overstory.protocol.domains import Table
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.divided import DividedMechanism
+from overstory.protocol.mechanisms.joint import JointMechanism
 from overstory.queries.estimates import EstimateOptions, check_repeats, parts_of
 from overstory.queries.readings import Panel
 from overstory.queries.shares import NO_REPORTS
@@ -39,7 +41,7 @@ Learn = Callable[["Metric", "SupportCounts", float, "IntervalKind"], list[TableE
 
 DESIGNS: Final[Mapping[str, str]] = {
     "divided": "overstory.queries.tables:tables_of_divided",
-    "linked": "overstory.queries.linked:linked_tables",
+    "linked": "overstory.queries.tables:tables_of_linked",
 }
 """What learns the tables of a mechanism that is no frequency oracle, by its `payload`; loaded when it is first used."""
 
@@ -270,6 +272,18 @@ def tables_of_divided(
         raise ParameterError(f"{metric.id} is no metric of several tables")
     labels = [part.labels for part in domain.of]
     return divided_tables(mechanism, counts, domain.names, labels, reports_per_device=per_device, other=domain.other)
+
+
+def tables_of_linked(
+    metric: Metric, counts: SupportCounts, per_device: float, kind: IntervalKind
+) -> list[TableEstimate]:
+    """Return the table of two variables whose reports are linked."""
+    domain, mechanism = metric.domain, metric.mechanism
+    if not isinstance(domain, Table) or not isinstance(mechanism, JointMechanism):
+        raise ParameterError(f"{metric.id} is no metric of two variables whose reports are linked")
+    labels = [part.labels for part in domain.of]
+    choices: dict[str, Any] = {"reports_per_device": per_device, "interval_kind": kind, "other": domain.other}
+    return [linked_cells(mechanism, counts, domain.names, labels, **choices)]
 
 
 def _heat_map(summary: TableSummary) -> Callable[[Axes], None]:

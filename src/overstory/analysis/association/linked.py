@@ -224,6 +224,7 @@ def linked_cells(
     method: LinkedMethod = "gls",
     reports_per_device: float = 1.0,
     interval_kind: IntervalKind = "population",
+    other: Sequence[int | None] = (None, None),
 ) -> TableEstimate:
     """Return the table of two variables with finite domains that were reported together, each by its own oracle.
 
@@ -239,6 +240,8 @@ def linked_cells(
         How many of the reports one device sent, its values unchanged.
     interval_kind
         What standard errors are for.
+    other
+        Which value of each variable stands for all that are not listed.
 
     Raises
     ------
@@ -285,6 +288,7 @@ def linked_cells(
         num_reports=counts.num_reports,
         design="linked",
         interval_kind=interval_kind,
+        other=(other[0], other[1]),
         own_shares=_marginals(covariance),
         notes=() if counts.num_reports else (NO_REPORTS,),
     )
