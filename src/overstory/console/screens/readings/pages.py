@@ -20,7 +20,7 @@ from overstory.console.screens.facts import (
     state_words,
 )
 from overstory.console.screens.readings.groups import dimension_words, group_field, group_words
-from overstory.console.screens.readings.pictures import MORE, PICTURES
+from overstory.console.screens.readings.pictures import MORE, OVER_TIME, PICTURES
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import (
     Block,
@@ -122,7 +122,7 @@ def series_view(
     if not whole and len(periods) > 1:
         every = data.reading(data.counts(metric, periods[0], newest, group), kind, options)
     when = metric.period.label(newest) if not whole else _ends(metric, counted)
-    reports = reports_picture(metric, Columns.of(counted, None))
+    reports, draw = reports_picture(metric, Columns.of(counted, None)), OVER_TIME.get(metric.reading)
     blocks = (
         metric_links(data, metric, "Over time"),
         Heading(1, f"{metric.title}{group_words(metric, group)}: {shown.num_reports:,} reports, {when}"),
@@ -131,6 +131,7 @@ def series_view(
         *page.state_notice(),
         *said,
         Heading(2, "Over time"),
+        *map(Figure, () if draw is None else draw(metric.id, every)),
         Figure(reports),
         _periods(metric, counted),
         *_left_out(len(counted.periods) - len(periods), whole=whole),

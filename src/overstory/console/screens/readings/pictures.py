@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from overstory.analysis.association.picture import table_picture
 from overstory.console.screens.facts import estimate_picture
-from overstory.presentation.charts.intervals import dots
+from overstory.presentation.charts.numbers import estimates_over_time, histogram
+from overstory.presentation.charts.scale import F64
 from overstory.presentation.document import Block, Column, Heading, Table
 from overstory.presentation.formats import interval, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from overstory.analysis.numeric.quantities import Quantity
     from overstory.presentation.svg import Picture
     from overstory.queries.items import ItemSeries
     from overstory.queries.numbers import NumberSeries
@@ -50,16 +52,36 @@ def search_pictures(name: str, reading: Any) -> Iterator[Picture]:
 
 
 def number_pictures(name: str, reading: NumberSeries) -> Iterator[Picture]:
-    """Yield a picture of the shares of the numbers' ranges; none of a mean alone."""
-    if not reading.parts:
-        return
-    shares = [row for row in reading.parts[-1].estimate.quantities if row.kind == "share"]
-    if not shares:
-        return
-    value, low, high = (np.array([getattr(row, key) for row in shares], float) for key in ("value", "low", "high"))
-    names = [row.of for row in shares]
-    caption = "Share of each range of numbers, with its 95% interval; filled where that does not hold 0."
-    yield dots(name, caption, names, shares=value, low=low, high=high, detected=low > 0)
+    """Yield the histogram of the last range; none of a mean alone."""
+    rows = list(reading.parts[-1].estimate.of_kind("share")) if reading.parts else []
+    if rows:
+        caption = "Share of the devices in each range of numbers, with its 95% interval."
+        names = [row.of if row.start is None else f"{row.start:g}" for row in rows]
+        values, low, high = _numbers(rows)
+        yield histogram(name, caption, names, values=values, low=low, high=high)
+
+
+def numbers_over_time(name: str, reading: NumberSeries) -> Iterator[Picture]:
+    """Yield the means of the periods with their intervals, or the medians where no mean is estimated."""
+    for kind, of, what in (("mean", "", "mean"), ("quantile", "0.5", "median")):
+        pairs = [
+            (str(reading.counted.label(part.last)), row)
+            for part in reading.parts
+            for row in part.estimate.of_kind(kind)
+            if row.of == of and not isinstance(row.value, str)
+        ]
+        if len(pairs) > 1:
+            caption = f"The {what} of each {reading.metric.period}, with its 95% interval."
+            labels, (values, low, high) = [label for label, _ in pairs], _numbers([row for _, row in pairs])
+            yield estimates_over_time(f"{name}-{what}", caption, labels, values=values, low=low, high=high)
+            return
+
+
+def _numbers(rows: Sequence[Quantity]) -> tuple[F64, F64, F64]:
+    """Return the estimates and the ends of their intervals."""
+    ends = ("value", "low", "high")
+    value, low, high = (np.array([float(getattr(row, end)) for row in rows]) for end in ends)
+    return value, low, high
 
 
 def marginal_tables(reading: TableSeries) -> Iterator[Block]:
@@ -92,6 +114,11 @@ PICTURES: Final[Mapping[str, Callable[[str, Any], Iterator[Picture]]]] = {
     "ranges": number_pictures,
 }
 """By reading: what draws it, from a name for files and the reading."""
+
+OVER_TIME: Final[Mapping[str, Callable[[str, Any], Iterator[Picture]]]] = dict.fromkeys(
+    ("mean", "distribution", "ranges"), numbers_over_time
+)
+"""By reading: what draws all periods, from a name for files and the reading of each period."""
 
 MORE: Final[Mapping[str, Callable[[Any], Iterator[Block]]]] = {"table": marginal_tables}
 """By reading: what its page shows below what the reading says."""
