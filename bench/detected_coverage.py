@@ -1,6 +1,6 @@
 """How often intervals of detected values hold the truth: `python bench/detected_coverage.py [--collections 40]`.
 
-Three populations, each asked in four ways, are simulated at the level of counts. Of the values that each collection
+Three populations, each asked in five ways, are simulated at the level of counts. Of the values that each collection
 detects, the intervals are compared with the truth: plain, with the false coverage rate, and given the detection. The
 last two columns are how far an estimate is above the truth on average, in standard errors, as it is and corrected.
 """
@@ -18,6 +18,7 @@ import numpy as np
 from overstory.analysis.difference import difference
 from overstory.analysis.estimate import debias
 from overstory.analysis.reports import SupportCounts
+from overstory.discovery import CodedIntegers, discover, find, simulate
 from overstory.experiments.rappor.collections import collect_counts
 from overstory.protocol.mechanisms.registry import mechanism
 
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
 
     from overstory.analysis.difference import Difference
     from overstory.analysis.estimate import Estimate
+    from overstory.discovery import Discovered
 
     F64 = NDArray[np.float64]
 
 REPORTS: Final = 100_000
+SPREAD: Final = 163
+"""What a search looks for: multiples of it."""
 ADJUSTMENTS: Final = ("none", "fcr", "conditional")
 
 
@@ -59,7 +63,7 @@ class Sample:
     excess: tuple[float, float]  # sum of errors in standard errors: as estimated, and corrected
 
 
-def judge(estimate: Estimate, truth: F64) -> Sample:
+def judge(estimate: Estimate | Discovered, truth: F64) -> Sample:
     """Compare an estimate's intervals of detected values with the true counts."""
     chosen, errors = estimate.detected(), estimate.errors()
     held = {}
@@ -124,11 +128,22 @@ def changes(shares: F64, rng: np.random.Generator) -> Sample:
     return judge_difference(difference(a, b), later - shares)
 
 
+def search(shares: F64, rng: np.random.Generator) -> Sample:
+    """Return the values that a search of 65,536 integers detects; half as many devices, at epsilon 3."""
+    plan = discover(epsilon=3.0, domain=CodedIntegers(16))
+    held = rng.multinomial(REPORTS // 2, shares)
+    codes = SPREAD * np.arange(shares.size)
+    discovered = find(plan, simulate(plan, np.repeat(codes, held), rng))
+    truth = dict(zip(codes.tolist(), held.tolist(), strict=True))
+    return judge(discovered, np.array([truth.get(value, 0) for value in discovered.raw_values], float))
+
+
 WORKLOADS: Final[dict[str, Callable[[F64, np.random.Generator], Sample]]] = {
     "one-hot bits": bits,
     "one-hot bits, population": bits_population,
     "Bloom filters": bloom,
     "differences": changes,
+    "search": search,
 }
 
 
@@ -150,10 +165,10 @@ def measure(collections: int, workload: str, population: str, seed: int = 13) ->
     return summary([WORKLOADS[workload](shares, rng) for _ in range(collections)])
 
 
-def measured(collections: int) -> Iterator[dict[str, Any]]:
+def measured(collections: int, only: str = "") -> Iterator[dict[str, Any]]:
     """Yield a row for each population and workload."""
     for population in populations():
-        for workload in WORKLOADS:
+        for workload in (name for name in WORKLOADS if only in name):
             yield {"population": population, "workload": workload, **measure(collections, workload, population)}
 
 
@@ -161,15 +176,21 @@ def main() -> None:
     """Print a table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--collections", type=int, default=40)
+    parser.add_argument("--only", help="a part of the workload's name")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.json:
-        print(json.dumps({"collections": options.collections, "rows": list(measured(options.collections))}, indent=1))
+        print(
+            json.dumps(
+                {"collections": options.collections, "rows": list(measured(options.collections, options.only or ""))},
+                indent=1,
+            )
+        )
         return
     print(
         f"{'population':25}{'asked by':26}{'detected':>9}{'FDR':>7}{'plain':>8}{'FCR':>8}{'given':>8}  above, corrected"
     )
-    for row in measured(options.collections):
+    for row in measured(options.collections, options.only or ""):
         shares = "".join(f"{row['coverage'][name]:8.1%}" for name in ADJUSTMENTS)
         excess = ", ".join(f"{number:+.2f}" for number in row["excess"])
         print(

@@ -177,7 +177,7 @@ def test_intervals_of_detected_values_cover_in_a_few_collections(workload):
 @pytest.mark.slow
 @pytest.mark.parametrize("population", BENCH["populations"]())
 def test_intervals_of_detected_values_cover_on_every_population(population):
-    """At least 94.5% of about 4,500 intervals hold the truth.
+    """At least 94.5% of 5,000 to 7,600 intervals hold the truth.
 
     Where 96.5% do on average, as in `bench/detected_coverage.py`, the chance of a false alarm is below 1e-8.
     """
