@@ -14,6 +14,7 @@ import numpy as np
 from overstory.analysis.association.display import Reported, reported
 from overstory.analysis.association.effect import SURE, Conditional, CramersV, conditional, cramers_v
 from overstory.analysis.association.independence import Independence, independence
+from overstory.analysis.selection import normal_reach
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import finite, interval, p_value, percent
 
@@ -197,9 +198,9 @@ class TableSummary:
         ]
 
     def _shares_of_all(self) -> list[list[str]]:
-        cells = self.shown.shares, self.table.standard_errors
+        cells = self.shown.shares, normal_reach(self.level) * self.table.standard_errors
         return [
-            [*(f"{percent(share)} ± {percent(error)}" for share, error in zip(*row, strict=True)), total]
+            [*(f"{percent(share)} ± {percent(reach)}" for share, reach in zip(*row, strict=True)), total]
             for total, *row in zip(self._of_rows(), *cells, strict=True)
         ]
 
@@ -207,9 +208,9 @@ class TableSummary:
         """Return each row's share: the sum of what is shown, or what is known of it from other tables, too."""
         if self.table.own_shares is None:
             return [percent(share) for share in self.shown.shares.sum(axis=1)]
-        own = self.table.own_shares[0]
+        own, level = self.table.own_shares[0], normal_reach(self.level)
         return [
-            f"{percent(max(share, 0.0))} ± {percent(error)}"
+            f"{percent(max(share, 0.0))} ± {percent(level * error)}"
             for share, error in zip(own.shares.tolist(), own.standard_errors.tolist(), strict=True)
         ]
 
