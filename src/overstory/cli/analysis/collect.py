@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.analysis.collect_numbers import add_numbers, check_without_numbers
+from overstory.cli.analysis.columns.numbers import add_numbers, check_without_numbers
 from overstory.cli.arguments import add_command, add_form, add_spreadsheet, check_pipes, form_of, form_words, seekable
 from overstory.cli.parser import add_earlier_names
 
@@ -109,19 +109,19 @@ def run(args: argparse.Namespace) -> int:
     if len(args.column) > 1:
         _check_several(args)
         check_without_numbers(args)
-        from overstory.cli.analysis.collect_table import run_table
+        from overstory.cli.analysis.columns.tables import run_table
 
         with seekable(args.file) as name:
             return run_table(args, name, _budget(args))
     (args.column,) = args.column
     _check_single(args)
     if args.separator is not None:
-        from overstory.cli.analysis.collect_sets import run_sets
+        from overstory.cli.analysis.columns.sets import run_sets
 
         with seekable(args.file) as name:
             return run_sets(args, name, _budget(args))
     if args.numeric is not None:
-        from overstory.cli.analysis.collect_numbers import run_numbers
+        from overstory.cli.analysis.columns.numbers import run_numbers
 
         with seekable(args.file) as name:
             return run_numbers(args, name, _budget(args))

@@ -1,0 +1,1 @@
+"""``overstory collect``: columns of numbers, columns of several choices, and two columns at once."""
