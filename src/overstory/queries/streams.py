@@ -17,6 +17,7 @@ from overstory.presentation.formats import data_text
 from overstory.presentation.render_data import csv_line, csv_lines, for_spreadsheet
 from overstory.protocol.errors import ParameterError
 from overstory.queries.estimates import EstimateOptions, estimate_counts, read_estimates
+from overstory.queries.readings import read
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import Aggregation
+    from overstory.queries.readings import Reading
 
 Form = Literal["json", "csv", "spreadsheet"]
 
@@ -133,6 +135,8 @@ def estimates_answer(counted: PeriodCounts, reading: Aggregation, options: Estim
     TooLargeError
         When the answer would have too many cells.
     """
+    if counted.metric.reading == "table":
+        return _reading_answer(read(counted, reading, options), shape)
     chosen = options.candidates if options.candidates is not None else counted.metric.labels
     ranges = min(1, len(counted.periods)) if reading == "total" else len(counted.periods)
     check_cells(len(chosen), ranges, shape.limit)
@@ -145,6 +149,14 @@ def estimates_answer(counted: PeriodCounts, reading: Aggregation, options: Estim
     if shape.form == "json":
         return Answer(f'{_json({**series.summary(), "level": shape.level})[:-1]},"readings":[', pieces, ",", "]}")
     return Answer(_header(shape, options.adjustment), pieces, "", "")
+
+
+def _reading_answer(reading: Reading, shape: Shape) -> Answer:
+    """Return an answer of one kind of metric as `decode` gives it; its level and limit are the reading's own."""
+    if shape.form == "json":
+        return Answer(_json(reading.to_json()), (), "", "")
+    lines = reading.csv_lines()
+    return Answer("".join(lines if shape.form == "csv" else for_spreadsheet(lines)), (), "", "")
 
 
 def _deferred(estimate: Any) -> Deferred:
