@@ -143,9 +143,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_plot(args.plot)
     if args.pair:
-        from overstory.cli.analysis.decode_pairs import run_pairs
+        from overstory.cli.analysis.decode_store import show_answer
+        from overstory.cli.rappor.decode_pairs import run_pairs
 
-        return run_pairs(args)
+        return run_pairs(args, show_answer)
     _check_single(args)
     if _is_of_a_store(args):
         if args.compare or args.compare_groups:

@@ -109,7 +109,7 @@ class Table(Domain):
     def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - whatever the metric
         """Return the sizes, and the tables by the numbers of their variables."""
         if not self.tables:
-            return {"domain_size": self.size, "domain_sizes": list(self.sizes)}
+            return {"domain_size": self.size, "domain_sizes": self.sizes}
         places = (" ".join(str(self.names.index(name)) for name in names) for names in self.tables)
         return {"sizes": " ".join(map(str, self.sizes)), "tables": ", ".join(places)}
 

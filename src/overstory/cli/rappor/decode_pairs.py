@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,12 +55,17 @@ class PairAnswer:
         yield Lines(f"privacy of both variables together: {epsilons_text(self.privacy)}", *notes, *file)
 
 
-def run_pairs(args: argparse.Namespace) -> int:
-    """Run the command in its third form."""
+def run_pairs(args: argparse.Namespace, show: Callable[..., None]) -> int:
+    """Run the command in its third form.
+
+    Parameters
+    ----------
+    show
+        What writes and prints an answer: `decode_store.show_answer`.
+    """
     _check(args)
     check_pipes(args, "params", "counts" if args.counts else "reports", "map")
     from overstory.analysis.association.summary import TableSummary
-    from overstory.cli.analysis.decode_store import show_answer
     from overstory.files.rappor_pairs import pair_form
 
     parameters, mechanism = read_mechanism(args)
@@ -69,7 +74,7 @@ def run_pairs(args: argparse.Namespace) -> int:
     learn = _likeliest if args.method == "likelihood" else _from_counts
     table = learn(args, form, mechanism, maps)
     answer = PairAnswer(TableSummary(table, alpha=args.alpha), _privacy(mechanism, form))
-    show_answer(args, answer, "table", answer.blocks)
+    show(args, answer, "table", answer.blocks)
     return 0
 
 
