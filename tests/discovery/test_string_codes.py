@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.discovery import CodedIntegers, CodedStrings, discover
+from overstory.discovery import CodedIntegers, CodedStrings, Device, bitwise, discover, find, gather
 from overstory.protocol.errors import NoCodeError, ParameterError
 from overstory.protocol.search.protocols import level_weights
 
@@ -161,3 +161,22 @@ def test_the_last_level_counts_values_alone():
     assert weights[:-1] == supposed[:-1]
     assert weights[-1] < 0.8 * supposed[-1]
     assert plan.share(len(plan.groups) - 1) == pytest.approx(weights[-1] / sum(weights), rel=1e-6)
+
+
+def test_a_device_answers_elsewhere_for_what_has_no_code():
+    """All such values are one: the second is no new value to the ledger, and the server sees how many there are."""
+    plan = discover(epsilon=4.0, domain=CodedStrings(4, alphabet="aeklmo"), step=9, beam=8)
+    device = Device(plan, secret=b"sixteen bytes...", metric="trees", consented=True)
+    assert device.answer("fir") == device.answer("a tree that is too long") == device.answer(b"\xff")
+    assert device.spent == device.epsilon
+    secrets = (number.to_bytes(16, "big") for number in range(6000))
+    devices = [Device(plan, secret=secret, metric="trees", consented=True) for secret in secrets]
+    answers = [each.answer("oak" if number % 3 else "fir") for number, each in enumerate(devices)]
+    found = find(plan, gather(plan, answers), correction="bonferroni")
+    assert found.found() == (b"oak",)
+    assert abs(found.elsewhere_frequency - 1 / 3) < 5 * found.elsewhere_standard_error
+    with pytest.raises(ParameterError, match="is no string"):
+        device.answer(7)
+    bits = bitwise(epsilon=4.0, domain=CodedStrings(4, alphabet="aeklmo"), buckets=64)
+    with pytest.raises(ParameterError, match="a bit of no value"):
+        Device(bits, secret=b"sixteen bytes...", metric="trees", consented=True).answer("fir")

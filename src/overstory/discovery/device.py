@@ -130,15 +130,18 @@ class Device:
     def answer(self, value: Any) -> Answer:
         """Return what is sent for `value`: where it would be one too many for the ledger, the first answer again.
 
+        A value without a code (too long, of other characters) is answered as "elsewhere", and all such values are one:
+        silence would show that it is outside.
+
         Raises
         ------
         ConsentError
             When the person has not agreed.
         ParameterError
-            When the value is outside the domain: send `nothing()`, for silence would show that it is.
+            When the value is of the wrong kind, or has no code and the question is about one bit of it.
         """
         self._check_consent()
-        code = self.plan.domain.code(value)
+        code = self.plan.code_of(value)
         hashed = hashlib.blake2b(context(self._metric, self._digest, str(code)), digest_size=16, key=self._secret)
         return self._sent(
             hashed.digest(),
