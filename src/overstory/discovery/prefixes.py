@@ -14,7 +14,7 @@ from overstory.analysis.support.registry import support_of
 from overstory.analysis.support.symbols import LinearSupport
 from overstory.discovery.codes import Rows, are_values, byte_strings, extensions, names_of, number_of
 from overstory.discovery.detection import frequencies_of
-from overstory.discovery.result import Level
+from overstory.discovery.levels import Level
 from overstory.discovery.simulation import GroupReports, Progress, support_counts
 from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.mechanisms.base import Mechanism

@@ -10,8 +10,9 @@ import numpy as np
 
 from overstory.discovery.codes import byte_strings, number_of, rows_of
 from overstory.discovery.detection import counts_of, exact_p_values, frequencies_of
+from overstory.discovery.levels import HeavyPrefix
 from overstory.discovery.prefixes import Trail, counted_from
-from overstory.discovery.result import Discovered, HeavyPrefix
+from overstory.discovery.result import Discovered
 from overstory.discovery.simulation import GroupReports
 from overstory.protocol.search.plans import PrefixPlan
 
