@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from overstory.collector.http.endpoint import PATH, PROBLEM, RETRY_AFTER
 from overstory.collector.ingest.ingest import JSON
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import MEDIA_TYPE
+from overstory.protocol.wire.upload import GROUP, MEDIA_TYPE
 
 VERSION: Final = "0.3.0"
 """The version of the HTTP interface, not of the program: it changes when clients may notice."""
@@ -53,6 +53,11 @@ SCHEMAS: Final[dict[str, Any]] = {
                 "oneOf": [{"type": "string"}, {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}],
             },
             "digest": {**_HEX, "description": "The mechanism's digest, as GET /v1/metrics lists it."},
+            "group": {
+                "type": "string",
+                "pattern": f"^{GROUP.pattern}$",
+                "description": "The group of the devices, in clear: only of a metric with groups.",
+            },
             "reports": {
                 "type": "array",
                 "description": "Each report is its cohort and its payload's little-endian bytes in hexadecimal.",
