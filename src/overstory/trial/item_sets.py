@@ -127,11 +127,11 @@ class SetTrial:
     Attributes
     ----------
     people
-        Who took part.
+        The rows that took part, and the set that each holds: the truth that no collector would see.
     oracle
-        What every row randomized with.
+        The mechanism that every row randomized its set with, and the server's half.
     estimate
-        The counts of items, and the mean size.
+        The counts of items, with errors and intervals, and the mean size of a set.
     instead
         The best mechanism of the other kind, in words; none where the mechanism was asked for.
     """
