@@ -40,6 +40,7 @@ def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) 
 
     Examples
     --------
+    >>> from overstory.protocol.numeric import SquareWave
     >>> reports = simulate(SquareWave(1.0, resolution=100), [0.5, 0.5], np.random.default_rng(1))
     >>> reports.shape, bool((reports < 100 + 51).all())
     ((2,), True)

@@ -131,6 +131,7 @@ def estimate_numbers(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from overstory.analysis.support.registry import SimulatedDevices, count_reports
     >>> from overstory.protocol.numeric import Hybrid
     >>> hybrid, rng = Hybrid(1.0), np.random.default_rng(1)
