@@ -8,7 +8,7 @@ import pytest
 from overstory.client import Outcome
 from overstory.client.person.view import view_metrics
 from overstory.client.state.state import Claims
-from overstory.protocol.metrics.metric import Period
+from overstory.protocol.metrics.period import Period
 from support.devices import BINS, NOON, Clock, device, registry
 
 HOUR = 3600

@@ -26,7 +26,8 @@ from overstory.client.upload.sender import ReportSender
 from overstory.protocol.domains import Categories
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.metrics.metric import Metric, Period
+from overstory.protocol.metrics.metric import Metric
+from overstory.protocol.metrics.period import Period
 from overstory.protocol.wire.reasons import Reason, problem_type
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
 from support.collector_doubles import CountingCollector, accepted

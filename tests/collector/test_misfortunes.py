@@ -29,7 +29,7 @@ from overstory.collector.store.connection import connect
 from overstory.collector.store.database import Database, DiskFullError
 from overstory.collector.store.store import Retained
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.metrics.metric import DAY
+from overstory.protocol.metrics.period import DAY
 from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, upload
 from support.collector_processes import CollectorProcess
 from support.served import Wire, post, served

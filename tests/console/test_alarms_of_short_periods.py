@@ -13,7 +13,7 @@ from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
 from overstory.console.screens.facts import ASK_AGAIN
 from overstory.console.screens.series import SeriesQuery, SeriesScreen
-from overstory.protocol.metrics.metric import Period
+from overstory.protocol.metrics.period import Period
 from support.console_alarms import batch_of
 from support.console_weeks import registry
 

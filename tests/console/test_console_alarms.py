@@ -15,7 +15,7 @@ from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
 from overstory.console.view import ScreenError
 from overstory.protocol.metrics import load_registry
-from overstory.protocol.metrics.metric import DAY, WEEK, Period
+from overstory.protocol.metrics.period import DAY, WEEK, Period
 from support.console_alarms import TROUBLES, make_store
 from support.console_weeks import registry
 from support.running import overstory

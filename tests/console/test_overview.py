@@ -16,7 +16,7 @@ from overstory.presentation.formats import percent
 from overstory.presentation.render_html import as_html
 from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.protocol.metrics import load_registry
-from overstory.protocol.metrics.metric import DAY
+from overstory.protocol.metrics.period import DAY
 from overstory.queries import EstimateOptions, read_estimates, read_store
 from support.console_alarms import TROUBLES
 from support.console_alarms import make_store as troubled_store

@@ -12,7 +12,7 @@ import numpy as np
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
-from overstory.protocol.metrics.metric import DAY
+from overstory.protocol.metrics.period import DAY
 
 WEEKS: Final = 27
 DEVICES: Final = 4_000

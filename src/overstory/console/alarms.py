@@ -17,7 +17,7 @@ from overstory.analysis.alarms.alarm import BEFORE, ENOUGH_BEFORE, SEVERITIES, A
 from overstory.analysis.alarms.changes import DRIFT_PERIODS, Comparison, drifts, find_changes, steps
 from overstory.analysis.decoding.decoder import Decoded
 from overstory.console.view import ScreenError
-from overstory.protocol.metrics.metric import DAY, WEEK
+from overstory.protocol.metrics.period import DAY, WEEK
 from overstory.queries.counts import PeriodCounts
 
 if TYPE_CHECKING:

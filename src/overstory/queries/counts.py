@@ -13,7 +13,7 @@ from overstory.presentation.render_data import csv_line
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.groups import OTHER, Groups
-from overstory.protocol.metrics.metric import DAY, Period
+from overstory.protocol.metrics.period import DAY, Period
 
 
 class CountsStore(Protocol):

@@ -308,7 +308,7 @@ def _epsilon(text: str) -> float:
 
 
 def _period(text: str) -> str:
-    from overstory.protocol.metrics.metric import Period
+    from overstory.protocol.metrics.period import Period
 
     return str(Period.parse(text))
 

@@ -17,7 +17,8 @@ from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import Rows
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.metrics.metric import Metric, Period
+from overstory.protocol.metrics.metric import Metric
+from overstory.protocol.metrics.period import Period
 
 STATE_TEXTS = {
     RowState.WAITING: "waits to be sent",

@@ -24,7 +24,7 @@ from overstory.client.state.memo import Memo
 from overstory.client.state.outbox import Bounds, Outbox
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.secret_file import DeviceSecret, read_secret
-from overstory.protocol.metrics.metric import Period
+from overstory.protocol.metrics.period import Period
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric

@@ -11,7 +11,7 @@ import numpy as np
 from overstory.analysis.reports import SupportCounts
 from overstory.presentation.charts.bars import counts_over_time
 from overstory.presentation.charts.series import MOST_COLUMNS, Event
-from overstory.protocol.metrics.metric import DAY, Period
+from overstory.protocol.metrics.period import DAY, Period
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries, PeriodEstimate
 

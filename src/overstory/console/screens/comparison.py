@@ -31,7 +31,7 @@ from overstory.presentation.document import (
 )
 from overstory.presentation.formats import p_value
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics.metric import DAY
+from overstory.protocol.metrics.period import DAY
 from overstory.queries.comparison import (
     SHARED_NOISE,
     Comparison,

@@ -20,7 +20,7 @@ from overstory.presentation.formats import percent
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics.metric import DAY
+from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import Adjustment, IntervalKind

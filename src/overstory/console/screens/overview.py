@@ -31,7 +31,7 @@ from overstory.presentation.document import (
     Tone,
 )
 from overstory.presentation.formats import percent, thousands
-from overstory.protocol.metrics.metric import DAY
+from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.alarm import Alarm, Severity

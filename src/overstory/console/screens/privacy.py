@@ -32,7 +32,7 @@ from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import MetricCost, metric_cost, unchanged_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.text import epsilon_text, odds_text, plural
-from overstory.protocol.metrics.metric import DAY
+from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData

@@ -2,7 +2,8 @@
 
 from overstory.protocol.domains.domains import Strings
 from overstory.protocol.metrics.budget import PersonBudget
-from overstory.protocol.metrics.metric import Metric, OverCap, Period
+from overstory.protocol.metrics.metric import Metric, OverCap
+from overstory.protocol.metrics.period import Period
 from overstory.protocol.metrics.registry import (
     MetricRegistry,
     UnknownMetricError,

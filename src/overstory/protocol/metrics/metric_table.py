@@ -14,7 +14,8 @@ from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.metrics.domain_table import Folder, read_domain
 from overstory.protocol.metrics.groups import read_groups
 from overstory.protocol.metrics.mechanisms import BUILDERS, FAMILIES, any_mechanism, names_for, values_of
-from overstory.protocol.metrics.metric import Metric, OverCap, Period
+from overstory.protocol.metrics.metric import Metric, OverCap
+from overstory.protocol.metrics.period import Period
 from overstory.protocol.metrics.toml_fields import Fields
 from overstory.protocol.wire.upload import METRIC_ID
 
