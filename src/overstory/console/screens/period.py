@@ -255,9 +255,6 @@ class _Page:
                 for sign in (-1, 1)
             )
             yield f"Not listed ({interval(percent)(low, high)})", percent(estimate.unallocated / max(reports, 1))
-        if hasattr(estimate, "mean_size"):
-            low, high = estimate.mean_size.interval(self.query.level, estimate.interval_kind)
-            yield f"Items of a device ({low:.2f} to {high:.2f})", f"{estimate.mean_size.mean:.2f}"
         yield from epsilons(self.metric)[:2]
 
     def _notices(self, series: EstimateSeries, new: set[str], before: frozenset[str] | None) -> Iterator[Block]:
