@@ -14,8 +14,9 @@ from scipy.stats import binom
 
 import overstory
 from overstory.protocol.errors import ParameterError
+from overstory.trial.pairs import Pairs, count_pairs
 from overstory.trial.run import TrialBudget
-from overstory.trial.tables import Pairs, collect_pairs, count_pairs
+from overstory.trial.tables import collect_pairs
 from support.running import overstory as run
 
 ALARM = 1e-6

@@ -42,7 +42,8 @@ def run_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
 def _collected(args: argparse.Namespace, path: str, budget: TrialBudget) -> TableTrial:
     from overstory.cli.progress import progress
     from overstory.protocol.errors import ParameterError
-    from overstory.trial.tables import collect_pairs, count_pairs
+    from overstory.trial.pairs import count_pairs
+    from overstory.trial.tables import collect_pairs
 
     if args.seed < 0:
         raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
