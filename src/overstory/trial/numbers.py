@@ -55,10 +55,18 @@ class NumberTrial:
 
     Attributes
     ----------
+    name : str
+        The column's name.
+    mechanism : LocalRandomizer
+        What each row randomized its number with.
     estimate : NumberEstimate
         What is learned, with intervals.
     truth : tuple of float
         The same of the column itself, in the order of the estimates; numbers outside count as the nearest end.
+    missing : int
+        Rows without a number; they send nothing.
+    notes : tuple of str
+        What a reader must know before trusting the numbers.
     """
 
     name: str
@@ -263,7 +271,7 @@ def survey_numbers(
     epsilon
         What a row's report may reveal, in nats; smaller is more private.
     learn : {"mean", "distribution", "ranges"}
-        What is estimated.
+        What is estimated: one mean; a histogram with quantiles; or shares of ranges of the values.
     minimum, maximum
         The range; numbers outside count as the nearest end. Unless given it is chosen by the numbers, and a note says
         so: a real collection must fix it beforehand.

@@ -112,6 +112,11 @@ class ModelStrings:
     width
         Bits of a code, from 8 to 256.
 
+    Raises
+    ------
+    ParameterError
+        When there are no words, one of them is no text, or a number is out of range.
+
     Examples
     --------
     >>> trees = ModelStrings(("oak", "elm", "ash", "alder", "hazel"), width=24)

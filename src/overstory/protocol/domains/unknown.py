@@ -136,6 +136,11 @@ class UnknownStrings(UnknownValues):
     known
         Texts that are expected: a share of the devices is asked about them alone.
 
+    Raises
+    ------
+    ParameterError
+        When parameters exclude each other, or one of them, or an expected text, is not possible.
+
     Examples
     --------
     >>> names = UnknownStrings(4)
