@@ -56,7 +56,7 @@ class NumberTrial:
     Attributes
     ----------
     name : str
-        The column's name.
+        The name of the column that the numbers are from.
     mechanism : LocalRandomizer
         What each row randomized its number with.
     estimate : NumberEstimate

@@ -101,6 +101,7 @@ ADDED = [
     ("grace_days = 99999", "grace_days", "from 0 to"),
     ('over_cap = "nearest"', "over_cap", "nearest needs an ordered domain"),
     ('over_cap = "keep"', "over_cap", "choose one of drop, first, nearest"),
+    ('groups = "release"', "groups", "give"),
     ('publish = "all"', "publish", "choose one of nothing, estimates"),
     ("expiry = 2027-11-21", "expiry", "did you mean expires?"),
     ("zzz = 1", "zzz", "the keys are title, description"),

@@ -103,7 +103,8 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
 def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> LocalRandomizer | None:
     if not _oracle_or_needs(fields):
         return None
-    oracle = fields.choice("oracle", sorted(BUILDERS), "")
+    is_one = fields.table["oracle"] in [*BUILDERS]  # else those that fit the domain are named
+    oracle = fields.choice("oracle", sorted(BUILDERS) if is_one or domain is None else names_for(domain.families), "")
     given = fields.table.get("parameters", {})
     if not isinstance(given, dict):
         fields.fault("parameters", f"{given!r:.100} is no table: give one such as {{epsilon = 1.0}}")
