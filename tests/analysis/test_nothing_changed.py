@@ -98,7 +98,7 @@ def test_the_sentence_names_what_changed():
         week(oue, ["dark"] * a + ["light"] * b + ["auto"] * 2_000, rng) for a, b in ((6_000, 2_000), (4_000, 4_000))
     ]
     both = difference(*weeks)
-    low, high = both.confidence_interval()
+    low, high = both.interval()
     text = f"dark {100 * both.differences[0]:+.1f} ({100 * low[0]:.1f} to {100 * high[0]:.1f})"
     assert both.sentence().startswith("changed, in percentage points: ")
     assert text in both.sentence()

@@ -56,7 +56,7 @@ def test_the_summary_says_what_alpha_bounds() -> None:
     about = {
         "detected": 1, "candidates": 2, "reports": 10, "alpha": 0.05, "correction": "bonferroni", "allocated_mass": 0.5,
         "residual_dispersion": 1.0, "method": "gls", "interval": "population", "epsilon_report": 1.0,
-        "epsilon_permanent": None, "notes": [],
+        "epsilon_permanent": None, "notes": [], "adjustment": "none",
     }  # fmt: skip
     text = as_text(estimate_blocks([], about, None))
     assert "chance of any false detection at most 5%" in text

@@ -131,7 +131,8 @@ def test_the_collectors_reason_is_counted(reason: Reason) -> None:
 def test_a_refusal_that_is_not_final_waits(reason: Reason) -> None:
     decision = decided(refusal(reason))
     assert (decision.state, decision.answer, decision.due) == (RowState.WAITING, reason, NOW + 30)
-    assert decision.of_metric == (reason in {"unknown-metric", "wrong-parameters", "metric-expired"})
+    of_metric = {"unknown-metric", "wrong-parameters", "metric-expired", "unknown-group"}
+    assert decision.of_metric == (reason in of_metric)
     assert (decision.resume is None) == (reason == "period-future"), "this says nothing of other reports"
 
 
