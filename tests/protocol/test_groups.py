@@ -108,7 +108,7 @@ def test_what_cannot_be_is_refused_by_its_key(groups, field, says):
 
 def test_a_rare_group_is_refused_and_so_is_a_rare_rest():
     rare = faults('{by = "r", shares = {a = 0.5, b = 0.0015}, devices = 500000}')["metrics.m.groups.shares"]
-    assert rare.startswith("'b' has 750 of 500,000 devices, fewer than the floor of 1,000: a rare group tells its")
+    assert rare.startswith("'b' has 750 of 500,000 devices, fewer than the floor of 1,000: a rare group singles its")
     rest = faults('{by = "r", shares = {a = 0.5, b = 0.4985}, devices = 500000}')["metrics.m.groups.shares"]
     assert rest.startswith("'other' has 750 of 500,000 devices, fewer than the floor of 1,000")
     assert metric('{by = "r", shares = {a = 0.5, b = 0.5}, devices = 500000}').groups.hidden(OTHER)

@@ -185,7 +185,7 @@ def ended_strings(plan: PrefixPlan, reports: Sequence[GroupReports], trail: Trai
     """Yield the strings that ended at each level, counted by all levels after it.
 
     Those levels' answers do not depend on the answers that chose the strings, so p-values are those of one binomial.
-    Every prefix that the level kept might have been a string that ended: so many were tried.
+    Every prefix that the level kept might have been a string that ended, so as many were tried.
     """
     for place, codes in enumerate(trail.ended):
         if codes and (counted := counted_from(plan, reports, place + 1, codes)):

@@ -93,7 +93,7 @@ def pair_form(parameters: RapporParameters, names: Sequence[str], boolean: str |
 def read_pairs(
     path: FilePath, form: PairForm, *, skipped: Skipped | None = None, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
-    """Yield the reports of a file in batches, in a stream; whether it has a header tells whose it is.
+    """Yield the reports of a file in batches, in a stream; whether it has a header shows which form it has.
 
     With `skipped`, a bad record is counted and passed over: Google's files have empty fields where a device did not
     report a variable.

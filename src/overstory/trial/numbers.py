@@ -102,7 +102,7 @@ class NumberTrial:
         }
 
     def blocks(self) -> Iterator[Block]:
-        """Return a table of estimates beside the truth, and what to read it by."""
+        """Return a table of estimates next to the truth, and what to read it by."""
         rows = [
             {
                 "what": f"{row['kind']} {row['of']}".strip(),
@@ -283,7 +283,7 @@ def survey_numbers(
     Returns
     -------
     NumberTrial
-        The estimates, with intervals, beside the truth.
+        The estimates, with intervals, next to the truth.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 r"""How the errors of a table's cells go together, in shares, without a matrix of all pairs of cells.
 
-What is said of a table needs :math:`\Sigma w` for weights w on the cells: a marginal, a conditional share and a
+What is stated of a table needs :math:`\Sigma w` for weights w on the cells: a marginal, a conditional share and a
 contrast are such weights. For a pair of variables in one report, with the letters of
 `overstory.analysis.support.covariance`, n reports and shares f,
 

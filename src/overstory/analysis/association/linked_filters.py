@@ -243,7 +243,7 @@ def _system(
     bases = zero_sum(len(first.shares)), zero_sum(len(second.shares))
     used = [int(cohort) for cohort in np.flatnonzero(totals > 1)]
     if not used:
-        raise ParameterError("no cohort has two reports: nothing can be said of pairs")
+        raise ParameterError("no cohort has two reports: nothing can be estimated of pairs")
     right = np.zeros((bases[0].shape[1], bases[1].shape[1]))
     working: tuple[list[F64], list[F64]] = ([], [])
     spread: tuple[list[F64], list[F64]] = ([], [])

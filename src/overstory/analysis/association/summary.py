@@ -1,4 +1,4 @@
-"""All that is said of one table, and how it is shown: as rows, JSON values, and blocks for a page or a terminal."""
+"""All that is stated of one table, and how it is shown: as rows, JSON values, and blocks for a page or a terminal."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ LESS: Final = 10
 """The proxy's least gain is this many times smaller."""
 MOST_STEPS: Final = 3000
 FEW_BUCKETS: Final = 256
-"""Into so many buckets simulated collections are counted."""
+"""The number of buckets that simulated collections are counted into."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""From z values to decisions, and what may then be said of the values that were selected."""
+"""From z values to decisions, and what may then be stated of the values that were selected."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def pair_counts(mechanism: JointMechanism, counts: SupportCounts) -> PairCounts:
 
 
 def apart(counts: SupportCounts, first: int, second: int) -> PairCounts:
-    """Take the counts of pairs of so many supports apart.
+    """Take the counts of pairs of supports apart.
 
     Raises
     ------

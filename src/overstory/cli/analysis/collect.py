@@ -24,7 +24,7 @@ many people rare values need, and which shares these people show. The file is re
 this machine.
 
 A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing. With
---numeric its numbers are collected as they are: you see the estimated mean, quantiles and shares beside the true ones.
+--numeric its numbers are collected as they are: you see the estimated mean, quantiles and shares next to the true ones.
 
 Of two columns each row reports its pair of values: you see the shares of the second in each value of the first, whether
 the two depend on each other, and how strongly.

@@ -72,7 +72,7 @@ def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64,
 
 
 def _empty(sheet: Sheet, places: int, least: float, most: float, widest: str) -> Chart:
-    """Return a chart with so many places on its level axis."""
+    """Return a chart with a number of places on its level axis."""
     height = HEIGHT + 3.6 * sheet.font
     x = Scale(-0.6, max(places, 2) - 0.4, 10 + sheet.text_width(widest), sheet.width - 14)
     return sheet.chart(height, x, Scale(least, most, height - 3.6 * sheet.font, 10))

@@ -44,7 +44,7 @@ class ItemDisclosure(Disclosure[PaddedSampling]):
         return NumberTerms(self.mechanism.odds.as_integer_ratio(), None)
 
     def attack(self, candidates: int) -> Attack:
-        """Return the bounds on every mechanism of this epsilon, among so many sets."""
+        """Return the bounds on every mechanism of this epsilon, among `candidates` sets."""
         values = num_sets(self.mechanism.encoding.domain_size, candidates)
         return bounded(values, self.mechanism.epsilon_report, self.mechanism.epsilon_permanent)
 

@@ -4,7 +4,7 @@ The parts draw independent noise, given the values. So log ratios add up, and wh
 both parts the worst at once: every loss of one report, or of a pair that does not change, is the sum of the parts',
 exactly. Of histories that change the sum is a bound, because nothing to report is nothing in both.
 
-Each part has permanent responses of its own. That a pair changed tells which of its parts did.
+Each part has permanent responses of its own. That a pair changed shows which of its parts did.
 """
 
 from __future__ import annotations

@@ -80,14 +80,14 @@ class Blanket:
         return Blanket(self.gamma * other.gamma, tuple(merged.values()))
 
     def power(self, exponent: int) -> Blanket:
-        """Return the blanket of so many independent reports together."""
+        """Return the blanket of `exponent` independent reports together."""
         product = self
         for _ in range(exponent - 1):
             product = product.times(self)
         return product
 
     def delta(self, epsilon: float, reports: int) -> float:
-        """Return a bound on delta at `epsilon`, of one shuffle of so many reports."""
+        """Return a bound on delta at `epsilon`, of one shuffle of that many reports."""
         return self._delta(epsilon, reports, 1.0)[0]
 
     def _delta(self, epsilon: float, reports: int, near: float) -> tuple[float, float]:

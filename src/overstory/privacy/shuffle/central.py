@@ -38,7 +38,7 @@ KNOWN_SEED: Final = (
 
 @dataclass(frozen=True)
 class CentralPrivacy:
-    """What shuffled reports reveal: epsilon but for a chance of delta, among so many reports.
+    """What shuffled reports reveal: epsilon but for a chance of delta, among a number of reports.
 
     Attributes
     ----------

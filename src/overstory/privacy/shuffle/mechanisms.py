@@ -89,13 +89,13 @@ def _of_channel(channel: BinaryChannel) -> Ratios:
 
 
 def _times(channel: BinaryChannel, permanent: Fraction, ones: int, periods: int) -> Fraction:
-    """P(so many ones of these periods), the permanent bit being 1 with that probability."""
+    """P(that number of ones in these periods), the permanent bit being 1 with that probability."""
     lit, unlit = (rate**ones * (1 - rate) ** (periods - ones) for rate in _rates(channel))
     return math.comb(periods, ones) * (permanent * lit + (1 - permanent) * unlit)
 
 
 def _sharing(ratios: Ratios, bits: int, shared: int) -> Blanket:
-    """Return the blanket of two values of so many bits each, some of which are the same ones."""
+    """Return the blanket of two values of `bits` bits each, some of which are the same ones."""
     least = min(ratios)
     own = _product(ratios, least, bits - shared)
     common = _product(ratios, least, shared)
@@ -109,7 +109,7 @@ def _sharing(ratios: Ratios, bits: int, shared: int) -> Blanket:
 
 
 def _product(ratios: Ratios, least: float, bits: int) -> Ratios:
-    """Return the law of the product of so many independent ratios over the least; equal ones are merged."""
+    """Return the law of the product of `bits` independent ratios over the least; equal ones are merged."""
     law: dict[float, float] = {1.0: 1.0}
     for _ in range(bits):
         merged: dict[float, tuple[float, float]] = {}

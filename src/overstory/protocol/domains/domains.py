@@ -61,7 +61,7 @@ class AnyDomain(ABC):
 
     @property
     def num_values(self) -> int | None:
-        """How many values a mechanism tells apart; None where there is no end."""
+        """How many values a mechanism distinguishes; None where there is no end."""
         return self.size
 
     @abstractmethod

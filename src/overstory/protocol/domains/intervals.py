@@ -12,7 +12,7 @@ from overstory.protocol.domains.numbers import Number, finite, limits, refusal
 from overstory.protocol.errors import ParameterError
 
 SOME_STEPS: Final = 100
-"""Into so many steps the range is divided for examples."""
+"""The number of steps that the range is divided into for examples."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class PaddedBytes:
     r"""The string's bytes, the end marker 0x80, zeros (ISO/IEC 7816-4).
 
     Where all strings are UTF-8 text, 0x80 after a character can only be the marker, so a prefix that has it belongs to
-    one string. Among arbitrary bytes it may be part of a longer string: only a complete code tells.
+    one string. Among arbitrary bytes it may be part of a longer string: only a complete code shows it.
 
     Parameters
     ----------

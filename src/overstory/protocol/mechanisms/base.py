@@ -199,7 +199,7 @@ class LocalRandomizer(ABC):
         return key
 
     def neighbours(self, value: Any, steps: int) -> Iterator[Any]:
-        """Yield other values of an ordered domain, nearest first, up to so many steps away."""
+        """Yield other values of an ordered domain, nearest first, up to `steps` steps away."""
         yield from outward(value, self.domain_size or 0, steps)
 
     @property

@@ -157,7 +157,7 @@ def _rare(shares: Mapping[str, float], devices: int, floor: int) -> Iterator[tup
             if name == OTHER:
                 advice = f"leave the rarest groups out, so that more devices report {OTHER!r}, or correct the shares"
             fewer = f"{share * devices:,.0f} of {devices:,} devices, fewer than the floor of {floor:,}"
-            yield "shares", f"{name!r} has {fewer}: a rare group tells its devices apart in every report; {advice}"
+            yield "shares", f"{name!r} has {fewer}: a rare group singles its devices out in every report; {advice}"
 
 
 def read_groups(fields: Fields) -> Groups | None:
@@ -174,7 +174,7 @@ def read_groups(fields: Fields) -> Groups | None:
         "shares",
         'each group with its public share of all devices, such as {"1.0" = 0.6}: groups are listed, not free text',
     )
-    table.required("devices", "how many devices are expected to report, which no report tells: from sales, downloads")
+    table.required("devices", "how many devices are expected to report, which no report shows: from sales, downloads")
     devices = table.whole("devices", 1, MOST_DEVICES)
     floor = table.whole("floor", 1, MOST_DEVICES, default=FLOOR)
     if by is not None and not isinstance(by, str):

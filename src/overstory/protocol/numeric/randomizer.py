@@ -158,7 +158,7 @@ class NumericRandomizer(LocalRandomizer):
         return self.position(value)
 
     def neighbours(self, value: Any, steps: int) -> Iterator[Fraction]:
-        """Yield the values of other positions, nearest first, up to so many steps away."""
+        """Yield the values of other positions, nearest first, up to `steps` steps away."""
         yield from map(self.value_at, outward(self.position(value), self.num_positions, steps))
 
     @abstractmethod

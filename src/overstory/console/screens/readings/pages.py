@@ -85,14 +85,14 @@ def period_view(data: ConsoleData, metric: Metric, label: str, counted: PeriodCo
     """Return the page of one period with reports."""
     page = ReadingPage(data, metric, counted, options)
     title = f"{metric.title}, {label}{group_words(metric, counted.group or '')}"
-    reading, picture, said = page.read()
+    reading, picture, shown_blocks = page.read()
     blocks = (
         metric_links(data, metric, label, label),
         Heading(1, f"{title}: {counted.num_reports:,} reports"),
         Paragraph(metric.description, is_lead=True),
         KeyValues((("Reports", f"{counted.num_reports:,}"), *epsilons(metric)[:2]), "figures"),
         *page.state_notice(),
-        *said,
+        *shown_blocks,
         _form(metric, counted.group or "", options, f"/m/{metric.id}/{label}"),
         *page.tail(),
     )
@@ -116,7 +116,7 @@ def series_view(
     group = counted.group or ""
     shown = counted if whole else data.counts(metric, newest, newest, group)
     page = ReadingPage(data, metric, shown, options)
-    reading, picture, said = page.read()
+    reading, picture, shown_blocks = page.read()
     periods = counted.periods[-MOST_PERIODS:]
     every = reading
     if not whole and len(periods) > 1:
@@ -129,7 +129,7 @@ def series_view(
         Paragraph(metric.description, is_lead=True),
         KeyValues(epsilons(metric), "figures"),
         *page.state_notice(),
-        *said,
+        *shown_blocks,
         Heading(2, "Over time"),
         *map(Figure, () if draw is None else draw(metric.id, every)),
         Figure(reports),
