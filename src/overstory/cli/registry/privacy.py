@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from overstory.privacy.terms import Terms
     from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.protocol.metrics import Metric
+    from overstory.protocol.metrics.mechanisms import Builders
 
 
 REGISTRY_FILE: Final = "metrics.toml"
@@ -52,10 +53,14 @@ def find_metric(args: argparse.Namespace) -> Metric | None:
 
 
 def _oracles() -> list[str]:
-    from overstory.protocol.mechanisms.registry import REGISTRY
-    from overstory.protocol.numeric.registry import NUMERIC
+    return sorted(_makers())
 
-    return sorted({*REGISTRY, *NUMERIC})
+
+def _makers() -> Builders:
+    """Return what builds a mechanism from numbers and texts alone, by name."""
+    from overstory.protocol.metrics.mechanisms import BUILDERS, names_for
+
+    return {name: BUILDERS[name] for name in names_for(("symbols", "strings", "ordered", "numbers", "sets"))}
 
 
 def _warn_of_namesake(name: str) -> None:
@@ -217,10 +222,9 @@ def _from_name(name: str, texts: list[str]) -> LocalRandomizer:
     import inspect
 
     from overstory.protocol.errors import ParameterError
-    from overstory.protocol.mechanisms.registry import REGISTRY, build_from
-    from overstory.protocol.numeric.registry import NUMERIC
+    from overstory.protocol.mechanisms.registry import build_from
 
-    makers = REGISTRY | NUMERIC
+    makers = _makers()
     accepted = inspect.signature(makers[name]).parameters if name in makers else {}
     parameters: dict[str, Any] = {}
     for text in texts:
