@@ -253,7 +253,7 @@ def coded_from(canonical: Any) -> CodedDomain:
     Examples
     --------
     >>> coded_from({"domain": "strings", "max_bytes": 8})
-    CodedStrings(max_bytes=8)
+    CodedStrings(max_bytes=8, alphabet='', is_text=False)
     """
     given: dict[str, Any] = dict(canonical)
     kind = given.pop("domain", None)
