@@ -22,7 +22,8 @@ from overstory.presentation.render_data import csv_lines
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.shares import NO_REPORTS, series_blocks, series_panels
+from overstory.queries.facts import NO_REPORTS, ends_of, range_facts
+from overstory.queries.shares import series_blocks, series_panels
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import Adjustment, Correction, IntervalKind
@@ -139,25 +140,8 @@ class EstimateSeries:
 
     def summary(self) -> dict[str, Any]:
         """Return the facts that all parts have in common, as JSON values."""
-        built = self.metric.mechanism
-        return {
-            "metric": self.metric.id,
-            "title": self.metric.title,
-            "oracle": built.name,
-            "period": str(self.metric.period),
-            **({} if self.counted.group is None else {"group": self.counted.group}),
-            "from": self.counted.label(self.counted.first),
-            "to": self.counted.label(self.counted.last),
-            "reading": self.kind,
-            "reports": self.counted.num_reports,
-            "periods_with_reports": len(self.counted.periods),
-            "interval": self.interval_kind,
-            "adjustment": self.options.adjustment,
-            "epsilon_report": built.epsilon_report,
-            "epsilon_permanent": built.epsilon_permanent if built.epsilon_permanent < float("inf") else None,
-            "notes": list(self.notes),
-            "other_parameters": self.counted.others_json(),
-        }
+        kind = self.interval_kind
+        return range_facts(self.counted, self.kind, kind, self.notes, adjustment=self.options.adjustment)
 
     def to_json(self, limit: int | None = None) -> dict[str, Any]:
         """Return the summary and, under ``readings``, each part with its range and at most `limit` values."""
@@ -190,7 +174,7 @@ class EstimateSeries:
 
     def ends(self, part: PeriodEstimate) -> dict[str, Any]:
         """Return the labels of a part's first and last period."""
-        return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
+        return ends_of(self.counted, part)
 
 
 def read_estimates(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from overstory.analysis.numeric.quantities import NumberDifference, NumberEstimate, Quantity, estimate_numbers, subtract
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.render_data import csv_lines
-from overstory.privacy.text import epsilons_text, plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.comparison import MOVED, SHARED_NOISE, check_comparable, span_json
 from overstory.queries.estimates import (
@@ -20,8 +19,8 @@ from overstory.queries.estimates import (
     other_parameters,
     parts_of,
 )
+from overstory.queries.facts import HOW, NO_REPORTS, ends_of, note_lines, range_facts, range_sentences
 from overstory.queries.number_pictures import draw_number_panels
-from overstory.queries.shares import NO_REPORTS
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
@@ -71,28 +70,12 @@ class NumberSeries:
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts and, under ``readings``, each part with its range and its estimates."""
-        built, counted = self.metric.mechanism, self.counted
-        return {
-            "metric": self.metric.id,
-            "title": self.metric.title,
-            "oracle": built.name,
-            "estimates": self.metric.reading,
-            "period": str(self.metric.period),
-            "from": counted.label(counted.first),
-            "to": counted.label(counted.last),
-            "reading": self.kind,
-            "reports": counted.num_reports,
-            "periods_with_reports": len(counted.periods),
-            "interval": "population",
-            "epsilon_report": built.epsilon_report,
-            "epsilon_permanent": built.epsilon_permanent,
-            "notes": list(self.notes),
-            "other_parameters": counted.others_json(),
-            "readings": [
-                {**self.ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json()}
-                for part in self.parts
-            ],
-        }
+        facts = range_facts(self.counted, self.kind, "population", self.notes, estimates=self.metric.reading)
+        readings = [
+            {**self.ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json()}
+            for part in self.parts
+        ]
+        return {**facts, "readings": readings}
 
     def rows(self) -> Iterator[tuple[NumberPart, Quantity]]:
         """Yield every estimate with its range of periods."""
@@ -112,7 +95,9 @@ class NumberSeries:
         if rows:
             first = () if self.kind == "total" else (Column("period", is_left=True),)
             yield Table("", (*first, *COLUMNS), rows)
-        yield Lines(*self.summary(), *self._all_notes(), *([] if written is None else [f"every estimate: {written}"]))
+        every = (*self.notes, *(note for part in self.parts for note in part.estimate.notes))
+        notes = note_lines(self.counted, every)
+        yield Lines(*self.summary(), *notes, *([] if written is None else [f"every estimate: {written}"]))
 
     def panels(self) -> tuple[list[Panel], str]:
         """Return means over time, or a panel for each of the last ranges."""
@@ -120,28 +105,7 @@ class NumberSeries:
 
     def summary(self) -> list[str]:
         """Return what was read, how, and what it costs, in sentences."""
-        metric, counted = self.metric, self.counted
-        ends = [counted.label(end) for end in (counted.first, counted.last)]
-        between = f" between {ends[0]} and {ends[1]}" if ends[0] else ""
-        if not self.parts:
-            return [f"no reports of {metric.id}{between}"]
-        kinds = {
-            "total": "over all of them",
-            "per-period": "each period alone",
-            "cumulative": "over all reports so far",
-        }
-        costs = {name: getattr(metric.mechanism, name) for name in ("epsilon_report", "epsilon_permanent")}
-        many = f"{plural(counted.num_reports, 'report')} of {metric.id} in {plural(len(counted.periods), 'period')}"
-        return [
-            f"{many}{between}; estimated {kinds[self.kind]}",
-            f"intervals: {WHAT_INTERVALS_HOLD}",
-            f"privacy: {metric.mechanism.name}, {epsilons_text(costs)}",
-        ]
-
-    def _all_notes(self) -> list[str]:
-        own = self.notes if self.parts else [note for note in self.notes if note != NO_REPORTS]
-        notes = (*own, *(note for part in self.parts for note in part.estimate.notes))
-        return [f"note: {note}" for note in dict.fromkeys(notes)]
+        return range_sentences(self.counted, f"estimated {HOW[self.kind]}", WHAT_INTERVALS_HOLD)
 
     def _row(self, part: NumberPart, row: Quantity) -> dict[str, Any]:
         return {
@@ -152,7 +116,7 @@ class NumberSeries:
 
     def ends(self, part: NumberPart) -> dict[str, Any]:
         """Return the labels of a part's first and last period."""
-        return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
+        return ends_of(self.counted, part)
 
 
 def _text(text: str) -> str:

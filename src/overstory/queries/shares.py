@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Final
 from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import chosen_rows, estimate_table, plot_height
 from overstory.presentation.document import Block, Column, Lines, Paragraph
-from overstory.privacy.text import epsilons_text, plural
+from overstory.queries.facts import HOW, note_lines, range_sentences
 from overstory.queries.readings import Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from overstory.queries.estimates import EstimateSeries, PeriodEstimate
-
-NO_REPORTS: Final = "there are no reports in this range"
 
 MOST_PANELS: Final = 12
 """Periods in one picture."""
@@ -50,32 +48,14 @@ def series_blocks(series: EstimateSeries, *, everything: bool, written: str | No
         yield estimate_table(rows, first=() if series.kind == "total" else (Column("period", is_left=True),))
     if empty:
         yield Paragraph("nothing was detected" + ("" if series.kind == "total" else f" in {', '.join(empty)}"))
-    yield Lines(*summary(series), *_notes(series), *([] if written is None else [f"every value: {written}"]))
+    notes = note_lines(
+        series.counted, (*series.notes, *(note for part in series.parts for note in part.estimate.notes))
+    )
+    yield Lines(*summary(series), *notes, *([] if written is None else [f"every value: {written}"]))
 
 
 def summary(series: EstimateSeries) -> list[str]:
     """Return what was read, how, and what it costs, in sentences."""
-    figures, metric = series.summary(), series.metric
-    between = f" between {figures['from']} and {figures['to']}" if figures["from"] else ""
-    if not series.parts:
-        return [f"no reports of {metric.id}{between}"]
-    kinds = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
-    method = f"estimated {kinds[series.kind]}; {bound_text(series.options.correction, series.options.alpha)}"
-    periods = plural(figures["periods_with_reports"], "period")
-    return [
-        f"{plural(figures['reports'], 'report')} of {metric.id} in {periods}{between}; {method}",
-        f"intervals: {interval_words(series.interval_kind, series.options.adjustment)}",
-        f"privacy: {metric.mechanism.name}, {epsilons_text(figures)}",
-    ]
-
-
-MOST_NOTES: Final = 12
-
-
-def _notes(series: EstimateSeries) -> list[str]:
-    """Return the notes of the series, and those of its estimates, each once."""
-    own_notes = series.notes if series.parts else [note for note in series.notes if note != NO_REPORTS]
-    notes = (*own_notes, *(note for part in series.parts for note in part.estimate.notes))
-    shown = list(dict.fromkeys(notes))
-    lines = shown if len(shown) <= MOST_NOTES else [*shown[:MOST_NOTES], f"{len(shown) - MOST_NOTES} more: see --json"]
-    return [f"note: {note}" for note in lines]
+    options = series.options
+    how = f"estimated {HOW[series.kind]}; {bound_text(options.correction, options.alpha)}"
+    return range_sentences(series.counted, how, interval_words(series.interval_kind, options.adjustment))

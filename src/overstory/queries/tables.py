@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -17,15 +16,14 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.presentation.document import Block, Column, Heading, Lines
 from overstory.presentation.render_data import csv_lines
-from overstory.privacy.text import epsilons_text, plural
 from overstory.protocol.domains import Table
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.divided import DividedMechanism
 from overstory.protocol.mechanisms.joint import JointMechanism
 from overstory.queries.estimates import EstimateOptions, check_repeats, parts_of
+from overstory.queries.facts import HOW, NO_REPORTS, ends_of, note_lines, range_facts, range_sentences
 from overstory.queries.readings import Panel
-from overstory.queries.shares import NO_REPORTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,12 +36,6 @@ if TYPE_CHECKING:
 
 Learn = Callable[["Metric", "SupportCounts", float, "IntervalKind"], list[TableEstimate]]
 """From a metric, its counts, reports per device and the kind of intervals to its tables."""
-
-DESIGNS: Final[Mapping[str, str]] = {
-    "divided": "overstory.queries.tables:tables_of_divided",
-    "linked": "overstory.queries.tables:tables_of_linked",
-}
-"""What learns the tables of a mechanism that is no frequency oracle, by its `payload`; loaded when it is first used."""
 
 WIDTH: Final = ("row_variable", "row", "column_variable", "column")
 CSV: Final = (
@@ -102,29 +94,13 @@ class TableSeries:
 
     def summary(self) -> dict[str, Any]:
         """Return the facts that all parts have in common, as JSON values."""
-        built = self.metric.mechanism
-        return {
-            "metric": self.metric.id,
-            "title": self.metric.title,
-            "oracle": built.name,
-            "period": str(self.metric.period),
-            "from": self.counted.label(self.counted.first),
-            "to": self.counted.label(self.counted.last),
-            "reading": self.kind,
-            "reports": self.counted.num_reports,
-            "periods_with_reports": len(self.counted.periods),
-            "interval": self.options.interval_kind,
-            "epsilon_report": built.epsilon_report,
-            "epsilon_permanent": built.epsilon_permanent if built.epsilon_permanent < float("inf") else None,
-            "notes": list(self.notes),
-            "other_parameters": self.counted.others_json(),
-        }
+        return range_facts(self.counted, self.kind, self.options.interval_kind, self.notes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary and, under ``readings``, the tables of each part."""
         parts = [
             {
-                **self._ends(part),
+                **ends_of(self.counted, part),
                 "reports_per_device": part.reports_per_device,
                 "tables": [table.to_json() for table in part.tables],
             }
@@ -138,7 +114,7 @@ class TableSeries:
             for table in part.tables:
                 first, second = table.table.names
                 for row in table.rows():
-                    yield {**self._ends(part), "row_variable": first, "column_variable": second, **row}
+                    yield {**ends_of(self.counted, part), "row_variable": first, "column_variable": second, **row}
 
     def csv_lines(self) -> Iterator[str]:
         """Return a header and a line per cell."""
@@ -153,26 +129,13 @@ class TableSeries:
                 if len(part.tables) > 1:
                     yield Heading(3, " and ".join(table.table.names))
                 yield from table.blocks(everything=everything)
-        notes = [*self.notes, *(note for part in self.parts for table in part.tables for note in table.table.notes)]
-        own = [note for note in dict.fromkeys(notes) if note != NO_REPORTS or self.parts]
+        notes = (*self.notes, *(note for part in self.parts for table in part.tables for note in table.table.notes))
+        kind: Any = self.options.interval_kind
         yield Lines(
-            *self._facts(),
-            *(f"note: {note}" for note in own),
+            *range_sentences(self.counted, f"learned {HOW[self.kind]}", INTERVAL_KINDS[kind]),
+            *note_lines(self.counted, notes),
             *([] if written is None else [f"every cell: {written}"]),
         )
-
-    def _facts(self) -> list[str]:
-        figures = self.summary()
-        between = f" between {figures['from']} and {figures['to']}" if figures["from"] else ""
-        if not self.parts:
-            return [f"no reports of {self.metric.id}{between}"]
-        periods = plural(figures["periods_with_reports"], "period")
-        kind: Any = figures["interval"]
-        return [
-            f"{plural(figures['reports'], 'report')} of {self.metric.id} in {periods}{between}",
-            f"intervals: {INTERVAL_KINDS[kind]}",
-            f"privacy: {self.metric.mechanism.name}, {epsilons_text(figures)}",
-        ]
 
     def panels(self) -> tuple[list[Panel], str]:
         """Return a picture of the shares in each row for each table of the last range."""
@@ -181,9 +144,6 @@ class TableSeries:
         left_out = "the last range is shown" if len(self.parts) > 1 else ""
         tables = self.parts[-1].tables
         return [Panel(plot_height(table), _heat_map(table)) for table in tables], left_out
-
-    def _ends(self, part: PeriodTables) -> dict[str, Any]:
-        return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
 
 
 def read_tables(
@@ -237,11 +197,9 @@ def learner(metric: Metric) -> Learn:
     """Return what learns a metric's tables: one report of the cell is an oracle's, others are in `DESIGNS`."""
     if isinstance(metric.mechanism, Mechanism):
         return cell_tables
-    where = DESIGNS.get(metric.mechanism.payload)
-    if where is None:
+    learn = DESIGNS.get(metric.mechanism.payload)
+    if learn is None:
         raise ParameterError(f"{metric.id}: no tables are learned from reports of {metric.mechanism.name}")
-    module, _, function = where.partition(":")
-    learn: Learn = getattr(import_module(module), function)
     return learn
 
 
@@ -284,6 +242,10 @@ def tables_of_linked(
     labels = [part.labels for part in domain.of]
     choices: dict[str, Any] = {"reports_per_device": per_device, "interval_kind": kind, "other": domain.other}
     return [linked_cells(mechanism, counts, domain.names, labels, **choices)]
+
+
+DESIGNS: Final[Mapping[str, Learn]] = {"divided": tables_of_divided, "linked": tables_of_linked}
+"""What learns the tables of a mechanism that is no frequency oracle, by its `payload`."""
 
 
 def _heat_map(summary: TableSummary) -> Callable[[Axes], None]:

@@ -64,6 +64,18 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--most", type=int, metavar="M", help="with --separator: as many items of one row count")
     add_numbers(parser)
     add_form(parser)
+    _add_collection(parser)
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
+    meaning = "folder for the results (default out/collect); -: only learned.csv, to standard output"
+    parser.add_argument("-o", "--output", default="out/collect", metavar="DIR", help=meaning)
+    add_spreadsheet(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_earlier_names(parser, {"--out": "output"})
+    parser.set_defaults(run=run)
+
+
+def _add_collection(parser: argparse.ArgumentParser) -> None:
+    """Add what is collected of each row, and how privately."""
     parser.add_argument(
         "--oracle", default="auto", metavar="NAME", help="what the devices randomize with (default auto: the best)"
     )
@@ -94,13 +106,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--people", type=int, metavar="N", help="draw N people from the rows, instead of one person per row"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
-    meaning = "folder for the results (default out/collect); -: only learned.csv, to standard output"
-    parser.add_argument("-o", "--output", default="out/collect", metavar="DIR", help=meaning)
-    add_spreadsheet(parser)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    add_earlier_names(parser, {"--out": "output"})
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,7 +21,6 @@ from overstory.protocol.numeric.windows import SquareWave
 
 MOST_PERIODS: Final = 16
 """Periods up to which their reports are counted together; past them, the permanent response is."""
-MOST_ATOMS: Final = 20_000
 
 Ratios = Mapping[float, float]
 """What one value's report is likelier by than the blanket, with its probability under omega."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from overstory.cli.analysis.columns.output import check_options, show_trial
 from overstory.cli.arguments import form_of
 
 if TYPE_CHECKING:
@@ -34,24 +34,7 @@ def add_numbers(parser: Any) -> None:
 def run_numbers(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
     """Run the command for numbers."""
     trial = _collected(args, path, budget)
-    if args.output == "-":
-        _write_learned(trial, args.output, spreadsheet=args.spreadsheet)
-        return 0
-    folder = Path(args.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_learned(trial, str(folder / "learned.csv"), spreadsheet=args.spreadsheet)
-    from overstory.files.io import writing_text
-
-    with writing_text(folder / "collect.json") as text:
-        text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
-    if args.json:
-        print(json.dumps(trial.to_json(), indent=2, allow_nan=False))
-    else:
-        from overstory.presentation.document import Paragraph
-        from overstory.presentation.render_text import print_document
-
-        print_document([*trial.blocks(), Paragraph(f"Every estimate: {folder / 'learned.csv'}")])
-    return 0
+    return show_trial(args, trial, partial(_write_learned, trial), "Every estimate")
 
 
 def check_without_numbers(args: argparse.Namespace) -> None:
@@ -70,11 +53,7 @@ def _collected(args: argparse.Namespace, path: str, budget: TrialBudget) -> Numb
     from overstory.protocol.errors import ParameterError
     from overstory.trial.numbers import collect_numbers, read_column_of_numbers
 
-    if args.seed < 0:
-        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
-    for name in OTHERS:
-        if getattr(args, name) is not None:
-            raise ParameterError(f"--{name.replace('_', '-')} is for values that are counted: --numeric takes none")
+    check_options(args, OTHERS, "values that are counted: --numeric takes none")
     if budget.reports != 1:
         raise ParameterError("--reports-per-device: all reports of a number are the same, so a second adds nothing")
     with progress("reading", Path(path).stat().st_size) as bar:
@@ -99,7 +78,5 @@ def _write_learned(trial: NumberTrial, path: str, *, spreadsheet: bool) -> None:
     from overstory.presentation.render_data import csv_lines
     from overstory.trial.numbers import COLUMNS
 
-    if path != "-" and Path(path).exists():
-        print(f"overstory collect: replaced the result in {Path(path).parent}; -o DIR keeps both", file=sys.stderr)
     with writing_csv(path, spreadsheet=spreadsheet) as text:
         text.writelines(csv_lines(COLUMNS, ([row[column.name] for column in COLUMNS] for row in trial.rows())))

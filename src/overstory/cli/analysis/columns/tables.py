@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from overstory.cli.analysis.columns.output import as_json, check_options, warn_of_replaced
 from overstory.cli.arguments import form_of, form_words
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def run_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     page = _written(trial, folder, _command(args), spreadsheet=args.spreadsheet)
     if args.json:
-        print(json.dumps(trial.to_json() | {"page": str(page)}, indent=2, allow_nan=False))
+        print(as_json(trial, page=str(page)))
     else:
         from overstory.presentation.document import Paragraph
         from overstory.presentation.render_text import print_document
@@ -41,15 +40,10 @@ def run_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
 
 def _collected(args: argparse.Namespace, path: str, budget: TrialBudget) -> TableTrial:
     from overstory.cli.progress import progress
-    from overstory.protocol.errors import ParameterError
     from overstory.trial.pairs import count_pairs
     from overstory.trial.tables import collect_pairs
 
-    if args.seed < 0:
-        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
-    for name in SINGLE:
-        if getattr(args, name) is not None:
-            raise ParameterError(f"--{name.replace('_', '-')} is for one column: leave it out, or give one --column")
+    check_options(args, SINGLE, "one column: leave it out, or give one --column")
     with progress("reading", Path(path).stat().st_size) as bar:
         pairs = count_pairs(path, args.column, form=form_of(args), advance=bar.advance)
     with progress("devices report", len(pairs) * budget.reports) as bar:
@@ -72,13 +66,12 @@ def _written(trial: TableTrial, folder: Path, command: str, *, spreadsheet: bool
     from overstory.presentation.render_html import as_page
 
     page = folder / "collect.html"
-    if page.exists():
-        print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
+    warn_of_replaced(page)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
         part = Path(name)
         _write_learned(trial, str(part / "learned.csv"), spreadsheet=spreadsheet)
         with writing_text(part / "collect.json") as text:
-            text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
+            text.write(as_json(trial) + "\n")
         with writing_text(part / page.name) as text:
             text.write(as_page(trial.page(command), title=f"Overstory: {' and '.join(trial.pairs.names)}"))
         for file in sorted(part.iterdir()):
