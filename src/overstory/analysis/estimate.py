@@ -288,9 +288,9 @@ class Estimate(Frame):
 def freeze_columns(result: Any, *names: str) -> None:
     """Make columns of a frozen result read-only arrays of its own, one number for each of its values."""
     for name in names:
-        array = np.array(getattr(result, name), np.float64)
-        if array.shape != (len(result.values),):
-            raise ParameterError(f"{len(result.values)} values, but {name} of shape {array.shape}")
+        array, many = np.array(getattr(result, name), np.float64), len(result.values)
+        if array.shape != (many,):
+            raise ParameterError(f"{many} values, but {name} of shape {array.shape}")
         array.flags.writeable = False
         object.__setattr__(result, name, array)
 

@@ -316,9 +316,8 @@ class Client:
         with self._starting:
             if self._session is None:
                 watch(self)  # without a session, `_notice_fork` is enough
-                self._session = Session(
-                    self._state(), self.registry, self._end_clock, self._groups, spread=self._spread
-                )
+                clock, groups = self._end_clock, self._groups
+                self._session = Session(self._state(), self.registry, clock, groups, spread=self._spread)
                 atexit.register(self._at_exit)
             return self._session
 

@@ -323,11 +323,8 @@ def _metrics(root: Fields, folder: Folder | None, *, read_candidates: bool) -> d
     if not tables.table:
         tables.fault(None, "there is no metric: give a table [metrics.ID] for each")
     read = {name: tables.subtable(name, "a table") for name in tables.table}
-    built = {
-        name: build_metric(fields, folder, read_candidates=read_candidates)
-        for name, fields in read.items()
-        if fields is not None
-    }
+    tabled = {name: fields for name, fields in read.items() if fields is not None}
+    built = {n: build_metric(fields, folder, read_candidates=read_candidates) for n, fields in tabled.items()}
     metrics = {name: metric for name, metric in built.items() if metric is not None}
     check_one_variable(tables, {name: metric.groups for name, metric in metrics.items()})
     return metrics
