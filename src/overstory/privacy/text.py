@@ -204,3 +204,21 @@ def columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     listed = list(pairs)
     room = max((len(first) for first, _ in listed), default=0)
     yield from (f"  {first:<{room}}  {second}" for first, second in listed)
+
+
+def parameter_words(parameters: Mapping[str, Any]) -> str:
+    """Return parameters that are numbers or texts, and those of parts by their oracle; others follow from the domain.
+
+    Examples
+    --------
+    >>> parameter_words({"epsilon": 1.0, "hash_key": None, "known": ["oak"]})
+    'epsilon = 1.0'
+    >>> parameter_words({"of": [{"oracle": "grr", "epsilon": 1.0}, {"oracle": "oue", "epsilon": 2.0}]})
+    'grr: epsilon = 1.0; oue: epsilon = 2.0'
+    """
+    own = [f"{key} = {value}" for key, value in parameters.items() if isinstance(value, str | int | float)]
+    listed = [part for value in parameters.values() if isinstance(value, list) for part in value]
+    parts = [
+        f"{part['oracle']}: {parameter_words({**part, 'oracle': None})}" for part in listed if isinstance(part, Mapping)
+    ]
+    return "; ".join([*([", ".join(own)] if own else []), *parts])

@@ -67,7 +67,7 @@ def range_sentences(counted: PeriodCounts, how: str, intervals: str) -> list[str
     first, last = (counted.label(end) for end in (counted.first, counted.last))
     between = f" between {first} and {last}" if first else ""
     built, of = counted.metric.mechanism, counted.metric.id
-    of += "" if counted.group is None else f", group {counted.group},"
+    of += "" if counted.group is None else f" in the group {counted.group}"
     if not counted.periods:
         return [f"no reports of {of}{between}"]
     epsilons = {name: getattr(built, name) for name in ("epsilon_report", "epsilon_permanent")}

@@ -251,10 +251,10 @@ def _read(name: str, text: str, kind: str) -> Any:
 def _blocks(statement: PrivacyStatement, claims: Sequence[Claim]) -> Iterator[Block]:
     from overstory.presentation.document import Lines, Paragraph, Preformatted
     from overstory.privacy.claims import claims_blocks
+    from overstory.privacy.text import parameter_words
 
-    given = ((key, value) for key, value in statement.parameters.items() if value not in (None, ""))
-    parameters = (f"{key} = {value}" for key, value in given if isinstance(value, str | int | float))
-    yield Paragraph(f"{statement.mechanism}: {', '.join(parameters)}")
+    given = {key: value for key, value in statement.parameters.items() if value not in (None, "")}
+    yield Paragraph(f"{statement.mechanism}: {parameter_words(given)}")
     yield from claims_blocks(claims)
     if not statement.terms.once:
         yield Preformatted("\n".join(_picture(statement.terms)))

@@ -5,7 +5,7 @@ What it reveals is its mechanism's statement, for the reports and the values tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from overstory.privacy.claims import Claim, claims_blocks
 from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.registry.totals import TotalCost
 from overstory.privacy.statements import PrivacyStatement, statement
-from overstory.privacy.text import plural
+from overstory.privacy.text import parameter_words, plural
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.groups import Groups
 
@@ -129,20 +129,9 @@ def _facts(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]
     yield "Kept for", _kept(metric)
     if metric.publish == "estimates":
         yield "Published", PUBLISHED
-    given = _parameter_words(metric.to_json()["parameters"])
+    given = parameter_words(metric.to_json()["parameters"])
     yield "What could put a device's reports together", stated.linkable.words()
     yield "How", f"{metric.mechanism.name} ({given}); randomized on the device, which never sends the value itself"
-
-
-def _parameter_words(parameters: Mapping[str, Any]) -> str:
-    """Return parameters as they are given, those of parts by the part's oracle."""
-    words = []
-    for key, value in parameters.items():
-        if isinstance(value, list):
-            words += [f"{part['oracle']}: {_parameter_words({**part, 'oracle': None})}" for part in value]
-        elif value is not None:
-            words.append(f"{key} = {value}")
-    return ("; " if any(isinstance(value, list) for value in parameters.values()) else ", ").join(words)
 
 
 def group_words(groups: Groups) -> str:
