@@ -1,0 +1,307 @@
+"""POST /v1/oblivious and /v1/oblivious/release: sealed requests, one by one or released together by a relay.
+
+What is inside a message is a request to POST /v1/reports, and the same `ReportEndpoint` decides and commits. Until a
+message is open, errors are plain; after that, its response is sealed, of one length whatever it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from overstory.collector.auth import RELAY, TokenTable
+from overstory.collector.http.endpoint import (
+    MESSAGE_PATH,
+    ON_ALL,
+    PATH,
+    RELEASE_PATH,
+    Head,
+    ReportEndpoint,
+    Response,
+    error_response,
+    read_head,
+    refusal,
+)
+from overstory.collector.http.posts import LONG, Answer, Bodies, Post, ReportPost
+from overstory.collector.ingest.ingest import Decision
+from overstory.collector.ingest.received import Released
+from overstory.collector.oblivious.keys import UNKNOWN_KEY
+from overstory.protocol.errors import WireError
+from overstory.protocol.oblivious import binary_http
+from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
+from overstory.protocol.oblivious.release import RELEASE_TYPE, read_release
+from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason
+
+if TYPE_CHECKING:
+    from overstory.collector.oblivious.opening import KeyRing
+
+MOST_MESSAGES: Final = 10_000
+"""Messages in one part of a release."""
+SLICE: Final = 64
+"""Messages of a part that are opened and committed at a time: memory does not grow with the part."""
+TURN: Final = 16
+PAUSE: Final = 1e-4
+"""A pause for the event loop, in seconds, after each `TURN` messages: direct posts are answered meanwhile."""
+
+NO_KEYS: Final = (
+    "This collector opens no messages of Oblivious HTTP: it was started without --oblivious-keys. Reports come to "
+    f"{PATH}."
+)
+
+
+class SealedResponse(NamedTuple):
+    """A response inside its encapsulation."""
+
+    body: bytes
+    status: int = 200
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers, without those about keeping the connection."""
+        length = b"content-length", b"%d" % len(self.body)
+        return [(b"content-type", RESPONSE_TYPE.encode()), *ON_ALL, length]
+
+
+def key_problem(error: WireError) -> Response:
+    """Return the answer to a message that cannot be opened."""
+    if error.reason != UNKNOWN_KEY:
+        return error_response(400, error.reason, f"The message cannot be opened: {error}.")
+    problem = {
+        "type": KEY_PROBLEM,
+        "title": "Oblivious HTTP key configuration not acceptable",
+        "status": 400,
+        "detail": f"The message cannot be opened: {error}.",
+        "reason": UNKNOWN_KEY,
+    }
+    return Response(400, json.dumps(problem, separators=(",", ":")).encode())
+
+
+def read_inner(message: bytes) -> tuple[Head, bytes] | Response:
+    """Return the head and body of the post of reports in a message, or the answer to anything else.
+
+    The authority is not looked at: a message that this collector's key opens is for this collector.
+    """
+    try:
+        request = binary_http.read_request(message)
+    except WireError as error:
+        return refusal(Reason.DAMAGED, where=str(error))
+    if request.path != PATH:
+        return error_response(404, "not-found", f"Only {PATH} takes sealed requests.")
+    if request.method != "POST":
+        return error_response(405, "method", f"{PATH} takes only POST.")
+    fields = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.fields]
+    return read_head(fields)._replace(length=len(request.body)), request.body
+
+
+def write_inner(answer: Response) -> bytes:
+    """Return an answer as a binary response, filled up with zeros."""
+    fields = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers)
+    return binary_http.Response(answer.status, fields, answer.body).encode(binary_http.PADDED_TO)
+
+
+class ObliviousEndpoint:
+    """Opens messages and posts what is in them; without keys, it answers that there are none.
+
+    Parameters
+    ----------
+    ring
+        The private keys; None: none.
+    clock
+        Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        endpoint: ReportEndpoint,
+        tokens: TokenTable,
+        ring: KeyRing | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.endpoint, self.ring, self.bodies = endpoint, ring, Bodies(endpoint.limits)
+        self.tokens, self.clock = tokens, clock
+        self._reports = ReportPost(endpoint, self.bodies)
+        self._opening = asyncio.Semaphore(1)
+
+    @property
+    def posts(self) -> dict[str, Post]:
+        """What answers each path."""
+        return {MESSAGE_PATH: MessagePost(self), RELEASE_PATH: ReleasePost(self)}
+
+    def admit(self, head: Head, content_type: str) -> Response | None:
+        """Return the answer that refuses a post by its head, or None."""
+        if self.ring is None:
+            return error_response(404, "not-found", NO_KEYS)
+        if head.content_type != content_type:
+            return error_response(Reason.WRONG_TYPE.status, Reason.WRONG_TYPE, f"Send {content_type}.")
+        if head.length is not None and self.too_large(head, head.length):
+            return self.endpoint.refuse(Reason.TOO_LARGE, close=True)
+        reason = self.endpoint.unavailable()
+        return None if reason is None else self.endpoint.refuse(reason)
+
+    def too_large(self, head: Head, size: int) -> bool:
+        """Whether a body may not have that many bytes."""
+        del head
+        return size > self.endpoint.limits.body_bytes
+
+    async def answer_message(self, body: bytes) -> Answer:
+        """Open one message and post what is in it; the answer is sealed."""
+        assert self.ring is not None
+        work = partial(self.ring.open, body)
+        try:
+            opened = await self.bodies.in_thread(body, work) if len(body) > LONG else work()
+        except WireError as error:
+            self._count(body, error.reason)
+            return key_problem(error)
+        self._count(body)
+        try:
+            answer = await self._posted(opened.message)
+        except Exception as error:  # noqa: BLE001 - any error is the collector's, and the reports may come again
+            answer = self.endpoint.fault(error)
+        return SealedResponse(opened.seal(write_inner(answer)))
+
+    def _count(self, message: bytes, reason: str = "") -> None:
+        """Count a message, by its key or by why it cannot be opened."""
+        telemetry = self.endpoint.telemetry
+        if reason:
+            telemetry.unopened[reason] += 1
+        else:
+            telemetry.opened[str(message[0])] += 1
+
+    async def _posted(self, message: bytes) -> Response:
+        inner = read_inner(message)
+        if isinstance(inner, Response):
+            return inner
+        refused = self._reports.admit(inner[0])
+        return refused if refused is not None else await self._reports.answer(*inner, oblivious=True)
+
+    async def answer_release(self, body: bytes) -> Response:
+        """Open the messages of a part of a release, and post what is in them."""
+        try:
+            release = read_release(body)
+        except WireError as error:
+            return refusal(Reason.DAMAGED, where=str(error))
+        if len(release.messages) > MOST_MESSAGES:
+            return error_response(413, Reason.TOO_MANY, f"A part of a release has at most {MOST_MESSAGES:,} messages.")
+        refused: Counter[str] = Counter()
+        again: list[int] = []
+        with self.bodies.holding(len(body)):
+            for start in range(0, len(release.messages), SLICE):
+                messages = release.messages[start : start + SLICE]
+                outcomes = await self._post_slice(release.id, start, messages)
+                refused.update(outcome for outcome in outcomes if outcome is not None and outcome != AGAIN)
+                again += [start + place for place, outcome in enumerate(outcomes) if outcome == AGAIN]
+        taken = len(release.messages) - refused.total() - len(again)
+        counted = {"taken": taken, "refused": dict(sorted(refused.items())), "again": again}
+        return Response(200, json.dumps(counted, separators=(",", ":")).encode())
+
+    async def _post_slice(self, release: bytes, start: int, messages: Sequence[bytes]) -> list[str | None]:
+        """Return what became of each message: None for taken, `AGAIN`, or why it is refused."""
+        async with self._opening:  # of several parts, one at a time: each takes a processor
+            decided = await asyncio.to_thread(self._decide_all, messages)
+        for message, each in zip(messages, decided, strict=True):
+            self._count(message, each.reason if isinstance(each, WireError) else "")
+        places = range(start, start + len(messages))
+        commits = (self._commit(each, Released(release, place)) for each, place in zip(decided, places, strict=True))
+        return await asyncio.gather(*commits)
+
+    def _decide_all(self, messages: Sequence[bytes]) -> list[_Decided | Response | Exception]:
+        """Do so in another thread, with pauses: without them the event loop would wait for each switch of threads."""
+        decided = []
+        for place, message in enumerate(messages):
+            if place % TURN == 0:
+                time.sleep(PAUSE)
+            decided.append(self._decided(message))
+        return decided
+
+    def _decided(self, message: bytes) -> _Decided | Response | Exception:
+        """Open a message and decide about what is in it; or return why not."""
+        assert self.ring is not None
+        try:
+            inner = read_inner(self.ring.open(message).message)
+            return (
+                inner
+                if isinstance(inner, Response)
+                else _Decided(inner[0], self.endpoint.decide(*inner, oblivious=True))
+            )
+        except Exception as error:  # noqa: BLE001 - it is logged and counted on the event loop
+            return error
+
+    async def _commit(self, decided: _Decided | Response | Exception, released: Released) -> str | None:
+        if not isinstance(decided, _Decided):
+            return self._not_decided(decided)
+        decision = decided.decision
+        reason = self.endpoint.admit(decided.head)
+        if reason is not None:
+            self.endpoint.refuse(reason)
+            return AGAIN if reason.passing else reason
+        decision.received[:] = [batch._replace(released=released) for batch in decision.received]
+        answer = await self.endpoint.taken(decision)
+        if answer.status == 200:
+            return None
+        if answer.status in PASSING:
+            return AGAIN
+        return decision.refused or next(result.reason for result in decision.results if result.reason is not None)
+
+    def _not_decided(self, why: Response | Exception) -> str:
+        if isinstance(why, WireError):
+            return why.reason
+        if isinstance(why, Response):
+            return str(json.loads(why.body)["reason"])
+        self.endpoint.fault(why)
+        return AGAIN
+
+
+AGAIN: Final = "again"
+"""The outcome of a message that the relay is to send again."""
+PASSING: Final = frozenset(reason.status for reason in Reason if reason.passing)
+
+
+class _Decided(NamedTuple):
+    head: Head
+    decision: Decision
+
+
+class MessagePost:
+    """POST /v1/oblivious: one message, of a relay that passes on what comes."""
+
+    def __init__(self, oblivious: ObliviousEndpoint) -> None:
+        self._oblivious = oblivious
+        self.too_large = oblivious.too_large
+
+    def admit(self, head: Head) -> Response | None:
+        """Return the answer that refuses a post by its head, or None."""
+        return self._oblivious.admit(head, REQUEST_TYPE)
+
+    async def answer(self, head: Head, body: bytes) -> Answer:
+        """Return the answer to a post."""
+        del head
+        return await self._oblivious.answer_message(body)
+
+
+class ReleasePost:
+    """POST /v1/oblivious/release: messages of a shuffling relay, which has a token."""
+
+    def __init__(self, oblivious: ObliviousEndpoint) -> None:
+        self._oblivious = oblivious
+        self.too_large = oblivious.too_large
+
+    def admit(self, head: Head) -> Response | None:
+        """Return the answer that refuses a post by its head, or None."""
+        refused = self._oblivious.admit(head, RELEASE_TYPE)
+        if refused is not None:
+            return refused
+        reason = self._oblivious.tokens.refuse(head.authorization, RELAY, self._oblivious.clock())
+        if reason is None:
+            return None
+        detail = "A release needs a valid token of the role relay: send it as Authorization: Bearer."
+        return error_response(reason.status, reason, detail)
+
+    async def answer(self, head: Head, body: bytes) -> Answer:
+        """Return the answer to a post."""
+        del head
+        return await self._oblivious.answer_release(body)

@@ -1,0 +1,74 @@
+"""A release: the encapsulated requests that a shuffling relay passes on together, in an order drawn from the system.
+
+    b"OVSR" | version 1 (1 byte) | release id (16 bytes) | then of each message: length (4 bytes, big-endian), message
+
+A large release travels in several such bodies of one id: the server adds up what it takes of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from overstory.protocol.errors import WireError
+
+RELEASE_TYPE: Final = "application/vnd.overstory.release"
+"""The media type of a release."""
+
+MAGIC: Final = b"OVSR\x01"
+ID_BYTES: Final = 16
+LENGTH_BYTES: Final = 4
+
+
+@dataclass(frozen=True)
+class Release:
+    """Messages that were released together, or a part of them.
+
+    Attributes
+    ----------
+    id
+        16 bytes, drawn by the relay for each release.
+    messages
+        Encapsulated requests, each `message/ohttp-req`.
+
+    Examples
+    --------
+    >>> release = Release(bytes(16), (b"first", b"second"))
+    >>> read_release(release.encode()) == release
+    True
+    """
+
+    id: bytes
+    messages: tuple[bytes, ...]
+
+    def encode(self) -> bytes:
+        """Return the bytes that travel."""
+        return b"".join((MAGIC, self.id, *_with_lengths(self.messages)))
+
+
+def _with_lengths(messages: Iterable[bytes]) -> Iterable[bytes]:
+    for message in messages:
+        yield len(message).to_bytes(LENGTH_BYTES, "big")
+        yield message
+
+
+def read_release(raw: bytes) -> Release:
+    """Read a release.
+
+    Raises
+    ------
+    WireError
+        When the bytes are no release, or end early.
+    """
+    start = len(MAGIC) + ID_BYTES
+    if not raw.startswith(MAGIC) or len(raw) < start:
+        raise WireError("oblivious", "this is no release of a relay")
+    messages, at = [], start
+    while at < len(raw):
+        first = at + LENGTH_BYTES
+        at = first + int.from_bytes(raw[at:first], "big")
+        if first > len(raw) or at > len(raw):
+            raise WireError("oblivious", "the release is cut off")
+        messages.append(raw[first:at])
+    return Release(raw[len(MAGIC) : start], tuple(messages))

@@ -1,0 +1,232 @@
+"""What a person is told of the relay: before agreeing, while reports wait, in the view, and when it changes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from overstory.client.consent.consent import read_consent
+from overstory.client.person.commands import main
+from overstory.client.state.outbox import RowState
+from overstory.client.state.state import State
+from overstory.client.upload.http import Response
+from overstory.collector.http.pages import public_html, public_registry
+from overstory.protocol.metrics import MetricRegistry, parse_registry
+from support.collector_doubles import accepted
+from support.devices import DEFAULT, OBLIVIOUS, Clock, device, oblivious_registry
+from support.oblivious_receiver import Receiver
+
+RECEIVER = Receiver()
+RELAY, COLLECTOR = "https://relay.example.net/", "https://collector.example.com"
+BOTH = oblivious_registry(RELAY, RECEIVER.keys)
+ALONE = oblivious_registry(RELAY, RECEIVER.keys, colour=DEFAULT["colour"] + OBLIVIOUS)
+SEES = (
+    "encrypted for the collector, through the relay https://relay.example.net/, run by Example Relays. The relay sees "
+    "the address that a report comes from, when, and how long it is in steps of 512 bytes; it cannot read it. The "
+    "collector reads the report; it sees the relay's address and not the device's. If the two work together, they can "
+    "tell which address sent which report"
+)
+NAMED = f"{RELAY}, run by Example Relays"
+DIRECTLY = "reports of first go there directly, from your device's address"
+THROUGH = f"reports of colour go there through the relay {NAMED}, and never another way"
+KEY_PROBLEM = b'{"type": "https://iana.org/assignments/http-problem-types#ohttp-key", "title": "key"}'
+
+pytestmark = pytest.mark.usefixtures("nothing_forbids")
+
+
+def plain(text: str) -> str:
+    """Return text on one line, without what wraps it."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", text).replace("&#x27;", "'"))
+
+
+def asked_of(folder, *argv: str, registry: MetricRegistry = BOTH) -> str:
+    """Run one of the person's commands, and return what it prints."""
+    (folder / "metrics.toml").write_text(registry.text)
+    out = io.StringIO()
+    given = [argv[0], "--registry", str(folder / "metrics.toml"), "--state", str(folder / "state"), *argv[1:]]
+    with contextlib.redirect_stdout(out):
+        assert main(given) == 0
+    return out.getvalue()
+
+
+def test_the_question_names_the_relay_and_says_what_each_side_sees(tmp_path):
+    text = plain(asked_of(tmp_path, "on", "--yes", "--server", COLLECTOR))
+    assert f"travels {SEES}" in text
+    assert text.count(SEES) == 1, "the other metric is direct"
+    assert f"reports go to: {COLLECTOR} {THROUGH} {DIRECTLY}" in text
+    assert DIRECTLY not in plain(asked_of(tmp_path, "on", "--yes", registry=ALONE))
+    listed = json.loads(asked_of(tmp_path, "on", "--yes", "--server", COLLECTOR, "--json"))
+    assert listed["relay"] == BOTH.oblivious.to_json()
+    assert {metric["id"]: metric.get("travels") for metric in listed["metrics"]} == {"colour": SEES, "first": None}
+
+
+def test_a_registry_without_oblivious_metrics_says_nothing_of_relays(tmp_path):
+    direct = parse_registry(BOTH.text.partition("[oblivious]")[0].replace(OBLIVIOUS, ""))
+    for argv in (("on", "--yes"), ("status",), ("view",), ("status", "--json"), ("view", "--json")):
+        assert "relay" not in asked_of(tmp_path, *argv, registry=direct)
+    assert "relay" not in public_html(direct)
+    assert "relay" not in (tmp_path / "state" / "consent.json").read_text()
+
+
+def test_the_view_and_the_public_page_say_it_too(tmp_path):
+    def transport(request):
+        return Response(202) if request.url == RELAY else Response(200, {}, accepted(request.body))
+
+    client = device(tmp_path, registry=BOTH, server=COLLECTOR, spread=0.0, transport=transport)
+    client.record("colour", "red")
+    client.record("first", 7)
+    assert client.flush().sent.sent == 2
+    text = plain(asked_of(tmp_path, "view"))
+    assert f"travels {SEES}" in text
+    assert THROUGH in text
+    assert "was sent: the relay has it, and passes it on to the collector" in text
+    assert text.count("These bytes leave the device sealed, in a message that is another one each time") == 1
+    asked_of(tmp_path, "view", "--html", str(tmp_path / "view.html"))
+    assert SEES in plain((tmp_path / "view.html").read_text())
+    assert SEES in plain(public_html(BOTH))
+    assert plain(public_html(BOTH)).count("How reports travel") == 1
+    assert public_registry(BOTH)["oblivious"] == BOTH.oblivious.to_json()
+
+
+ANSWERS = {
+    "unreachable": (
+        Response(None, error="no connection: refused"),
+        "the relay does not take them now (no connection: refused)",
+    ),
+    "busy": (Response(503), "the relay does not take them now (http-503)"),
+    "keys refused": (Response(400, {}, KEY_PROBLEM), "the collector refuses the registry's keys"),
+    "a page": (Response(200, {}, b"<html>"), "the answers are not a relay's (http-200, a page)"),
+}
+
+
+@pytest.mark.parametrize(("answer", "why"), ANSWERS.values(), ids=list(ANSWERS))
+def test_status_says_why_reports_wait_for_the_relay(tmp_path, answer, why):
+    client = device(tmp_path, registry=BOTH, server=COLLECTOR, spread=0.0, transport=lambda _: answer)
+    client.record("colour", "red")
+    assert client.status().relay.waits == {}
+    client.flush()
+    for text in (asked_of(tmp_path, "status"), "\n".join(client.status().words())):
+        assert f"{THROUGH}\n{DIRECTLY}\nreports of colour wait: {why}\n" in text
+    listed = json.loads(asked_of(tmp_path, "status", "--json"))
+    assert listed["relay"] == {
+        "relay": RELAY,
+        "operator": "Example Relays",
+        "metrics": ["colour"],
+        "waits": {"colour": why},
+    }
+    assert listed["collector_failures"] == 0
+
+
+def test_status_says_that_the_registry_names_no_relay(tmp_path):
+    client = device(tmp_path, registry=replace(BOTH, oblivious=None), server=COLLECTOR, spread=0.0)
+    client.record("colour", "red")
+    client.flush()
+    assert "reports of colour wait: they go through a relay, and the registry names none" in [*client.status().words()]
+    assert client.status().to_json()["relay"]["relay"] is None
+
+
+def test_what_waited_and_was_sent_waits_no_more(tmp_path):
+    answers = [Response(503), Response(202)]
+    clock = Clock()
+    client = device(
+        tmp_path, registry=BOTH, server=COLLECTOR, spread=0.0, clock=clock, transport=lambda _: answers.pop(0)
+    )
+    client.record("colour", "red")
+    client.flush()
+    clock.tomorrow()
+    client.flush()
+    assert client.status().relay.waits == {}
+    assert client.status().counts["sent"] == 1
+
+
+def test_a_relay_on_the_collectors_own_host_is_noted(tmp_path, caplog):
+    one = oblivious_registry("https://collector.example.com:8443/relay", RECEIVER.keys)
+    notes = device(tmp_path, registry=one, server=COLLECTOR).status().notes
+    assert "the relay and the collector are one host, collector.example.com, which sees both who sends" in notes[0]
+    assert notes[0] in caplog.text
+    assert device(tmp_path, registry=BOTH, server=COLLECTOR).status().notes == ()
+
+
+NOW_DIRECT = "its reports would go to the collector directly, which would see your device's address"
+
+
+def test_a_metric_that_becomes_direct_is_asked_about_again_and_what_waited_never_goes_directly(tmp_path):
+    requests = []
+
+    def transport(request):
+        requests.append(request)
+        return (
+            Response(None, error="no connection") if request.url == RELAY else Response(200, {}, accepted(request.body))
+        )
+
+    clock = Clock()
+    settings = {"server": COLLECTOR, "spread": 0.0, "transport": transport, "clock": clock}
+    before = device(tmp_path, registry=ALONE, **settings)
+    before.record("colour", "red")
+    before.flush()
+    assert [request.url for request in requests] == [RELAY]
+    clock.tomorrow()
+    direct = parse_registry(ALONE.text.replace(OBLIVIOUS, ""))
+    after = device(tmp_path, registry=direct, choice=None, **settings)
+    assert after.record("colour", "red") == "not-asked"
+    assert after.status().missing == {"colour": (NOW_DIRECT,)}
+    after.flush()
+    assert len(requests) == 1
+    after.consent("on")
+    after.flush()
+    assert len(requests) == 1
+    with State(after.paths).snapshot() as rows:
+        assert [row.state for row in rows.outbox.rows()] == [RowState.DROPPED]
+    assert after.record("colour", "red") == "recorded"
+    after.flush()
+    assert [request.url for request in requests] == [RELAY, f"{COLLECTOR}/v1/reports"]
+
+
+OTHER = "https://other.example.net/"
+
+
+@pytest.mark.parametrize(
+    ("registry", "instead"),
+    [
+        (BOTH, None),
+        (oblivious_registry(RELAY, Receiver(key_id=2).keys), None),
+        (oblivious_registry(RELAY, RECEIVER.keys, operator="Others Inc."), f"{RELAY}, run by Others Inc."),
+        (oblivious_registry(OTHER, RECEIVER.keys), f"{OTHER}, run by Example Relays"),
+    ],
+    ids=["the same", "other keys", "another operator", "another address"],
+)
+def test_another_relay_is_asked_about_and_another_key_is_not(tmp_path, registry, instead):
+    device(tmp_path, registry=BOTH, server=COLLECTOR)
+    client = device(tmp_path, registry=registry, server=COLLECTOR, choice=None)
+    reason = f"its reports would go through the relay {instead}, not {NAMED}"
+    assert client.status().missing == ({"colour": (reason,)} if instead else {})
+    assert client.record("colour", "red") == ("not-asked" if instead else "recorded")
+    assert client.record("first", 7) == "recorded"
+
+
+def test_a_metric_that_becomes_oblivious_is_asked_about_because_somebody_else_sees_the_address(tmp_path):
+    direct = parse_registry(BOTH.text.replace(OBLIVIOUS, ""))
+    device(tmp_path, registry=direct, server=COLLECTOR)
+    client = device(tmp_path, registry=BOTH, server=COLLECTOR, choice=None)
+    reason = "its reports would go through a relay, which would see your device's address in the collector's place"
+    assert client.status().missing == {"colour": (reason,)}
+
+
+def test_a_choice_for_this_device_alone_does_not_depend_on_the_relay(tmp_path):
+    device(tmp_path, registry=BOTH, server=COLLECTOR, choice="local")
+    other = oblivious_registry("https://other.example.net/", RECEIVER.keys)
+    client = device(tmp_path, registry=other, server=COLLECTOR, choice=None)
+    assert client.record("colour", "red") == "recorded"
+
+
+def test_the_choice_stores_the_relay_as_it_was_shown(tmp_path):
+    client = device(tmp_path, registry=BOTH, server=COLLECTOR)
+    consent = read_consent(client.paths)
+    assert consent.metrics["colour"].relay == f"{RELAY}, run by Example Relays"
+    assert consent.metrics["first"].relay is None
+    assert consent.server == COLLECTOR

@@ -1,0 +1,425 @@
+"""Reports of an oblivious metric: through the relay over real HTTP, opened by other code, and never another way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.state import State
+from overstory.client.upload.delivery import Delivery
+from overstory.client.upload.http import Request, Response
+from overstory.client.upload.oblivious import oblivious_transport
+from overstory.client.upload.retry import Decision
+from overstory.client.upload.sender import ReportSender
+from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway.readings import Reading
+from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import MetricRegistry
+from overstory.protocol.metrics.oblivious import ObliviousRoute
+from overstory.protocol.wire.upload import decode_uploads
+from overstory.trial.fleet.fleet import Fleet, Moment
+from support.collector_doubles import accepted
+from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry
+from support.oblivious_receiver import (
+    RESPONSE_TYPE,
+    Receiver,
+    hop,
+    inner_response,
+    opening,
+    passing_on,
+    read_inner,
+)
+from support.running import within
+
+TOKEN = "ovw_of-this-application"
+RECEIVER = Receiver()
+RELAY = "https://relay.example.net/pass/on?to=collector"
+COLLECTOR = "https://collector.example.com/eu"
+KEY_PROBLEM = b'{"type": "https://iana.org/assignments/http-problem-types#ohttp-key", "title": "key"}'
+
+
+def rows_of(client) -> list[OutboxRow]:
+    with State(client.paths).snapshot() as rows:
+        return rows.outbox.rows()
+
+
+def taken(fields: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    """What a collector answers that takes everything from whoever has the token."""
+    assert fields == {"content-type": "application/vnd.overstory.reports", "authorization": f"Bearer {TOKEN}"}
+    return 200, accepted(body)
+
+
+class Hears:
+    """A transport that answers by itself, and remembers every request."""
+
+    def __init__(self, answer) -> None:
+        self.requests: list[Request] = []
+        self._answer = answer
+
+    def __call__(self, request: Request) -> Response:
+        self.requests.append(request)
+        return self._answer(request)
+
+    def relayed(self) -> list[Request]:
+        """Return the requests, all of which went to the relay, with nothing but a message."""
+        for request in self.requests:
+            assert request.url == RELAY
+            assert request.headers() == {"Content-Type": "message/ohttp-req", "Connection": "close"}
+        return self.requests
+
+
+def recording(folder, registry, transport, **settings):
+    """A device that agreed, with a report of each metric, due now."""
+    client = device(
+        folder, registry=registry, server=COLLECTOR, token=TOKEN, transport=transport, spread=0.0, **settings
+    )
+    for name in registry:
+        assert client.record(name, "red" if name == "colour" else 7) == "recorded"
+    return client
+
+
+def alone(relay=RELAY, keys=RECEIVER.keys) -> MetricRegistry:
+    """A registry of the oblivious metric alone."""
+    both = oblivious_registry(relay, keys)
+    return replace(both, metrics={"colour": both["colour"]})
+
+
+def test_a_report_goes_through_the_relay_and_the_collector_reads_it(tmp_path):
+    with (
+        hop(lambda _: (500, {}, b"")) as (collector, directly),
+        hop(opening(RECEIVER, taken)) as (gateway, opened),
+        hop(passing_on(f"{gateway}/v1/oblivious")) as (relay, passed),
+    ):
+        client = device(
+            tmp_path,
+            registry=alone(f"{relay}/pass/on?to=1"),
+            server=collector,
+            token=TOKEN,
+            spread=0.0,
+        )
+        client.record("colour", "red")
+        assert client.flush().sent.sent == 1
+    (message,), (same,) = passed, opened
+    assert directly == []
+    assert message.target == "/pass/on?to=1"
+    assert set(message.headers) == {"host", "content-length", "content-type", "connection"}
+    assert message.headers["content-type"] == "message/ohttp-req"
+    assert same.body == message.body
+    inner, _ = RECEIVER.open(message.body)
+    assert len(inner) % 512 == 0
+    head, _, body = read_inner(inner)
+    assert head == ["POST", "http", collector.removeprefix("http://"), "/v1/reports"]
+    (row,) = rows_of(client)
+    assert (row.state, row.answer, row.attempts) == (RowState.SENT, "accepted", 1)
+    (upload,) = decode_uploads(body, 1)
+    assert (upload.metric, upload.period) == ("colour", row.period)
+    for secret in (TOKEN.encode(), b"colour", b"collector", upload.batch, body, b"overstory"):
+        assert secret not in message.everything
+
+
+def test_messages_of_two_metrics_are_of_one_length_and_alike_in_nothing_else(tmp_path):
+    transport = Hears(lambda _: Response(202))
+    both = oblivious_registry(RELAY, RECEIVER.keys)
+    far = replace(both["first"], transport="oblivious")
+    client = recording(tmp_path, replace(both, metrics={"colour": both["colour"], "first": far}), transport)
+    client.flush()
+    first, second = (request.body for request in transport.relayed())
+    assert len(first) == len(second) == 7 + 32 + 512 + 16
+    assert first[:7] == second[:7] == bytes([1, 0, 0x20, 0, 1, 0, 3])
+    same = sum(a == b for a, b in zip(first[7:], second[7:], strict=True))
+    assert same < 20  # 560 bytes, each alike with probability 1/256: more than 20 in one run of 10^12
+
+
+def test_a_202_without_a_body_is_the_relays_word_that_it_has_the_report(tmp_path):
+    transport = Hears(lambda _: Response(202))
+    client = recording(tmp_path, alone(), transport)
+    assert client.flush().sent.sent == 1
+    (row,) = rows_of(client)
+    assert (row.state, row.answer) == (RowState.SENT, "relayed")
+    assert client.flush().sent.sent == 0
+    assert len(transport.relayed()) == 1
+
+
+def refused(request: Request) -> Response:
+    """A refusal of the collector, sealed for the message."""
+    problem = {"type": "/problems/bits", "status": 400, "detail": "...", "reason": "bits", "results": []}
+    _, seal = RECEIVER.open(request.body)
+    return Response(200, {"content-type": RESPONSE_TYPE}, seal(inner_response(400, json.dumps(problem).encode())))
+
+
+def test_a_refusal_inside_the_encryption_is_the_collectors_and_is_judged_as_one(tmp_path):
+    client = recording(tmp_path, alone(), Hears(refused))
+    assert dict(client.flush().sent.dropped) == {"bits": 1}
+
+
+def sealed(status: int, body: bytes = b"", **fields: str):
+    def answer(request: Request) -> Response:
+        _, seal = RECEIVER.open(request.body)
+        return Response(200, {"content-type": RESPONSE_TYPE}, seal(inner_response(status, body, **fields)))
+
+    return answer
+
+
+def altered(request: Request) -> Response:
+    answer = refused(request)
+    return replace(answer, body=answer.body[:-1] + bytes([answer.body[-1] ^ 1]))
+
+
+def of_another_message(request: Request) -> Response:
+    other = Receiver(RECEIVER.private)
+    transport = Hears(lambda sent: Response(202))
+    oblivious_transport(ObliviousRoute(RELAY, "", other.keys), transport)(Request(f"{COLLECTOR}/v1/reports", b"", ""))
+    return refused(transport.requests[0])
+
+
+PASSING = {
+    "no connection": (lambda _: Response(None, error="no connection: refused"), "relay: no connection: refused"),
+    "busy": (lambda _: Response(503), "relay: http-503"),
+    "too many": (lambda _: Response(429, {"retry-after": "60"}), "relay: http-429"),
+    "keys": (lambda _: Response(400, {}, KEY_PROBLEM), "relay: keys refused"),
+    "bad request": (lambda _: Response(400, {}, b"no"), "relay: http-400, other bytes"),
+    "a refusal in clear": (
+        lambda request: replace(
+            Response(400), body=b'{"type": "/problems/bits", "detail": "x", "reason": "bits", "results": []}'
+        ),
+        "relay: http-400, bits",
+    ),
+    "an acceptance in clear": (
+        lambda _: Response(200, {"content-type": "application/json"}, b'{"results": [{"accepted": 1}]}'),
+        "relay: http-200, JSON",
+    ),
+    "a page": (lambda _: Response(200, {"content-type": "text/html"}, b"<html>"), "relay: http-200, a page"),
+    "202 with a page": (lambda _: Response(202, {}, b"<html>"), "relay: http-202, a page"),
+    "redirect": (lambda _: Response(307, {"location": COLLECTOR}), "relay: http-307, empty"),
+    "nothing inside": (lambda _: Response(200, {"content-type": RESPONSE_TYPE}), "relay: an answer that does not open"),
+    "altered": (altered, "relay: an answer that does not open"),
+    "of another message": (of_another_message, "relay: an answer that does not open"),
+    "a busy collector": (sealed(503, retry_after="60"), "http-503"),
+    "202 inside, which is no relay's": (sealed(202), "http-202, empty"),
+}
+
+
+@pytest.mark.parametrize(("answer", "says"), PASSING.values(), ids=list(PASSING))
+def test_after_any_other_answer_the_row_waits_and_goes_again_in_a_new_message(tmp_path, answer, says):
+    transport, clock = Hears(answer), Clock()
+    client = recording(tmp_path, alone(), transport, clock=clock)
+    for attempt in range(1, 4):
+        done = client.flush().sent
+        assert (done.sent, dict(done.dropped), done.put_off) == (0, {}, 1)
+        (row,) = rows_of(client)
+        assert (row.state, row.answer, row.attempts) == (RowState.WAITING, says, attempt)
+        assert row.due > clock.now
+        clock.now += 86400
+    messages = [request.body for request in transport.relayed()]
+    assert len({message[7:39] for message in messages}) == 3
+    assert {read_inner(RECEIVER.open(message)[0])[2] for message in messages} == {row.body}
+
+
+def test_a_relay_that_fails_does_not_keep_other_metrics_waiting(tmp_path):
+    def answer(request: Request) -> Response:
+        return Response(503) if request.url == RELAY else Response(200, {}, accepted(request.body))
+
+    transport = Hears(answer)
+    client = recording(tmp_path, oblivious_registry(RELAY, RECEIVER.keys), transport)
+    done = client.flush().sent
+    assert (done.sent, done.put_off) == (1, 1)
+    assert {row.metric: row.state for row in rows_of(client)} == {"colour": RowState.WAITING, "first": RowState.SENT}
+    (direct,) = [request for request in transport.requests if request.url != RELAY]
+    assert [upload.metric for upload in decode_uploads(direct.body, 9)] == ["first"]
+
+
+def test_a_collector_that_refuses_directly_does_not_send_a_report_another_way(tmp_path):
+    """Each metric goes its own way, whichever of the two is in trouble."""
+    transport = Hears(lambda _: Response(None, error="no connection"))
+    client = recording(tmp_path, oblivious_registry(RELAY, RECEIVER.keys), transport, clock=(clock := Clock()))
+    for _ in range(6):
+        client.flush()
+        clock.now += 86400
+    ways = {}
+    for request in transport.requests:
+        inner = request.body if request.url != RELAY else read_inner(RECEIVER.open(request.body)[0])[2]
+        ways.setdefault(decode_uploads(inner, 9)[0].metric, set()).add(request.url)
+    assert ways == {"colour": {RELAY}, "first": {f"{COLLECTOR}/v1/reports"}}
+
+
+OF_P256 = bytes.fromhex("0045" + "02" + "0010" + "04" * 64 + "00" * 2)
+OF_AES = Receiver(RECEIVER.private, ciphers=(1,)).keys
+SMALL_ORDER = bytes.fromhex("0029" + "01" + "0020") + bytes(32) + bytes.fromhex("0004" + "0001" + "0003")
+
+
+@pytest.mark.parametrize(
+    ("registry", "says"),
+    [
+        (replace(alone(), oblivious=None), "relay: none in the registry"),
+        (alone(keys=OF_P256), "relay: no usable key"),
+        (alone(keys=OF_AES), "relay: no usable key"),
+        (alone(keys=SMALL_ORDER), "relay: no usable key"),
+    ],
+)
+def test_without_a_relay_or_a_key_nothing_at_all_is_sent(tmp_path, registry, says):
+    transport = Hears(lambda _: Response(202))
+    client = recording(tmp_path, registry, transport)
+    assert client.flush().sent.sent == 0
+    (row,) = rows_of(client)
+    assert (row.state, row.answer, row.due > NOON) == (RowState.WAITING, says, True)
+    assert transport.requests == []
+
+
+def test_the_first_key_that_can_be_used_is_used(tmp_path):
+    second = Receiver(key_id=2)
+    transport = Hears(lambda _: Response(202))
+    recording(tmp_path, alone(keys=OF_P256 + OF_AES + second.keys + RECEIVER.keys), transport).flush()
+    (request,) = transport.relayed()
+    assert read_inner(second.open(request.body)[0])[0][0] == "POST"
+
+
+def test_a_round_that_has_no_way_through_a_relay_leaves_the_row_and_calls_nothing(tmp_path):
+    """Whatever sends: the guard is in the round of delivery itself."""
+    client = recording(tmp_path, oblivious_registry(RELAY, RECEIVER.keys), Hears(lambda _: Response(503)))
+    client.close(0.0)
+    handed: list[OutboxRow] = []
+
+    def send(rows, *_):
+        handed.extend(rows)
+        return {row.id: Decision(RowState.SENT, "accepted") for row in rows}
+
+    Delivery(State(client.paths), client.registry, send, lambda: True, clock=lambda: NOON + 86400, batch=9).run()
+    assert [row.metric for row in handed] == ["first"]
+    Delivery(State(client.paths), client.registry.metrics, send, lambda: True, clock=lambda: NOON + 86400).run()
+    assert [row.metric for row in handed] == ["first"]
+
+
+def test_a_sender_of_its_own_goes_through_the_relay_too(tmp_path):
+    transport = Hears(lambda _: Response(202))
+    client = recording(tmp_path, alone(), Hears(lambda _: Response(503)))
+    client.flush()
+    transport.requests.clear()
+    sender = ReportSender(COLLECTOR, transport, TOKEN, clock=lambda: NOON + 86400)
+    assert sender.deliver(State(client.paths), client.registry, seconds=5.0).sent == 1
+    assert len(transport.relayed()) == 1
+
+
+MODE = 'domain = {kind = "categories", names = ["on", "off"]}\noracle = "grr"\nparameters = {epsilon = 2.0}\n'
+METERED = oblivious_registry(RELAY, RECEIVER.keys, mode=f'{MODE}period = "30 minutes"\n{OBLIVIOUS}')
+
+
+def gateway_with(folder, sink) -> Gateway:
+    return Gateway(METERED, Settings("mode", folder / "state", agree="on"), sink, environ={})
+
+
+def test_a_gateway_sends_each_report_in_a_message_of_its_own(tmp_path):
+    transport = Hears(lambda _: Response(202))
+    gateway = gateway_with(tmp_path, CollectorSink(COLLECTOR, transport, TOKEN))
+    for period in range(20):
+        gateway.take(Reading(period + 1, NOON + period * 1800, "on"))
+    gateway.finish()
+    assert gateway.summary()["handed_over"] == 20
+    bodies = [read_inner(RECEIVER.open(request.body)[0])[2] for request in transport.relayed()]
+    assert [len(decode_uploads(body, 99)) for body in bodies] == [1] * 20
+    assert len({upload.period for body in bodies for upload in decode_uploads(body, 1)}) == 20
+
+
+def test_a_gateway_that_cannot_reach_the_relay_keeps_everything(tmp_path):
+    transport = Hears(lambda _: Response(None, error="no connection: refused"))
+    gateway = gateway_with(tmp_path, CollectorSink(COLLECTOR, transport, TOKEN))
+    for period in range(5):
+        gateway.take(Reading(period + 1, NOON + period * 1800, "on"))
+    gateway.finish()
+    done = gateway.summary()
+    assert (done["handed_over"], done["waiting"], done["trouble"]) == (0, 5, "relay: no connection: refused")
+    assert len(transport.relayed()) == 1
+
+
+def test_a_gateway_stops_where_a_relay_takes_no_more_and_goes_on_later(tmp_path):
+    answers = iter([*[Response(202)] * 5, *[Response(429, {"retry-after": "3600"})], *[Response(202)] * 20])
+    transport = Hears(lambda _: next(answers))
+    gateway = gateway_with(tmp_path, CollectorSink(COLLECTOR, transport, TOKEN))
+    for period in range(12):
+        gateway.take(Reading(period + 1, NOON + period * 1800, "on"))
+    gateway.finish()
+    assert (gateway.summary()["handed_over"], gateway.summary()["waiting"], len(transport.relayed())) == (5, 7, 6)
+    gateway.pass_time(NOON + 5 * 86400)
+    gateway.take(Reading(13, NOON + 5 * 86400, "on"))
+    gateway.finish()
+    assert gateway.summary()["waiting"] == 0
+
+
+def test_a_gateway_writes_no_file_that_could_only_be_posted_directly(tmp_path):
+    sink = FileSink(tmp_path / "reports.ovsu")
+    with pytest.raises(GatewayError, match=r"mode is oblivious: .* name a collector \(--server\)"):
+        gateway_with(tmp_path, sink)
+    sink.close()
+    assert (tmp_path / "reports.ovsu").read_bytes() == b""
+
+
+def test_the_gateway_program_posts_to_the_relay_alone_and_writes_no_file(tmp_path):
+    with hop(lambda _: (500, {}, b"")) as (collector, directly), hop(lambda _: (202, {}, b"")) as (relay, relayed):
+        (tmp_path / "metrics.toml").write_text(METERED.text.replace(RELAY, relay))
+        (tmp_path / "readings.csv").write_text("time,value\n2026-11-21T09:00Z,on\n2026-11-21T09:30Z,off\n")
+        gateway = ("gateway", "--metric", "mode", "--registry", "metrics.toml", "--readings", "readings.csv")
+        device = ("--state", "state", "--agree", "on")
+        refused = within(*gateway, *device, "--output", "reports.ovsu", cwd=tmp_path)
+        done = within(*gateway, *device, "--server", collector, "--token", TOKEN, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "mode is oblivious" in refused.stderr
+    assert (tmp_path / "reports.ovsu").read_bytes() == b""
+    assert "2 handed over, 0 refused, 0 waiting" in done.stdout
+    assert [heard.headers["content-type"] for heard in relayed] == ["message/ohttp-req"] * 2
+    assert directly == []
+
+
+def test_the_program_that_simulates_devices_refuses_such_a_metric_before_anything_is_posted(tmp_path):
+    with hop(lambda _: (500, {}, b"")) as (collector, directly), hop(lambda _: (202, {}, b"")) as (relay, relayed):
+        (tmp_path / "metrics.toml").write_text(METERED.text.replace(RELAY, relay))
+        simulate = ("simulate", "--registry", "metrics.toml", "--devices", 2, "--url", collector)
+        done = within(*simulate, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "mode: reports go through a relay" in done.stderr
+    assert directly == relayed == []
+
+
+def test_simulated_devices_post_to_a_collector_so_they_refuse_such_a_metric():
+    transport = Hears(lambda _: Response(503))
+    registry = alone()
+    fleet = Fleet(registry, COLLECTOR, transport, token=TOKEN)
+    with pytest.raises(ParameterError, match="colour: reports go through a relay"):
+        fleet.run([["red"]], [Moment(registry["colour"], 20000)])
+    assert transport.requests == []
+
+
+PROGRAM = """
+import sys
+from overstory.client import Client
+from overstory.protocol.metrics import parse_registry
+registry, server = parse_registry(sys.stdin.read()), "http://127.0.0.1:1"
+client = Client("test", registry, state=sys.argv[1], server=server, spread=0.0, environ={})
+client.consent("on")
+for name in sys.argv[2:]:
+    client.record(name, "red" if name == "colour" else 7)
+print(client.flush().sent)
+print(*sorted(name.rpartition(".")[2] for name in sys.modules if name.startswith("overstory.protocol.oblivious.")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "recorded", "loaded"),
+    [
+        (False, ["first"], ""),
+        (True, ["first"], "key_list"),
+        (True, ["colour"], "binary_http chacha20_poly1305 hpke key_list messages x25519"),
+    ],
+)
+def test_a_cipher_is_loaded_when_an_oblivious_metric_has_something_to_send(tmp_path, table, recorded, loaded):
+    registry = oblivious_registry("http://127.0.0.1:1/", RECEIVER.keys)
+    text = registry.text if table else registry.text.partition("[oblivious]")[0].replace('transport = "oblivious"', "")
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "state"), *recorded]
+    run = subprocess.run(command, input=text, text=True, capture_output=True, check=True)
+    sent, modules = run.stdout.splitlines()
+    assert "put_off=1" in sent
+    assert modules == loaded

@@ -1,0 +1,118 @@
+"""The table [oblivious] and the key `transport`: read, checked, part of a digest only where a metric is oblivious."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from overstory.protocol.metrics import RegistryError, metric_from_json, parse_registry
+from support.registry_texts import KEYS_HEX, OBLIVIOUS, oblivious_text, registry_text
+
+
+def the_fault(text: str):
+    with pytest.raises(RegistryError) as caught:
+        parse_registry(text)
+    (only,) = caught.value.faults
+    return only
+
+
+def test_a_registry_without_them_has_neither():
+    registry = parse_registry(registry_text())
+    assert (registry.oblivious, registry["colour"].transport, registry["colour"].is_oblivious) == (
+        None,
+        "direct",
+        False,
+    )
+    assert "oblivious" not in registry.to_json()
+    assert "transport" not in registry["colour"].to_json()
+    assert "transport" not in registry["colour"].canonical()
+
+
+def test_they_are_read():
+    registry = parse_registry(oblivious_text())
+    route = registry.oblivious
+    assert route is not None
+    assert (route.relay, route.operator, route.keys.hex()) == (*OBLIVIOUS.values(),)
+    assert registry["colour"].is_oblivious
+    assert registry.to_json()["oblivious"] == OBLIVIOUS
+    assert registry["colour"].to_json()["transport"] == registry["colour"].canonical()["transport"] == "oblivious"
+
+
+def test_saying_direct_changes_no_digest_and_oblivious_that_of_the_metric_not_of_its_reports():
+    plain, said = (parse_registry(registry_text(*more)) for more in ((), ('transport = "direct"',)))
+    assert (plain.digest, plain["colour"].digest) == (said.digest, said["colour"].digest)
+    oblivious = parse_registry(oblivious_text())["colour"]
+    assert oblivious.digest != plain["colour"].digest
+    assert oblivious.mechanism.digest == plain["colour"].mechanism.digest
+    assert oblivious.counts_digest == plain["colour"].counts_digest
+
+
+def test_a_table_that_no_metric_needs_is_read_and_is_part_of_the_registrys_digest():
+    registry = parse_registry(oblivious_text(transport="direct"))
+    assert registry.oblivious is not None
+    assert registry.digest != parse_registry(registry_text()).digest
+
+
+def test_a_public_entry_is_read_back_with_its_transport():
+    metric = parse_registry(oblivious_text())["colour"]
+    assert metric_from_json(metric.to_json()) == metric
+
+
+def test_an_oblivious_metric_without_a_relay_is_a_fault_at_its_key():
+    fault = the_fault(registry_text('transport = "oblivious"'))
+    assert (fault.line, fault.field) == (14, "metrics.colour.transport")
+    assert fault.message.startswith("reports of this metric need a relay: give [oblivious], a table such as {relay = ")
+    dotted = registry_text('transport = "oblivious"').replace("[metrics.colour]", '[metrics."ui.colour"]')
+    assert (the_fault(dotted).line, the_fault(dotted).field) == (14, "metrics.ui.colour.transport")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("relay", None, "missing: give the URL that encrypted reports are posted to"),
+        ("relay", '"relay.example.org"', "is no link: give the URL that encrypted reports are posted to"),
+        ("relay", '"ftp://relay.example.org"', "is no link"),
+        ("relay", '"https://me:secret@relay.example.org/"', "a name, a password or a fragment is no part of it"),
+        ("relay", '"https://relay.example.org/#here"', "a name, a password or a fragment is no part of it"),
+        ("operator", None, "missing: give who runs the relay"),
+        ("operator", '" "', "give who runs the relay"),
+        ("keys", None, "missing: give the line that `overstory keys show` prints"),
+        ("keys", '"secret"', "'secret' is no list of keys"),
+        ("keys", f'"{KEYS_HEX[:-2]}"', "is no list of keys: give what `overstory keys show` prints, in hexadecimal"),
+        ("keys", f'"{KEYS_HEX}00"', "is no list of keys"),
+        ("keys", f'"{KEYS_HEX.replace("0029", "0028")}"', "is no list of keys"),
+        ("keys", f'"{KEYS_HEX * 100}"', "text of 1 to 4000 characters"),
+        ("keys", "7", "give the line"),
+        ("token", '"ovw_"', "no such key; the keys are relay, operator, keys"),
+    ],
+)
+def test_a_wrong_table_is_a_fault_with_what_would_be_right(key, value, message):
+    assert message in the_fault(oblivious_text(**{key: value})).message
+    assert the_fault(oblivious_text(**{key: value})).field == f"oblivious.{key}"
+
+
+def test_what_is_no_table_is_a_fault():
+    assert "is no table: give a table such as {relay = " in the_fault("oblivious = 7\n" + registry_text()).message
+    assert "choose one of direct, oblivious" in the_fault(registry_text('transport = "tor"')).message
+
+
+def test_keys_of_a_kind_that_this_version_cannot_use_are_read():
+    of_p256 = "0045" + "02" + "0010" + "04" * 64 + "00" * 2
+    registry = parse_registry(oblivious_text(keys=f'"{of_p256}"'))
+    assert registry.oblivious is not None
+    assert registry.oblivious.keys.hex() == of_p256
+
+
+@pytest.mark.parametrize(("text", "loaded"), [(registry_text(), []), (oblivious_text(), ["key_list"])])
+def test_reading_a_registry_loads_no_cipher_and_without_the_table_nothing_at_all(text, loaded):
+    program = """
+import sys
+from overstory.protocol.metrics import parse_registry
+parse_registry(sys.stdin.read())
+print([name for name in sys.modules if name.startswith("overstory.protocol.oblivious.")])
+"""
+    names = [f"overstory.protocol.oblivious.{name}" for name in loaded]
+    run = subprocess.run([sys.executable, "-c", program], input=text, text=True, capture_output=True, check=True)
+    assert run.stdout.strip() == str(names)

@@ -1,0 +1,157 @@
+"""What one address may send, and what slow and many connections can do to a relay: nothing to the others."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from overstory.protocol.oblivious.messages import REQUEST_TYPE
+from overstory.relay.limits import HOUR, TokenBuckets, network_of
+from overstory.relay.server import MOST_OF_ONE
+from support.relays import health, message, post, receiving, relaying
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_an_hour_s_messages_at_once_and_then_evenly():
+    clock = Clock()
+    buckets = TokenBuckets(50, clock=clock)
+    assert [buckets.take("192.0.2.1") for _ in range(50)] == [0.0] * 50
+    assert buckets.take("192.0.2.1") == pytest.approx(72)
+    assert buckets.take("192.0.2.2") == 0.0, "another address has its own"
+    clock.now = 71.0
+    assert buckets.take("192.0.2.1") == pytest.approx(1)
+    clock.now = 72.0
+    assert [buckets.take("192.0.2.1") > 0 for _ in range(2)] == [False, True]
+
+
+def test_however_it_is_asked_no_more_than_two_hours_worth_in_an_hour():
+    clock = Clock()
+    buckets = TokenBuckets(50, clock=clock)
+    taken = 0
+    for second in range(3600):
+        clock.now = float(second)
+        taken += buckets.take("192.0.2.1") == 0.0
+    assert taken == 50 + 49
+
+
+def test_addresses_are_forgotten_and_their_number_is_bounded():
+    clock = Clock()
+    buckets = TokenBuckets(50, most=1000, clock=clock)
+    for number in range(5000):
+        buckets.take(f"10.0.{number >> 8}.{number & 255}")
+    assert len(buckets) == 1000
+    clock.now = HOUR / 50
+    buckets.forget()
+    assert len(buckets) == 0
+
+
+def test_an_ipv6_sender_is_its_network():
+    buckets = TokenBuckets(1)
+    assert buckets.take("2001:db8:0:1::1") == 0.0
+    assert buckets.take("2001:db8:0:1:ffff::2") > 0
+    assert buckets.take("2001:db8:0:2::1") == 0.0
+    assert network_of("fe80::1%eth0") == "fe80::"
+
+
+def test_no_address_is_in_the_buckets():
+    buckets = TokenBuckets(1)
+    buckets.take("192.0.2.77")
+    assert "192.0.2.77" not in repr(vars(buckets))
+    assert TokenBuckets(1).name("192.0.2.77") != buckets.name("192.0.2.77"), "the key is the process's"
+
+
+def test_too_many_messages_get_429_and_a_time():
+    with receiving() as side, relaying(side.url, "--per-hour", "2") as relay:
+        statuses = [post(relay.address, message(n), **{"X-Forwarded-For": f"192.0.2.{n}"})[0] for n in range(3)]
+        assert statuses == [200, 200, 429], "what a sender says of its address is not listened to"
+        status, headers, _ = post(relay.address, message(9))
+        assert status == 429
+        assert 1790 <= int(headers["retry-after"]) <= 1800
+        assert health(relay.address)["answers"] == {"200": 2, "429": 2}
+        assert len(side.passed) == 2
+
+
+def test_behind_a_proxy_the_address_that_the_proxy_names_counts():
+    with receiving() as side, relaying(side.url, "--per-hour", "1", "--trust-forwarded") as relay:
+        forwarded = ("192.0.2.1", "192.0.2.2", "192.0.2.9, 192.0.2.1", "192.0.2.1, 192.0.2.3")
+        statuses = [post(relay.address, message(1), **{"X-Forwarded-For": header})[0] for header in forwarded]
+        assert statuses == [200, 200, 429, 200]
+        assert "waiting" not in health(relay.address, **{"X-Forwarded-For": "192.0.2.1"})
+        assert set(health(relay.address, **{"X-Forwarded-For": "192.0.2.1"})) == {"status"}
+
+
+def test_idle_connections_of_one_address_keep_no_other_out():
+    with receiving() as side, relaying(side.url, "--per-hour", "1000") as relay, contextlib.ExitStack() as idle:
+        for _ in range(3 * MOST_OF_ONE):
+            idle.enter_context(contextlib.closing(socket.create_connection(relay.address, 10)))
+        time.sleep(0.3)
+        with socket.create_connection(relay.address, 10, source_address=("127.0.0.2", 0)) as other:
+            body = message(1)
+            head = f"POST / HTTP/1.1\r\nHost: r\r\nContent-Type: {REQUEST_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
+            other.sendall(head.encode() + body)
+            assert other.recv(100).startswith(b"HTTP/1.1 200")
+        with pytest.raises((OSError, http.client.HTTPException)):
+            post(relay.address, message(2), timeout=5)
+    assert len(side.passed) == 1
+
+
+@pytest.mark.slow
+def test_a_request_that_comes_byte_by_byte_ends_in_time_and_holds_nobody_up():
+    with receiving() as side, relaying(side.url) as relay, socket.create_connection(relay.address, 60) as slow:
+        started = time.monotonic()
+        slow.sendall(b"POST / HTTP/1.1\r\n")
+        with contextlib.suppress(OSError):
+            while time.monotonic() - started < 40:
+                slow.sendall(b"X: y\r\n")
+                slow.settimeout(0.5)
+                with contextlib.suppress(TimeoutError):
+                    if slow.recv(100) == b"":
+                        break
+                assert post(relay.address, message(1), timeout=5)[0] in {200, 429}
+        assert 19 < time.monotonic() - started < 30
+
+
+def test_more_connections_than_there_is_room_for_wait_and_are_answered():
+    with receiving() as side, relaying(side.url, "--per-hour", "100000", "--trust-forwarded") as relay:
+        with contextlib.ExitStack() as idle:
+            for _ in range(600):  # more than the relay holds open at once
+                idle.enter_context(contextlib.closing(socket.create_connection(relay.address, 10)))
+            time.sleep(0.3)
+            with Path(f"/proc/{relay.pid}/status").open() as status:
+                memory = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+            assert memory < 150_000, "kilobytes"
+        assert post(relay.address, message(1))[0] == 200
+    assert len(side.passed) == 1
+
+
+def test_over_tls(tmp_path):
+    files = "-keyout relay.key -out relay.pem"
+    subject = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 {subject} {files}"
+    subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    certificate = tmp_path / "relay.pem"
+    with receiving() as side:
+        options = ("--tls-certificate", str(certificate), "--tls-key", str(tmp_path / "relay.key"))
+        with relaying(side.url, *options) as relay:
+            trusted = ssl.create_default_context(cafile=str(certificate))
+            connection = http.client.HTTPSConnection("localhost", relay.address[1], context=trusted, timeout=10)
+            connection.request("POST", "/", message(1), {"Content-Type": REQUEST_TYPE})
+            assert connection.getresponse().status == 200
+            connection.close()
+            with socket.create_connection(relay.address, 10) as plain:
+                plain.sendall(b"POST / HTTP/1.1\r\n\r\n")
+                assert b"HTTP/1.1 200" not in plain.recv(100)
+    assert len(side.passed) == 1

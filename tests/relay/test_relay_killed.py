@@ -1,0 +1,118 @@
+"""Relays that are killed at random, with a collector that fails at random: nothing is lost, nothing counted twice."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import threading
+import time
+
+import pytest
+
+from support.relays import RelayProcess, message, post, receiving, shuffling, take_all
+
+LEAST = 6
+
+
+class Faulty:
+    """A collector's answers: most are right, some parts fail after they were counted, some messages come again."""
+
+    def __init__(self, seed):
+        self._random, self.calm = random.Random(seed), False
+
+    def __call__(self, release):
+        drawn = 1.0 if self.calm else self._random.random()
+        if drawn < 0.1:
+            return 503
+        if drawn < 0.3:
+            again = [n for n in range(len(release.messages)) if self._random.random() < 0.5]
+            return take_all(release) | {"taken": len(release.messages) - len(again), "again": again}
+        return take_all(release)
+
+
+def send_until_killed(address, serials, acknowledged, killed):
+    """Send each message once; a message without an answer may have been stored, and is not sent again."""
+    while not killed.is_set():
+        one = message(next(serials))
+        try:
+            if post(address, one, timeout=5)[0] == 202:
+                acknowledged.append(one)
+        except (OSError, http.client.HTTPException):
+            return
+
+
+def kill_at_random(folder, rounds, seed, longest=1.5):
+    draws, acknowledged = random.Random(seed), []
+    serials = iter(range(10**9))
+    faulty = Faulty(seed)
+    with receiving(faulty) as side:
+        relay = RelayProcess(side.url, shuffling(folder, least=LEAST, every="0.2s"))
+        for _ in range(rounds):
+            address, killed = relay.start(folder / "log"), threading.Event()
+            senders = [
+                threading.Thread(target=send_until_killed, args=(address, serials, acknowledged, killed))
+                for _ in range(2)
+            ]
+            for sender in senders:
+                sender.start()
+            time.sleep(draws.choice((draws.uniform(0.0, 0.05), draws.uniform(0.0, longest))))
+            relay.kill()
+            killed.set()
+            for sender in senders:
+                sender.join()
+        faulty.calm = True
+        address = relay.start(folder / "log")
+        # A last release takes what is left, if enough is there: these make sure of it.
+        for _ in range(LEAST):
+            acknowledged.append(message(next(serials)))
+            assert post(address, acknowledged[-1])[0] == 202
+        until = time.monotonic() + 60
+        while not all(one in side.counted for one in acknowledged) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert relay.stop() == 0
+    return acknowledged, side
+
+
+def check(acknowledged, side):
+    assert [one for one in acknowledged if one not in side.counted] == [], "acknowledged, and lost"
+    assert [ids for ids in side.ids.values() if len(ids) != 1] == [], "one message came with two releases"
+    members = {}
+    for one, ids in side.ids.items():
+        members.setdefault(next(iter(ids)), set()).add(one)
+    assert min(map(len, members.values())) >= LEAST, "a release was smaller than promised"
+    assert len(members) > 1
+
+
+def test_a_few_kills(tmp_path):
+    acknowledged, side = kill_at_random(tmp_path, 3, seed=1, longest=0.6)
+    check(acknowledged, side)
+    assert len(acknowledged) > 10
+
+
+@pytest.mark.slow
+def test_two_hundred_kills(tmp_path):
+    acknowledged, side = kill_at_random(tmp_path, 200, seed=2)
+    check(acknowledged, side)
+    assert len(acknowledged) > 2000
+    assert sum(side.counted.values()) > len(side.counted), "some parts did come again after a kill"
+
+
+class Shown:
+    """What a receiving side has seen, for the checks of the check."""
+
+    def __init__(self, releases):
+        self.counted = {one: 1 for members in releases.values() for one in members}
+        self.ids = {one: {release} for release, members in releases.items() for one in members}
+
+
+def test_what_is_lost_or_in_two_releases_or_too_few_is_noticed():
+    one, two = [b"%d" % n for n in range(6)], [b"%d" % n for n in range(6, 12)]
+    check(one + two, Shown({b"a": one, b"b": two}))
+    with pytest.raises(AssertionError, match="lost"):
+        check([*one, b"gone"], Shown({b"a": one, b"b": two}))
+    with pytest.raises(AssertionError, match="smaller"):
+        check(one, Shown({b"a": one, b"b": two[:5]}))
+    twice = Shown({b"a": one, b"b": two})
+    twice.ids[b"1"].add(b"b")
+    with pytest.raises(AssertionError, match="two releases"):
+        check(one, twice)

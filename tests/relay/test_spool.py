@@ -1,0 +1,293 @@
+"""The spool: what is acknowledged is there, what is half-written is not, and nothing says when or in which order."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import sqlite3
+import struct
+import tracemalloc
+from array import array
+from contextlib import closing
+
+import pytest
+from scipy.stats import spearmanr
+
+from overstory.protocol.errors import FormatError
+from overstory.relay import slots, spool
+from overstory.relay.slots import DATA, SLOT, SlotFile, slots_of
+from overstory.relay.spool import Spool, SpoolError
+from support.relays import message
+
+
+@pytest.fixture(autouse=True)
+def _no_file_stays_open(monkeypatch):
+    made, begin = [], SlotFile.__init__
+
+    def begin_and_remember(self, path):
+        made.append(self)
+        begin(self, path)
+
+    monkeypatch.setattr(SlotFile, "__init__", begin_and_remember)
+    yield
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def file(tmp_path):
+    SlotFile.create(tmp_path / "file", 300, 0)
+    return tmp_path / "file"
+
+
+def contents(opened):
+    return sorted(opened.read(head) for head in opened.heads)
+
+
+def test_messages_of_every_size_come_back_also_after_opening_again(file):
+    opened = SlotFile(file)
+    sizes = (55, 567, DATA - 1, DATA, DATA + 1, 2 * DATA, 65536)
+    messages = [message(n, size) for n, size in enumerate(sizes)]
+    assert opened.add(messages) == [True] * len(messages)
+    assert contents(opened) == sorted(messages)
+    opened.close()
+    assert contents(SlotFile(file)) == sorted(messages)
+
+
+def test_what_does_not_fit_is_not_taken_and_what_fits_is(file):
+    opened = SlotFile(file)
+    large = [message(n, 65536) for n in range(5)]
+    assert opened.add([*large, message(9)]) == [True] * 4 + [False, True]
+    assert contents(opened) == sorted([*large[:4], message_of(opened, 9)])
+
+
+def message_of(opened, serial):
+    return next(one for one in contents(opened) if one[7:15] == serial.to_bytes(8, "big") and len(one) < 1000)
+
+
+def test_wiped_messages_are_zeros_and_their_slots_are_used_again(file):
+    opened = SlotFile(file)
+    for _ in range(5):
+        opened.add([message(n, 65536) for n in range(4)])
+        opened.wipe(opened.heads)
+        opened.heads = opened.heads[:0]
+        assert set(file.read_bytes()[SLOT:]) == {0}
+
+
+def test_a_damaged_slot_loses_its_message_and_no_other(file):
+    opened = SlotFile(file)
+    messages = [message(n, 1500) for n in range(8)]
+    opened.add(messages)
+    opened.close()
+    raw = file.read_bytes()
+    used = [at for at in range(1, 301) if raw[at * SLOT : (at + 1) * SLOT] != bytes(SLOT)]
+    assert len(used) == 16
+    for at in random.Random(1).sample(used, 4):
+        for offset in (0, 16, 17, 21, 25, 33, 500):
+            altered = bytearray(raw)
+            altered[at * SLOT + offset] ^= 1
+            file.write_bytes(altered)
+            left = contents(SlotFile(file))
+            assert len(left) == 7, "that message is gone"
+            assert set(left) < set(messages)
+            assert file.read_bytes().count(bytes(SLOT)) >= 300 - 14, "and nothing of it remains"
+
+
+def test_a_slot_moved_to_another_place_is_not_taken_for_a_message(file):
+    opened = SlotFile(file)
+    opened.add([message(1)])
+    head = opened.heads[0]
+    opened.close()
+    raw = bytearray(file.read_bytes())
+    elsewhere = head % 300 + 1
+    raw[elsewhere * SLOT : (elsewhere + 1) * SLOT] = raw[head * SLOT : (head + 1) * SLOT]
+    file.write_bytes(raw)
+    assert len(SlotFile(file).heads) == 1
+
+
+def test_after_any_sequence_of_steps_the_messages_are_those_that_were_added_and_not_wiped(file):
+    draws, opened, expected = random.Random(5), SlotFile(file), []
+    for serial in range(400):
+        step = draws.choice(("add", "add", "add", "wipe", "open"))
+        if step == "add":
+            new = [message(serial, draws.choice((55, 567, 1079, 3000))) for _ in range(draws.randrange(1, 12))]
+            expected += [one for one, fits in zip(new, opened.add(new), strict=True) if fits]
+        elif step == "wipe":
+            left = draws.sample(opened.heads, draws.randrange(len(opened.heads) + 1))
+            gone = [head for head in opened.heads if head not in left]
+            expected = [opened.read(head) for head in left]
+            opened.wipe(gone)
+            opened.heads = array("I", left)
+        else:
+            opened.close()
+            opened = SlotFile(file)
+        assert contents(opened) == sorted(expected)
+        assert len(opened._free) == 300 - sum(map(slots_of, expected))
+        assert len(set(opened._free)) == len(opened._free)
+
+
+@pytest.mark.parametrize("spoil", [lambda raw: raw[:-1], lambda raw: b"X" + raw[1:], lambda raw: b""])
+def test_what_is_no_spool_is_refused_by_name(file, spoil):
+    file.write_bytes(spoil(file.read_bytes()))
+    with pytest.raises(FormatError, match="no spool of a relay"):
+        SlotFile(file)
+
+
+def positions(raw, messages):
+    return [raw.index(one) for one in messages]
+
+
+# |rho| of n ranks in random order exceeds 5.3 / sqrt(n - 1) in about one run in 10^7.
+FAR = 5.3
+
+
+def shows_order(places):
+    return abs(spearmanr(range(len(places)), places).statistic) > FAR / (len(places) - 1) ** 0.5
+
+
+def test_places_on_disk_say_nothing_of_the_order_of_arrival(tmp_path):
+    with_spool = Spool(tmp_path / "spool", 1500)
+    messages = [message(n) for n in range(1000)]
+    for start in range(0, 1000, 7):
+        with_spool.put(messages[start : start + 7])
+    raw = (tmp_path / "spool" / spool.WAITING).read_bytes()
+    assert not shows_order(positions(raw, messages))
+    keys = [raw[at - 33 : at - 17] for at in positions(raw, messages)]
+    assert not shows_order([int.from_bytes(key, "big") >> 64 for key in keys])
+    assert shows_order(positions(b"".join(messages), messages)), "a file that is appended to shows it"
+
+
+def test_a_database_with_random_keys_shows_the_order(tmp_path):
+    """Why the spool is no SQLite table: its log has each message where it was appended."""
+    path = tmp_path / "spool.db"
+    messages = [message(n) for n in range(200)]
+    with closing(sqlite3.connect(path)) as table:
+        table.execute("pragma journal_mode = wal")
+        table.execute("pragma secure_delete = on")
+        table.execute("create table waiting (key blob primary key, message blob) without rowid")
+        for one in messages:
+            with table:
+                table.execute("insert into waiting values (?, ?)", (secrets.token_bytes(16), one))
+        assert shows_order(positions(path.with_name("spool.db-wal").read_bytes(), messages))
+
+
+def test_the_same_draws_at_other_times_are_the_same_bytes(tmp_path, monkeypatch):
+    """So no byte of the files is a time of arrival."""
+    written = []
+    for day in (0, 5):
+        draws = random.Random(7)
+        monkeypatch.setattr(slots.secrets, "randbelow", draws.randrange)
+        monkeypatch.setattr(slots.secrets, "token_bytes", draws.randbytes)
+        clock = [1e9]
+        opened = Spool(tmp_path / str(day), 50, clock=lambda clock=clock: clock[0])
+        for n in range(20):
+            clock[0] += day * 86400 + n
+            opened.put([b"\x01" * 100 + struct.pack(">I", n)])
+        opened.close()
+        written.append({path.name: path.read_bytes() for path in (tmp_path / str(day)).iterdir()})
+    assert written[0] == written[1]
+    assert set(written[0]) == {"lock", spool.WAITING}
+
+
+def test_the_file_s_times_do_not_stay_those_of_the_last_message(tmp_path):
+    opened = Spool(tmp_path / "spool", 50)
+    opened.put([message(1)])
+    path = tmp_path / "spool" / spool.WAITING
+    before = path.stat()
+    opened.touch()
+    assert path.stat().st_ctime_ns > before.st_ctime_ns
+    assert path.stat().st_size == before.st_size == 51 * SLOT, "nor does its size say how many wait"
+
+
+def test_a_release_keeps_its_id_and_its_messages_and_others_wait(tmp_path):
+    opened = Spool(tmp_path / "spool", 50)
+    first = [message(n) for n in range(10)]
+    opened.put(first)
+    opened.seal()
+    identity, _ = opened.release
+    opened.put([message(99)])
+    opened.close()
+    again = Spool(tmp_path / "spool", 50)
+    assert (again.release[0], contents(again.release[1]), again.count) == (identity, sorted(first), 1)
+    done = list(again.release[1].heads[:4])
+    again.done(done, {"taken": 4})
+    again.close()
+    last = Spool(tmp_path / "spool", 50)
+    assert (last.release[0], len(last.release[1].heads)) == (identity, 6)
+    last.done(last.release[1].heads, {"taken": 5, "refused: damaged": 1})
+    last.finish()
+    assert dict(last.totals) == {"releases": 1, "taken": 9, "refused: damaged": 1}
+    assert sorted(path.name for path in (tmp_path / "spool").iterdir()) == ["lock", "totals.json", "waiting.slots"]
+    assert not any(one in path.read_bytes() for one in first for path in (tmp_path / "spool").iterdir())
+    assert json.loads((tmp_path / "spool" / "totals.json").read_text()) == dict(last.totals)
+
+
+@pytest.mark.parametrize("step", ["create", "first rename", "second rename"])
+def test_a_crash_at_any_step_of_a_release_loses_nothing(tmp_path, step):
+    opened = Spool(tmp_path / "spool", 50)
+    messages = [message(n) for n in range(10)]
+    opened.put(messages)
+
+    class CrashError(Exception):
+        pass
+
+    renames = []
+
+    def rename(path, target):
+        renames.append(path)
+        if len(renames) == (1 if step == "first rename" else 2):
+            raise CrashError
+        path.replace(target)
+
+    with pytest.MonkeyPatch.context() as crashing:
+        if step == "create":
+            crashing.setattr(SlotFile, "create", lambda *_: (_ for _ in ()).throw(CrashError))
+        else:
+            crashing.setattr(type(tmp_path), "rename", rename)
+        with pytest.raises(CrashError):
+            opened.seal()
+    opened.close()
+    again = Spool(tmp_path / "spool", 50)
+    waiting = [again._waiting.read(head) for head in again._waiting.heads]
+    released = [] if again.release is None else contents(again.release[1])
+    assert sorted(waiting + released) == sorted(messages)
+    assert (again.release is not None) == (step == "second rename")
+    assert not (tmp_path / "spool" / spool.NEXT).exists()
+
+
+def test_two_relays_on_one_spool_are_refused(tmp_path):
+    opened = Spool(tmp_path / "spool", 50)
+    with pytest.raises(SpoolError, match="another relay uses this spool"):
+        Spool(tmp_path / "spool", 50)
+    opened.close()
+    Spool(tmp_path / "spool", 50).close()
+
+
+def test_the_folder_and_its_files_are_for_their_owner_alone(tmp_path):
+    Spool(tmp_path / "spool", 50).close()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "spool").iterdir()}
+    assert modes == {"lock": 0o600, "waiting.slots": 0o600}
+    assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_clock_that_was_ahead_keeps_nothing_back(tmp_path):
+    Spool(tmp_path / "spool", 50, clock=lambda: 2e9).close()
+    now = [1e9]
+    opened = Spool(tmp_path / "spool", 50, clock=lambda: now[0])
+    now[0] += 100
+    assert opened.age == 100
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_with_a_hundred_thousand_messages(tmp_path):
+    opened = Spool(tmp_path / "spool", 110_000)
+    one = message(1)
+    tracemalloc.start()
+    for _ in range(100):
+        opened.put([one] * 1000)
+    opened.seal()
+    assert len(opened.release[1].heads) == 100_000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4e6, "4 bytes for each slot, free or taken, of two files"

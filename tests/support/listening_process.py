@@ -1,0 +1,65 @@
+"""A real server: a command in a process of its own, which announces where it listens, to be stopped or killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import IO, Any, Final
+
+ANNOUNCED: Final = re.compile(r"listening on https?://(\S+):(\d+)")
+
+
+class ListeningProcess:
+    """One server, which may be started again after its end."""
+
+    address: tuple[str, int] | None = None
+    said: list[str]
+    _process: subprocess.Popen[str] | None = None
+
+    def command(self) -> list[str]:
+        """Return what to run."""
+        raise NotImplementedError
+
+    def start(self, log: Path | None = None, **more: Any) -> tuple[str, int]:
+        """Start it, and return where it listens once it does; `log` is added to by its standard error."""
+        errors: IO[bytes] | int = subprocess.STDOUT if log is None else log.open("ab")
+        self._process = subprocess.Popen(
+            self.command(), stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, **more
+        )
+        if not isinstance(errors, int):
+            errors.close()
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.said.append(line)
+            if announced := ANNOUNCED.search(line):
+                self.address = (announced[1], int(announced[2]))
+                return self.address
+        said = "".join(self.said) + ("" if log is None else log.read_text())
+        raise AssertionError(f"the server ended with {self._process.wait()} before it listened:\n{said}")
+
+    @property
+    def pid(self) -> int:
+        """Its process number, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM: finish and go; return the exit status."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> int:
+        process, self._process, self.address = self._process, None, None
+        if process is None:
+            return 0
+        os.killpg(process.pid, how)
+        status = process.wait(60)
+        assert process.stdout is not None
+        process.stdout.close()
+        return status
