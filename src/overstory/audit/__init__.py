@@ -1,0 +1,1 @@
+"""A black-box audit of a client, in any language, against its declared parameters."""

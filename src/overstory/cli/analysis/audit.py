@@ -1,0 +1,149 @@
+"""``overstory audit -- COMMAND``: hold a client, in any language, against the parameters that it declares."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.cli.arguments import Option, add_command, add_hashing, add_params, given, hashing
+
+if TYPE_CHECKING:
+    from overstory.analysis.decoding.candidates import CandidateMap
+    from overstory.audit.clients import AuditedClient
+    from overstory.audit.declared import Declared
+    from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.protocol.metrics import Metric
+
+MORE = """\
+COMMAND reads lines of client,cohort,value on its standard input and writes a report for each: a header with client,
+cohort and irr, then one line a report. Bits are text, most significant first; symbols are numbers. It runs several
+times: for fresh devices, three times at once, and for devices that report repeatedly. --client audits the library's
+own randomizer instead.
+
+Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
+failed. No audit proves an epsilon: it bounds it from below."""
+
+EXAMPLE = """\
+overstory audit --params params.csv -- overstory encode --params params.csv --values - -o -
+  overstory audit --oracle oue --param domain_size=8 --param epsilon=1 --client
+  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit"""
+
+FAULTY: Final = 1
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        subparsers,
+        "audit",
+        "test a client, in any language, against its declared parameters",
+        more=MORE,
+        example=EXAMPLE,
+    )
+    declared = parser.add_argument_group("what is declared (one of)")
+    add_params(declared, required=False)
+    declared.add_argument("--oracle", metavar="NAME", help="an oracle: rappor, oue, olh, ...")
+    declared.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the oracle; may be repeated"
+    )
+    Option("--registry", help="a metric registry; with --metric").add_to(declared)
+    declared.add_argument("--metric", metavar="ID", help="the metric of the registry")
+    declared.add_argument("--map", metavar="FILE", help="a candidate map: ask its strings, with its bits")
+    add_hashing(declared, note=", with --params")
+    run = parser.add_argument_group("how it is audited")
+    run.add_argument("--client", action="store_true", help="audit the library's own randomizer, in this process")
+    run.add_argument("--reports", type=int, default=100_000, metavar="N", help="fresh devices (default: 100,000)")
+    run.add_argument("--repeats", type=int, default=16, metavar="T", help="reports of a device in all (default: 16)")
+    chance = (
+        "chance that a right client fails the checks; the bound of epsilon has confidence 1 - alpha (default: 0.001)"
+    )
+    run.add_argument("--alpha", type=float, default=0.001, help=chance)
+    run.add_argument("--restart", action="store_true", help="COMMAND remembers its clients: run it again, and compare")
+    run.add_argument("--own-cohorts", action="store_true", help="clients choose their cohorts: the column is empty")
+    run.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds of one run (default: 600)")
+    Option("--json").add_to(parser)
+    Option("--quiet", help="show no progress").add_to(parser)
+    parser.add_argument("program", nargs="*", metavar="COMMAND", help="the client, after --")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from overstory.audit.audit import Settings, audit
+    from overstory.cli.progress import progress
+    from overstory.presentation.render_text import print_document
+
+    settings = Settings(args.reports, args.repeats, args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
+    client = _client(args)
+    declared = _declared(args)
+    with progress("asking", settings.lines, quiet=args.quiet) as shown:
+        result = audit(declared, client, settings, advance=shown.reach)
+    if args.json:
+        print(json.dumps(result.to_json(), indent=2, allow_nan=False))
+    else:
+        print_document(result.blocks())
+    return 0 if result.verdict == "no fault found" else FAULTY
+
+
+def _client(args: argparse.Namespace) -> AuditedClient:
+    from overstory.audit.clients import OwnClient, Program
+    from overstory.protocol.errors import ParameterError
+
+    if args.client == bool(args.program):
+        raise ParameterError("give either the client's command, after --, or --client for the library's own")
+    if not args.timeout > 0:
+        raise ParameterError(f"--timeout {args.timeout:g}: give a number of seconds above 0")
+    return OwnClient() if args.client else Program(args.program, args.timeout)
+
+
+def _declared(args: argparse.Namespace) -> Declared:
+    """Return what is declared, from exactly one of its three forms."""
+    from overstory.audit.declared import declare
+    from overstory.protocol.errors import ParameterError
+
+    forms = [name for name in ("params", "oracle", "registry") if getattr(args, name)]
+    if len(forms) != 1:
+        raise ParameterError(
+            "give what the client declares, in one form: --params FILE, --oracle NAME with --param NAME=VALUE, or "
+            "--registry FILE with --metric ID"
+        )
+    for option, form in (
+        ("param", "oracle"),
+        ("metric", "registry"),
+        ("hash_family", "params"),
+        ("hash_key", "params"),
+    ):
+        if getattr(args, option) and form not in forms:
+            raise ParameterError(f"{given(args, [option])[0]} needs --{form}")
+    mechanism, metric = _mechanism(args)
+    return declare(mechanism, metric=metric, candidates=_map(args, mechanism) if args.map else None)
+
+
+def _mechanism(args: argparse.Namespace) -> tuple[LocalRandomizer, Metric | None]:
+    from overstory.protocol.errors import ParameterError
+
+    if args.params:
+        from overstory.files.rappor import read_params
+
+        return read_params(args.params).mechanism(**hashing(args)), None
+    if args.oracle:
+        from overstory.cli.registry.privacy import mechanism_from
+
+        return mechanism_from(args.oracle, args.param), None
+    from overstory.protocol.metrics import load_registry
+
+    if not args.metric:
+        raise ParameterError(f"--registry {args.registry}: give the metric, --metric ID")
+    metric = load_registry(args.registry)[args.metric]
+    return metric.mechanism, metric
+
+
+def _map(args: argparse.Namespace, mechanism: Any) -> CandidateMap:
+    from overstory.files.candidates import read_map
+    from overstory.protocol.errors import ParameterError
+
+    encoding = mechanism.encoding
+    if not encoding.decoded:
+        raise ParameterError(f"--map is for RAPPOR's filters: {mechanism.name} hashes no strings into bits")
+    sizes = {"num_bits": encoding.num_bits, "num_hashes": encoding.num_hashes, "num_cohorts": encoding.num_cohorts}
+    return read_map(args.map, **sizes)

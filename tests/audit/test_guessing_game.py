@@ -1,0 +1,117 @@
+"""The game's bound: right as often as it says at exactly the declared epsilon, and sharp enough to be of use."""
+
+import math
+
+import numpy as np
+import pytest
+
+from overstory.audit.audit import conformance_of
+from overstory.audit.declared import declare
+from overstory.audit.game import Game, odds, play, threshold
+from overstory.audit.probabilities import at_least
+from overstory.audit.questions import fresh
+from overstory.protocol.mechanisms.registry import mechanism
+from support.audited_clients import SimulatedClient, small_rappor
+
+
+def chance_of(epsilon: float) -> float:
+    return 1 / (1 + math.exp(-epsilon))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_at_the_declared_epsilon_it_alarms_at_most_as_often_as_alpha(epsilon: float) -> None:
+    """Exactly, for every number of guesses: every guess is right with the largest probability that epsilon allows."""
+    tight = 0.0
+    for guesses in (*range(1, 300), 1000, 10_000, 100_000):
+        game = Game("likelihood", guesses, 0, 0.001)
+        needed = game.needed(epsilon)
+        if needed is None:
+            continue
+        alarm = float(at_least(needed, guesses, chance_of(epsilon)))
+        tight = max(tight, alarm)
+        assert alarm < 0.001
+        assert Game("likelihood", guesses, needed, 0.001).lower > epsilon
+        assert Game("likelihood", guesses, needed - 1, 0.001).lower <= epsilon
+    assert tight > 0.0005
+
+
+@pytest.mark.slow
+def test_false_alarms_of_audits_at_exactly_the_declared_epsilon() -> None:
+    """Of 2,000 games of a right client at alpha .01, at most 35 alarm: more would, once in a thousand seeds."""
+    declared = declare(mechanism("oue", domain_size=4, epsilon=1.0))
+    conformance, client, rng = conformance_of(declared), SimulatedClient(1), np.random.default_rng(1)
+    alarms = 0
+    for _ in range(2000):
+        (answers,) = client.answer(declared, [fresh(declared, 2000, rng, choose=False)])
+        alarms += any(game.lower > declared.epsilon for game in play(conformance, answers, 0.01))
+    assert float(at_least(36, 2000, 0.01)) < 0.001
+    assert alarms <= 35
+    assert alarms > 2  # and it is a test at all
+
+
+@pytest.mark.parametrize(
+    ("oracle", "epsilon", "excess", "reports"),
+    [("oue", 1, 0.05, 79_000), ("oue", 1, 0.10, 20_000), ("sue", 4, 0.10, 10_000), ("hadamard", 1, 0.25, 3400)],
+)
+def test_reports_that_certify_an_excess(oracle: str, epsilon: float, excess: float, reports: int) -> None:
+    """The exact binomial's numbers for alpha .001 and power .9, all reports being of the pair, within 6%."""
+    built = mechanism(oracle, domain_size=100, epsilon=epsilon)
+    share = {
+        "hadamard": 0.5,
+        "oue": float(built.p_star * (1 - built.q_star) + built.q_star * (1 - built.p_star)),
+        "sue": float(built.p_star * (1 - built.q_star) + built.q_star * (1 - built.p_star)),
+    }[oracle]
+    game = Game("likelihood", round(reports * share), 0, 0.001)
+    seen = game.detectable_excess(float(epsilon))
+    assert seen is not None
+    assert abs(seen - excess) < 0.06 * excess
+
+
+def test_what_is_called_detectable_is_seen_nine_times_in_ten() -> None:
+    game = Game("likelihood", 5000, 0, 0.001)
+    excess, needed = game.detectable_excess(1.0), game.needed(1.0)
+    assert excess is not None
+    assert needed is not None
+    assert math.isclose(float(at_least(needed, 5000, chance_of(1.0 + excess))), 0.9, rel_tol=1e-9)
+
+
+def test_few_guesses_can_certify_nothing() -> None:
+    assert Game("likelihood", 20, 20, 0.001).detectable_excess(4.0) is None
+    assert Game("likelihood", 0, 0, 0.001).lower == 0.0
+    assert odds(1.0) == math.inf
+
+
+def test_a_score_is_the_log_ratio_of_exact_likelihoods() -> None:
+    from overstory.audit.answers import Answers
+    from overstory.audit.clients import packed
+    from overstory.audit.questions import Questions
+    from overstory.protocol.mechanisms.base import Report
+    from support.contract_cases import SMALL
+
+    rng = np.random.default_rng(1)
+    for name, cases in SMALL.items():
+        declared = declare(mechanism(name, **cases[0]))
+        exact = declared.mechanism
+        limit, weight = exact.payload_limit, exact.payload_weight
+        every = [y for y in range(limit) if weight is None or y.bit_count() == weight]
+        payloads = rng.choice(every, 60).tolist()
+        cohorts = rng.integers(0, declared.num_cohorts, 60)
+        asked = Questions("", "c", np.arange(60), cohorts, np.zeros(60, np.int64))
+        scores = conformance_of(declared).scores(Answers(asked, cohorts, packed(payloads, declared)))
+        for payload, cohort, score in zip(payloads, cohorts.tolist(), scores.tolist(), strict=True):
+            likely = [float(exact.likelihood(Report(cohort, payload), value)) for value in declared.values[:2]]
+            assert math.isclose(score, math.log(likely[1] / likely[0]), abs_tol=1e-9), name
+            assert abs(score) <= declared.epsilon + 1e-9
+
+
+def test_levels_are_those_that_scores_have_and_as_frequent() -> None:
+    declared, rng = small_rappor(), np.random.default_rng(1)
+    conformance = conformance_of(declared)
+    (answers,) = SimulatedClient(1).answer(declared, [fresh(declared, 40_000, rng, choose=False)])
+    pair = answers.take(answers.values < 2)
+    levels, scores = conformance.levels(pair), np.abs(conformance.scores(pair))
+    assert math.isclose(levels.counts.sum(), len(pair))
+    for ratio in np.unique(levels.ratios.round(9)):
+        expected = levels.counts[np.isclose(levels.ratios, ratio)].sum()
+        assert abs(np.isclose(scores, ratio).sum() - expected) < 5 * math.sqrt(expected) + 1
+    assert 0 < threshold(levels, 0.001) <= declared.epsilon

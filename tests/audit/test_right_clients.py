@@ -1,0 +1,63 @@
+"""A client that does as declared is not accused: simulated ones, our own for every oracle, `encode` as a command."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overstory.audit.audit import Settings, audit
+from overstory.audit.clients import OwnClient, Program
+from overstory.audit.declared import declare
+from overstory.protocol.mechanisms.registry import mechanism
+from support.audited_clients import SimulatedClient, small_rappor
+from support.contract_cases import SMALL, TYPICAL
+
+CASES = [
+    pytest.param(name, parameters, id=name, marks=[pytest.mark.slow] * (cases is SMALL))
+    for cases in (TYPICAL, SMALL)
+    for name in cases
+    for parameters in cases[name]
+]
+
+
+@pytest.mark.slow
+def test_no_alarm_in_400_audits_of_a_right_client() -> None:
+    """Of 400 audits, each with a chance of an alarm of at most .002, .8 would alarm: none is what these seeds give."""
+    declared, settings = small_rappor(), Settings(reports=4000, own_cohorts=True)
+    results = [
+        audit(declared, SimulatedClient((2, seed)), settings, rng=np.random.default_rng((3, seed)))
+        for seed in range(400)
+    ]
+    assert [result.verdict for result in results if result.verdict != "no fault found"] == []
+    smallest = np.array([min(timed.check.p_value for timed in result.timed) for result in results])
+    assert 0 < (smallest < 0.05).mean() < 0.7  # the checks are live, and together no more often low than 14 may be
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reports", [100_000, 1_000_000])
+def test_a_large_audit_accuses_nobody(reports: int) -> None:
+    declared = small_rappor()
+    for seed in range(3):
+        result = audit(declared, SimulatedClient((4, seed)), Settings(reports=reports), rng=np.random.default_rng(seed))
+        assert result.verdict == "no fault found", result.failed
+        assert result.detectable_excess < 0.2
+
+
+@pytest.mark.parametrize(("name", "parameters"), CASES)
+def test_our_own_client_is_as_declared(name: str, parameters: dict[str, Any]) -> None:
+    """The client's noise is the system's: at alpha 1e-9 these audits fail once in a million runs of all of them."""
+    declared = declare(mechanism(name, **parameters))
+    settings = Settings(reports=1000, alpha=1e-9, own_cohorts=True, restart=True)
+    result = audit(declared, OwnClient(), settings)
+    assert result.verdict == "no fault found", result.failed
+    assert 0 <= result.lower <= declared.epsilon
+
+
+def test_encode_is_as_declared(tmp_path: Path) -> None:
+    (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n32,2,8,0.5,0.75,0.5\n")
+    encode = [sys.executable, "-m", "overstory", "encode", "--params", str(tmp_path / "params.csv")]
+    result = audit(small_rappor(), Program([*encode, "--values", "-", "-o", "-"]), Settings(reports=20_000, alpha=1e-9))
+    assert result.verdict == "no fault found", result.failed
+    assert result.lines == 20_000 + 3 * 2000 + 400 * 16
