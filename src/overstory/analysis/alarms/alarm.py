@@ -10,7 +10,15 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from overstory.analysis.decoding.caveats import SURE, UNBALANCED, dispersion_reach, misses_strings
+from overstory.analysis.alarms.crafted import DECODERS_OWN
+from overstory.analysis.decoding.caveats import (
+    SURE,
+    UNBALANCED,
+    cohorts_differ,
+    dispersion_reach,
+    misses_strings,
+    residuals_vary,
+)
 from overstory.analysis.decoding.decoder import Decoded
 from overstory.presentation.formats import finite
 
@@ -18,7 +26,9 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping, Sequence
 
-Kind = Literal["step", "drift", "volume", "fit", "estimate", "refusals", "expiry"]
+    from overstory.analysis.alarms.crafted import Check
+
+Kind = Literal["step", "drift", "volume", "fit", "crafted", "estimate", "refusals", "expiry"]
 Severity = Literal["red", "amber", "note"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("red", "amber", "note")
@@ -122,14 +132,8 @@ def _fit(decoded: Decoded) -> dict[str, tuple[bool, float, str]]:
     """Return each measure of fit: whether it is past its limit, its number, and what that means."""
     reports = max(decoded.num_reports, 1)
     missing, error = decoded.unallocated / reports, decoded.unallocated_standard_error / reports
-    residuals = (
-        f"Residuals vary {decoded.dispersion:.2f} times as much as the channel's noise: strings are missing from the "
-        "list, devices reported more than once, reports are forged, or the map is not the clients' own."
-    )
-    cohorts = (
-        f"Cohorts differ in size more than chance (p = {decoded.cohort_p_value:.0e}): devices do not draw them at "
-        "random, or somebody sends reports of few cohorts."
-    )
+    residuals = _sentence(residuals_vary(decoded.dispersion))
+    cohorts = _sentence(cohorts_differ(f"p = {decoded.cohort_p_value:.0e}"))
     unlisted = f"About {min(missing, 1.0):.1%} of the reports hold strings that are not in the list."
     is_dispersed = abs(decoded.dispersion - 1.0) > dispersion_reach(decoded.degrees_of_freedom)
     return {
@@ -137,6 +141,19 @@ def _fit(decoded: Decoded) -> dict[str, tuple[bool, float, str]]:
         "unallocated": (misses_strings(missing, error), float(missing), unlisted),
         "cohort_p_value": (decoded.cohort_p_value < UNBALANCED, decoded.cohort_p_value, cohorts),
     }
+
+
+def crafted(metric: str, period: str, checks: Sequence[Check]) -> Iterator[Alarm]:
+    """Yield what honest devices cannot have sent; what a decoder sees itself is an alarm about fit."""
+    fitted = any(check.name == "dispersion" for check in checks)
+    for check in checks:
+        if check.raised and not (fitted and check.name in DECODERS_OWN):
+            text = f"{check.means} It is {check.detail}. Not seen by this check: {check.cannot_see}."
+            yield Alarm("crafted", "amber", metric, period, text, (), check.to_json())
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 REFUSED_SHARE, REFUSED_TIMES = 0.001, 5.0

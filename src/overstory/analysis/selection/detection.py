@@ -10,6 +10,8 @@ import numpy as np
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     F64 = NDArray[np.float64]
@@ -84,6 +86,24 @@ def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0)
     # Where nearly every candidate is present, a q-value falls below the p-value itself. That controls the rate on
     # average, but would call detected what by itself looks like noise, so no candidate gets below its own p-value.
     return np.clip(adjusted, p_values, 1.0)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values adjusted by Holm: the chance that any true hypothesis has one below alpha is at most alpha.
+
+    Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 1979.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
 
 
 def step_up(p_values: F64, rate: float) -> NDArray[np.intp]:

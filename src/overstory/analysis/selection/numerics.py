@@ -53,8 +53,8 @@ def chi2_tail(degrees: float, value: float) -> float:
 
     Examples
     --------
-    >>> round(chi2_tail(1, 3.841459), 6), chi2_tail(4, 0.0)
-    (0.05, 1.0)
+    >>> round(chi2_tail(1, 3.841459), 6), chi2_tail(4, 0.0), chi2_tail(4_000, 1e-20)
+    (0.05, 1.0, 1.0)
     """
     a, x = degrees / 2, value / 2
     if x <= 0:
@@ -70,6 +70,8 @@ def _gamma_density(a: float, x: float) -> float:
     if a < _LARGE:
         return math.exp(a * math.log(x) - x) / math.gamma(a)
     excess = (x - a) / a
+    if excess <= -1.0:  # x is nothing next to a, and the density less than any float
+        return 0.0
     rest = sum(term / a ** (2 * power + 1) for power, term in enumerate(_STIRLING))
     return math.sqrt(a / (2 * math.pi)) * math.exp(a * (math.log1p(excess) - excess) - rest)
 

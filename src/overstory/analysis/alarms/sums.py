@@ -1,0 +1,321 @@
+"""What is summed of reports, besides their support, so that crafted ones can be noticed when the reports are gone.
+
+Of each report: how many values it votes for (its ones), and its public seed, by one of 4,096 buckets. Of the first
+131,072 reports of a collection: how often each pair of values is voted for by one report. Sums of different reports add
+up, in any order. They are computed from reports alone, so they cost no privacy.
+
+Which values a report votes for depends on its encoding:
+
+- bits (one-hot): those whose bits it sets; Bloom filters and sampled bits have ones, but no pairs of values;
+- subsets: its members, always equally many, so that only pairs mean something;
+- a hash, a sign or a row under a public seed: those that have its symbol.
+
+Encodings of which a report is one value, or a few public seeds that are counted apart, leave nothing to sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from overstory.analysis.support.registry import support_of
+from overstory.kernels.columns import are_few
+from overstory.protocol.encodings.base import MAX_COHORTS
+from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
+from overstory.protocol.encodings.sets import Subsets
+from overstory.protocol.encodings.symbols import HadamardRow, LinearHash, LocalHash, SignMatrix
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.reports import ReportBatch
+    from overstory.protocol.mechanisms.base import LocalRandomizer
+
+    I64 = NDArray[np.int64]
+
+WATCHED: Final = 256
+"""Values whose pairs are counted, the first of the domain: 32,896 sums, 132 kB, however large the domain is."""
+PAIR_REPORTS: Final = 1 << 17
+"""Reports of a collection whose pairs are counted."""
+BUCKETS: Final = 4096
+"""Seeds are counted by their remainder."""
+CELLS: Final = 256
+"""Of the histogram of ones: two for what is too low or too high, the others within `REACH` standard deviations."""
+REACH: Final = 12.0
+BLOCKS: Final = 32
+"""Products of a word and a bit that cost what a block of random numbers does."""
+BLOCK: Final = 4096
+"""Reports whose votes are unpacked at a time."""
+
+HASHED: Final = LocalHash | SignMatrix | HadamardRow
+"""Encodings of a symbol under a public seed, of which votes are computed by encoding every value again."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportSums:
+    """Sums over reports of one collection, a commutative monoid under ``+``.
+
+    Attributes
+    ----------
+    num_reports
+        Reports summed.
+    ones : ndarray of int64, shape (cells,)
+        Reports by their number of ones, in the cells of `Watch.lowest` and `Watch.width`; no cells where ones are not
+        counted. Where votes must be computed, of the reports whose pairs are counted alone.
+    pair_reports
+        Reports whose pairs were counted.
+    pairs : ndarray of int64, shape (w, w)
+        How many reports vote for both of two values; the diagonal: for one.
+    seeds : ndarray of int64, shape (buckets,)
+        Reports by their seed's remainder.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.analysis.reports import ReportBatch
+    >>> watch = Watch.of(mechanism("oue", domain_size=3, epsilon=1.0))
+    >>> batch = ReportBatch(np.zeros(2, np.uint16), np.array([[0b011], [0b111]], np.uint64), 3, 1)
+    >>> sums = watch.sum(batch)
+    >>> sums.pairs.tolist(), int(sums.ones.sum())
+    ([[2, 2, 1], [2, 2, 1], [1, 1, 1]], 2)
+    """
+
+    num_reports: int
+    ones: I64
+    pair_reports: int
+    pairs: I64
+    seeds: I64
+
+    def __add__(self, other: ReportSums) -> ReportSums:
+        """Merge with sums over other reports."""
+        if not isinstance(other, ReportSums):
+            return NotImplemented
+        mine, others = self._arrays, other._arrays
+        if [array.shape for array in mine] != [array.shape for array in others]:
+            raise ParameterError("these sums are of different collections: they cannot be merged")
+        ones, pairs, seeds = (a + b for a, b in zip(mine, others, strict=True))
+        return ReportSums(
+            self.num_reports + other.num_reports, ones, self.pair_reports + other.pair_reports, pairs, seeds
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Equal when every sum is."""
+        if not isinstance(other, ReportSums):
+            return NotImplemented
+        numbers = (self.num_reports, self.pair_reports) == (other.num_reports, other.pair_reports)
+        return numbers and all(map(np.array_equal, self._arrays, other._arrays))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values: of the pairs, the upper triangle by row; `from_json` is the inverse."""
+        upper = self.pairs[np.triu_indices(len(self.pairs))]
+        return {
+            "reports": self.num_reports,
+            "ones": self.ones.tolist(),
+            "pair_reports": self.pair_reports,
+            "pairs": upper.tolist(),
+            "seeds": self.seeds.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, parsed: dict[str, Any]) -> ReportSums:
+        """Read what `to_json` wrote."""
+        ones, upper, seeds = (np.array(parsed[name], np.int64) for name in ("ones", "pairs", "seeds"))
+        return cls(int(parsed["reports"]), ones, int(parsed["pair_reports"]), symmetric(upper), seeds)
+
+    @property
+    def _arrays(self) -> tuple[I64, I64, I64]:
+        return self.ones, self.pairs, self.seeds
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is summed of the reports of one mechanism.
+
+    Attributes
+    ----------
+    values
+        The values whose pairs are counted: symbols of the domain, or strings; at most `WATCHED`.
+    num_values
+        The length of the domain, or of the list.
+    """
+
+    mechanism: Mechanism
+    values: Sequence[Any]
+    num_values: int
+
+    @classmethod
+    def of(cls, mechanism: LocalRandomizer, labels: Sequence[str] = ()) -> Watch | None:
+        """Return what is summed; None where nothing is.
+
+        Parameters
+        ----------
+        labels
+            The strings that are looked for, where a mechanism has no domain.
+
+        Examples
+        --------
+        >>> from overstory.protocol.mechanisms.registry import mechanism
+        >>> Watch.of(mechanism("grr", domain_size=3, epsilon=1.0)) is None
+        True
+        """
+        if not isinstance(mechanism, Mechanism):
+            return None
+        encoding: Any = mechanism.encoding
+        if not isinstance(encoding, OneHot | Bloom | SampledBits | Subsets | LinearHash | HASHED):
+            return None
+        listed: Sequence[Any] = ()
+        if isinstance(encoding, OneHot | Subsets | HASHED):
+            listed = labels if encoding.domain_size is None else range(encoding.domain_size)
+        return cls(mechanism, listed[:WATCHED], len(listed))
+
+    @property
+    def counts_ones(self) -> bool:
+        """Whether the distribution of ones is fixed by the mechanism, whatever the values are."""
+        encoding: Any = self.mechanism.encoding
+        if isinstance(encoding, LocalHash | SignMatrix):
+            return encoding.domain_size is not None and self.num_values <= WATCHED
+        # Hashes of one value may meet in a bit: how often they do depends on the value.
+        apart = isinstance(encoding, Bloom) and encoding.ones[0] == encoding.ones[1]
+        return apart or isinstance(encoding, OneHot | SampledBits)
+
+    @property
+    def num_bits(self) -> int:
+        """The most ones that a report can have."""
+        return self.num_values if isinstance(self.mechanism.encoding, HASHED) else self.mechanism.payload_bits
+
+    @cached_property
+    def _cells(self) -> tuple[int, int, int]:
+        """The lowest number of ones of the first inner cell, the cells' width, and how many there are."""
+        if not self.counts_ones:
+            return 0, 1, 0
+        q = float(self.mechanism.q_star)
+        reach = REACH * (math.sqrt(self.num_bits * q * (1 - q)) + 1.0)
+        lowest, highest = max(math.floor(self.num_bits * q - reach), 0), math.ceil(self.num_bits * q + reach)
+        width = -(-(min(highest, self.num_bits) + 1 - lowest) // (CELLS - 2))
+        return lowest, width, 2 + -(-(min(highest, self.num_bits) + 1 - lowest) // width)
+
+    def cells(self, ones: I64) -> I64:
+        """Return the cell of each number of ones: 0 below the lowest, the last one above the highest."""
+        lowest, width, many = self._cells
+        return np.clip((ones - lowest) // width + 1, 0, many - 1)
+
+    @property
+    def num_cells(self) -> int:
+        """Cells of the histogram of ones; 0 where ones are not counted."""
+        return self._cells[2]
+
+    @property
+    def num_buckets(self) -> int:
+        """Buckets of seeds; 0 where counts are by cohort, and their sizes known without."""
+        encoding: Any = self.mechanism.encoding
+        seeds: int = encoding.num_cohorts
+        public = isinstance(encoding, LinearHash | HASHED) and seeds > 1
+        return min(seeds, BUCKETS) if public else 0
+
+    @property
+    def num_sums(self) -> int:
+        """Numbers in the sums of a collection."""
+        return self.num_cells + self.num_buckets + len(self.values) * (len(self.values) + 1) // 2
+
+    def sum(self, batch: ReportBatch, pair_reports: int = PAIR_REPORTS) -> ReportSums:
+        """Return the sums of a batch; pairs of its first `pair_reports` alone."""
+        some = batch.bits[:pair_reports], batch.cohorts[:pair_reports]
+        pairs, ones = np.zeros((len(self.values),) * 2, np.int64), np.zeros(self.num_cells, np.int64)
+        hashed = isinstance(self.mechanism.encoding, HASHED)
+        if len(self.values):
+            votes = self._votes(*some) if hashed else some[0][:, : -(-len(self.values) // 64)]
+            pairs = count_vote_pairs(votes, len(self.values))
+            if hashed and self.num_cells:
+                ones = self._histogram(votes)
+        if not hashed and self.num_cells:
+            ones = self._histogram(batch.bits)
+        buckets = self.num_buckets
+        seeds = np.zeros(0, np.int64)
+        if buckets:
+            seeds = np.bincount(batch.cohorts % np.uint32(buckets), minlength=buckets).astype(np.int64)
+        return ReportSums(len(batch), ones, len(some[0]) if len(self.values) else 0, pairs, seeds)
+
+    def _histogram(self, votes: NDArray[np.uint64]) -> I64:
+        ones = np.bitwise_count(votes).sum(axis=1, dtype=np.int64)
+        return np.bincount(self.cells(ones), minlength=self.num_cells).astype(np.int64)
+
+    def _votes(self, bits: NDArray[np.uint64], seeds: NDArray[Any]) -> NDArray[np.uint64]:
+        """Return for which of the watched values each report votes, packed as bits, shape (n, words)."""
+        support: Any = support_of(self.mechanism)
+        table, symbols = support.table(self.values), bits[:, 0].astype(np.uint32)
+        votes = np.zeros((len(bits), -(-len(self.values) // 64)), np.uint64)
+        for value in range(len(self.values)):
+            encoded = support.encode(table, np.full(len(bits), value, np.int32), seeds)
+            votes[:, value // 64] |= (encoded == symbols).astype(np.uint64) << np.uint64(value % 64)
+        return votes
+
+
+def symmetric(upper: I64) -> I64:
+    """Return the symmetric matrix with this upper triangle.
+
+    Examples
+    --------
+    >>> symmetric(np.array([1, 2, 3])).tolist()
+    [[1, 2], [2, 3]]
+    """
+    values = math.isqrt(2 * len(upper))
+    if values * (values + 1) // 2 != len(upper):
+        raise ValueError(f"{len(upper)} numbers are no triangle")
+    pairs = np.zeros((values, values), np.int64)
+    pairs[np.triu_indices(values)] = upper
+    return np.triu(pairs, 1).T + pairs
+
+
+def count_vote_pairs(votes: NDArray[np.uint64], num_bits: int) -> I64:
+    """Return in how many rows two bits are both set, shape (num_bits, num_bits): compiled once rows are many.
+
+    Parameters
+    ----------
+    votes : ndarray of uint64, shape (n, words)
+        Packed bits; those past `num_bits` may be anything.
+
+    Examples
+    --------
+    >>> count_vote_pairs(np.array([[0b101], [0b111]], np.uint64), 3).tolist()
+    [[2, 1, 2], [1, 1, 1], [2, 1, 2]]
+    """
+    if are_few(votes.size * num_bits // BLOCKS):
+        return count_pairs_slowly(votes, num_bits)
+    from overstory.kernels.bits.pairs import count_pairs_of_bits
+
+    return count_pairs_of_bits(votes, num_bits)
+
+
+def count_pairs_slowly(votes: NDArray[np.uint64], num_bits: int) -> I64:
+    """Return the same by NumPy alone: each bit becomes a row of words, and is met with all of them."""
+    pairs = np.zeros((num_bits, num_bits), np.int64)
+    for start in range(0, len(votes), BLOCK):
+        octets = np.ascontiguousarray(votes[start : start + BLOCK].astype("<u8", copy=False)).view(np.uint8)
+        bits = np.zeros((num_bits, BLOCK), np.uint8)
+        bits[:, : len(octets)] = np.unpackbits(octets, axis=1, count=num_bits, bitorder="little").T
+        planes = np.packbits(bits, axis=1).view(np.uint64)
+        for bit in range(num_bits):
+            pairs[bit] += np.bitwise_count(planes[bit] & planes).sum(axis=1, dtype=np.int64)
+    return pairs
+
+
+def expected_buckets(num_cohorts: int, buckets: int) -> NDArray[np.float64]:
+    """Return the share of the seeds ``0 .. num_cohorts - 1`` that has each remainder, float64 of shape (buckets,).
+
+    Examples
+    --------
+    >>> expected_buckets(5, 2).tolist()
+    [0.6, 0.4]
+    """
+    assert buckets <= MAX_COHORTS
+    each, more = divmod(num_cohorts, buckets)
+    return (each + (np.arange(buckets) < more)) / num_cohorts

@@ -1,0 +1,244 @@
+"""Checks for crafted reports: silent where reports are honest, alarmed by the published attacks, and what none sees."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import overstory
+from overstory.analysis.alarms import nulls
+from overstory.analysis.alarms.alarm import crafted
+from overstory.analysis.alarms.crafted import (
+    ALPHA,
+    MEANINGS,
+    Check,
+    adjust_checks,
+    alarm_notes,
+    check_collection,
+    ones_chances,
+)
+from overstory.analysis.alarms.sums import Watch
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.selection.proportions import binomial_law
+from overstory.experiments.beyond.attacks import lie
+from overstory.experiments.beyond.crafted_reports import collect, shares
+
+E = {"domain_size": 100, "epsilon": 1.0}
+OWN_SEEDS = E | {"num_seeds": 2**31}
+TEN = list(range(70, 80))
+STRINGS = {"num_bits": 64, "num_hashes": 2, "num_cohorts": 16, "f": 0.5, "p": 0.5, "q": 0.75}
+HONEST = [
+    ("oue", E),
+    ("oue", E | {"epsilon": 4.0}),
+    ("sue", E),
+    ("grr", E),
+    ("subset", E),
+    ("hadamard", E),
+    ("olh", E),
+    ("olh", OWN_SEEDS),
+]
+
+
+def raised(checks):
+    return {check.name for check in checks if check.raised}
+
+
+def alarms_of(oracle, parameters, share, attack="crafted reports", targets=(70,), reports=100_000, **more):
+    liars = round(share * reports)
+    built = overstory.oracle(oracle, **parameters)
+    rng = np.random.default_rng(5)
+    _, checks = collect(built, reports - liars, liars, attack, list(targets), rng, **more)
+    return raised(checks)
+
+
+def count_honest(cases, collections, reports):
+    """Return the alarms over that many honest collections of each case."""
+    alarms = []
+    for place, (name, parameters) in enumerate(cases):
+        oracle = overstory.oracle(name, **parameters)
+        for number in range(collections):
+            _, checks = collect(oracle, reports, 0, "random values", [0], np.random.default_rng([11, place, number]))
+            assert checks
+            alarms += [(name, number, check.name) for check in checks if check.raised]
+    return alarms
+
+
+@pytest.mark.slow
+def test_200_honest_collections_raise_no_more_alarms_than_the_level_allows():
+    """Each has an alarm with a chance of at most .001: three or more in 200 with one of .0011. Fixed seeds."""
+    assert stats.binom.sf(2, 200, ALPHA) < 0.0012
+    assert len(count_honest(HONEST, 25, 10_000)) <= 2
+
+
+def test_honest_collections_are_silent():
+    """16 collections, at most .001 each: a chance of .016 that a seed had to be changed."""
+    assert count_honest(HONEST, 2, 5_000) == []
+
+
+@pytest.mark.parametrize(
+    ("oracle", "parameters", "share", "attack", "targets", "expected"),
+    [
+        ("oue", E, 0.001, "random reports", TEN, {"ones"}),
+        ("oue", E, 0.02, "crafted reports", [70], {"ones"}),
+        ("oue", E, 0.02, "crafted reports", TEN, {"ones", "pairs"}),
+        ("grr", E, 0.04, "crafted reports", [70], {"below-zero"}),
+        ("grr", E, 0.04, "crafted reports", TEN, {"below-zero"}),
+        ("olh", OWN_SEEDS, 0.002, "crafted reports", TEN, {"seeds"}),
+        ("olh", OWN_SEEDS, 0.02, "crafted reports", TEN, {"pairs", "seeds"}),
+    ],
+)
+def test_attacks_raise_an_alarm_at_twice_the_share_that_nine_runs_in_ten_show(
+    oracle, parameters, share, attack, targets, expected
+):
+    assert expected <= alarms_of(oracle, parameters, share, attack, targets)
+
+
+@pytest.mark.parametrize("oracle", ["grr", "oue", "olh"])
+def test_true_reports_of_a_false_value_are_seen_by_nothing(oracle):
+    assert alarms_of(oracle, OWN_SEEDS if oracle == "olh" else E, 0.05, "random values") == set()
+
+
+def adaptive(oracle, liars, targets, rng):
+    """Return reports that set the targets' bits, and as many others as make the number of ones an honest one."""
+    honest = oracle.simulate(rng.integers(0, 100, liars), rng)
+    bits = np.zeros((liars, 128), np.uint8)
+    for row, ones in enumerate(np.bitwise_count(honest.bits).sum(axis=1)):
+        others = rng.permutation(np.setdiff1d(np.arange(100), targets))[: max(int(ones) - len(targets), 0)]
+        bits[row, targets] = 1
+        bits[row, others] = 1
+    words = np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
+    return ReportBatch(np.zeros(liars, np.uint16), words, 100, 1)
+
+
+@pytest.mark.parametrize(("targets", "expected"), [(TEN, {"pairs"}), ([70], set())])
+def test_padding_to_an_honest_number_of_ones_hides_one_target_and_not_ten(targets, expected):
+    oracle, rng = overstory.oracle("oue", **E), np.random.default_rng(3)
+    honest = oracle.simulate(rng.choice(100, 98_000, p=shares()), rng)
+    liars = adaptive(oracle, 2_000, targets, rng)
+    counts = oracle.accumulate(honest) + oracle.accumulate(liars)
+    watch = Watch.of(oracle.mechanism)
+    checks = check_collection(
+        oracle.mechanism, counts, oracle.estimate(counts), sums=watch.sum(honest) + watch.sum(liars)
+    )
+    assert raised(checks) == expected
+
+
+def strings(reports, liars, bits):
+    """Return the checks of Bloom filters, with liars in one cohort who send these bits."""
+    oracle, rng = overstory.oracle("rappor", **STRINGS), np.random.default_rng(9)
+    names = [f"v{i}" for i in range(30)]
+    batches = [oracle.simulate(rng.integers(0, 30, reports - liars), rng, candidates=names)]
+    if liars:
+        batches.append(ReportBatch(np.full(liars, 3, np.uint16), np.full((liars, 1), bits, np.uint64), 64, 16))
+    watch = Watch.of(oracle.mechanism)
+    counts, sums = oracle.accumulate(batches[0]), watch.sum(batches[0])
+    for batch in batches[1:]:
+        counts, sums = counts + oracle.accumulate(batch), sums + watch.sum(batch)
+    return check_collection(oracle.mechanism, counts, oracle.estimate(counts, names), sums=sums, labels=names)
+
+
+def test_filters_from_one_cohort_and_with_cleared_bits():
+    assert raised(strings(50_000, 0, 0)) == set()
+    assert {"cohorts", "ones", "sum"} <= raised(strings(50_000, 1_000, 0b11))
+    checks = strings(50_000, 1_000, 0b11)
+    assert not any("ohort" in note for note in alarm_notes(checks, decoded=True))  # the decoder's own note says it
+    assert any("ohort" in note for note in alarm_notes(checks))
+
+
+def test_a_check_changes_with_its_null():
+    """On something broken on purpose: honest reports held against a null without the value's own bit."""
+    oracle = overstory.oracle("oue", **E)
+    watch = Watch.of(oracle.mechanism)
+    sums = watch.sum(oracle.simulate(np.arange(50_000) % 100, 1))
+    p, q = float(oracle.mechanism.p_star), float(oracle.mechanism.q_star)
+    wrong = np.bincount(watch.cells(np.arange(101)), nulls.ones_distribution(100, 0, p, q), watch.num_cells)
+    assert nulls.chi_square(sums.ones, ones_chances(watch))[2] > 0.01
+    assert nulls.chi_square(sums.ones, wrong)[2] < 1e-9
+
+
+def test_order_changes_nothing():
+    oracle, rng = overstory.oracle("oue", **E), np.random.default_rng(2)
+    honest, liars = oracle.simulate(np.arange(3_000) % 100, rng), lie(oracle, "crafted reports", 100, TEN, rng)
+    watch = Watch.of(oracle.mechanism)
+    counts = oracle.accumulate(honest) + oracle.accumulate(liars)
+    estimate = oracle.estimate(counts)
+    first, second = (
+        check_collection(oracle.mechanism, counts, estimate, sums=sums)
+        for sums in (watch.sum(honest) + watch.sum(liars), watch.sum(liars) + watch.sum(honest))
+    )
+    assert first == second
+
+
+def test_few_reports_and_other_mechanisms_are_not_checked():
+    oracle = overstory.oracle("oue", **E)
+    counts = oracle.accumulate(oracle.simulate(np.arange(999) % 100, 1))
+    assert check_collection(oracle.mechanism, counts, oracle.estimate(counts)) == ()
+    empty = SupportCounts.empty(1, 100)
+    assert check_collection(oracle.mechanism, empty, oracle.estimate(empty)) == ()
+
+
+def test_what_a_check_says_and_its_stable_keys():
+    [check] = adjust_checks([Check(name="pairs", statistic=9.5, p_value=1e-20, detail="9.5 standard errors")])
+    assert check.raised
+    assert json.loads(json.dumps(check.to_json())) == {
+        "name": "pairs",
+        "statistic": 9.5,
+        "p_value": 1e-20,
+        "adjusted": 1e-20,
+        "alarm": True,
+        "means": MEANINGS["pairs"][0],
+        "cannot_see": MEANINGS["pairs"][1],
+    }
+    [note] = alarm_notes([check])
+    assert note.startswith("alarm: The same reports vote for both values")
+    assert "not seen by this check: reports crafted for one value" in note
+    [alarm] = crafted("colour", "2026-W47", [check])
+    assert (alarm.kind, alarm.severity, alarm.numbers["name"]) == ("crafted", "amber", "pairs")
+
+
+def test_holms_rule_by_hand():
+    given = [Check(name="sum", statistic=0.0, p_value=p, detail="") for p in (0.0003, 0.0004, 0.9, 0.0009)]
+    adjusted = [check.adjusted for check in adjust_checks(given)]
+    assert adjusted == pytest.approx([0.0012, 0.0012, 0.9, 0.0018])
+    assert not any(check.raised for check in adjust_checks(given))
+    assert adjust_checks([]) == ()
+
+
+@pytest.mark.parametrize(("trials", "probability"), [(1, 0.5), (100, 0.27), (10_000, 0.018), (5, 0.0), (5, 1.0)])
+def test_binomial_is_scipys(trials, probability):
+    expected = stats.binom.pmf(np.arange(trials + 1), trials, probability)
+    assert binomial_law(trials, probability) == pytest.approx(expected, abs=1e-12)
+
+
+def test_shares_below_zero_at_the_worst_population():
+    """4,000 draws: p-values below .01 in at most 1.5% (three standard errors above), with and without correlation."""
+    rng = np.random.default_rng(4)
+    for correlation in (0.0, -1 / 49):
+        z = rng.standard_normal((4_000, 50))
+        if correlation:
+            z = (z - z.mean(axis=1, keepdims=True)) / math.sqrt(1 - 1 / 50)
+        low = np.mean([nulls.below_zero(row, correlation)[1] < 0.01 for row in z])
+        assert 0.004 < low < 0.015
+        assert np.mean([nulls.below_zero(row + 1.0, correlation)[1] < 0.01 for row in z[:200]]) == 0.0
+
+
+@pytest.mark.parametrize("q", [0.018, 0.27])
+def test_the_strongest_of_45_pairs_by_chance(q):
+    """500 draws of 1,000 reports that hold no value: p-values below .05 in at most 8% (three standard errors above)."""
+    rng = np.random.default_rng(8)
+    bits = rng.random((500, 1_000, 10)) < q
+    low = [nulls.most_frequent_pair(one.T.astype(int) @ one.astype(int), 1_000, 0.5, q)[1] < 0.05 for one in bits]
+    assert np.mean(low) < 0.08
+
+
+def test_seeds_and_cohorts_of_few_reports():
+    """4,000 draws of 1,000 reports over 4,096 seeds, where chi-square alone has no use: at most 1.5% below .01."""
+    rng, even = np.random.default_rng(6), np.full(4_096, 1 / 4_096)
+    drawn = [np.bincount(rng.integers(0, 4_096, 1_000), minlength=4_096) for _ in range(1_000)]
+    assert np.mean([nulls.balance(sizes, even)[1] < 0.01 for sizes in drawn]) < 0.02
+    drawn[0][17] += 60
+    assert nulls.balance(drawn[0], even)[1] < 1e-6

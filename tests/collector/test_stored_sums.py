@@ -1,0 +1,174 @@
+"""Sums of reports in a store: each report once, whenever it is folded, and no longer than the reports."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import select, update
+
+from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch
+from overstory.analysis.reports import ReportBatch
+from overstory.collector.store import Store, StoreError, compaction, open_store, restore
+from overstory.collector.store.copies import backup
+from overstory.collector.store.counts import pack_sums, unpack_sums
+from overstory.collector.store.schema import CHECKS
+from overstory.protocol.metrics import parse_registry
+from support.registry_texts import COLOURS, registry_of
+from support.store_samples import ABOUT, DAY, NOW, received, registry, reports
+
+PERIOD = 20_000
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> Any:
+    return registry(folder=tmp_path)
+
+
+@pytest.fixture
+def store(store_url: str, metrics: Any) -> Any:
+    with open_store(store_url, metrics, create=True) as opened:
+        yield opened
+
+
+def summed(metric: Any, sent: Any) -> ReportSums:
+    """Sum reports in one go."""
+    watch = Watch.of(metric.mechanism, metric.labels if metric.id == "tree" else ())
+    assert watch is not None
+    return watch.sum(ReportBatch.of(metric.mechanism, sent))
+
+
+@pytest.mark.parametrize("name", ["bloom", "tree"])
+def test_what_is_folded_and_what_waits_is_summed_once(store: Store, metrics: Any, name: str) -> None:
+    metric, rng, sent = metrics[name], random.Random(2), []
+    for _ in range(3):
+        sent += (new := reports(metric, 7, rng))
+        store.add([received(metric, PERIOD, new)])
+        assert store.sums(metric, PERIOD, PERIOD) == {PERIOD: summed(metric, sent)}
+        store.compact(NOW)
+        assert store.compact(NOW).rows == 0
+        assert store.sums(metric, PERIOD, PERIOD) == {PERIOD: summed(metric, sent)}
+    assert store.sums(metric, PERIOD + 1, PERIOD + 9) == {}
+
+
+def test_a_report_of_one_value_leaves_no_sums(store: Store, metrics: Any) -> None:
+    store.add([received(metrics["colour"], PERIOD, reports(metrics["colour"], 9, random.Random(1)))])
+    store.compact(NOW)
+    assert store.sums(metrics["colour"], PERIOD, PERIOD) == {}
+
+
+def test_a_folding_that_is_undone_sums_nothing(store: Store, metrics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = metrics["bloom"]
+    sent = reports(metric, 9, random.Random(1))
+    store.add([received(metric, PERIOD, sent)])
+    take, calls = compaction._take, []
+
+    def overtaken(*args: Any) -> None:
+        calls.append(args)
+        if len(calls) == 1:
+            raise compaction.OvertakenError
+        take(*args)
+
+    monkeypatch.setattr(compaction, "_take", overtaken)
+    store.compact(NOW)
+    assert len(calls) > 1
+    assert store.sums(metric, PERIOD, PERIOD) == {PERIOD: summed(metric, sent)}
+
+
+def test_sums_end_with_their_reports(store: Store, metrics: Any) -> None:
+    metric = metrics["bloom"]
+    store.add([received(metric, PERIOD, reports(metric, 9, random.Random(1)))])
+    store.compact(NOW)
+    store.retain(NOW)
+    assert store.sums(metric, PERIOD, PERIOD)
+    store.retain(NOW + 1000 * DAY)
+    assert store.sums(metric, PERIOD, PERIOD) == {}
+    assert store.counts(metric, PERIOD, PERIOD)[PERIOD].num_reports == 9
+    with store._database.snapshot() as connection:
+        assert connection.execute(select(CHECKS)).all() == []
+
+
+def test_another_list_of_candidates_is_summed_again(store_url: str, tmp_path: Path) -> None:
+    first = registry(folder=tmp_path)
+    sent = reports(first["tree"], 9, random.Random(1))
+    with open_store(store_url, first, create=True) as store:
+        store.add([received(first["tree"], PERIOD, sent)])
+        store.compact(NOW)
+    second = registry(candidates=("ash", "oak", "yew", "fir"), folder=tmp_path)
+    with open_store(store_url, second) as store:
+        assert store.sums(second["tree"], PERIOD, PERIOD) == {}  # they are of the list before
+        more = reports(second["tree"], 4, random.Random(2))
+        store.add([received(second["tree"], PERIOD, more)])
+        store.compact(NOW)
+        assert store.sums(second["tree"], PERIOD, PERIOD) == {PERIOD: summed(second["tree"], sent + more)}
+
+
+def test_pairs_are_those_of_the_first_reports(store: Store, metrics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert PAIR_REPORTS == 1 << 17
+    monkeypatch.setattr("overstory.analysis.alarms.sums.PAIR_REPORTS", 10)
+    metric = metrics["tree"]
+    for seed in range(3):
+        store.add([received(metric, PERIOD, reports(metric, 4, random.Random(seed)))])
+        store.compact(NOW)
+    [sums] = store.sums(metric, PERIOD, PERIOD).values()
+    assert (sums.num_reports, sums.pair_reports) == (12, 10)
+
+
+def test_a_backup_has_them_and_sees_what_does_not_agree(store: Store, metrics: Any, tmp_path: Path) -> None:
+    metric = metrics["bloom"]
+    sent = reports(metric, 9, random.Random(1))
+    store.add([received(metric, PERIOD, sent)])
+    store.compact(NOW)
+    store.backup(tmp_path / "copy.db")
+    restore(tmp_path / "copy.db", f"{tmp_path}/restored.db")
+    with open_store(f"{tmp_path}/restored.db", metrics) as restored:
+        assert restored.sums(metric, PERIOD, PERIOD) == {PERIOD: summed(metric, sent)}
+        restored._database.write(lambda connection: connection.execute(update(CHECKS).values(num_reports=10)))
+        with pytest.raises(StoreError, match="do not agree with its reports"):
+            backup.verify(restored._database)
+        restored._database.write(lambda connection: connection.execute(update(CHECKS).values(sums=b"x" * 80)))
+        with pytest.raises(StoreError, match="stored sums of reports are damaged"):
+            backup.verify(restored._database)
+
+
+def test_a_domain_of_ten_thousand_bits_writes_a_bounded_row(tmp_path: Path) -> None:
+    domain = {"domain": '{kind = "bins", min = 0, max = 10_000, count = 10_000}', "oracle": '"oue"'}
+    metrics = parse_registry(registry_of({"wide": domain | {"parameters": "{epsilon = 1.0}"}}, **ABOUT))
+    wide = metrics["wide"]
+    with open_store(f"{tmp_path}/wide.db", metrics, create=True) as store:
+        store.add([received(wide, PERIOD, reports(wide, 300, random.Random(1)))])
+        store.compact(NOW)
+        with store._database.snapshot() as connection:
+            [size] = [len(row.sums) for row in connection.execute(select(CHECKS))]
+    assert size < 300_000
+
+
+def test_sums_come_back_and_no_altered_byte_is_believed() -> None:
+    rng = np.random.default_rng(1)
+    half = np.triu(rng.integers(0, 70_000, (5, 5)))
+    sums = ReportSums(9, rng.integers(0, 9, 4), 7, half + np.triu(half, 1).T, rng.integers(0, 9, 6))
+    packed = pack_sums(sums, bytes(range(16)))
+    assert unpack_sums(packed, bytes(range(16))) == sums
+    for place in range(len(packed)):
+        altered = bytearray(packed)
+        altered[place] ^= 1 << place % 8
+        with pytest.raises(StoreError, match="stored sums"):
+            unpack_sums(bytes(altered), bytes(range(16)))
+    for length in range(0, len(packed), 7):
+        with pytest.raises(StoreError, match="damaged"):
+            unpack_sums(packed[:length], bytes(range(16)))
+
+
+def test_groups_are_summed_apart_and_together(tmp_path: Path) -> None:
+    metrics = parse_registry(registry_of({"colour": {"domain": COLOURS, "oracle": '"oue"'}}, **ABOUT))
+    colour = metrics["colour"]
+    with open_store(f"{tmp_path}/groups.db", metrics, create=True) as store:
+        sent = {group: reports(colour, 5, random.Random(group)) for group in ("a", "b")}
+        store.add([received(colour, PERIOD, some)._replace(group=group) for group, some in sent.items()])
+        store.compact(NOW)
+        both = store.sums(colour, PERIOD, PERIOD)
+        assert both == {PERIOD: summed(colour, sent["a"] + sent["b"])}
+        assert store.sums(colour, PERIOD, PERIOD, {"b"}) == {PERIOD: summed(colour, sent["b"])}
