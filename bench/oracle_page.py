@@ -105,7 +105,7 @@ def rows() -> Iterator[str]:
             report_bits(built),
             same(built),
             f"{linkability(built).shared(1):.3g}",
-            oracle.support.cost,
+            oracle.support.work.words,
         )
         yield f"| {' | '.join(map(str, cells))} |\n"
 

@@ -18,7 +18,7 @@ from numba import njit
 
 from _timing import seconds
 from overstory.kernels.bits.popcount import count_bits, count_bits_by_cohort, count_bits_grouped
-from overstory.kernels.compiled import cores, in_parts
+from overstory.kernels.threads import cores, in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

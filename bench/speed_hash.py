@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from _timing import seconds
-from overstory.kernels.compiled import cores
 from overstory.kernels.hash.bloom import digest64, positions_google, positions_v1
+from overstory.kernels.threads import cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable

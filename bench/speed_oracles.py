@@ -21,13 +21,13 @@ import numpy as np
 import overstory
 from _timing import seconds
 from overstory.kernels.bits.popcount import count_bits
-from overstory.kernels.compiled import cores
 from overstory.kernels.devices import assign_cohorts, assign_seeds, simulate_bits, simulate_subsets, simulate_symbols
 from overstory.kernels.sets.simulation import count_plane_support, simulate_points
 from overstory.kernels.small_hashes import encode_hadamard
 from overstory.kernels.symbols.local_hash import count_hash_support, encode_hash, value_words
 from overstory.kernels.symbols.signs import count_sign_support, encode_signs
 from overstory.kernels.symbols.transforms import count_hadamard_support
+from overstory.kernels.threads import cores
 from overstory.protocol.mechanisms.registry import mechanism
 
 KEY, ONE = bytes(range(32)), 1 << 32

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from _timing import seconds
-from overstory.kernels.compiled import cores
 from overstory.kernels.devices import assign_cohorts, simulate_bits
+from overstory.kernels.threads import cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -173,3 +173,14 @@ def writing_csv(path: FilePath, *, spreadsheet: bool) -> Iterator[TextIO]:
         yield lines
         lines.seek(0)
         text.writelines(for_spreadsheet(lines))
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name == "nt":  # pragma: no cover - a folder cannot be opened there
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

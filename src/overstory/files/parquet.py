@@ -1,73 +1,34 @@
-"""Reports in Parquet: a cohort column, a column of packed bits, and what they were randomized with in the metadata."""
+"""Reports in Parquet: a row for each, or blocks of them; what they were randomized with is in the metadata.
+
+A row for each report has a column of cohorts and one of packed bits; `overstory.files.blocks` has the other layout.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch
+from overstory.files.blocks import has_blocks, read_blocks, reports_of_groups
 from overstory.files.io import replacing
-from overstory.protocol.encodings.base import MAX_BITS, MAX_COHORTS, SEEDS
+from overstory.files.labels import KEY, Label, label_of
+from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import FormatError
-from overstory.protocol.permanent_response import canonical
-from overstory.protocol.permanent_response import digest as digest_of
 from overstory.protocol.wire.upload import cohort_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from overstory.files.io import Advance, FilePath
 
-KEY = b"overstory"
-ROWS = 1 << 16
-
-
-@dataclass(frozen=True)
-class Label:
-    """What a file of reports says of itself, in its schema's metadata under the key ``overstory``, as JSON."""
-
-    num_bits: int
-    num_cohorts: int
-    parameters: dict[str, Any]
-
-    @property
-    def digest(self) -> bytes:
-        """The parameters' digest."""
-        return digest_of(self.parameters)
-
-    def to_json(self) -> bytes:
-        """Return the label as canonical JSON."""
-        return canonical(
-            {
-                "digest": self.digest.hex(),
-                "num_bits": self.num_bits,
-                "num_cohorts": self.num_cohorts,
-                "parameters": self.parameters,
-            }
-        ).encode()
-
-    @classmethod
-    def from_json(cls, raw: bytes, source: str) -> Label:
-        """Read a label."""
-        try:
-            fields = json.loads(raw)
-            label = cls(fields["num_bits"], fields["num_cohorts"], fields["parameters"])
-            agreed = label.digest.hex() == fields["digest"]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise FormatError("the metadata key overstory holds no label of ours", source=source) from error
-        limits = ((label.num_bits, MAX_BITS), (label.num_cohorts, SEEDS))
-        if not agreed or not all(type(n) is int and 0 < n <= most for n, most in limits):
-            raise FormatError("the label in the metadata contradicts itself: it was altered", source=source)
-        return label
+ROWS = 1 << 18
 
 
 def write_parquet(path: FilePath, batches: Iterable[ReportBatch], label: Label) -> None:
@@ -95,47 +56,65 @@ def write_parquet(path: FilePath, batches: Iterable[ReportBatch], label: Label) 
 def read_label(path: FilePath) -> Label:
     """Return what the file says of itself."""
     with _opened(path) as file:
-        return _label(file, os.fspath(path))
+        return label_of(file, os.fspath(path))
 
 
 def read_parquet(path: FilePath, *, advance: Advance | None = None) -> Iterator[ReportBatch]:
     """Yield the reports in batches, in a stream."""
     source = os.fspath(path)
     with _opened(path) as file:
-        label = _label(file, source)
-        _check_columns(file.schema_arrow, label, source)
-        size, rows = Path(path).stat().st_size, max(file.metadata.num_rows, 1)
-        for batch in file.iter_batches(batch_size=ROWS, columns=["cohort", "bits"]):
-            yield _reports(batch, label, source)
+        label = label_of(file, source)
+        size = Path(path).stat().st_size
+        rows = sum(reports_of_row_groups(file, source)) or 1
+        for batch in read_row_groups(file, label, source, verify=True):
+            yield batch
             if advance is not None:
-                advance(size * batch.num_rows // rows)
+                advance(size * len(batch) // rows)
+
+
+def read_row_groups(
+    file: Any, label: Label, source: str, groups: Sequence[int] | None = None, *, verify: bool = False
+) -> Iterator[ReportBatch]:
+    """Yield the reports of some row groups of an open file, all unless given, of either layout.
+
+    A row for each report is verified by its pages' checksums, if the file was opened so; `verify` is of blocks.
+    """
+    if has_blocks(file.schema_arrow):
+        yield from read_blocks(file, label, source, groups, verify=verify)
+        return
+    _check_columns(file.schema_arrow, label, source)
+    chosen = list(range(file.metadata.num_row_groups) if groups is None else groups)
+    for batch in file.iter_batches(batch_size=ROWS, row_groups=chosen, columns=["cohort", "bits"], use_threads=False):
+        yield _reports(batch, label, source)
+
+
+def reports_of_row_groups(file: Any, source: str) -> list[int]:
+    """Return how many reports each row group of an open file has."""
+    if has_blocks(file.schema_arrow):
+        return reports_of_groups(file, source)
+    return [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
 
 
 @contextmanager
 def _opened(path: FilePath) -> Iterator[Any]:
+    with open(path, "rb") as raw, opened(raw, os.fspath(path), verify=True) as file:  # noqa: PTH123 - a missing file is the operating system's error
+        yield file
+
+
+@contextmanager
+def opened(raw: Any, source: str, *, verify: bool = False) -> Iterator[Any]:
     """Open a Parquet file; whatever its reader says of a damaged one becomes one error."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    source = os.fspath(path)
-    with open(path, "rb") as raw:  # noqa: PTH123 - a missing file is the operating system's error
-        try:
-            with parquet.ParquetFile(raw, page_checksum_verification=True) as file:
-                yield file
-        except FormatError:
-            raise
-        except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise FormatError(f"this is no sound Parquet file ({reason})", source=source) from error
-
-
-def _label(file: Any, source: str) -> Label:
-    metadata = file.schema_arrow.metadata or {}
-    if KEY not in metadata:
-        raise FormatError(
-            "expected reports written by overstory: the Parquet metadata has no key overstory", source=source
-        )
-    return Label.from_json(metadata[KEY], source)
+    try:
+        with parquet.ParquetFile(raw, page_checksum_verification=verify) as file:
+            yield file
+    except FormatError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise FormatError(f"this is no sound Parquet file ({reason})", source=source) from error
 
 
 def _columns(label: Label) -> dict[str, Any]:

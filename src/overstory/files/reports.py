@@ -20,6 +20,7 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.columns.blocks import SMALLEST, read_block
 from overstory.files.csv import Block, Skipped, bit_string, blocks, integer, records, row_parser, split_header
 from overstory.files.io import is_standard, reading, writing, writing_text
+from overstory.files.joining import joined
 from overstory.presentation.render_data import quoted
 from overstory.protocol.encodings.hashing import FAMILIES
 from overstory.protocol.errors import FormatError, ParameterError, WireError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from overstory.files.io import Advance, FilePath
     from overstory.files.rappor import RapporParameters
+    from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
 KINDS: Final = ("csv", "csv.gz", "ovsb", "ovsb.gz", "parquet")
@@ -74,7 +76,7 @@ def read_reports(
     """
     source = os.fspath(path)
     start = _first_bytes(path)
-    expected = _Expected(source, parameters, hash_family, hash_key)
+    expected = LabelCheck(source, parameters, hash_family, hash_key)
     if start == MAGIC:
         for batch in read_packed(path, skipped=skipped, advance=advance):
             expected.check(batch.num_bits, batch.num_cohorts, batch.digest)
@@ -89,6 +91,11 @@ def read_reports(
         yield from read_reports_csv(path, parameters.k, parameters.m, skipped=skipped, advance=advance)
 
 
+def start_of(path: FilePath) -> str:
+    """Return what a file is by its first bytes: packed, parquet, or else csv."""
+    return {MAGIC: "packed", PARQUET_MAGIC: "parquet"}.get(_first_bytes(path), "csv")
+
+
 def _first_bytes(path: FilePath) -> bytes:
     """A pipe can be read once only: it carries CSV."""
     if not Path(path).is_file():
@@ -97,17 +104,17 @@ def _first_bytes(path: FilePath) -> bytes:
         return stream.read(4)
 
 
-class _Expected:
+class LabelCheck:
     """What labelled reports must say of themselves."""
 
     def __init__(self, source: str, parameters: RapporParameters, hash_family: str | None, hash_key: str) -> None:
         self.source, self.parameters = source, parameters
         names = FAMILIES if hash_family is None else (hash_family,)
-        self.digests = set(filter(None, (self._digest(name, hash_key) for name in names)))
+        self.mechanisms = {made.digest: made for name in names if (made := self._made_by(name, hash_key)) is not None}
 
-    def _digest(self, hash_family: str, hash_key: str) -> bytes | None:
+    def _made_by(self, hash_family: str, hash_key: str) -> BitMechanism | None:
         try:
-            return self.parameters.mechanism(hash_family, hash_key).digest
+            return self.parameters.mechanism(hash_family, hash_key)
         except ParameterError:
             return None  # this family has no such filter, or no key
 
@@ -120,7 +127,7 @@ class _Expected:
                 f"found {num_bits} bits in {num_cohorts} cohorts",
                 source=self.source,
             )
-        if digest not in self.digests:
+        if digest not in self.mechanisms:
             raise FormatError(
                 "these reports were randomized with other parameters (p, q, f or h), another hash family or another "
                 "hash key than stated: their label differs",
@@ -129,7 +136,7 @@ class _Expected:
 
 
 def sum_reports(batches: Iterable[ReportBatch], num_cohorts: int, num_bits: int) -> SupportCounts:
-    """Add up batches in a stream.
+    """Add up batches in a stream, small ones together.
 
     Examples
     --------
@@ -137,7 +144,7 @@ def sum_reports(batches: Iterable[ReportBatch], num_cohorts: int, num_bits: int)
     [0]
     """
     counts = SupportCounts.empty(num_cohorts, num_bits)
-    for batch in batches:
+    for batch in joined(batches):
         counts += batch.accumulate()
     return counts
 

@@ -126,7 +126,7 @@ def fill_rows(
             slow(*(values[rows] for values in columns), first_device + start, out[rows])
         return out
     core = compiled()
-    from overstory.kernels.compiled import in_parts
+    from overstory.kernels.threads import in_parts
 
     def part(start: int, stop: int) -> None:
         core(*(values[start:stop] for values in columns), first_device + start, out[start:stop])

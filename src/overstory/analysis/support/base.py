@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.positions import symbols_of
+from overstory.analysis.support.work import Work
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
@@ -94,8 +95,18 @@ O_co = TypeVar("O_co", bound=Mechanism, covariant=True)
 class Support(ServerHalf[O_co]):
     """The server's half of the oracles with one kind of encoding."""
 
-    cost: ClassVar[str]
-    """What counting the support of all d values in n reports takes, in this family's letters."""
+    work: ClassVar[Work]
+    """What counting the support of all d values in n reports takes, in words and in seconds."""
+    counts_apart: ClassVar[bool] = False
+    """Whether each value is looked for in each report by itself, so that the values of one count can be divided."""
+
+    def core_seconds(self, num_reports: int, num_values: int) -> float:
+        """Return about how many seconds one core counts that many reports and estimates that many values."""
+        return self.work.core_seconds(num_reports, self.width(num_values), num_values, self.mechanism.num_cohorts)
+
+    def width(self, num_values: int) -> int:  # noqa: ARG002 - where candidates are looked for in each report
+        """Return how many counters each report is added to."""
+        return self.mechanism.payload_bits
 
     @property
     def domain_size(self) -> int | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen
 from overstory.analysis.support.positions import positions_of
+from overstory.analysis.support.work import PER_BIT, REGRESSION, Work
 from overstory.analysis.variance import support_noise
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.encodings.bits import Bloom, SampledBits
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class OneHotSupport(Support[BitMechanism]):
     """A bit per symbol: a report supports the symbols whose bits it sets."""
 
-    cost = "n d bits added"
+    work = Work("n d bits added", cell=PER_BIT)
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
         """Return the positions that each value sets in each cohort."""
@@ -61,7 +62,7 @@ class OneHotSupport(Support[BitMechanism]):
 class BloomSupport(OneHotSupport):
     """Filters of strings: what is counted are the bits of each cohort, and candidates are tried on the counts."""
 
-    cost = "n k bits added, then a regression"
+    work = REGRESSION
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Count bits by cohort."""
@@ -97,7 +98,7 @@ class BloomSupport(OneHotSupport):
 class SampledSupport(OneHotSupport):
     """Bits of a sample of the symbols: a report speaks for those that its cohort was asked for, and for no other."""
 
-    cost = "n d' bits added"
+    work = Work("n d' bits added", cell=7e-9)
 
     @property
     def sample(self) -> SampledBits:

@@ -56,10 +56,12 @@ def pair_covariance(mechanism: Mechanism, own: float, other: float, span: float 
         values, holders = (
             (encoding.domain_size, encoding.subset_size) if isinstance(encoding, Subsets) else (outputs, owned)
         )
-        # Outputs that two values share, and how many of them a third value owns too, in the mean over third values.
-        third = shared * (holders - 2) / (values - 2) if values > 2 else 0.0
-        both = own * third / owned + (1 - own) * (shared - third) / (outputs - owned)
-        return own * shared / owned - own * other, both - other**2
+        # Of the outputs that two values share, a third value owns `inside` of `others`, in the mean over third values.
+        # Quotients of whole numbers: of 10,000 values, the numbers themselves are too large for a float.
+        inside, others = (holders - 2, values - 2) if values > 2 else (0, 1)
+        owned_too, owned_not = shared * inside, shared * (others - inside)
+        both = own * (owned_too / (others * owned)) + (1 - own) * (owned_not / (others * (outputs - owned)))
+        return own * (shared / owned) - own * other, both - other**2
     return 0.0, 0.0
 
 

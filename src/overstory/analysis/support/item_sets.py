@@ -31,8 +31,9 @@ from overstory.analysis.estimate import MOST_TOGETHER, Estimate
 from overstory.analysis.selection import normal_reach, people_variance
 from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words
 from overstory.analysis.support.bits import OneHotSupport
-from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
+from overstory.analysis.support.seeds.counting import BalancedSupport, SeededSupport
 from overstory.analysis.support.symbols import DirectSupport
+from overstory.analysis.support.work import Work
 from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.encodings.item_sets import ItemBits, PaddedItems, check_items
 from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
@@ -153,12 +154,16 @@ class PaddedSupport(ItemSupport):
     """One item of a padded set, reported by an oracle: counts are the oracle's, of items and dummies."""
 
     mechanism: PaddedSampling
-    cost = "that of the oracle"
+    work = Work("that of the oracle")
 
     @property
     def encoding(self) -> PaddedItems:
         """How a set is padded."""
         return self.mechanism.encoding
+
+    def core_seconds(self, num_reports: int, num_values: int) -> float:
+        """Return the oracle's."""
+        return self.inner.core_seconds(num_reports, num_values + self.encoding.num_dummies)
 
     @property
     def inner(self) -> Support[Any]:
@@ -223,7 +228,7 @@ class ItemBitSupport(ItemSupport):
     """A bit for every item."""
 
     mechanism: ItemBitMechanism
-    cost = OneHotSupport.cost
+    work = OneHotSupport.work
 
     @property
     def encoding(self) -> ItemBits:

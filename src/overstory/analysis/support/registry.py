@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from overstory.analysis.support.linked import LinkedSupport
 from overstory.analysis.support.numbers import LevelHalf, MeanHalf, WaveHalf
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.searches import SearchHalf
-from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
+from overstory.analysis.support.seeds.counting import BalancedSupport, SeededSupport
 from overstory.analysis.support.sets import PointSupport, SubsetSupport
 from overstory.analysis.support.symbols import DirectSupport, HadamardSupport, HashSupport, LinearSupport, SignSupport
 from overstory.protocol.encodings.base import MAX_COHORTS
@@ -126,7 +126,7 @@ def count_reports(mechanism: LocalRandomizer, batch: ReportBatch, values: Sequen
     return server_half(mechanism).count(batch, values)
 
 
-Rng = int | np.integer[Any] | np.random.Generator | None
+Rng: TypeAlias = "int | np.integer[Any] | np.random.Generator | None"  # a text: numpy.random is not loaded for it
 """Randomness for simulations, as NumPy takes it: a seed, a generator, or None for a fresh one."""
 
 

@@ -5,8 +5,11 @@ What a search finds depends on the answers themselves, which `overstory.discover
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -91,3 +94,72 @@ class SearchHalf(ServerHalf[SearchMechanism]):
             answered = support.respond(names, symbols, seeds, stream)
             answers[mine, : answered.shape[1]] = answered[mine]
         return answers
+
+
+IN_MEMORY: Final = 1 << 20
+"""Answers up to which no temporary file is written."""
+
+
+@contextmanager
+def sorted_answers(
+    search: SearchMechanism,
+    batches: Iterable[ReportBatch],
+    expected: int,
+    progress: Callable[[str, float], object] | None = None,
+) -> Iterator[Sequence[tuple[ReportBatch]]]:
+    """Yield the answers to each question, in the order of the questions; in temporary files where they are many.
+
+    Parameters
+    ----------
+    expected
+        About how many answers there are.
+    """
+    with ExitStack() as stack:
+        groups = range(len(search.questions))
+        kept: list[list[ReportBatch]] = [[] for _ in groups]
+        spill = (
+            _Spill(Path(stack.enter_context(tempfile.TemporaryDirectory())), search) if expected > IN_MEMORY else None
+        )
+        done = 0
+        for batch in batches:
+            for group in groups:
+                answers = answers_of(search, batch, group)
+                if spill is None:
+                    kept[group].append(answers)
+                else:
+                    spill.add(group, answers)
+            done += len(batch)
+            if progress:
+                progress("reading the answers", min(done / max(expected, 1), 1.0))
+        yield [((spill.read(group) if spill else _joined(search, group, kept[group])),) for group in groups]
+
+
+def _joined(search: SearchMechanism, group: int, parts: Sequence[ReportBatch]) -> ReportBatch:
+    asked = search.questions[group].mechanism
+    cohorts = np.concatenate([part.cohorts for part in parts] or [np.zeros(0, np.uint32)])
+    bits = np.concatenate([part.bits for part in parts] or [np.zeros((0, -(-asked.payload_bits // 64)), np.uint64)])
+    return ReportBatch(cohorts, bits, asked.payload_bits, asked.num_cohorts)
+
+
+class _Spill:
+    """Answers in files: for each group one of seeds and one of payloads, read back as they are needed."""
+
+    def __init__(self, folder: Path, search: SearchMechanism) -> None:
+        self._folder, self._search = folder, search
+        self._types: dict[int, tuple[Any, Any]] = {}
+
+    def add(self, group: int, answers: ReportBatch) -> None:
+        """Append answers to a group's files."""
+        self._types[group] = answers.cohorts.dtype, answers.bits.dtype
+        for name, column in (("seeds", answers.cohorts), ("bits", answers.bits)):
+            with (self._folder / f"{group}.{name}").open("ab") as file:
+                file.write(np.ascontiguousarray(column).tobytes())
+
+    def read(self, group: int) -> ReportBatch:
+        """Return a group's answers, in memory only as far as they are touched."""
+        asked = self._search.questions[group].mechanism
+        paths = [self._folder / f"{group}.{name}" for name in ("seeds", "bits")]
+        if not all(path.exists() and path.stat().st_size for path in paths):
+            return _joined(self._search, group, ())
+        seeds, bits = (np.memmap(path, dtype, "r") for path, dtype in zip(paths, self._types[group], strict=True))
+        return ReportBatch(seeds, bits.reshape(len(seeds), -1), asked.payload_bits, asked.num_cohorts)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen, pooled
 from overstory.analysis.support.positions import symbols_of
+from overstory.analysis.support.work import Work
 from overstory.kernels.columns import are_few
 from overstory.kernels.few import below
 from overstory.kernels.random.chacha import blocks, key_words
@@ -41,7 +42,7 @@ class SetSupport(Support[SetMechanism]):
 class SubsetSupport(SetSupport):
     """A subset supports its members."""
 
-    cost = "n d bits added"
+    work = Work("n d bits added", cell=5e-11)
 
     @property
     def system(self) -> Subsets:
@@ -74,7 +75,7 @@ class SubsetSupport(SetSupport):
 class PointSupport(SetSupport):
     """A point supports the values on its hyperplane."""
 
-    cost = "n + q t d"
+    work = Work("n + q t d", value=4e-7)
 
     @property
     def space(self) -> Projective:

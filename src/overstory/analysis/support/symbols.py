@@ -13,6 +13,7 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen, pooled
 from overstory.analysis.support.positions import symbols_of, words_of
+from overstory.analysis.support.work import Work
 from overstory.analysis.variance import error_bound
 from overstory.protocol.channels import ONE
 from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, check_symbol
@@ -61,7 +62,7 @@ class SymbolSupport(Support[SymbolMechanism]):
 class DirectSupport(SymbolSupport):
     """The value is the symbol."""
 
-    cost = "n + d"
+    work = Work("n + d")
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:  # noqa: ARG002
         """Return the value."""
@@ -94,7 +95,12 @@ class WordSupport(SymbolSupport):
 class HashSupport(WordSupport):
     """The value's hash under the report's seed (BLH, OLH, LOLOHA)."""
 
-    cost = "n d hashes"
+    work = Work("n d hashes", cell=1.2e-10)
+    counts_apart = True
+
+    def width(self, num_values: int) -> int:
+        """Every value is looked for in each report."""
+        return num_values
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
         """Hash."""
@@ -114,7 +120,12 @@ class HashSupport(WordSupport):
 class SignSupport(WordSupport):
     """The value's sign in the report's row of the lecture's public matrix."""
 
-    cost = "n d / 32 hashes"
+    work = Work("n d / 32 hashes", cell=1.2e-10 / 32)
+    counts_apart = True
+
+    def width(self, num_values: int) -> int:
+        """Every value is looked for in each report."""
+        return num_values
 
     def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:  # noqa: ARG002 - a row says nothing
         """Return the devices' numbers: one hash then gives a value's sign in 32 reports."""
@@ -168,7 +179,7 @@ def lecture_notes(
 class HadamardSupport(SymbolSupport):
     """The value's sign in the report's row of the Hadamard matrix; all values at once by a fast transform."""
 
-    cost = "n + d log d"
+    work = Work("n + d log d")
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
         """Look up the sign."""
@@ -189,7 +200,7 @@ class HadamardSupport(SymbolSupport):
 class LinearSupport(SymbolSupport):
     """The value's linear hash under the report's seed; all values at once by a fast transform."""
 
-    cost = "n g + d log d"
+    work = Work("n g + d log d", report=1e-7)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -108,11 +108,14 @@ def _labels(
     args: argparse.Namespace, maps: list[CandidateMap | None]
 ) -> tuple[list[tuple[str, ...]], list[int | None]]:
     """Return each variable's values, and which of them stands for strings outside the list."""
-    from overstory.analysis.association.linked_filters import OTHER
+    from overstory.analysis.association.linked_filters import outside_name
 
     named = [BOOLEAN if each is None else tuple(map(str, each.candidates)) for each in maps]
     open_lists = [each is not None and not args.complete for each in maps]
-    labels = [(*values, OTHER) if is_open else values for values, is_open in zip(named, open_lists, strict=True)]
+    labels = [
+        (*values, outside_name(values)) if is_open else values
+        for values, is_open in zip(named, open_lists, strict=True)
+    ]
     return labels, [len(values) - 1 if is_open else None for values, is_open in zip(labels, open_lists, strict=True)]
 
 

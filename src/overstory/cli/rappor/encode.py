@@ -90,8 +90,9 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
         write_packed(path, fleet.batches(holdings))
     else:
         from overstory.analysis.reports import ReportBatch
-        from overstory.files.parquet import Label, write_parquet
+        from overstory.files.labels import Label
+        from overstory.files.parquet import write_parquet
         from overstory.protocol.wire.upload import decode_batch
 
-        label = Label(encoding.num_bits, encoding.num_cohorts, fleet.mechanism.canonical())
-        write_parquet(path, (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings)), label)
+        batches = (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings))
+        write_parquet(path, batches, Label.of(fleet.mechanism))

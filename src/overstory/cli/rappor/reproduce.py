@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import Option, add_command
 from overstory.cli.parser import add_earlier_names
+from overstory.cli.workers import check_workers, each_cell
 
 if TYPE_CHECKING:
     from overstory.experiments.study import Experiment, Result
@@ -48,6 +49,12 @@ def add_parser(subparsers: Any) -> None:
             Option("--params", help="RAPPOR's parameters for --value: header k,h,m,p,q,f and one row"),
             Option(
                 "--readings", metavar="FILE", help="real meter readings, instead of synthetic ones (protecting-...)"
+            ),
+            Option(
+                "--workers",
+                type=int,
+                metavar="N",
+                help="processes, each of one result; the results are the same (default: 1)",
             ),
             Option("--output", default="out/reproduce", metavar="DIR", help="folder (default: out/reproduce)"),
             Option("--json", help="print the results as JSON"),
@@ -110,9 +117,13 @@ def _reproduced(
     for experiment, given in zip(chosen, takes, strict=True):
         check_options(experiment, given)
     results = []
+    workers = check_workers(args.workers)
     from overstory.cli.progress import progress
 
     with progress("starting", len(chosen), quiet=args.quiet) as bar:
+        if workers > 1:
+            cells = [(e.name, args.output, args.quick, g, args.fresh) for e, g in zip(chosen, takes, strict=True)]
+            return tuple(each_cell(_reproduced_alone, cells, workers, lambda: bar.advance(1)))
         for number, (experiment, given) in enumerate(zip(chosen, takes, strict=True)):
             result, _ = reproduce(
                 experiment,
@@ -124,6 +135,15 @@ def _reproduced(
             )
             results.append(result)
     return tuple(results)
+
+
+def _reproduced_alone(cell: tuple[str, str, bool, dict[str, Any], bool]) -> Result:
+    """Reproduce one result, in a process of its own."""
+    from overstory.experiments.run import experiment, reproduce
+
+    name, folder, quick, given, fresh = cell
+    result, _ = reproduce(experiment(name), Path(folder), quick=quick, options=given, fresh=fresh)
+    return result
 
 
 def _within(reach: Callable[[float, str], object], number: int, name: str) -> Callable[[float, str], object]:

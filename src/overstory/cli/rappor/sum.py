@@ -7,21 +7,24 @@ from typing import Any
 
 from overstory.cli.arguments import (
     add_command,
-    add_hashing,
     add_output,
     add_pair,
-    add_params,
     add_reporting,
     add_skipping,
     check_pipes,
     print_outcome,
     shown,
 )
+from overstory.cli.rappor.sources import add_sources, check_sources
+from overstory.cli.rappor.sum_engine import add_engines, run_engine, wants_engine
 from overstory.protocol.errors import ParameterError
 
 MORE = """\
 Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
 does not grow with the files. Of a CSV it uses only the columns cohort and irr.
+
+Parquet and packed batches of any oracle are also counted in units by several processes, by Dask or by Spark: name
+files, folders, globs or addresses in an object store (s3://..., gs://...). A killed run goes on where it was.
 
 With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
 and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits reversed."""
@@ -34,24 +37,32 @@ def add_parser(commands: Any) -> None:
         "sum",
         "count reports",
         more=MORE,
-        example="overstory sum --params params.csv --reports monday.csv.gz tuesday.ovsb -o counts.csv",
+        example="overstory sum --params params.csv --reports monday.csv.gz tuesday.ovsb -o counts.csv\n"
+        "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
     )
-    add_params(parser)
-    parser.add_argument("--reports", required=True, nargs="+", metavar="FILE", help="files of reports")
+    parser.add_argument("inputs", nargs="*", metavar="INPUT", help="files of reports, folders, globs or addresses")
+    parser.add_argument("--reports", nargs="+", metavar="FILE", default=[], help="the same, as an option")
+    add_sources(parser)
     add_pair(parser)
-    add_hashing(parser, otherwise="any", note="; packed and Parquet files are checked against it")
     add_output(parser, "file for the counts: a row per cohort, its reports and then each bit's count")
     add_skipping(parser, "lines (in packed files: batches)")
+    add_engines(parser)
     add_reporting(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    args.reports = [*args.inputs, *args.reports]
+    if not args.reports:
+        raise ParameterError("no reports are named: give files, folders, globs or addresses")
     check_pipes(args, "params", "reports")
     if args.boolean and not args.pair:
         raise ParameterError("--boolean has no effect without --pair, which names the two variables")
     if args.pair:
         return _sum_pairs(args)
+    check_sources(args)
+    if wants_engine(args):
+        return run_engine(args)
     from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.files.csv import Skipped
     from overstory.files.rappor import read_params, write_counts
@@ -90,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _sum_pairs(args: argparse.Namespace) -> int:
     """Count pairs of bits."""
+    if not args.params:
+        raise ParameterError("--pair needs --params: its files have no labels")
     if args.hash_family or args.hash_key:
         raise ParameterError("--hash-family and --hash-key have no effect with --pair: its files have no labels")
     from overstory.cli.progress import reading_bar, tell_skipped

@@ -14,7 +14,8 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from overstory.kernels.compiled import in_parts, kernel
+from overstory.kernels.compiled import kernel
+from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -157,3 +158,30 @@ def count_pairs_by_cohort(
 
     parts = in_parts(part, len(reports), threads, smallest=SMALLEST)
     return np.ascontiguousarray(np.sum(parts, axis=0)[:, : first + 1])
+
+
+def count_pairs_of_bits(reports: NDArray[np.uint64], num_bits: int, *, threads: int | None = None) -> NDArray[np.int64]:
+    """How many reports have both of two bits, for all pairs of the first ``num_bits``.
+
+    Parameters
+    ----------
+    reports : uint64[n, words]
+        Packed reports; bits past ``num_bits`` may be anything.
+
+    Returns
+    -------
+    int64[num_bits, num_bits]
+        Symmetric; the diagonal counts each bit alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> count_pairs_of_bits(np.array([[0b101], [0b111]], np.uint64), 3).tolist()
+    [[2, 1, 2], [1, 1, 1], [2, 1, 2]]
+    """
+    words = -(-num_bits // 64)
+    # Each report beside itself: the two parts of a pair are the same bits.
+    twice = np.hstack([reports[:, :words], reports[:, :words]])
+    together = np.zeros(len(reports), np.uint16)
+    pairs = count_pairs_by_cohort(twice, together, 1, 64 * words, num_bits, threads=threads)
+    return np.ascontiguousarray(pairs[0, :num_bits, :num_bits])

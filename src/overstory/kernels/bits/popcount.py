@@ -19,7 +19,8 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from overstory.kernels.compiled import in_parts, kernel
+from overstory.kernels.compiled import kernel
+from overstory.kernels.threads import in_parts
 from overstory.kernels.vectors import VECTOR_BITS, Lanes, is_flat
 
 if TYPE_CHECKING:

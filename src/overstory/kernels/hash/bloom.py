@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.compiled import in_parts, kernel
+from overstory.kernels.compiled import kernel
 from overstory.kernels.hash.blake2 import BLOCK, IV, hash_strings
 from overstory.kernels.hash.md5 import google_rows
+from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.kernels.columns import ONE, column, device_columns, fill_rows
-from overstory.kernels.compiled import in_parts, kernel
+from overstory.kernels.compiled import kernel
 from overstory.kernels.symbols.local_hash_words import (
     BLOCK,
     LANES,
@@ -26,6 +26,7 @@ from overstory.kernels.symbols.local_hash_words import (
     mix32,
     split_words,
 )
+from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.kernels.columns import column
-from overstory.kernels.compiled import in_parts, kernel
+from overstory.kernels.compiled import kernel
 from overstory.kernels.hash.bloom import GOLDEN, mix
+from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

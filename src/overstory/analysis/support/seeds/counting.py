@@ -15,6 +15,7 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, pooled
 from overstory.analysis.support.positions import symbols_of, words_of
 from overstory.analysis.support.symbols import SymbolSupport, lecture_notes, with_notes
+from overstory.analysis.support.work import Work
 from overstory.protocol.encodings.finite_fields import Field
 from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.errors import ParameterError
@@ -29,7 +30,7 @@ BLOCK: Final = 4096
 class SeedSupport(SymbolSupport):
     """A report supports the values that have its symbol under its seed; which these are is asked when estimating."""
 
-    cost = "n + s d"
+    work = Work("n + s d", seed=4e-8)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Count reports by seed and symbol."""
@@ -138,8 +139,8 @@ class SeededSupport(SeedSupport):
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> Estimate:
-        """Fit the values to the counts, or debias each by itself; see `overstory.analysis.support.seed_estimates`."""
-        from overstory.analysis.support.seed_estimates import estimate_by_seed
+        """Fit the values to the counts, or debias each by itself; see `overstory.analysis.support.seeds.estimates`."""
+        from overstory.analysis.support.seeds.estimates import estimate_by_seed
 
         estimate = estimate_by_seed(self, self.checked(counts), names, reports_per_device, **choices)
         return with_notes(estimate, *lecture_notes(self.mechanism, counts.num_reports))

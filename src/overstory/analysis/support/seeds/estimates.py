@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import IntervalKind
-    from overstory.analysis.support.seeds import SeededSupport
+    from overstory.analysis.support.seeds.counting import SeededSupport
 
 F64 = NDArray[np.float64]
 ROWS: Final = 128

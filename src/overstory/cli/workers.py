@@ -1,0 +1,75 @@
+"""The cells of a sweep in several processes: each has randomness of its own, so the result does not depend on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from overstory.protocol.errors import OverstoryError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Cell = TypeVar("Cell")
+Outcome = TypeVar("Outcome")
+
+
+class LostWorkerError(OverstoryError, RuntimeError):
+    """A process of a sweep ended before its cell was computed."""
+
+
+def add_workers(parser: Any, what: str) -> None:
+    """Add ``--workers``."""
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help=f"processes that {what}; the result is the same (default: 1)"
+    )
+
+
+def check_workers(workers: int | None) -> int:
+    """Return the number of processes, or raise ParameterError."""
+    if workers is not None and workers < 1:
+        raise ParameterError(f"--workers {workers}: give a whole number, 1 or more")
+    return workers or 1
+
+
+def each_cell(
+    compute: Callable[[Cell], Outcome], cells: Sequence[Cell], workers: int, done: Callable[[], object]
+) -> list[Outcome]:
+    """Return what `compute`, a function of a module, makes of each cell, in their order.
+
+    Parameters
+    ----------
+    done
+        Called whenever a cell is computed.
+
+    Raises
+    ------
+    LostWorkerError
+        When a process ended, for want of memory or because it was killed.
+    """
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    # Spawned: a fork would copy the locks of threads that it does not have.
+    with ProcessPoolExecutor(min(workers, len(cells)) or 1, get_context("spawn")) as pool:
+        waiting = [pool.submit(_alone, compute, cell) for cell in cells]
+        try:
+            for ended in as_completed(waiting):
+                ended.result()
+                done()
+            return [ended.result() for ended in waiting]
+        except BrokenProcessPool as error:
+            raise LostWorkerError(
+                "a process ended before its part was computed: is there enough memory? try fewer --workers"
+            ) from error
+        finally:
+            for one in waiting:
+                one.cancel()
+
+
+def _alone(compute: Callable[[Cell], Outcome], cell: Cell) -> Outcome:
+    """Compute with one thread: the other cores have workers of their own."""
+    from overstory.kernels.threads import at_most
+
+    with at_most(1):
+        return compute(cell)

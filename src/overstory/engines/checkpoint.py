@@ -1,0 +1,103 @@
+"""What a run has finished, in a file: a run that was killed goes on from there.
+
+The file holds which units are done and the sum of their counts, and is replaced as a unit. It belongs to one job over
+the same files: their names, sizes and times, and what is counted, are in its fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.engines.results import decode_counts, encode_counts
+from overstory.files.io import replacing
+from overstory.protocol.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from overstory.analysis.reports import SupportCounts
+    from overstory.engines.places import Place
+    from overstory.engines.units import Job, Unit, Values
+
+EVERY: Final = 2.0
+"""Seconds between two writes, at least."""
+SHARE: Final = 0.05
+"""Of the time is spent on writing, at most."""
+
+
+def fingerprint(job: Job, places: Sequence[Place], units: Sequence[Unit]) -> str:
+    """Return what a run is of: equal for equal files, units and questions."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (type(job).__name__, job.mechanism().digest, job.asked, job.listed, *places, *units):
+        digest.update(part if isinstance(part, bytes) else repr(part).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+class Checkpoint:
+    """The file of one run."""
+
+    def __init__(self, path: str | Path, fingerprint: str) -> None:
+        self.path, self._fingerprint = Path(path), fingerprint
+        self._next = time.monotonic() + EVERY
+
+    def belongs(self) -> bool:
+        """Whether the file is of this run, or there is none."""
+        return not self.path.exists() or self._header()[0].get("run") == self._fingerprint
+
+    def read(self) -> tuple[dict[Values | None, SupportCounts], set[int]] | None:
+        """Return the counts and the numbers of the units they are of; None where there are none of this run.
+
+        There are counts for each range of values that units count, or those of all under None.
+        """
+        if not self.path.exists():
+            return None
+        header, body = self._header()
+        if header.get("run") != self._fingerprint:
+            return None
+        numbers = {number for first, stop in header["units"] for number in range(first, stop)}
+        parts: dict[Values | None, SupportCounts] = {}
+        at = 0
+        for values, size in header["parts"]:
+            parts[None if values is None else tuple(values)], num_finished = decode_counts(body[at : at + size])
+            at += size
+            if num_finished != len(numbers):
+                raise FormatError("the file of a run that was cut short is damaged: remove it", source=str(self.path))
+        return parts, numbers
+
+    def write(self, parts: Mapping[Values | None, SupportCounts], finished: set[int]) -> None:
+        """Write what is finished, now and then."""
+        started = time.monotonic()
+        if started < self._next:
+            return
+        ranges: list[list[int]] = []
+        for number in sorted(finished):
+            if ranges and ranges[-1][1] == number:
+                ranges[-1][1] = number + 1
+            else:
+                ranges.append([number, number + 1])
+        encoded = [(values, encode_counts(counts, len(finished))) for values, counts in parts.items()]
+        sizes = [[values, len(raw)] for values, raw in encoded]
+        header = json.dumps({"run": self._fingerprint, "units": ranges, "parts": sizes}).encode()
+        with replacing(self.path) as name:
+            Path(name).write_bytes(header + b"\n" + b"".join(raw for _, raw in encoded))
+        ended = time.monotonic()
+        self._next = ended + max(EVERY, (ended - started) / SHARE)
+
+    def remove(self) -> None:
+        """The run is complete."""
+        self.path.unlink(missing_ok=True)
+
+    def _header(self) -> tuple[dict[str, Any], bytes]:
+        line, _, body = self.path.read_bytes().partition(b"\n")
+        try:
+            header = json.loads(line)
+        except ValueError:
+            header = None
+        if not isinstance(header, dict):
+            raise FormatError("this is no file of a run that was cut short: name another", source=str(self.path))
+        return header, body

@@ -1,0 +1,120 @@
+"""The Dask engine: units are tasks of a scheduler, of this machine's processes unless an address is given."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.engines.driver import EngineError
+from overstory.engines.reducer import count_unit
+from overstory.kernels.threads import cores
+from overstory.protocol.errors import OverstoryError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from overstory.engines.units import Job, Unit
+
+AHEAD: Final = 4
+"""Tasks that wait at the scheduler for each worker: results are taken as they come, and none is gathered."""
+TIMEOUT: Final = 20
+"""Seconds in which a scheduler must answer."""
+MOST_LOSSES: Final = 10
+"""Workers that one unit may lose: Dask's own limit of 3 is for faults of the task."""
+
+
+class DaskEngine:
+    """Counts units on a Dask scheduler.
+
+    Parameters
+    ----------
+    scheduler
+        An address such as ``tcp://scheduler:8786``; without one, processes of this machine.
+    workers
+        Processes of this machine; one for each core unless given.
+    """
+
+    name = "dask"
+
+    def __init__(self, scheduler: str | None = None, workers: int | None = None) -> None:
+        try:
+            import distributed  # noqa: F401 - whether it is there
+        except ImportError as error:
+            raise ParameterError("--engine dask needs Dask: pip install 'overstory[dask]'") from error
+        self.scheduler, self.workers = scheduler, workers
+        self.retries = 0
+        self.client: Any = None
+        """The client, while units are counted."""
+
+    def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
+        """Yield each unit's number and counts, as tasks end."""
+        from distributed import as_completed
+
+        run_id = uuid.uuid4().hex
+        with self._connected() as client:
+            waiting = iter(units)
+            ahead = AHEAD * max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
+            first = [_submit(client, run_id, job, unit) for unit in itertools.islice(waiting, ahead)]
+            tasks = as_completed(first, loop=client.loop)
+            for task in tasks:
+                yield _result(task)
+                task.release()
+                for unit in itertools.islice(waiting, 1):
+                    tasks.add(_submit(client, run_id, job, unit))
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        import dask
+        from distributed import Client, LocalCluster
+
+        limits = {"distributed.scheduler.allowed-failures": MOST_LOSSES, "distributed.admin.low-level-log-length": 0}
+        try:
+            if self.scheduler is not None:
+                cluster = None
+                client = Client(self.scheduler, set_as_default=False, timeout=TIMEOUT)
+            else:
+                with dask.config.set(limits):
+                    cluster = LocalCluster(
+                        n_workers=cores(self.workers),
+                        threads_per_worker=1,
+                        processes=True,
+                        dashboard_address=None,
+                        host="127.0.0.1",
+                        silence_logs=50,
+                    )
+                client = Client(cluster, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise EngineError(f"there is no Dask scheduler at {self.scheduler}: {error}") from error
+        try:
+            self.client = client
+            yield client
+        finally:
+            self.client = None
+            client.close()
+            if cluster is not None:
+                cluster.close(timeout=20)
+
+
+def _submit(client: Any, run_id: str, job: Job, unit: Unit) -> Any:
+    # A key of its own: Dask would else take equal calls of two runs for one.
+    return client.submit(_numbered, job, unit, pure=False, key=f"overstory-{run_id}-{unit.number}")
+
+
+def _numbered(job: Job, unit: Unit) -> tuple[int, bytes]:
+    return unit.number, count_unit(job, unit)
+
+
+def _result(task: Any) -> tuple[int, bytes]:
+    from distributed.scheduler import KilledWorker
+
+    try:
+        number, raw = task.result()
+    except (OverstoryError, OSError, MemoryError):
+        raise
+    except KilledWorker as error:
+        raise EngineError(f"{MOST_LOSSES} workers in a row ended while they counted a unit: {error}") from error
+    except Exception as error:
+        raise EngineError(f"Dask lost a unit ({type(error).__name__}: {error})") from error
+    return int(number), bytes(raw)

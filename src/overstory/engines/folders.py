@@ -1,0 +1,208 @@
+"""A folder on a disk or in an object store: files are put there complete, listed, read and removed."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from overstory.files.io import sync
+from overstory.protocol.errors import OverstoryError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+COPIED: Final = 1 << 22
+"""Bytes that are copied or added up at a time."""
+
+
+class FolderError(OverstoryError):
+    """A folder or an object store cannot be read or written."""
+
+
+def is_address(text: str) -> bool:
+    """Whether this is an object's address and no path.
+
+    Examples
+    --------
+    >>> is_address("s3://bucket/day.parquet"), is_address("day.parquet")
+    (True, False)
+    """
+    return ADDRESS.match(text) is not None
+
+
+def file_system(address: str) -> tuple[Any, str]:
+    """Return the file system of an address and the path in it: Arrow's, or any that fsspec knows."""
+    import pyarrow as pa
+    from pyarrow import fs
+
+    try:
+        system, path = fs.FileSystem.from_uri(address)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        try:
+            import fsspec
+        except ImportError:
+            raise ParameterError(f"{address.partition('?')[0]}: {str(error).splitlines()[0]}") from error
+        try:
+            other, path = fsspec.core.url_to_fs(address.partition("?")[0])
+        except (ImportError, ValueError) as missing:
+            raise ParameterError(f"{address.partition('?')[0]} cannot be opened: {missing}") from missing
+        system = fs.PyFileSystem(fs.FSSpecHandler(other))
+    return system, path
+
+
+class Folder:
+    """A folder, by its path or its address.
+
+    Parameters
+    ----------
+    text
+        A path, or an address such as ``s3://bucket/reports?region=eu-west-1``.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     folder = Folder(place)
+    ...     folder.write("a/b.json", b"{}")
+    ...     folder.names("a"), folder.read("a/b.json"), folder.size("a/c.json")
+    (['b.json'], b'{}', None)
+    """
+
+    def __init__(self, text: str) -> None:
+        from pyarrow import fs
+
+        self._is_local = not is_address(text)
+        if self._is_local:
+            self._system, self._path, self._before, self._after = fs.LocalFileSystem(), os.path.realpath(text), "", ""
+        else:
+            base, _, options = text.partition("?")
+            self._after = f"?{options}" if options else ""
+            with self._errors(text):
+                self._system, self._path = file_system(base.rstrip("/") + self._after)
+            address = base.rstrip("/")
+            self._before = (
+                address[: -len(self._path)] if address.endswith(self._path) else f"{text.partition(':')[0]}://"
+            )
+
+    @property
+    def identity(self) -> str:
+        """Its path or address without credentials and options; where an endpoint is named, that belongs to it."""
+        if self._is_local:
+            return self._path
+        split = urlsplit(f"{self._before}{self._path}")
+        endpoint = dict(parse_qsl(self._after[1:])).get("endpoint_override")
+        host = split.netloc.rpartition("@")[2]
+        return f"{split.scheme}://{host}{split.path}" + (f"?endpoint_override={endpoint}" if endpoint else "")
+
+    def address(self, name: str) -> str:
+        """Return the path or the address of a file, as `overstory.engines.places.open_place` takes it."""
+        return f"{self._before}{self._path}/{name}{self._after}"
+
+    def names(self, below: str = "", *, recursive: bool = False) -> list[str]:
+        """Return the names of the files in a folder below this one, in order; none where there is no such folder."""
+        from pyarrow import fs
+
+        path = f"{self._path}/{below}".rstrip("/")
+        with self._errors(below):
+            infos = self._system.get_file_info(fs.FileSelector(path, recursive=recursive, allow_not_found=True))
+        start = len(path) + 1
+        return sorted(info.path[start:] for info in infos if info.type == fs.FileType.File)
+
+    def size(self, name: str) -> int | None:
+        """Return the size of a file in bytes; None where there is none."""
+        from pyarrow import fs
+
+        with self._errors(name):
+            info = self._system.get_file_info(f"{self._path}/{name}")
+        return info.size if info.type == fs.FileType.File else None
+
+    def read(self, name: str, most: int = 1 << 30) -> bytes:
+        """Return the content of a file, at most so many bytes."""
+        with self._errors(name), self._system.open_input_stream(f"{self._path}/{name}") as stream:
+            content: bytes = stream.read(most)
+        return content
+
+    def checksum(self, name: str) -> tuple[int, int]:
+        """Return the size and the CRC-32 of a file's bytes."""
+        with self._errors(name), self._system.open_input_stream(f"{self._path}/{name}") as stream:
+            return _checksum(stream)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with self._errors(name):
+            self._system.delete_file(f"{self._path}/{name}")
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file: it is there completely and on the disk, or not at all."""
+        with self.staged(name) as staged:
+            staged.write_bytes(content)
+
+    @contextmanager
+    def staged(self, name: str) -> Iterator[Path]:
+        """Give the path of a file to write; afterwards it gets its name, and is on the disk or in the object store."""
+        if self._is_local:
+            target = Path(self._path, name)
+            with self._errors(name):
+                _make_folders(target.parent)
+            temporary = target.with_name(f".{target.name}.part")
+            try:
+                yield temporary
+                with self._errors(name):
+                    sync(temporary)
+                    temporary.replace(target)
+                    sync(target.parent)
+            finally:
+                temporary.unlink(missing_ok=True)
+            return
+        with tempfile.TemporaryDirectory(prefix="overstory-") as own:
+            temporary = Path(own, "part")
+            yield temporary
+            path = f"{self._path}/{name}"
+            with self._errors(name), temporary.open("rb") as source, self._system.open_output_stream(path) as sink:
+                while some := source.read(COPIED):
+                    sink.write(some)
+            if self.size(name) != temporary.stat().st_size:
+                raise FolderError(f"{self.identity}/{name}: the object store holds another number of bytes than sent")
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        import pyarrow as pa
+
+        try:
+            yield
+        except OverstoryError:
+            raise
+        except (OSError, pa.ArrowException, ValueError) as error:
+            if self._is_local:
+                shown, reason = f"{self._path}/{name}", getattr(error, "strerror", None) or str(error).splitlines()[0]
+            else:
+                shown, reason = name, str(error).splitlines()[0]
+            raise FolderError(f"{shown.partition('?')[0]}: {reason[:1].lower()}{reason[1:]}") from error
+
+
+def file_checksum(path: Path) -> tuple[int, int]:
+    """Return the size and the CRC-32 of a file."""
+    with path.open("rb") as file:
+        return _checksum(file)
+
+
+def _checksum(stream: Any) -> tuple[int, int]:
+    size = crc = 0
+    while some := stream.read(COPIED):
+        size, crc = size + len(some), zlib.crc32(some, crc)
+    return size, crc
+
+
+def _make_folders(path: Path) -> None:
+    """Make a folder and those above it; each is on the disk before anything is written into it."""
+    missing = [path, *path.parents]
+    missing = missing[: next(place for place, folder in enumerate(missing) if folder.is_dir())]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)

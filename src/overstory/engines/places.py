@@ -1,0 +1,181 @@
+"""Where reports lie: files, folders, globs, and object stores by their address (``s3://``, ``gs://``, ...).
+
+Of files that `overstory export` wrote, those count that a manifest in their folder lists.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.engines.exported import ExportedSet, check_once, read_sets
+from overstory.engines.folders import Folder, file_system, is_address
+from overstory.files.manifests import MANIFEST_NAME, PART_NAME
+from overstory.protocol.errors import FormatError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ENDINGS: Final = (".parquet", ".ovsb")
+"""What is read of a folder."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file of reports.
+
+    Parameters
+    ----------
+    address
+        A path from the root, so that it is the same in every process, or the address of an object.
+    size
+        In bytes.
+    stamp
+        When it was last written, in nanoseconds, or what the object store says instead; it changes with the content.
+    num_reports
+        Of an exported file: how many reports its manifest lists.
+    """
+
+    address: str
+    size: int
+    stamp: str
+    num_reports: int | None = None
+
+
+def find_places(inputs: Iterable[str]) -> list[Place]:
+    """Return the files that are named: themselves, in folders at any depth, or by globs; each once, in order.
+
+    Raises
+    ------
+    ParameterError
+        When there is none, or a file is named twice.
+    FormatError
+        When an exported file is not as its manifest lists it, or a named one is in no manifest.
+    """
+    places: list[Place] = []
+    exported: dict[str, list[ExportedSet]] = {}
+    for text in inputs:
+        named = _of_store(text) if is_address(text) else _of_disk(text)
+        places += _listed(named, text, exported)
+    check_once(one for sets in exported.values() for one in sets)
+    if not places:
+        raise ParameterError("no files of reports are named: give files, folders or globs")
+    seen: set[str] = set()
+    for place in places:
+        if place.address in seen:
+            raise ParameterError(f"{place.address} is named twice: its reports would be counted twice")
+        seen.add(place.address)
+    return places
+
+
+def _listed(named: list[Place], text: str, exported: dict[str, list[ExportedSet]]) -> list[Place]:
+    """Return the places without manifests, and without the files of exports that are in none."""
+    by_folder: dict[str, list[Place]] = {}
+    places = []
+    for place in named:
+        base, mark, options = place.address.partition("?") if is_address(place.address) else (place.address, "", "")
+        folder, _, name = base.rpartition("/")
+        if PART_NAME.fullmatch(name) or MANIFEST_NAME.fullmatch(name):
+            by_folder.setdefault(folder + mark + options, []).append(place)
+        else:
+            places.append(place)
+    unlisted: list[Place] = []
+    for folder, found in by_folder.items():
+        if folder not in exported:
+            exported[folder] = read_sets(Folder(folder))
+        listed = {one.address(part): (one, part) for one in exported[folder] for part in one.manifest.parts}
+        is_complete = any(MANIFEST_NAME.search(place.address) for place in found)
+        for address, (one, part) in listed.items():
+            if is_complete or any(place.address == address for place in found):
+                one.check(part, content=False)
+                places.append(Place(address, part.bytes, f"crc32 {part.crc32}", part.reports))
+        unlisted += [
+            place for place in found if place.address not in listed and not MANIFEST_NAME.search(place.address)
+        ]
+    if unlisted and not places:
+        raise FormatError("in no manifest: the export that wrote this has not finished", source=unlisted[0].address)
+    if named and not places:
+        raise ParameterError(f"{text}: its manifests list no files")
+    return sorted(places, key=lambda place: place.address)
+
+
+def _is_read(name: str) -> bool:
+    """Whether a file of a folder is read."""
+    return name.endswith(ENDINGS) or MANIFEST_NAME.fullmatch(name) is not None
+
+
+def _of_disk(text: str) -> list[Place]:
+    if Path(text).is_dir():
+        names = sorted(str(path) for path in Path(text).rglob("*") if _is_read(path.name) and path.is_file())
+        if not names:
+            raise ParameterError(f"{text} is a directory that holds no file ending in {' or '.join(ENDINGS)}")
+    elif Path(text).exists() or not glob.has_magic(text):
+        names = [text]
+    else:
+        names = sorted(path for path in glob.glob(text, recursive=True) if Path(path).is_file())  # noqa: PTH207 - as the shell reads it
+        if not names:
+            raise ParameterError(f"no file's name matches {text}")
+    places = []
+    for name in names:
+        path = os.path.realpath(name)
+        state = Path(path).stat() if Path(path).exists() else Path(name).stat()
+        places.append(Place(path, state.st_size, str(state.st_mtime_ns)))
+    return places
+
+
+def _of_store(address: str) -> list[Place]:
+    import pyarrow as pa
+    from pyarrow import fs
+
+    base, _, options = address.partition("?")
+    asked = f"?{options}" if options else ""
+    before, star, _ = base.partition("*")
+    folder = before.rpartition("/")[0] if star else base
+    try:
+        system, path = file_system(folder + asked)
+        info = system.get_file_info(path)
+        if info.type == fs.FileType.File:
+            infos = [info]
+        else:
+            infos = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise FormatError(f"this cannot be read ({str(error).splitlines()[0]})", source=address) from error
+    root = folder[: len(folder) - len(path)] if folder.endswith(path) else folder.partition("://")[0] + "://"
+    matches = re.compile(_pattern(base)).fullmatch if star else (lambda _: True)
+    places = [
+        Place(f"{root}{info.path}{asked}", info.size, str(info.mtime_ns))
+        for info in sorted(infos, key=lambda info: str(info.path))
+        if info.type == fs.FileType.File
+        and (info.path == path or _is_read(info.path.rpartition("/")[2]))
+        and matches(f"{root}{info.path}")
+    ]
+    if not places:
+        raise ParameterError(f"there is no file of reports at {address}")
+    return places
+
+
+def _pattern(glob_text: str) -> str:
+    """Return the regular expression of a glob in which ``*`` is of one folder and ``**`` of any number."""
+    parts = re.split(r"(\*\*/?|\*)", glob_text)
+    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+    return "".join(meaning.get(part, re.escape(part)) for part in parts)
+
+
+@contextmanager
+def open_place(address: str) -> Iterator[Any]:
+    """Open a file for random reading: mapped into memory where it lies on a disk."""
+    import pyarrow as pa
+
+    if not is_address(address):
+        with pa.memory_map(address) as raw:
+            yield raw
+        return
+    base, _, options = address.partition("?")
+    system, path = file_system(f"{base}?{options}" if options else base)
+    with system.open_input_file(path) as raw:
+        yield raw

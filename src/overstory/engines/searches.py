@@ -1,0 +1,116 @@
+"""A search along prefixes over files of answers: what each level asks of the answers is one job of an engine.
+
+The search itself is `overstory.discovery`'s. It asks for the support of prefixes, level by level, and each question is
+counted by the same driver as any other job: at most a pass over the files for each level, and no answer is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overstory.analysis.support.base import pooled
+from overstory.analysis.support.registry import support_of
+from overstory.analysis.support.searches import answers_of
+from overstory.analysis.support.symbols import LinearSupport
+from overstory.engines.driver import count
+from overstory.engines.units import Job
+from overstory.protocol.search.mechanism import SearchMechanism
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.reports import ReportBatch, SupportCounts
+    from overstory.engines.driver import Engine
+    from overstory.engines.units import Unit, Values
+    from overstory.protocol.mechanisms.base import Mechanism
+
+Counting = Callable[[Job], "SupportCounts"]
+
+
+@dataclass(frozen=True)
+class AnswersJob(Job):
+    """Counts the answers to one question that support each value asked for, or each extension of prefixes.
+
+    Parameters
+    ----------
+    group
+        The question's group.
+    parents
+        The words of the prefixes that are extended; None: `asked` is counted, or the question's domain.
+    step
+        By how many bits they are extended.
+    """
+
+    group: int = 0
+    parents: tuple[int, ...] | None = None
+    step: int = 0
+
+    @property
+    def question(self) -> Mechanism:
+        """What made the answers."""
+        return _search_of(self).questions[self.group].mechanism
+
+    def count(self, batch: ReportBatch, values: Values | None = None) -> SupportCounts:  # noqa: ARG002 - not divided
+        """Count the answers of a batch."""
+        answers, support = answers_of(_search_of(self), batch, self.group), support_of(self.question)
+        if self.parents is None:
+            return pooled(support.count(answers, self.asked).ones.sum(axis=0), len(answers))
+        assert isinstance(support, LinearSupport)
+        ones = support.count_extensions(answers, np.array(self.parents, np.uint64), self.step)
+        return pooled(ones.ravel(), len(answers))
+
+    def num_values(self) -> int | None:
+        """Prefixes are not divided: their extensions share one transform."""
+        return None
+
+
+class EngineAnswers:
+    """The answers to one question, in files; see `overstory.discovery.simulation.Answers`."""
+
+    def __init__(self, counting: Counting, job: AnswersJob, size: int) -> None:
+        self._counting, self._job, self._size = counting, job, size
+        self.num_bits, self.num_cohorts = job.question.payload_bits, job.question.num_cohorts
+
+    def __len__(self) -> int:
+        return self._size
+
+    def support(self, values: Sequence[Any] | None) -> NDArray[np.int64]:
+        """Return how many answers support each value."""
+        chosen = None if values is None else tuple(values)
+        ones: NDArray[np.int64] = self._counting(replace(self._job, asked=chosen)).ones[0]
+        return ones
+
+    def count_extensions(self, parents: NDArray[np.uint64], step: int) -> NDArray[np.int64]:
+        """Return how many answers support each extension of `parents` by `step` bits, shape (b, 2**step)."""
+        asked = replace(self._job, parents=tuple(parents.tolist()), step=step)
+        ones: NDArray[np.int64] = self._counting(asked).ones[0].reshape(len(parents), 1 << step)
+        return ones
+
+
+def answers_in_files(
+    engine: Engine, job: Job, units: Sequence[Unit], advance: Callable[[int], object] | None = None
+) -> list[tuple[EngineAnswers]]:
+    """Return the answers to each question of a search, in the order of the questions.
+
+    Parameters
+    ----------
+    job
+        The job of counting the search's reports.
+    """
+
+    def counting(asked: Job) -> SupportCounts:
+        return count(engine, asked, units, advance=advance).counts
+
+    sizes = counting(job).totals.tolist()
+    own = (AnswersJob(job.packed, verify=job.verify, group=group) for group in range(len(sizes)))
+    return [(EngineAnswers(counting, asked, size),) for asked, size in zip(own, sizes, strict=True)]
+
+
+def _search_of(job: Job) -> SearchMechanism:
+    search = job.mechanism()
+    assert isinstance(search, SearchMechanism)
+    return search

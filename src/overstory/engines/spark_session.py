@@ -1,0 +1,142 @@
+"""The Spark engine: a data frame of units, each opened and counted by the worker that gets its row.
+
+Spark reads no reports: rows of reports through ``mapInArrow`` cost twenty times as much. Only the DataFrame API is
+used, so a session of Spark Connect serves as well as a classic one; nothing is counted in accumulators, which a
+repeated task adds to twice. In a notebook, with a session of your own:
+
+    from overstory.engines.spark_session import SparkEngine
+    run = overstory.engines.driver.count(SparkEngine(spark), job, units)
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.engines.driver import EngineError
+from overstory.engines.reducer import count_unit
+from overstory.kernels.threads import cores
+from overstory.protocol.errors import OverstoryError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from overstory.engines.units import Job, Unit
+
+SCHEMA: Final = "number int, counts binary, error string"
+WAVES: Final = 2
+"""Jobs that run at the same time: while the last tasks of one end, the next has begun."""
+PER_WAVE: Final = 4
+"""Units of a job for each worker: their counts come back together."""
+
+
+class SparkEngine:
+    """Counts units on Spark.
+
+    Parameters
+    ----------
+    session
+        A session that is there already, as in a notebook; it is not stopped.
+    master
+        A master's address: ``local[2]``, ``spark://host:7077``, ``yarn``, or ``sc://host`` for Spark Connect.
+    workers
+        How many units are counted at a time: the cores of the cluster.
+    """
+
+    name = "spark"
+
+    def __init__(self, session: Any = None, *, master: str | None = None, workers: int | None = None) -> None:
+        try:
+            import pyspark  # noqa: F401 - whether it is there
+        except ImportError as error:
+            raise ParameterError("--engine spark needs Spark: pip install 'overstory[spark]', and Java 17") from error
+        self.session, self.master = session, master
+        self.workers = cores(workers) if master is None or workers is not None else 8
+        self.retries = 0
+
+    def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
+        """Yield each unit's number and counts, a wave of units at a time."""
+        size = PER_WAVE * self.workers
+        waves = [units[start : start + size] for start in range(0, len(units), size)]
+        with self._session() as session, ThreadPoolExecutor(WAVES) as threads:
+            jobs = [threads.submit(_collect, session, job, wave) for wave in waves]
+            try:
+                for ended in as_completed(jobs):
+                    yield from ended.result()
+            finally:
+                for waiting in jobs:
+                    waiting.cancel()
+
+    @contextmanager
+    def _session(self) -> Iterator[Any]:
+        if self.session is not None:
+            yield self.session
+            return
+        from pyspark.sql import SparkSession
+
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName("overstory")
+        if self.master is not None and self.master.startswith("sc://"):
+            builder = builder.remote(self.master)
+        else:
+            # Local mode tries nothing again unless the master says so: local[workers, tries].
+            master = self.master or f"local[{self.workers},{4}]"
+            if master.startswith("local"):
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            builder = (
+                builder.master(master)
+                .config("spark.ui.enabled", "false")
+                .config("spark.ui.showConsoleProgress", "false")
+                .config("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
+            )
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            raise EngineError(f"no Spark session at {self.master or 'this machine'}: {_first_line(error)}") from error
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _collect(session: Any, job: Job, units: Sequence[Unit]) -> list[tuple[int, bytes]]:
+    """Count some units as one job of Spark."""
+    rows = [(unit.number, pickle.dumps(unit)) for unit in units]
+    frame = session.createDataFrame(rows, "number int, unit binary").repartition(len(rows))
+    try:
+        answers = frame.mapInArrow(_counting(job), SCHEMA).collect()
+    except Exception as error:
+        raise EngineError(
+            f"Spark gave up on units {units[0].number} .. {units[-1].number}: {_first_line(error)}"
+        ) from error
+    for answer in answers:
+        if answer["error"] is not None:
+            raise EngineError(answer["error"])
+    return [(answer["number"], bytes(answer["counts"])) for answer in answers]
+
+
+def _counting(job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return the function that a worker of Spark maps over its rows."""
+
+    def count(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        types = pa.schema([("number", pa.int32()), ("counts", pa.binary()), ("error", pa.string())])
+        for batch in batches:
+            for row in batch.to_pylist():
+                counts, problem = None, None
+                try:
+                    counts = count_unit(job, pickle.loads(row["unit"]))  # noqa: S301 - our own driver pickled it
+                except (OverstoryError, OSError) as error:  # every try would fail alike: Spark is not to try again
+                    problem = str(error)
+                yield pa.RecordBatch.from_pylist([{"number": row["number"], "counts": counts, "error": problem}], types)
+
+    return count
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,325 @@
+"""Units of work: which parts of which files are counted together, and how many reports each must have.
+
+The numbers of reports are in the files' footers and headers. What a worker counted is compared with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.base import Support
+from overstory.analysis.support.registry import count_reports, server_half
+from overstory.analysis.support.work import Work
+from overstory.engines.places import Place, open_place
+from overstory.files.blocks import has_blocks
+from overstory.files.candidates import read_candidates
+from overstory.files.io import GZIP_MAGIC
+from overstory.files.labels import Label, label_of
+from overstory.files.parquet import opened, reports_of_row_groups
+from overstory.files.reports import PARQUET_MAGIC
+from overstory.protocol.errors import FormatError, WireError
+from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.wire.upload import HEADER, MAGIC, batch_length, decode_batch, encode_reports
+
+BLOCKS: Final = "blocks"
+ROWS: Final = "rows"
+PACKED: Final = "packed batches"
+SMALLEST_UNIT: Final = 1 << 24
+"""Bytes; a smaller unit costs more to hand out than to count."""
+LARGEST_UNIT: Final = 1 << 28
+PART_BYTES: Final = 1 << 22
+"""A unit of packed batches has at least this many bytes, unless the file ends."""
+
+
+Values = tuple[int, int]
+"""A range of the values that are counted: from the first place to before the second."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Part of a file: row groups of Parquet, or bytes of packed batches, from `first` to before `stop`.
+
+    Of a job that is divided over values too (`overstory.engines.division`), a unit counts a range of them.
+    """
+
+    number: int
+    address: str
+    layout: str
+    first: int
+    stop: int
+    num_reports: int
+    num_bytes: int
+    values: Values | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the unit's reports are counted by no unit before it."""
+        return self.values is None or self.values[0] == 0
+
+
+class Listed(NamedTuple):
+    """A file of values, one per line, where workers find it, and the digest of the values."""
+
+    path: str
+    digest: bytes
+
+    @classmethod
+    def of(cls, path: str | Path, values: Sequence[Any]) -> Listed:
+        """Return what a job says of a file."""
+        return cls(str(Path(path).absolute()), _digest_of(values))
+
+
+def _digest_of(values: Iterable[Any]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for value in values:
+        digest.update(repr(value).encode() + b"\n")
+    return digest.digest()
+
+
+@lru_cache(maxsize=2)
+def _read_list(listed: Listed) -> tuple[Any, ...]:
+    values: tuple[Any, ...] = tuple(read_candidates(listed.path))
+    if _digest_of(values) != listed.digest:
+        with suppress(ValueError):
+            values = tuple(map(int, values))
+    if _digest_of(values) != listed.digest:
+        raise FormatError(
+            "its values are not those that the driver read: workers need the same file", source=listed.path
+        )
+    return values
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is done to each unit: its reports are counted; it travels to workers by pickle.
+
+    A job of another kind is a class that overrides `count`, and `num_values` where its values can be divided.
+
+    Parameters
+    ----------
+    packed
+        The mechanism, pickled.
+    asked
+        The values to count, where an oracle without a domain needs them.
+    verify
+        Whether checksums are compared.
+    listed
+        The file that workers read the values from, instead of `asked`, where these are too many to travel.
+    """
+
+    packed: bytes
+    asked: tuple[Any, ...] | None = None
+    verify: bool = False
+    listed: Listed | None = None
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: LocalRandomizer,
+        asked: Sequence[Any] | None = None,
+        *,
+        verify: bool = False,
+        listed: Listed | None = None,
+    ) -> Job:
+        """Return the job of counting a mechanism's reports."""
+        return cls(pickle.dumps(mechanism), None if asked is None else tuple(asked), verify, listed)
+
+    def mechanism(self) -> LocalRandomizer:
+        """Return the mechanism, built once in each process."""
+        return _built(self.packed)
+
+    def values(self) -> tuple[Any, ...] | None:
+        """Return the values to count; None: the domain, or none in particular."""
+        return self.asked if self.listed is None else _read_list(self.listed)
+
+    def count(self, batch: ReportBatch, values: Values | None = None) -> SupportCounts:
+        """Return the counts of a batch, of a range of the values or of all."""
+        chosen: Sequence[Any] | None = self.values()
+        if values is not None:
+            first, stop = values
+            chosen = range(first, stop) if chosen is None else chosen[first:stop]
+        return count_reports(self.mechanism(), batch, chosen)
+
+    def empty(self, values: Values | None = None) -> SupportCounts:
+        """Return the counts of no reports."""
+        return self.count(empty_batch(self.mechanism()), values)
+
+    def num_values(self) -> int | None:
+        """Return how many values each report is compared with, one by one; None where they cannot be divided."""
+        mechanism, half = self.mechanism(), server_half(self.mechanism())
+        if not isinstance(half, Support) or not half.counts_apart:
+            return None
+        listed = self.values()
+        return len(listed) if listed is not None else mechanism.domain_size
+
+    def counting_seconds(self, num_reports: int, values: Values | None = None) -> float:
+        """Return about how many seconds one core counts that many reports, once they are read."""
+        mechanism, half = self.mechanism(), server_half(self.mechanism())
+        if not isinstance(half, Support):
+            return num_reports * Work("").report
+        listed = self.values()
+        many = len(listed) if listed is not None else mechanism.domain_size or 1
+        width = half.width(many if values is None else values[1] - values[0])
+        return num_reports * (half.work.report + half.work.cell * width)
+
+
+def empty_batch(mechanism: LocalRandomizer) -> ReportBatch:
+    """Return no reports of a mechanism."""
+    return ReportBatch.from_wire(decode_batch(encode_reports(mechanism, [])))
+
+
+@lru_cache(maxsize=8)
+def _built(packed: bytes) -> LocalRandomizer:
+    built: LocalRandomizer = pickle.loads(packed)  # noqa: S301 - our own driver pickled it
+    return built
+
+
+class Part(NamedTuple):
+    """The smallest part of a file that can be a unit."""
+
+    first: int
+    stop: int
+    num_reports: int
+    num_bytes: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds: its layout, its label or, of packed batches, the digest alone, and its parts."""
+
+    place: Place
+    layout: str
+    digest: bytes
+    label: Label | None
+    parts: tuple[Part, ...]
+
+
+def read_contents(places: Sequence[Place], advance: Callable[[int], object] | None = None) -> list[Contents]:
+    """Read the footers and headers of files, several at a time.
+
+    Raises
+    ------
+    FormatError
+        When a file is neither Parquet nor packed batches, or is damaged, or two files are of different parameters.
+    """
+    contents = []
+    with ThreadPoolExecutor(8) as pool:
+        for read in pool.map(_contents, places):
+            contents.append(read)
+            _check_listed(read)
+            if read.digest != contents[0].digest:
+                raise FormatError(
+                    f"its reports are of other parameters than those of {contents[0].place.address}: count them apart",
+                    source=read.place.address,
+                )
+            if advance is not None:
+                advance(1)
+    return contents
+
+
+def _check_listed(file: Contents) -> None:
+    """Raise FormatError unless an exported file has as many reports as its manifest lists."""
+    listed, stated = file.place.num_reports, sum(part.num_reports for part in file.parts)
+    if listed is not None and listed != stated:
+        problem = f"it has {stated:,} reports, and its manifest lists {listed:,}: it was replaced"
+        raise FormatError(problem, source=file.place.address)
+
+
+def _contents(place: Place) -> Contents:
+    with open_place(place.address) as raw:
+        start = raw.read(4)
+        if start == PARQUET_MAGIC:
+            return _of_parquet(raw, place)
+        if start == MAGIC:
+            raw.seek(0)
+            return _of_batches(raw, place)
+    if start[:2] == GZIP_MAGIC:
+        raise FormatError(
+            "compressed by gz: unpack it, for a unit starts in the middle of a file", source=place.address
+        )
+    raise FormatError(
+        "neither Parquet nor packed batches (.ovsb): reports.csv is counted with --params, or made into Parquet by "
+        "`overstory convert`",
+        source=place.address,
+    )
+
+
+def _of_parquet(raw: Any, place: Place) -> Contents:
+    with opened(raw, place.address) as file:
+        label = label_of(file, place.address)
+        reports = reports_of_row_groups(file, place.address)
+        parts = tuple(
+            Part(group, group + 1, count, file.metadata.row_group(group).total_byte_size)
+            for group, count in enumerate(reports)
+        )
+        layout = BLOCKS if has_blocks(file.schema_arrow) else ROWS
+        return Contents(place, layout, label.digest, label, parts)
+
+
+def _of_batches(raw: Any, place: Place) -> Contents:
+    parts: list[Part] = []
+    at, digests = 0, set()
+    while at < place.size:
+        raw.seek(at)
+        header = raw.read(HEADER.size)
+        try:
+            stop = at + batch_length(header)
+        except WireError as error:
+            raise FormatError(f"the batch at byte {at}: {error.problem}", source=place.address) from error
+        if stop > place.size:
+            raise FormatError(
+                f"the batch at byte {at} ends {stop - place.size} bytes after the file", source=place.address
+            )
+        *_, num_reports, digest = HEADER.unpack(header)
+        digests.add(digest)
+        if parts and parts[-1].num_bytes < PART_BYTES:  # small batches are handed out together
+            last = parts.pop()
+            parts.append(Part(last.first, stop, last.num_reports + num_reports, stop - last.first))
+        else:
+            parts.append(Part(at, stop, num_reports, stop - at))
+        at = stop
+    if len(digests) > 1:
+        raise FormatError("its batches are of different parameters: count them apart", source=place.address)
+    return Contents(place, PACKED, digests.pop(), None, tuple(parts))
+
+
+def unit_bytes(contents: Iterable[Contents], workers: int) -> int:
+    """Return how large units should be, so that each worker gets about eight: the last ones end together.
+
+    Examples
+    --------
+    >>> unit_bytes([], workers=2) == SMALLEST_UNIT
+    True
+    """
+    total = sum(part.num_bytes for file in contents for part in file.parts)
+    return min(max(total // (8 * workers), SMALLEST_UNIT), LARGEST_UNIT)
+
+
+def units_of(contents: Iterable[Contents], largest: int) -> list[Unit]:
+    """Cut files into units of about `largest` bytes; a unit is of one file, and at least one row group or batch."""
+    units: list[Unit] = []
+    for file in contents:
+        for run in _runs(file.parts, largest):
+            reports, size = (sum(getattr(part, name) for part in run) for name in ("num_reports", "num_bytes"))
+            units.append(Unit(len(units), file.place.address, file.layout, run[0].first, run[-1].stop, reports, size))
+    return units
+
+
+def _runs(parts: Sequence[Part], largest: int) -> Iterator[Sequence[Part]]:
+    start, size = 0, 0
+    for place, part in enumerate(parts):
+        if place > start and size + part.num_bytes > largest:
+            yield parts[start:place]
+            start, size = place, 0
+        size += part.num_bytes
+    if parts:
+        yield parts[start:]

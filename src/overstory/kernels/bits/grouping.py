@@ -1,0 +1,58 @@
+"""A counting sort of packed reports by cohort: two passes over the cohorts, one over the reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overstory.kernels.compiled import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@kernel
+def move_rows(flat: Any, cohorts: Any, words: Any, free: Any, out: Any) -> None:
+    """Move each row to the next free place of its cohort."""
+    for row in range(cohorts.size):
+        cohort = cohorts[row]
+        at = free[cohort] * words
+        for word in range(words):
+            out[at + word] = flat[row * words + word]
+        free[cohort] += 1
+
+
+def group_by_cohort(
+    reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Put reports in order of cohort, each cohort's in the order in which they came.
+
+    Parameters
+    ----------
+    reports : uint64[n, words]
+    cohorts : uint16[n]
+        Each below ``num_cohorts``.
+
+    Returns
+    -------
+    reports : uint64[n, words]
+    offsets : int64[num_cohorts + 1]
+        Rows ``offsets[c] .. offsets[c + 1]`` are cohort ``c``'s.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows, offsets = group_by_cohort(np.array([[5], [4], [2]], np.uint64), np.array([1, 0, 1], np.uint16), 2)
+    >>> rows[:, 0].tolist(), offsets.tolist()
+    ([4, 5, 2], [0, 1, 3])
+    """
+    n, words = reports.shape
+    column = np.ascontiguousarray(cohorts, np.uint16)
+    if column.shape != (n,) or (n and int(column.max()) >= num_cohorts):
+        raise ValueError(f"{n} reports of {num_cohorts} cohorts need a cohort each, below {num_cohorts}")
+    offsets = np.zeros(num_cohorts + 1, np.int64)
+    np.cumsum(np.bincount(column, minlength=num_cohorts), out=offsets[1:])
+    out = np.empty(n * words, np.uint64)
+    move_rows(np.ascontiguousarray(reports).reshape(-1), column, words, offsets[:-1].copy(), out)
+    return out.reshape(n, words), offsets

@@ -1,0 +1,159 @@
+"""Whatever an engine does with its units, each is counted once, or there is an error."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from overstory.engines.checkpoint import Checkpoint, fingerprint
+from overstory.engines.driver import EngineError, count
+from overstory.engines.local import LocalEngine
+from overstory.engines.places import find_places
+from overstory.engines.reducer import count_unit
+from overstory.engines.results import HEADER
+from overstory.engines.units import Job, Unit
+from overstory.protocol.errors import FormatError
+from support.engine_files import RAPPOR, Collection
+
+ONE, OWN = {"epsilon": 1.0}, {"num_seeds": 1 << 31}
+TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
+ORACLES: list[tuple[str, dict[str, Any]]] = [
+    ("rappor", RAPPOR),
+    ("rappor", RAPPOR | {"num_bits": 128}),
+    ("basic-rappor", {"domain_size": 9, "f": 0.5, "p": 0.25, "q": 0.75}),
+    ("grr", ONE | {"domain_size": 9}),
+    ("olh", ONE | {"domain_size": 9}),
+    ("olh", ONE | {"domain_size": 9} | OWN),
+    ("olh", ONE | OWN),
+    ("loloha", TWO | {"domain_size": 9} | OWN),
+    ("random-matrix", ONE | {"domain_size": 9} | OWN),
+    ("hadamard", ONE | {"domain_size": 100_000}),
+    ("dbitflip", ONE | {"domain_size": 90}),
+    ("subset", ONE | {"domain_size": 90}),
+    ("projective", ONE | {"domain_size": 90}),
+    ("linear-hash", ONE | {"domain_size": 90}),
+]
+
+
+class Unreliable:
+    """Counts in this process, in a drawn order, and does to the results what `spoil` says."""
+
+    name, retries = "unreliable", 0
+
+    def __init__(
+        self, seed: int = 0, spoil: Callable[[list[tuple[int, bytes]]], Any] = lambda results: results
+    ) -> None:
+        self.random, self.spoil = random.Random(seed), spoil
+        self.given: list[int] = []
+
+    def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
+        self.given = [unit.number for unit in units]
+        results = [(unit.number, count_unit(job, unit)) for unit in units]
+        self.random.shuffle(results)
+        yield from self.spoil(results)
+
+
+@pytest.mark.parametrize("largest", [1, 1000, 1 << 30])
+@pytest.mark.parametrize(("name", "parameters"), ORACLES, ids=str)
+def test_every_oracle_counts_alike_in_any_partition_and_order(
+    collection: Callable[..., Collection], name: str, parameters: dict[str, Any], largest: int
+) -> None:
+    made = collection(name, parameters)
+    units = made.units(largest)
+    assert {unit.layout for unit in units} == {"blocks", "rows", "packed batches"}
+    assert (len(units) == 3) == (largest == 1 << 30)
+    done: list[int] = []
+    for engine in (LocalEngine(2), Unreliable(1), Unreliable(2, lambda results: [*results, *results[::2]])):
+        run = count(engine, made.job(verify=True), units, advance=done.append)
+        assert run.counts == made.counts
+        assert run.num_reports == 2700
+    assert run.repeats == -(-len(units) // 2)
+    assert sum(done) == 3 * sum(unit.num_bytes for unit in units)
+
+
+def damaged(raw: bytes) -> bytes:
+    return raw[:-1] + bytes([raw[-1] ^ 1])
+
+
+def of_fewer(raw: bytes) -> bytes:
+    magic, cohorts, bits, reports, checksum = HEADER.unpack_from(raw)
+    return HEADER.pack(magic, cohorts, bits, reports - 1, checksum) + raw[HEADER.size :]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda results: results[1:], "1 of .* units were not counted; the first is in"),
+        (lambda _: [], "units were not counted"),
+        (lambda results: [*results[1:], (results[0][0], damaged(results[0][1]))], "no counts, or were damaged"),
+        (lambda results: [(number, raw[:9]) for number, raw in results], "counts have a header"),
+        (lambda results: [(number, of_fewer(raw)) for number, raw in results], "and the file states"),
+        (lambda results: [*results, (len(results), results[0][1])], "a unit that it was not given"),
+    ],
+)
+def test_no_wrong_count_comes_of_an_engine_that_fails(
+    collection: Callable[..., Collection], spoil: Any, says: str
+) -> None:
+    made = collection()
+    with pytest.raises((EngineError, FormatError), match=says):
+        count(Unreliable(3, spoil), made.job(), made.units())
+
+
+def test_a_file_that_was_changed_after_it_was_listed_is_noticed(collection: Callable[..., Collection]) -> None:
+    made = collection()
+    units = made.units()
+    changed = next(unit for unit in units if unit.layout == "rows")
+    lying = [Unit(**vars(unit) | {"num_reports": 99}) if unit is changed else unit for unit in units]
+    with pytest.raises(EngineError, match=r"100 reports were counted in .*, and the file states 99: it was changed"):
+        count(LocalEngine(1), made.job(), lying)
+
+
+class Interrupted(Unreliable):
+    """Is stopped after some units."""
+
+    def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
+        yield from list(super().map(job, units))[:7]
+        raise KeyboardInterrupt
+
+
+def test_a_run_goes_on_from_finished_units(
+    collection: Callable[..., Collection], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("overstory.engines.checkpoint.EVERY", 0.0)
+    monkeypatch.setattr("overstory.engines.checkpoint.SHARE", math.inf)
+    made = collection()
+    units, job = made.units(), made.job()
+    run_id = fingerprint(job, find_places([str(made.folder)]), units)
+    path = tmp_path / "unfinished"
+    for rest in (len(units), len(units) - 7, len(units) - 14):
+        engine = Interrupted(4)
+        with pytest.raises(KeyboardInterrupt):
+            count(engine, job, units, checkpoint=Checkpoint(path, run_id))
+        assert len(engine.given) == rest
+    run = count(Unreliable(5), job, units, checkpoint=Checkpoint(path, run_id))
+    assert (run.counts, run.resumed) == (made.counts, 21)
+    other = Checkpoint(path, fingerprint(made.job(verify=True), [], units))
+    assert not other.belongs()
+    assert other.read() is None
+
+
+def test_what_a_run_wrote_is_read_completely_or_refused(
+    collection: Callable[..., Collection], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("overstory.engines.checkpoint.EVERY", 0.0)
+    monkeypatch.setattr("overstory.engines.checkpoint.SHARE", math.inf)
+    made, path = collection(), tmp_path / "unfinished"
+    checkpoint = Checkpoint(path, "run")
+    checkpoint.write({None: made.counts}, {0, 1, 2, 7})
+    assert checkpoint.read() == ({None: made.counts}, {0, 1, 2, 7})
+    raw = path.read_bytes()
+    for wrong in (raw[:-1], raw.replace(b"[7, 8]", b"[7, 9]"), b"[]\n" + raw, b"counts\n"):
+        path.write_bytes(wrong)
+        with pytest.raises(FormatError):
+            checkpoint.read()
+    checkpoint.remove()
+    assert checkpoint.read() is None

@@ -1,0 +1,177 @@
+"""Counts with a label, of any oracle: what decode makes of them is what the oracle estimates from the same reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_driver import Unreliable
+
+import overstory
+from overstory.analysis.support.linked import pair_counts
+from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.cli.main import main
+from overstory.engines.division import divide_values
+from overstory.engines.driver import count
+from overstory.engines.local import LocalEngine
+from overstory.engines.places import find_places
+from overstory.engines.units import Job, read_contents, units_of
+from overstory.files.counts import read_labelled
+from overstory.files.parquet import Label, write_parquet
+from overstory.files.reports import write_packed
+from overstory.protocol.mechanisms.joint import joint
+from support.engine_files import RAPPOR, Collection, pieces
+
+ONE, OWN = {"epsilon": 1.0}, {"num_seeds": 1 << 31}
+ORACLES: list[tuple[str, dict[str, Any]]] = [
+    ("rappor", RAPPOR),
+    ("grr", ONE | {"domain_size": 9}),
+    ("oue", ONE | {"domain_size": 9}),
+    ("sue", ONE | {"domain_size": 9}),
+    ("olh", ONE | {"domain_size": 9}),
+    ("olh", ONE | {"domain_size": 9} | OWN),
+    ("olh", ONE | OWN),
+    ("random-matrix", ONE | {"domain_size": 9} | OWN),
+    ("hadamard", ONE | {"domain_size": 90}),
+    ("dbitflip", ONE | {"domain_size": 90}),
+    ("subset", ONE | {"domain_size": 90}),
+    ("projective", ONE | {"domain_size": 90}),
+    ("linear-hash", ONE | {"domain_size": 90}),
+]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *command: object, status: int = 0) -> str:
+    assert main([str(part) for part in command]) == status
+    out = capsys.readouterr()
+    return out.err if status else out.out
+
+
+def names_file(made: Collection, folder: Path) -> list[str]:
+    if made.asked is None:
+        return []
+    (folder / "names.txt").write_text("\n".join(made.asked))
+    return ["--candidates", str(folder / "names.txt")]
+
+
+@pytest.mark.parametrize(("name", "parameters"), ORACLES, ids=str)
+def test_decode_estimates_what_the_oracle_does(
+    collection: Callable[..., Collection],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    parameters: dict[str, Any],
+) -> None:
+    made = collection(name, parameters, 300)
+    candidates, out = names_file(made, tmp_path), tmp_path / "counts.json"
+    given = candidates if made.job().asked is not None else []
+    printed(capsys, "sum", made.folder, *given, "-o", out, "--quiet")
+    assert read_labelled(out).counts == made.counts
+    oracle = overstory.oracle(name, **parameters)
+    expected = oracle.estimate(made.counts, made.asked).rows()
+    counted = json.loads(printed(capsys, "decode", "--counts", out, *([] if given else candidates), "--json"))
+    at_once = json.loads(printed(capsys, "decode", made.folder, *candidates, "--json", "--quiet"))
+    for answer in (counted, at_once):
+        assert json.loads(json.dumps(expected)) == answer["estimates"]
+        assert (answer["reports"], answer["digest"]) == (900, made.mechanism.digest.hex())
+    assert at_once["counting"]["engine"] == "local"
+
+
+def test_some_values_of_a_domain_are_counted_by_their_numbers(
+    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, out = collection("grr", ONE | {"domain_size": 9}, 300), tmp_path / "counts.json"
+    (tmp_path / "some.txt").write_text("4\n2\n")
+    printed(capsys, "sum", made.folder, "--candidates", tmp_path / "some.txt", "-o", out)
+    labelled = read_labelled(out)
+    assert labelled.values == (4, 2)
+    assert labelled.counts.ones.tolist() == made.counts.ones[:, [4, 2]].tolist()
+    shown = json.loads(printed(capsys, "decode", "--counts", out, "--json"))
+    assert {row["value"] for row in shown["estimates"]} == {"4", "2"}
+    (tmp_path / "some.txt").write_text("4\n9\n")
+    assert "'9' is no value of the domain 0 .. 8" in printed(
+        capsys, "sum", made.folder, "--candidates", tmp_path / "some.txt", "-o", out, status=2
+    )
+
+
+def test_the_estimates_go_into_a_folder_as_those_of_a_store(
+    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = collection("oue", ONE | {"domain_size": 9}, 300)
+    shown = printed(capsys, "decode", made.folder, "--verify", "--all", "-o", tmp_path / "out")
+    assert "900 reports of oue; false discovery rate at most 5%" in shown
+    assert f"every value: {tmp_path / 'out' / 'estimates.csv'}" in shown
+    lines = (tmp_path / "out" / "estimates.csv").read_text().splitlines()
+    assert len(lines) == 10
+    assert printed(capsys, "decode", made.folder, "-o", "-").splitlines() == lines
+    assert "nothing was counted" in printed(capsys, "decode", made.folder, "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["decode", "{folder}", "--counts", "{counts}"], "are two sources: give one"),
+        (["decode", "--counts", "{counts}", "--engine", "dask"], "--engine has no effect on counts with a label"),
+        (["decode", "--store", "x.db", "--workers", "2"], "--workers has no effect unless files of reports are named"),
+        (["decode", "{folder}", "--map", "map.csv"], "--map has no effect on files of reports"),
+        (
+            ["decode", "--counts", "{counts}", "--candidates", "{names}"],
+            "--candidates has no effect: grr was counted over its",
+        ),
+        (["decode", "--counts", "{counts}", "--complete"], "--method and --complete are for Bloom filters"),
+        (["decode", "--counts", "{names}.json"], "expected counts in JSON, from `overstory sum -o NAME.json`"),
+        (["decode", "--counts", "{counts}", "--store", "x.db"], "--store has no effect on"),
+    ],
+)
+def test_options_of_two_forms_are_refused(
+    collection: Callable[..., Collection],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    says: str,
+) -> None:
+    made = collection("grr", ONE | {"domain_size": 9}, 300)
+    places = {"folder": made.folder, "counts": tmp_path / "counts.json", "names": tmp_path / "names.txt"}
+    for name in (places["names"], f"{places['names']}.json"):
+        Path(name).write_text("1\n2\n")
+    printed(capsys, "sum", made.folder, "-o", places["counts"])
+    assert says in printed(capsys, *(part.format(**places) for part in command), status=2)
+
+
+def test_counts_that_were_altered_are_refused(
+    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, out = collection("grr", ONE | {"domain_size": 9}, 300), tmp_path / "counts.json"
+    printed(capsys, "sum", made.folder, "-o", out)
+    fields = json.loads(out.read_text())
+    for name, value, says in (
+        ("ones", [fields["ones"][0][:-1]], "8 counts, but grr has 9"),
+        ("ones", [[901] * 9], "these are no counts: cohort 0, bit 0: 901 ones in 900 reports"),
+        ("values", [1, "2"], "neither texts nor symbols"),
+        ("values", [1, 2], "2 values, but 9 counts"),
+        ("label", {}, "the metadata key overstory holds no label of ours"),
+        ("format", "overstory counts 9", "expected the format 'overstory counts 1'"),
+    ):
+        out.write_text(json.dumps(fields | {name: value}))
+        assert says in printed(capsys, "decode", "--counts", out, status=2)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_pairs_of_a_table_are_counted_alike(tmp_path: Path) -> None:
+    linked = joint(of=[{"oracle": "grr", "domain_size": 4} | ONE, {"oracle": "oue", "domain_size": 3} | ONE])
+    batches = [
+        SimulatedDevices.holding(linked, range(12), np.arange(300) % 12, np.random.default_rng(seed)).report()
+        for seed in range(2)
+    ]
+    write_parquet(tmp_path / "a.parquet", pieces(batches[0], 100), Label.of(linked))
+    write_packed(tmp_path / "b.ovsb", (piece.to_wire(linked.digest) for piece in pieces(batches[1], 100)))
+    expected = count_reports(linked, batches[0]) + count_reports(linked, batches[1])
+    for largest in (1, 1 << 30):
+        units = units_of(read_contents(find_places([str(tmp_path)])), largest)
+        for engine in (LocalEngine(2), Unreliable(1, lambda results: [*results, *results])):
+            run = count(engine, Job.of(linked, verify=True), divide_values(Job.of(linked), units, 2))
+            assert run.counts == expected
+            assert pair_counts(linked, run.counts).totals.sum() == 600

@@ -1,0 +1,115 @@
+"""A search over files finds what it finds in the same answers in memory, by any engine and in any partition."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_driver import Unreliable
+
+from overstory.analysis.reports import ReportBatch
+from overstory.analysis.support.registry import SimulatedDevices
+from overstory.analysis.support.searches import sorted_answers
+from overstory.cli.main import main
+from overstory.discovery import find
+from overstory.discovery.result import Discovered
+from overstory.engines.driver import EngineError
+from overstory.engines.local import LocalEngine
+from overstory.engines.places import find_places
+from overstory.engines.searches import answers_in_files
+from overstory.engines.units import Job, read_contents, units_of
+from overstory.files import blocks
+from overstory.files.parquet import Label, write_parquet
+from overstory.files.reports import write_packed
+from overstory.protocol.metrics import load_registry
+from overstory.protocol.search.mechanism import SearchMechanism, prefix_search
+from support.engine_files import pieces
+
+PLANS: dict[str, dict[str, Any]] = {
+    "integers": {"values": {"domain": "integers", "bits": 10}, "epsilon": 4.0, "step": 4, "beam": 6},
+    "with known": {"values": {"domain": "integers", "bits": 10}, "epsilon": 4.0, "step": 5, "beam": 6, "known": ["7"]},
+    "strings": {"values": {"domain": "strings", "max_bytes": 2}, "epsilon": 5.0, "step": 8, "beam": 6},
+}
+
+
+def in_files(folder: Path, search: SearchMechanism) -> list[ReportBatch]:
+    """Write the answers of 3 x 1500 devices into files of each layout, and return them."""
+    codes = [300, 7, 11 * 8] if search.plan.domain.width == 10 else [search.plan.domain.code(b"ab")] * 3
+    batches = []
+    for seed in range(3):
+        held = np.arange(1500) % 3
+        batches.append(SimulatedDevices.holding(search, codes, held, np.random.default_rng(seed)).report())
+    label = Label.of(search)
+    blocks.write_blocks(folder / "a.parquet", batches[:1], label)
+    write_parquet(folder / "b.parquet", pieces(batches[1], 400), label)
+    write_packed(folder / "c.ovsb", (piece.to_wire(search.digest) for piece in pieces(batches[2], 400)))
+    return batches
+
+
+METRIC = """registry = "1"
+[metrics.port]
+title = "Port"
+description = "The port."
+owner = "Net team"
+purpose = "https://example.org/7"
+domain = {kind = "unknown-integers", bits = 10}
+oracle = "prefix-search"
+parameters = {epsilon = 4.0, step = 4, beam = 6}
+period = "day"
+retention_days = 30
+expires = 2040-01-01
+"""
+
+
+def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    registry, folder = tmp_path / "metrics.toml", tmp_path / "reports"
+    registry.write_text(METRIC)
+    folder.mkdir()
+    search = load_registry(registry)["port"].mechanism
+    assert isinstance(search, SearchMechanism)
+    with sorted_answers(search, in_files(folder, search), 4500) as answers:
+        expected = find(search.plan, answers).to_json(everything=True)
+    command = ["discover", "--reports", str(folder), "--registry", str(registry), "--metric", "port"]
+    assert main([*command, "--engine", "local", "--json", "--quiet"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [row["value"] for row in shown["estimates"]] == [row["value"] for row in expected["estimates"]]
+    assert shown["levels"] == expected["levels"]
+    assert main([*command, "--dry-run"]) == 0
+    assert "4,500 reports of prefix-search in 3 files" in capsys.readouterr().out
+    for options, says in (
+        (["--store", "x.db"], "--store has no effect with --reports"),
+        (["--resume", "x"], "--resume has no effect on a search"),
+    ):
+        assert main([*command, *options]) == 2
+        assert says in capsys.readouterr().err
+    assert main(["discover", "x.csv", "--column", "a", "--epsilon", "1", "--workers", "2"]) == 2
+    assert "--workers has no effect without --reports" in capsys.readouterr().err
+
+
+def facts(found: Discovered) -> str:
+    return json.dumps(found.to_json(everything=True), sort_keys=True, default=str)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    "parameters",
+    [pytest.param(PLANS[name], id=name, marks=[] if name == "integers" else pytest.mark.slow) for name in PLANS],
+)
+def test_a_search_over_files_finds_the_same(tmp_path: Path, parameters: dict[str, Any]) -> None:
+    search = prefix_search(**parameters)
+    batches = in_files(tmp_path, search)
+    with sorted_answers(search, batches, 4500) as answers:
+        expected = find(search.plan, answers)
+    contents = read_contents(find_places([str(tmp_path)]))
+    for largest, engine in (
+        (1 << 30, LocalEngine(2)),
+        (20_000, Unreliable(1, lambda results: [*results, *results[:1]])),
+    ):
+        found = find(search.plan, answers_in_files(engine, Job.of(search, verify=True), units_of(contents, largest)))
+        assert facts(found) == facts(expected)
+    # Broken on purpose: an engine that loses a unit finds nothing, rather than something else.
+    with pytest.raises(EngineError, match="were not counted"):
+        find(search.plan, answers_in_files(Unreliable(2, lambda r: r[1:]), Job.of(search), units_of(contents, 1 << 30)))

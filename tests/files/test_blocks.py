@@ -1,0 +1,161 @@
+"""Blocks of packed reports in Parquet: counts are those of the reports in any order, and other programs read them."""
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import overstory
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.reports import ReportBatch
+from overstory.files import blocks
+from overstory.files.blocks import write_blocks
+from overstory.files.parquet import Label, opened, read_label, read_parquet, read_row_groups, write_parquet
+from overstory.files.reports import sum_reports
+from overstory.protocol.errors import FormatError
+
+ONE = {"epsilon": 1.0}
+RAPPOR = {"num_bits": 20, "num_hashes": 2, "num_cohorts": 5, "f": 0.5, "p": 0.25, "q": 0.75}
+ORACLES: list[tuple[str, dict[str, Any]]] = [
+    ("rappor", RAPPOR),
+    ("rappor", RAPPOR | {"num_bits": 128}),
+    ("basic-rappor", {"domain_size": 9, "f": 0.5, "p": 0.25, "q": 0.75}),
+    ("grr", ONE | {"domain_size": 9}),
+    ("olh", ONE | {"domain_size": 9}),
+    ("olh", ONE | {"domain_size": 9, "num_seeds": 1 << 31}),
+    ("random-matrix", ONE | {"domain_size": 9, "num_seeds": 1 << 31}),
+    ("hadamard", ONE | {"domain_size": 100_000}),
+    ("dbitflip", ONE | {"domain_size": 90}),
+    ("subset", ONE | {"domain_size": 90}),
+    ("projective", ONE | {"domain_size": 90}),
+    ("linear-hash", ONE | {"domain_size": 90}),
+]
+
+
+def batches_of(oracle: FrequencyOracle) -> list[ReportBatch]:
+    strings = ["a", "b", "c"] if oracle.mechanism.domain_size is None else None
+    values = np.arange(700) % (3 if strings else 9)
+    return [oracle.simulate(values[:size], seed, candidates=strings) for seed, size in enumerate((700, 1, 300))]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in {"BLOCK": 50, "SEEDED_BLOCK": 60, "GROUP_BYTES": 1500, "SORTED_BYTES": 2000}.items():
+        monkeypatch.setattr(blocks, name, size)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("name", "parameters"), ORACLES, ids=str)
+def test_blocks_hold_the_same_reports_in_another_order(tmp_path: Path, name: str, parameters: dict[str, Any]) -> None:
+    oracle, path = overstory.oracle(name, **parameters), tmp_path / "r.parquet"
+    batches = batches_of(oracle)
+    label = Label.of(oracle.mechanism)
+    assert write_blocks(path, batches, label, metric="theme", period=7) == 1001
+    assert read_label(path).mechanism("r").digest == oracle.mechanism.digest
+    read = list(read_parquet(path))
+    written, again = (
+        sorted((int(c), *map(int, b)) for batch in given for c, b in zip(batch.cohorts, batch.bits, strict=True))
+        for given in (batches, read)
+    )
+    assert written == again
+    counts = [[oracle.accumulate(batch) for batch in given] for given in (batches, read)]
+    assert sum(counts[0][1:], counts[0][0]) == sum(counts[1][1:], counts[1][0])
+
+
+@pytest.mark.usefixtures("small")
+def test_more_than_may_wait_is_written_in_smaller_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    oracle = overstory.oracle("rappor", **RAPPOR | {"num_cohorts": 40})
+    held = []
+    monkeypatch.setattr(blocks, "HELD_BYTES", 90)
+    for batch in blocks.row_groups(batches_of(oracle), Label.of(oracle.mechanism)):
+        held += [len(block.octets) for block in batch]
+    assert sum(held) == 1001
+    assert len(held) > 40
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    oracle = overstory.oracle("rappor", **RAPPOR)
+    write_blocks(tmp_path / "r.parquet", batches_of(oracle), Label.of(oracle.mechanism), metric="theme", period=7)
+    return tmp_path / "r.parquet"
+
+
+def damage(path: Path, name: str, change: Any) -> None:
+    table = parquet.read_table(path)
+    values = change(table.column(name).to_pylist())
+    index = table.schema.get_field_index(name)
+    field = table.schema.field(index).with_nullable(True)
+    parquet.write_table(table.set_column(index, field, pa.array(values, field.type)), path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("cohort", lambda column: [5, *column[1:]], "field cohort: expected 0 .. 4, found 5"),
+        ("cohort", lambda column: [None, *column[1:]], "found nulls"),
+        ("num_reports", lambda column: [column[0] + 1, *column[1:]], "row 0 has .* bytes, and .* by its number"),
+        ("blob", lambda column: [column[0][:-1], *column[1:]], "row 0 has .* bytes, and .* by its number"),
+        ("blob", lambda column: [b"\0" * len(column[0]), *column[1:]], "row 0 was damaged: its CRC-32 differs"),
+        ("digest", lambda column: [b"\0" * 16, *column[1:]], "a block is of other parameters"),
+    ],
+)
+def test_damage_is_one_error(rows: Path, name: str, change: Any, says: str) -> None:
+    damage(rows, name, change)
+    with rows.open("rb") as raw, opened(raw, "r.parquet") as file, pytest.raises(FormatError, match=says):
+        list(read_row_groups(file, read_label(rows), "r.parquet", verify=True))
+
+
+def test_a_bit_past_the_last_is_refused_also_where_checksums_are_not_compared(rows: Path) -> None:
+    damage(rows, "blob", lambda column: [b"\xff" * len(column[0]), *column[1:]])
+    with rows.open("rb") as raw, opened(raw, "r") as file, pytest.raises(FormatError, match="bits past its 20"):
+        list(read_row_groups(file, read_label(rows), "r"))
+
+
+def test_checksums_are_compared_where_that_is_asked_for(rows: Path) -> None:
+    damage(rows, "crc32", lambda column: [column[0] ^ 1, *column[1:]])
+    with rows.open("rb") as raw, opened(raw, "r") as file:
+        assert sum(map(len, read_row_groups(file, read_label(rows), "r"))) == 1001
+    with pytest.raises(FormatError, match="row 0 was damaged"):
+        list(read_parquet(rows))
+
+
+def test_polars_counts_without_us(rows: Path) -> None:
+    """The query of docs/reference/formats.md: a block's bytes are its reports, one after the other."""
+    frame = pl.read_parquet(rows)
+    assert frame.columns == ["metric", "period", "digest", "cohort", "num_reports", "blob", "crc32"]
+    assert frame.select("metric", "period").unique().rows() == [("theme", 7)]
+    totals = frame.group_by("cohort").agg(pl.col("num_reports").sum()).sort("cohort")["num_reports"].to_list()
+    ones = np.zeros((5, 20), np.int64)
+    for cohort, blob, crc in frame.select("cohort", "blob", "crc32").iter_rows():
+        assert zlib.crc32(blob) == crc
+        octets = np.frombuffer(blob, np.uint8).reshape(-1, 3)
+        ones[cohort] += np.unpackbits(octets, axis=1, bitorder="little")[:, :20].sum(axis=0, dtype=np.int64)
+    counts = sum_reports(read_parquet(rows), 5, 20)
+    assert counts.totals.tolist() == totals
+    assert np.array_equal(counts.ones, ones)
+
+
+def test_a_label_that_builds_another_mechanism_is_refused() -> None:
+    label = Label.of(overstory.oracle("rappor", **RAPPOR).mechanism)
+    assert label.built_from is not None
+    wrong = Label(label.num_bits, label.num_cohorts, label.parameters, label.built_from | {"f": 0.25})
+    with pytest.raises(FormatError, match="another rappor than its digest is of"):
+        wrong.mechanism("r.parquet")
+    with pytest.raises(FormatError, match=r"r\.parquet: the label's parameters make no mechanism"):
+        Label(20, 5, label.parameters, {"epsilon": 1}).mechanism("r.parquet")
+    with pytest.raises(FormatError, match="give --params, or --registry and --metric"):
+        Label(20, 5, label.parameters).mechanism("r.parquet")
+
+
+def test_both_layouts_give_the_same_counts(tmp_path: Path) -> None:
+    oracle = overstory.oracle("rappor", **RAPPOR)
+    batches, label = batches_of(oracle), Label.of(oracle.mechanism)
+    write_parquet(tmp_path / "rows.parquet", batches, label)
+    write_blocks(tmp_path / "blocks.parquet", read_parquet(tmp_path / "rows.parquet"), label)
+    of_rows, of_blocks = (sum_reports(read_parquet(tmp_path / f"{name}.parquet"), 5, 20) for name in ("rows", "blocks"))
+    assert of_rows == of_blocks

@@ -1,0 +1,99 @@
+"""Kernels run on threads that stay: every part once and in order, also when called from many places at once."""
+
+import itertools
+import multiprocessing
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import overstory
+from overstory.kernels.bits import popcount
+from overstory.kernels.threads import at_most, cores, in_parts
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize(("rows", "align"), [(0, 1), (1, 1), (100, 1), (1000, 64)])
+def test_the_parts_are_the_rows_in_order(threads, rows, align):
+    parts = in_parts(lambda start, stop: (start, stop), rows, threads, smallest=10, align=align)
+    assert parts[0][0] == 0
+    assert parts[-1][1] == rows
+    assert all(left[1] == right[0] and left[1] % align == 0 for left, right in itertools.pairwise(parts))
+    assert len(parts) <= threads
+
+
+def test_the_threads_of_one_call_serve_the_next():
+    def names():
+        return set(in_parts(lambda *_: threading.get_ident(), 100, 2, smallest=1))
+
+    assert threading.get_ident() in names()
+    before = threading.active_count()
+    for _ in range(50):
+        names()
+    assert threading.active_count() <= before + 2
+
+
+def test_a_fault_in_any_part_is_raised_after_all_parts_have_ended():
+    ended = []
+
+    def part(start, stop):
+        if start == wrong:
+            raise ZeroDivisionError
+        ended.append(start)
+
+    for wrong in (0, 50):
+        ended.clear()
+        with pytest.raises(ZeroDivisionError):
+            in_parts(part, 100, 2, smallest=1)
+        assert ended == [50 - wrong]
+
+
+def test_calls_from_many_threads_and_from_parts_themselves_end():
+    def inner(start, stop):
+        return sum(in_parts(lambda a, b: sum(range(start + a, start + b)), stop - start, 4, smallest=1))
+
+    with ThreadPoolExecutor(8) as callers:
+        sums = list(callers.map(lambda _: sum(in_parts(inner, 400, 4, smallest=1)), range(64)))
+    assert set(sums) == {sum(range(400))}
+
+
+def test_a_limit_holds_inside_its_block_and_in_its_thread_alone():
+    free = cores(None)
+    with at_most(1):
+        assert cores(None) == 1
+        assert len(in_parts(lambda *_: 0, 100, None, smallest=1)) == 1
+        assert cores(3) == 3
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(cores, None).result() == free
+    with at_most(None):
+        assert cores(None) == free
+    with pytest.raises(ValueError, match="at least 1"), at_most(0):
+        pass
+
+
+def test_an_oracle_counts_with_the_threads_it_is_given(monkeypatch):
+    oracle = overstory.oracle("rappor", num_bits=64, num_hashes=2, num_cohorts=4, f=0.5, p=0.25, q=0.75)
+    reports = oracle.simulate(np.arange(70_000) % 7, 1, candidates=[str(i) for i in range(7)])
+    begun = []
+    monkeypatch.setattr(
+        popcount, "in_parts", lambda *given, **more: begun.append(cores(None)) or in_parts(*given, **more)
+    )
+    counts = [oracle.accumulate(reports, threads=threads) for threads in (1, 2)] + [reports.accumulate(threads=3)]
+    assert begun == [1, 2, 3]
+    assert counts[0] == counts[1] == counts[2] == oracle.accumulate(reports)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of fork itself, in a process with threads
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_starts_threads_of_its_own():
+    in_parts(lambda *_: 0, 100, 2, smallest=1)
+    child = multiprocessing.get_context("fork").Process(target=in_parts_in_child)
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0
+
+
+def in_parts_in_child():
+    assert in_parts(lambda start, stop: stop - start, 100, 2, smallest=1) == [50, 50]

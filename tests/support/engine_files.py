@@ -1,0 +1,61 @@
+"""Files of reports in each layout, and their counts by the slow way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import overstory
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.registry import count_reports
+from overstory.engines.places import find_places
+from overstory.engines.units import Job, Unit, read_contents, units_of
+from overstory.files import blocks
+from overstory.files.parquet import Label, write_parquet
+from overstory.files.reports import write_packed
+from overstory.protocol.mechanisms.base import Mechanism
+
+RAPPOR: dict[str, Any] = {"num_bits": 20, "num_hashes": 2, "num_cohorts": 5, "f": 0.5, "p": 0.25, "q": 0.75}
+
+
+class Collection:
+    """Three files of reports of one mechanism, one in each layout, and what they count to."""
+
+    def __init__(self, folder: Path, name: str, parameters: dict[str, Any], size: int = 900) -> None:
+        oracle = overstory.oracle(name, **parameters)
+        self.folder, self.mechanism = folder, oracle.mechanism
+        self.asked = ["a", "b", "c"] if self.mechanism.domain_size is None else None
+        values = np.arange(size) % (3 if self.asked else 9)
+        self.batches = [oracle.simulate(values, seed, candidates=self.asked) for seed in range(3)]
+        label = Label.of(self.mechanism)
+        rows = 100
+        blocks.write_blocks(folder / "a.parquet", self.batches[:1], label)
+        write_parquet(folder / "b.parquet", pieces(self.batches[1], rows), label)
+        packed = (piece.to_wire(self.mechanism.digest) for piece in pieces(self.batches[2], rows))
+        write_packed(folder / "c.ovsb", packed)
+
+    def units(self, largest: int = 1) -> list[Unit]:
+        """Cut the files."""
+        return units_of(read_contents(find_places([str(self.folder)])), largest)
+
+    def job(self, **options: Any) -> Job:
+        """Return the job of counting them."""
+        decoded = isinstance(self.mechanism, Mechanism) and (
+            self.mechanism.encoding.decoded or self.mechanism.encoding.by_seed
+        )
+        return Job.of(self.mechanism, None if decoded else self.asked, **options)
+
+    @property
+    def counts(self) -> SupportCounts:
+        """Count without units, files and engines."""
+        parts = [count_reports(self.mechanism, batch, self.job().asked) for batch in self.batches]
+        return sum(parts[1:], parts[0])
+
+
+def pieces(batch: ReportBatch, rows: int) -> list[ReportBatch]:
+    return [
+        ReportBatch(batch.cohorts[at : at + rows], batch.bits[at : at + rows], batch.num_bits, batch.num_cohorts)
+        for at in range(0, len(batch), rows)
+    ]
