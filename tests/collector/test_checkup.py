@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from overstory.cli.main import main
-from overstory.collector import checkup
+from overstory.collector.checkup import checks as checkup
 from overstory.collector.store import Received, open_store
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import parse_registry

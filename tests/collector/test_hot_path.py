@@ -296,9 +296,9 @@ def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read() -> No
         async with collecting(Limits(reading_bytes=100_000)) as (collector, client):
             judged, decide = threading.Event(), collector.endpoint.decide
 
-            def busy(head, body):
+            def busy(head, body, *, oblivious):
                 judged.wait(10)
-                return decide(head, body)
+                return decide(head, body, oblivious=oblivious)
 
             collector.endpoint.decide = busy
             first = asyncio.create_task(client.post("/v1/reports", content=packed_up, headers=kind))

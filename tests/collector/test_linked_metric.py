@@ -17,8 +17,7 @@ from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.ingest.validation import ReportFormat
 from overstory.collector.store import Received, open_store
 from overstory.privacy.registry.page import metric_page
-from overstory.protocol.metrics import load_registry, parse_registry
-from overstory.protocol.metrics.registry import metric_from_json
+from overstory.protocol.metrics import load_registry, metric_from_json, parse_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from overstory.queries.counts import read_store
 from overstory.queries.readings import read
@@ -26,7 +25,7 @@ from overstory.queries.remote import read_remote
 from support.collector_in_process import ABOUT, NOW, TODAY, batch_id
 from support.collector_processes import CollectorProcess
 from support.registry_texts import registry_of
-from support.running import overstory
+from support.running import within
 
 CRASHES = (
     '{kind = "table", names = ["version", "crash"], of = ['
@@ -96,14 +95,14 @@ def test_the_store_folds_reports_into_counts_and_says_the_same(served: Any) -> N
 def test_decode_prints_the_table(served: Any) -> None:
     folder, _, _ = served
     where = "--store", str(folder / "store.db"), "--registry", str(folder / "metrics.toml"), "--metric", "crashes"
-    ran = overstory("decode", *where, cwd=folder)
+    ran = within("decode", *where, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     assert "crash in each version" in ran.stdout
     assert "privacy: joint" in ran.stdout
-    ran = overstory("decode", *where, "--json", "-o", "out", cwd=folder)
+    ran = within("decode", *where, "--json", "-o", "out", cwd=folder)
     assert json.loads(ran.stdout)["oracle"] == "joint"
     assert len((folder / "out" / "tables.csv").read_text().splitlines()) == 7
-    wrong = overstory("decode", *where, "--steps", "norm-sub", cwd=folder)
+    wrong = within("decode", *where, "--steps", "norm-sub", cwd=folder)
     assert wrong.returncode == 2
     assert "does not apply" in wrong.stderr
 

@@ -69,6 +69,9 @@ class Kept:
     def counts(self, metric, first, last):
         return {p: c for p, c in self.by_period.items() if first <= p <= last}
 
+    def sums(self, metric, first, last):
+        return {}
+
     def tally(self, metric_id, first, last):
         own = {(p, self.metric.mechanism.digest): c.num_reports for p, c in self.by_period.items()}
         return {key: n for key, n in (own | self.other).items() if first <= key[0] <= last}

@@ -17,6 +17,7 @@ from overstory.collector.store import open_store
 from overstory.queries import streams
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions, read_estimates
+from overstory.queries.facts import with_sums
 from overstory.queries.streams import Deferred, TooLargeError, check_cells, check_counts
 from support.store_samples import NOW, received, registry, reports
 
@@ -103,7 +104,7 @@ def test_a_level_is_obeyed_and_named(metrics, url):
 def test_counts_are_written_as_the_library_writes_them(metrics, url):
     pages = ask(metrics, url, *(f"tree/counts?format={form}" for form in ("json", "csv")))
     with open_store(url, metrics) as store:
-        counted = read_store(store, metrics["tree"])
+        counted = with_sums(store, read_store(store, metrics["tree"]))
     assert pages[0].json() == counted.to_json()
     assert list(pages[0].json()) == list(counted.to_json())
     assert pages[1].text == "".join(counted.csv_lines())
@@ -188,7 +189,7 @@ def test_much_is_decoded_in_another_process_with_the_same_answer(metrics, url, m
 def test_pieces_come_one_by_one(metrics, url):
     """No piece holds more than one period: memory does not grow with the range."""
     with open_store(url, metrics) as store:
-        counted = read_store(store, metrics["tree"])
+        counted = with_sums(store, read_store(store, metrics["tree"]))
     answer = streams.estimates_answer(counted, "per-period", EstimateOptions(), streams.Shape("csv"))
     assert [piece.ends["from"] for piece in answer.pieces] == [counted.label(period) for period in PERIODS]
     assert all(piece.text().count("\n") == len(metrics["tree"].labels) for piece in answer.pieces)

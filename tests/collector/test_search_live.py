@@ -12,6 +12,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from overstory.analysis.support.searches import sorted_answers
 from overstory.client import Randomizer
 from overstory.collector.store import open_store
 from overstory.discovery import find, simulate
@@ -20,10 +21,9 @@ from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
 from overstory.queries.counts import PeriodCounts, read_store
 from overstory.queries.readings import read
-from overstory.queries.searches import sorted_answers
 from support.collector_processes import CollectorProcess
 from support.registry_texts import registry_of
-from support.running import overstory, within
+from support.running import within
 
 NUMBERS = '{kind = "unknown-integers", bits = 16, known = ["80"]}'
 STRINGS = '{kind = "unknown-strings", max_bytes = 6}'
@@ -130,7 +130,7 @@ def test_a_file_has_every_value_and_a_picture_the_search(live, tmp_path):
     assert header.endswith(",source")
     assert rows[0].startswith("80,")
     assert (tmp_path / "p.svg").read_text().startswith("<?xml")
-    streamed = overstory("decode", *STORE, "--metric", "port", "-o", "-", cwd=folder)
+    streamed = within("decode", *STORE, "--metric", "port", "-o", "-", cwd=folder)
     assert streamed.stdout.splitlines() == [header, *rows]
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.auth import sha256
-from overstory.collector.store import Store, StoreError, backup, open_store, restore
+from overstory.collector.store import Store, StoreError, open_store, restore
+from overstory.collector.store.copies import backup
 from overstory.collector.store.schema import METADATA
 from overstory.files.parquet import read_label, read_parquet
 from overstory.protocol.errors import ParameterError
@@ -400,7 +401,7 @@ def test_tokens_are_found_by_hash_expire_and_are_revoked(store: Store) -> None:
 
 
 def test_tokens_that_are_none(store: Store) -> None:
-    with pytest.raises(ParameterError, match="write, viewer, analyst or admin, not 'root'"):
+    with pytest.raises(ParameterError, match="write, viewer, analyst, admin or relay, not 'root'"):
         store.add_token("root", "trees")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="name of the application"):
         store.add_token("write", " ")

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from overstory.collector.store import open_store
-from support.store_crashes import STEP, acknowledged, expected, go, killed_rounds, start, stored_numbers
+from support.store_crashes import STEP, acknowledged, expected, go, killed_rounds, start, stored_numbers, summed
 from support.store_samples import NOW, registry
 
 
@@ -44,3 +44,4 @@ def test_processes_that_compact_at_once_count_each_report_once(store_url: str) -
     with open_store(store_url, metrics) as store:
         store.compact(NOW)
         assert store.counts(metrics["bloom"], 0, 1 << 20) == expected(metrics["bloom"], set(range(400)))
+        assert store.sums(metrics["bloom"], 0, 1 << 20) == summed(metrics["bloom"], set(range(400)))

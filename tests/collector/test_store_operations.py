@@ -100,7 +100,11 @@ def test_a_backup_carries_them(store_url: str, tmp_path: Path) -> None:
         assert (store.refusals(), store.collectors(), store.notes()) == held
 
 
+LATER_TABLES = ("tallies", "collectors", "notes", "releases", "checks", "exports", "imports")
+"""Tables that the first schema did not have."""
+
 WITHOUT_GROUPS = (
+    "ALTER TABLE chunks DROP COLUMN export_id",
     *(f"ALTER TABLE {table} DROP COLUMN device_group" for table in ("inbox", "chunks", "counts")),
     *(f"CREATE INDEX {table}_by_key ON {table} (metric, period, digest)" for table in ("inbox", "chunks")),
     "ALTER TABLE counts ADD CONSTRAINT counts_pkey PRIMARY KEY (metric, period, digest)",
@@ -113,7 +117,7 @@ def first_schema(url: str) -> None:
     database = connect(url, create=True)
     database.write(lambda connection: upgrade(connection, revision="0001"))
     with database.engine.connect() as connection:
-        assert not {"tallies", "collectors", "notes"} & set(inspect(connection).get_table_names())
+        assert not set(LATER_TABLES) & set(inspect(connection).get_table_names())
     database.close()
 
 
@@ -125,15 +129,15 @@ def test_a_store_of_the_first_schema_is_refused_then_migrated_with_all_it_has(st
         store.compact(NOW)
         counts = store.counts(metrics["bloom"], TODAY, TODAY)
     database = connect(store_url)  # back to what the first schema had
-    for table in ("tallies", "collectors", "notes"):
+    for table in LATER_TABLES:
         database.write(lambda connection, table=table: connection.execute(text(f"DROP TABLE {table}")))
     if store_url.startswith("postgresql"):  # the embedded database makes the tables again, and leaves the column there
         for statement in WITHOUT_GROUPS:
             database.write(lambda connection, statement=statement: connection.execute(text(statement)))
     database.write(lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '0001'")))
-    with pytest.raises(StoreError, match="has schema 0001, this program needs 0003: overstory store migrate"):
+    with pytest.raises(StoreError, match="has schema 0001, this program needs 0005: overstory store migrate"):
         open_store(store_url)
-    assert migrate(database) == ("0001", "0003")
+    assert migrate(database) == ("0001", "0005")
     database.close()
     with open_store(store_url) as store:
         assert store.add([batch]) == [False]
@@ -154,7 +158,7 @@ def test_a_backup_of_the_first_schema_is_migrated_and_restored(tmp_path: Path) -
     with open_store(str(tmp_path / "store.db"), registry(), create=True) as store:
         store.backup(tmp_path / "backup.db")
     database = connect(str(tmp_path / "backup.db"))
-    for table in ("tallies", "collectors", "notes"):
+    for table in LATER_TABLES:
         database.write(lambda connection, table=table: connection.execute(text(f"DROP TABLE {table}")))
         database.write(
             lambda connection, table=table: connection.execute(
@@ -162,7 +166,7 @@ def test_a_backup_of_the_first_schema_is_migrated_and_restored(tmp_path: Path) -
             )
         )
     database.write(lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '0001'")))
-    with pytest.raises(StoreError, match="has schema 0001, this program needs 0003"):
+    with pytest.raises(StoreError, match="has schema 0001, this program needs 0005"):
         restore(tmp_path / "backup.db", str(tmp_path / "restored.db"))
     migrate(database)
     database.close()

@@ -1,8 +1,8 @@
-"""The ASGI application: `HotPath` answers POST /v1/reports, FastAPI the pages: registry, counts, estimates, health."""
+"""The ASGI application: `HotPath` answers posts of reports, FastAPI the pages: registry, counts, estimates, health."""
 
 from __future__ import annotations
 
-import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,26 +17,33 @@ from overstory.collector.auth import ADMIN
 from overstory.collector.http.endpoint import (
     PATH,
     PROBLEM,
-    Head,
     ReportEndpoint,
-    Response,
-    error_response,
-    read_head,
     refusal,
-    request_timeout,
 )
 from overstory.collector.http.listening import is_loopback
 from overstory.collector.http.openapi import ERROR, VERSION, describe
 from overstory.collector.http.pages import POLICY
+from overstory.collector.http.posts import (
+    Bodies,
+    Message,
+    OtherShardPost,
+    Post,
+    Receive,
+    ReportPost,
+    Send,
+    answer_post,
+    only_posts,
+    respond,
+)
 from overstory.collector.http.responses import AccessError, as_page, handle_errors, json_page, text_page
 from overstory.collector.http.results import Decoding, add_result_pages
-from overstory.collector.ingest.ingest import JSON, Decision
+from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.service import Collector
 from overstory.protocol.wire.reasons import Reason
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)
+"""The path of any shard's reports."""
+
 Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 _DESCRIPTION: Final = "Reports are randomized on the devices. The collector stores neither their sender nor their time."
@@ -74,7 +81,7 @@ def build_app(collector: Collector) -> HotPath:
     _add_admin_pages(app, collector, decoding)
     _add_health(app, collector)
     _add_description(app)
-    return HotPath(collector.endpoint, app)
+    return HotPath(collector.endpoint, app, collector.oblivious)
 
 
 def _add_public_pages(app: FastAPI, collector: Collector) -> None:
@@ -175,101 +182,43 @@ def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, A
     return described
 
 
-LONG: Final = 64 * 1024
-"""A longer body that must be inflated or parsed is judged in another thread: the event loop serves others meanwhile."""
-
-
-class _Disconnected(Exception):  # noqa: N818 - no error: the sender closed the connection
-    """The sender disconnected before its body had arrived."""
-
-
 class HotPath:
-    """Answers POST /v1/reports; passes every other request to the application."""
+    """Answers posts of reports, sealed ones too; passes every other request to the application.
 
-    def __init__(self, endpoint: ReportEndpoint, app: Application) -> None:
+    Parameters
+    ----------
+    oblivious
+        Answers the paths of Oblivious HTTP.
+    """
+
+    def __init__(self, endpoint: ReportEndpoint, app: Application, oblivious: ObliviousEndpoint | None = None) -> None:
         self._endpoint, self._app = endpoint, app
-        self._reading = 0
+        self._bodies = oblivious.bodies if oblivious is not None else Bodies(endpoint.limits)
+        reports = ReportPost(endpoint, self._bodies)
+        self._posts: dict[str, Post] = {url.decode(): reports for url in endpoint.urls}
+        self._posts |= {} if oblivious is None else oblivious.posts
+        self._elsewhere = OtherShardPost(endpoint)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3)."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-        elif scope["path"] != PATH and scope["method"] == "HEAD":
+        post = self._post_of(scope["path"]) if scope["type"] == "http" else None
+        if post is not None and scope["method"] == "POST":
+            answer = await answer_post(post, self._endpoint, self._bodies, scope["headers"], receive)
+            if answer is not None:
+                await respond(send, answer)
+        elif post is not None:
+            await respond(send, only_posts(scope["path"]), (b"allow", b"POST"))
+        elif scope["type"] == "http" and scope["method"] == "HEAD":
             await self._app({**scope, "method": "GET"}, receive, partial(_without_body, send))
-        elif scope["path"] != PATH:
-            await self._app(scope, receive, send)
-        elif scope["method"] == "POST":
-            await self._post(scope, receive, send)
         else:
-            await _respond(send, error_response(405, "method", f"{PATH} takes only POST."), (b"allow", b"POST"))
+            await self._app(scope, receive, send)
 
-    async def _post(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        head = read_head(scope["headers"])
-        reason = self._endpoint.admit(head)
-        if reason is not None:
-            await _respond(send, self._endpoint.refuse(reason, close=reason is Reason.TOO_LARGE))
-            return
-        try:
-            async with asyncio.timeout(self._endpoint.limits.reading_seconds):
-                body = await self._body(head, receive)
-            answer = body if isinstance(body, Response) else await self._answer(head, body)
-        except TimeoutError:
-            answer = request_timeout()
-        except _Disconnected:
-            return
-        except Exception as error:  # noqa: BLE001 - any error is the collector's, and the reports may come again
-            answer = self._endpoint.fault(error)
-        await _respond(send, answer)
-
-    async def _body(self, head: Head, receive: Receive) -> bytes | Response:
-        """Read the body, as long as all the bodies that are being read fit."""
-        chunks: list[bytes] = []
-        size = 0
-        try:
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise _Disconnected
-                chunk = message.get("body", b"")
-                chunks.append(chunk)
-                size += len(chunk)
-                self._reading += len(chunk)
-                if self._endpoint.too_large(head, size):
-                    return self._endpoint.refuse(Reason.TOO_LARGE, close=True)
-                if self._reading > self._endpoint.limits.reading_bytes:
-                    return self._endpoint.refuse(Reason.QUEUE_FULL, close=True)
-                if not message.get("more_body"):
-                    return b"".join(chunks)
-        finally:
-            self._reading -= size
-
-    async def _answer(self, head: Head, body: bytes) -> Response:
-        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._endpoint.take(await self._decide(head, body), lambda answer: _resolve(answered, answer))
-        return await answered
-
-    async def _decide(self, head: Head, body: bytes) -> Decision:
-        if len(body) > LONG and (head.encoding or head.content_type == JSON):
-            self._reading += len(body)  # bodies that wait for a thread are within the same bound
-            try:
-                return await asyncio.to_thread(self._endpoint.decide, head, body)
-            finally:
-                self._reading -= len(body)
-        return self._endpoint.decide(head, body)
-
-
-def _resolve(answered: asyncio.Future[Response], answer: Response) -> None:
-    if not answered.done():  # a server that stops cancels those that wait
-        answered.set_result(answer)
+    def _post_of(self, path: str) -> Post | None:
+        """Return what answers posts to a path; other shards' paths are refused, not unknown."""
+        return self._posts.get(path) or (self._elsewhere if OTHER_SHARD.fullmatch(path) else None)
 
 
 async def _without_body(send: Send, message: Message) -> None:
     if message["type"] == "http.response.body":
         message = {**message, "body": b""}
     await send(message)
-
-
-async def _respond(send: Send, answer: Response, *more: tuple[bytes, bytes]) -> None:
-    """Send an answer."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *more]})
-    await send({"type": "http.response.body", "body": answer.body})

@@ -18,14 +18,17 @@ from overstory.collector.settings import DAY
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.reasons import Reason
 
-Role = Literal["write", "viewer", "analyst", "admin"]
+Role = Literal["write", "viewer", "analyst", "admin", "relay"]
 
 WRITE: Final = "write"
 VIEWER: Final = "viewer"
 ANALYST: Final = "analyst"
 ADMIN: Final = "admin"
+RELAY: Final = "relay"
 
-PREFIX: Final[Mapping[str, str]] = MappingProxyType({WRITE: "ovw_", VIEWER: "ovv_", ANALYST: "ovn_", ADMIN: "ova_"})
+PREFIX: Final[Mapping[str, str]] = MappingProxyType(
+    {WRITE: "ovw_", VIEWER: "ovv_", ANALYST: "ovn_", ADMIN: "ova_", RELAY: "ovr_"}
+)
 """The first characters of a token, so that it can be recognised in a file where it should not be."""
 
 _BEARER: Final = re.compile(rb"(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *")
@@ -43,7 +46,7 @@ class Token:
         Its SHA-256, 32 bytes. A token has 256 random bits: no salt and no slow hash is needed.
     role
         ``write`` for programs that report, ``admin`` for those that read counts; ``viewer`` and ``analyst`` for people
-        who log in to the console.
+        who log in to the console; ``relay`` for a shuffling relay, which passes messages on.
     application
         The id of the application that uses it.
     created

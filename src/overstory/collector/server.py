@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
@@ -25,6 +25,9 @@ from overstory.collector.store import Store
 from overstory.collector.upkeep import Pulse
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
+
+if TYPE_CHECKING:
+    from overstory.collector.oblivious.opening import KeyRing
 
 KEEP_ALIVE: Final = 30
 """Seconds that a connection may be idle between two requests."""
@@ -44,7 +47,7 @@ SWEEP: Final = 10
 class Server(uvicorn.Server):
     """uvicorn's server with another start and end: it announces its address, and refuses posts before it stops.
 
-    SIGHUP, which a closed terminal sends as well, makes it read its registry, certificate and tokens again.
+    SIGHUP, which a closed terminal sends as well, makes it read its registry, certificate, tokens and keys again.
     """
 
     def __init__(
@@ -54,8 +57,10 @@ class Server(uvicorn.Server):
         listening: Listening,
         announce: Callable[[str], None],
         reread: Callable[[], MetricRegistry] | None = None,
+        reread_keys: Callable[[], KeyRing] | None = None,
     ) -> None:
         super().__init__(config)
+        self._reread_keys = reread_keys
         self._collector, self._listening, self._announce, self._reread = collector, listening, announce, reread
         self._ends_at = float("inf")
         self._reloading = asyncio.Lock()
@@ -113,8 +118,9 @@ class Server(uvicorn.Server):
             host, port = sockets[0].getsockname()[:2]
             address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
             store, facts = self._collector.store.url, _describe(self._collector.registry)
+            shard = self._shard_words()
             log_event(
-                f"overstory {__version__} serves {address}: {_registry_text(facts)}, store {store}",
+                f"overstory {__version__} serves {address}: {_registry_text(facts)}, store {store}{shard}",
                 event="start",
                 version=__version__,
                 address=address,
@@ -130,7 +136,7 @@ class Server(uvicorn.Server):
             task.add_done_callback(self._reloads.discard)
 
     async def reload(self) -> None:
-        """Read the registry, the certificate and the tokens again.
+        """Read the registry, the certificate, the tokens and the keys of Oblivious HTTP again.
 
         A part that cannot be used is not replaced, and the log says why. Requests are answered meanwhile, each by the
         registry that was in use when it was decided.
@@ -140,6 +146,7 @@ class Server(uvicorn.Server):
                 ("registry", self._reload_registry),
                 ("certificate", self._reload_certificate),
                 ("tokens", partial(asyncio.to_thread, self._collector.tokens.refresh)),
+                ("keys", self._reload_keys),
             ):
                 try:
                     await work()
@@ -162,6 +169,16 @@ class Server(uvicorn.Server):
         log_event(
             f"reloaded: {_registry_text(facts)}, {changed}", event="reload", changed=registry.digest != before, **facts
         )
+
+    def _shard_words(self) -> str:
+        shard, shards = self._collector.shard, self._collector.registry.shards
+        return "" if shard is None else f", shard {shard} of {shards}"
+
+    async def _reload_keys(self) -> None:
+        if self._reread_keys is not None:
+            self._collector.oblivious.ring = ring = await asyncio.to_thread(self._reread_keys)
+            ids = [key.key_id for key in ring.keys]
+            log_event(f"reloaded: keys {', '.join(map(str, ids))} of Oblivious HTTP", event="reload", keys=ids)
 
     async def _reload_certificate(self) -> None:
         if self._listening.certificate is None or self.config.ssl is None:
@@ -246,11 +263,12 @@ def serve(
     listening: Listening,
     announce: Callable[[str], None] = print,
     reread: Callable[[], MetricRegistry] | None = None,
+    reread_keys: Callable[[], KeyRing] | None = None,
 ) -> None:
     """Serve until a signal, then commit what is queued and close the store."""
     collector.tokens.refresh()  # a store that does not answer is reported before anything listens
     with listening.bind() as bound:
-        server = Server(_config(collector, listening), collector, listening, announce, reread)
+        server = Server(_config(collector, listening), collector, listening, announce, reread, reread_keys)
         _freeze_garbage_collector()
         try:
             server.run(sockets=[bound])

@@ -7,18 +7,22 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from overstory.collector.auth import TokenTable
 from overstory.collector.committer import Committer
 from overstory.collector.http.endpoint import ReportEndpoint
 from overstory.collector.http.pages import PublicPages
 from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.settings import DAY, Limits, UpkeepIntervals
 from overstory.collector.store import Store
 from overstory.collector.telemetry import StateReporter, Telemetry
 from overstory.collector.upkeep import ClockWatch, Task, Upkeep, steady
 from overstory.protocol.metrics import MetricRegistry
+
+if TYPE_CHECKING:
+    from overstory.collector.oblivious.opening import KeyRing
 
 _log: Final = logging.getLogger("overstory.collector")
 
@@ -33,6 +37,10 @@ class Collector:
     ----------
     store
         The store of the reports; `stop` closes it.
+    ring
+        The private keys of Oblivious HTTP; None: sealed requests are not taken.
+    shard
+        The shard whose uploads are taken; None: of a registry without shards.
     clock, even
         Unix time in seconds; the seconds of a clock that never jumps.
     """
@@ -45,18 +53,21 @@ class Collector:
         limits: Limits | None = None,
         intervals: UpkeepIntervals | None = None,
         open_writes: bool = False,
+        ring: KeyRing | None = None,
+        shard: int | None = None,
         clock: Callable[[], float] = time.time,
         even: Callable[[], float] = steady,
     ) -> None:
-        self.registry, self.store, self.clock = registry, store, clock
+        self.registry, self.store, self.clock, self.shard = registry, store, clock, shard
         self.pages = PublicPages(registry)
         self.limits, self._intervals = limits or Limits(), intervals or UpkeepIntervals()
         self.telemetry = Telemetry()
         self.tokens = TokenTable(store.tokens, open_writes=open_writes)
         self.committer = Committer(store, self.limits, self.telemetry.committed)
         self.endpoint = ReportEndpoint(
-            Ingest(registry, self.limits), self.committer, self.tokens, self.telemetry, clock
+            Ingest(registry, self.limits, shard), self.committer, self.tokens, self.telemetry, clock
         )
+        self.oblivious = ObliviousEndpoint(self.endpoint, self.tokens, ring, clock)
         self.telemetry.queue = lambda: (self.committer.reports, self.committer.size)
         self._reporter = StateReporter(self.telemetry, store, lambda: self.registry, clock)
         self._upkeep = Upkeep(self.telemetry)
@@ -101,8 +112,9 @@ class Collector:
 
     def renew(self, registry: MetricRegistry) -> None:
         """Use another registry from now on; blocks. After an error nothing has changed."""
-        ingest, pages = Ingest(registry, self.limits), PublicPages(registry)
+        ingest, pages = Ingest(registry, self.limits, self.shard), PublicPages(registry)
         pages.prepare()
+        self.store.claim_shard(registry, self.shard, self.clock())
         self.store.remember(registry)
         self.registry, self.pages = registry, pages
         self.endpoint.use(ingest)

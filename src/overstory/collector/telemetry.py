@@ -87,6 +87,8 @@ class Telemetry(Collector):
         self.rejected: Counter[Reason] = Counter()
         self.rejected_of: Counter[tuple[str, Reason]] = Counter()  # of the registry's metrics: never a sender's words
         self.requests: Counter[int] = Counter()
+        self.opened: Counter[str] = Counter()  # messages of Oblivious HTTP, by the key that opened them
+        self.unopened: Counter[str] = Counter()  # by reason
         self.commits = Histogram(SECONDS)
         self.commit_reports = Histogram(SIZES)
         self.batch_reports = Histogram(SIZES)
@@ -140,7 +142,13 @@ class Telemetry(Collector):
         rejected = {reason.value: self.rejected[reason] for reason in Reason}
         yield _counter("rejected", "Reports, batches or requests refused, by reason.", "reason", rejected)
         statuses = {str(status): count for status, count in self.requests.items()}
-        yield _counter("answers", "Answers to POST /v1/reports, by status.", "status", statuses)
+        yield _counter(
+            "answers", "Answers to POST /v1/reports, by status; those to sealed requests, too.", "status", statuses
+        )
+        opened = "Messages of Oblivious HTTP that were opened, by the id of the key."
+        yield _counter("oblivious_opened", opened, "key", self.opened)
+        unopened = "Messages of Oblivious HTTP that could not be opened, by reason."
+        yield _counter("oblivious_refused", unopened, "reason", self.unopened)
         yield _histogram("commit_seconds", "Duration of a commit in seconds.", self.commits)
         yield _histogram("commit_reports", "Reports in a commit.", self.commit_reports)
         yield _histogram("batch_reports", "Reports in a batch.", self.batch_reports)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from overstory.analysis.difference import Difference, difference
 from overstory.presentation.document import Column
@@ -12,11 +15,17 @@ from overstory.presentation.render_data import csv_lines
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateOptions, EstimateSeries, read_estimates
+from overstory.queries.tables import read_tables
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.association.summary import TableSummary
     from overstory.analysis.selection import Adjustment
     from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
+
+    F64 = NDArray[np.float64]
 
 SHARED_NOISE: Final = (
     "devices that report in both ranges and keep their values share noise: the intervals are then too long, never too "
@@ -219,6 +228,75 @@ def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0
     notes = (*a.notes, *b.notes, *first.notes, *second.notes, *both.notes)
     shared = () if overlap else (MOVED,) if _two_groups(a.counted, b.counted) else (SHARED_NOISE,)
     return Comparison(a.counted, b.counted, both, tuple(dict.fromkeys((*notes, *shared))))
+
+
+def compare_tables(
+    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
+) -> Comparison:
+    """Return the cells of a metric's tables, and the shares in each row, of one range less those of another.
+
+    Every cell and every share in a row is one of the values that are tested. A row that is too small in one of the
+    ranges has no shares to compare.
+
+    Raises
+    ------
+    ParameterError
+        As `compare_ranges`; or when an overlap is declared.
+    """
+    check_comparable(a, b)
+    if overlap:
+        raise ParameterError("an overlap is declared for shares of values: differences of tables assume none")
+    chosen = options or EstimateOptions()
+    series = [read_tables(counted, "total", chosen) for counted in (a, b)]
+    summaries = [each.parts[0].tables for each in series]
+    labels, columns, left_out = [], [], []
+    for first, second in zip(*summaries, strict=True):
+        names, numbers, without = _table_shares(first, second)
+        labels += names
+        columns.append(numbers)
+        left_out += without
+    shares, errors = np.split(np.concatenate(columns, axis=1), 2)
+    notes = [
+        *series[0].notes,
+        *series[1].notes,
+        *(note for each in summaries for one in each for note in one.table.notes),
+    ]
+    if left_out:
+        notes.append(f"no shares in the rows {', '.join(left_out)}: too few reports in one of the ranges")
+    both = less(labels, shares, errors, (a.num_reports, b.num_reports), chosen)
+    shared = MOVED if _two_groups(a, b) else SHARED_NOISE
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, shared))))
+
+
+def _table_shares(first: TableSummary, second: TableSummary) -> tuple[list[str], F64, list[str]]:
+    """Return the names of cells and of shares in rows, their numbers in both tables, and the rows that have none."""
+    (row, column), (rows, columns) = first.table.names, first.table.labels
+    names = [f"{row}={x}, {column}={y}" for x, y in product(rows, columns)]
+    cells = [each.table for each in (first, second)]
+    known = first.conditional.estimable & second.conditional.estimable
+    given = [each.conditional for each in (first, second)]
+    names += [f"{column}={y} in {row}={x}" for x, y in product(np.array(rows, object)[known], columns)]
+    numbers = [
+        np.concatenate((getattr(cell, what).ravel(), getattr(part, what)[known].ravel()))
+        for what in ("shares", "standard_errors")
+        for cell, part in zip(cells, given, strict=True)
+    ]
+    return names, np.stack(numbers), [f"{row}={x}" for x, is_known in zip(rows, known, strict=True) if not is_known]
+
+
+def less(values: list[str], shares: F64, errors: F64, reports: tuple[int, int], options: EstimateOptions) -> Difference:
+    """Return the shares of one range less those of another, from different devices."""
+    return Difference(
+        values=values,
+        differences=shares[0] - shares[1],
+        standard_errors=np.hypot(errors[0], errors[1]),
+        num_reports=reports,
+        interval_kind=options.interval_kind or "population",
+        alpha=options.alpha,
+        first=shares[0],
+        second=shares[1],
+        adjustment=options.adjustment,
+    )
 
 
 def _check_parameters(counted: PeriodCounts) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from overstory.analysis.alarms.sums import ReportSums
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.registry import server_half
 from overstory.presentation.render_data import csv_line
@@ -14,6 +15,9 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.groups import OTHER, Groups
 from overstory.protocol.metrics.period import DAY, Period
+
+if TYPE_CHECKING:
+    from overstory.privacy.shuffle.released import Released, ReleasedPeriods
 
 
 class CountsStore(Protocol):
@@ -35,6 +39,10 @@ class CountsStore(Protocol):
 
     def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
         """Reports by (period, mechanism digest), whatever the parameters."""
+        ...
+
+    def releases(self, metric_id: str, first: int, last: int) -> Mapping[int, Released]:
+        """What shuffling relays released, by period; read of metrics whose reports come through a relay."""
         ...
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
@@ -70,6 +78,10 @@ class PeriodCounts:
         The group whose devices are counted; None: all devices.
     reports
         What reads the stored reports, while the store is open; None where only counts are at hand. A search needs it.
+    released
+        What relays released together; None for a metric that devices report directly.
+    sums
+        Sums of reports by period, by which crafted ones are noticed; empty unless they were read.
     """
 
     metric: Metric
@@ -79,6 +91,8 @@ class PeriodCounts:
     others: tuple[OtherParameters, ...] = ()
     group: str | None = None
     reports: Callable[[], Iterator[ReportBatch]] | None = field(default=None, repr=False)
+    released: ReleasedPeriods | None = None
+    sums: Mapping[int, ReportSums] = field(default_factory=dict, repr=False)
 
     @property
     def num_reports(self) -> int:
@@ -109,12 +123,24 @@ class PeriodCounts:
             "from": self.label(self.first),
             "to": self.label(self.last),
             "reports": self.num_reports,
+            **self.central_json(),
         }
+
+    def central_json(self) -> dict[str, Any]:
+        """Return the claim about reports that came through a relay, under ``central``; nothing for other metrics."""
+        return {} if self.released is None else {"central": self.released.claim(self.metric.mechanism).to_json()}
+
+    def central_sentences(self) -> list[str]:
+        """Return the same in sentences; none for other metrics."""
+        return [] if self.released is None else self.released.claim(self.metric.mechanism).sentences()
 
     def period_json(self, period: int) -> dict[str, Any]:
         """Return one period's counts as JSON values."""
-        counts = self.counts[period]
-        return {"period": self.label(period), "totals": counts.totals.tolist(), "ones": counts.ones.tolist()}
+        counts, more = self.counts[period], {"sums": self.sums[period].to_json()} if period in self.sums else {}
+        about: dict[str, Any] = {"period": self.label(period)}
+        if self.released is not None:
+            about["smallest_release"] = self.released.smallest.get(period, 0)
+        return {**about, "totals": counts.totals.tolist(), "ones": counts.ones.tolist(), **more}
 
     @classmethod
     def from_json(cls, metric: Metric, parsed: Any) -> PeriodCounts:
@@ -160,7 +186,10 @@ class PeriodCounts:
             for row in parsed["other_parameters"]
         ]
         first, last = (None if parsed[end] is None else number(parsed[end]) for end in ("from", "to"))
-        return cls(metric, first, last, counts, tuple(others), parsed.get("group"))
+        sums = {number(row["period"]): ReportSums.from_json(row["sums"]) for row in parsed["periods"] if "sums" in row}
+        return cls(
+            metric, first, last, counts, tuple(others), parsed.get("group"), None, _released(metric, parsed), sums
+        )
 
     def others_json(self) -> list[dict[str, Any]]:
         """Return the other parameters' reports as JSON values."""
@@ -218,23 +247,40 @@ def read_store(
     """
     chosen = None if group is None else {"groups": stored_groups(store, metric, group)}
     periods = store.periods(metric.id)
-    if first is None:
-        first = min([*periods, *([] if last is None else [last])], default=None)
-    if last is None:
-        last = max([*periods, *([] if first is None else [first])], default=None)
+    first = min([*periods, *([] if last is None else [last])], default=None) if first is None else first
+    last = max([*periods, *([] if first is None else [first])], default=None) if last is None else last
     if first is None or last is None:
         return PeriodCounts(metric, None, None, {}, (), group, _reports(store, metric, 1, 0))
     _check_order(metric, first, last)
     by_digest: dict[bytes, dict[int, int]] = {}
-    for (period, digest), reports in store.tally(metric.id, first, last).items():
+    for (period, digest), number in store.tally(metric.id, first, last).items():
         if digest != metric.mechanism.digest:
-            by_digest.setdefault(digest, {})[period] = reports
-    others = [
-        OtherParameters(digest, min(reports), max(reports), sum(reports.values()))
-        for digest, reports in sorted(by_digest.items())
-    ]
+            by_digest.setdefault(digest, {})[period] = number
+    ordered = sorted(by_digest.items())
+    others = [OtherParameters(digest, min(held), max(held), sum(held.values())) for digest, held in ordered]
     counts = store.counts(metric, first, last, **(chosen or {}))
-    return PeriodCounts(metric, first, last, counts, tuple(others), group, _reports(store, metric, first, last))
+    released = _read_released(store, metric, counts) if metric.is_oblivious else None
+    reports = _reports(store, metric, first, last)
+    return PeriodCounts(metric, first, last, counts, tuple(others), group, reports, released)
+
+
+def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, SupportCounts]) -> ReleasedPeriods:
+    """Return the smallest release of each of the periods that are counted."""
+    from overstory.privacy.shuffle.released import ReleasedPeriods
+
+    periods = [period for period, of_period in sorted(counts.items()) if of_period.num_reports]
+    released = store.releases(metric.id, periods[0], periods[-1]) if periods else {}
+    return ReleasedPeriods.of(periods, released, grouped=metric.groups is not None)
+
+
+def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
+    """Read what `PeriodCounts.to_json` says of releases."""
+    if "central" not in parsed:
+        return None
+    from overstory.privacy.shuffle.released import ReleasedPeriods
+
+    smallest = {metric.period.parse_label(row["period"]): int(row["smallest_release"]) for row in parsed["periods"]}
+    return ReleasedPeriods(smallest, metric.groups is not None)
 
 
 def _reports(store: CountsStore, metric: Metric, first: int, last: int) -> Callable[[], Iterator[ReportBatch]] | None:

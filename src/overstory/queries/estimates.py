@@ -22,10 +22,11 @@ from overstory.presentation.render_data import csv_lines
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.facts import NO_REPORTS, ends_of, range_facts
+from overstory.queries.facts import NO_REPORTS, check_periods, ends_of, range_facts, with_alarms
 from overstory.queries.shares import series_blocks, series_panels
 
 if TYPE_CHECKING:
+    from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.selection import Adjustment, Correction, IntervalKind
     from overstory.presentation.document import Block
     from overstory.queries.readings import Panel
@@ -61,6 +62,8 @@ class EstimateOptions:
         which are compared; these reports for a total.
     adjustment
         What the intervals of detected values are corrected for; see `Estimate.interval`.
+    ranges
+        Ranges whose shares are asked for, as texts such as ``18:25``, both ends included; of metrics of ranges alone.
     progress
         Called by long work, a search, with what is being done and how much is done, from 0 to 1.
     """
@@ -74,6 +77,7 @@ class EstimateOptions:
     steps: tuple[str, ...] = ()
     interval_kind: IntervalKind | None = None
     adjustment: Adjustment = "fcr"
+    ranges: tuple[str, ...] = ()
     progress: Callable[[str, float], object] | None = field(default=None, compare=False, repr=False)
 
     def kind_of_intervals(self, reading: Aggregation) -> IntervalKind:
@@ -118,6 +122,8 @@ class EstimateSeries:
         The estimates, in the order of their periods.
     notes
         What a reader must know before trusting the numbers.
+    checks
+        Of each period: what honest devices cannot have sent; alarms among them are notes of the estimates, too.
     """
 
     name: ClassVar[str] = "estimates"
@@ -127,6 +133,7 @@ class EstimateSeries:
     options: EstimateOptions
     parts: tuple[PeriodEstimate, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     @property
     def metric(self) -> Metric:
@@ -144,8 +151,9 @@ class EstimateSeries:
         return range_facts(self.counted, self.kind, kind, self.notes, adjustment=self.options.adjustment)
 
     def to_json(self, limit: int | None = None) -> dict[str, Any]:
-        """Return the summary and, under ``readings``, each part with its range and at most `limit` values."""
-        return {**self.summary(), "readings": [self._part_json(part, limit) for part in self.parts]}
+        """Return the summary, the checks and, under ``readings``, each part with its range, at most `limit` values."""
+        checks = [check.to_json() for check in self.checks]
+        return {**self.summary(), "checks": checks, "readings": [self._part_json(part, limit) for part in self.parts]}
 
     def _part_json(self, part: PeriodEstimate, limit: int | None) -> dict[str, Any]:
         return {**self.ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json(limit)}
@@ -217,7 +225,19 @@ def read_estimates(
     check_repeats(counted, kind, chosen)
     chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(kind))
     parts = tuple(_parts(counted, kind, chosen, names, estimator or estimate_counts))
-    return EstimateSeries(counted, kind, chosen, parts, tuple(_notes(counted, kind, chosen)))
+    # An estimator may put its estimates off: then they have no alarms among their notes.
+    ready = {part.last: part.estimate for part in parts if part.first == part.last and _is_ready(part)}
+    checks = check_periods(counted, ready, names)
+    noted = tuple(_with_alarms(counted, part, checks) if _is_ready(part) else part for part in parts)
+    return EstimateSeries(counted, kind, chosen, noted, tuple(_notes(counted, kind, chosen)), checks)
+
+
+def _is_ready(part: PeriodEstimate) -> bool:
+    return isinstance(part.estimate, Estimate)
+
+
+def _with_alarms(counted: PeriodCounts, part: PeriodEstimate, checks: Sequence[Check]) -> PeriodEstimate:
+    return replace(part, estimate=with_alarms(part.estimate, counted, checks, part.first, part.last))
 
 
 def _parts(

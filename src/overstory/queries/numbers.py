@@ -20,9 +20,10 @@ from overstory.queries.estimates import (
     parts_of,
 )
 from overstory.queries.facts import HOW, NO_REPORTS, ends_of, note_lines, range_facts, range_sentences
-from overstory.queries.number_pictures import draw_number_panels
+from overstory.queries.shares import draw_number_panels
 
 if TYPE_CHECKING:
+    from overstory.protocol.domains import AnyDomain
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.readings import Panel
@@ -179,16 +180,41 @@ def read_numbers(
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
     _check_options(metric, chosen)
     check_repeats(counted, kind, chosen)
+    ranges = [_symbols(metric.domain, text) for text in chosen.ranges]
     parts = tuple(
         NumberPart(
             first,
             last,
             each,
-            estimate_numbers(metric.mechanism, metric.domain, counts, reports_per_device=each),
+            estimate_numbers(metric.mechanism, metric.domain, counts, reports_per_device=each, ranges=ranges),
         )
         for first, last, counts, each in parts_of(counted, kind, chosen)
     )
     return NumberSeries(counted, kind, parts, tuple(_notes(counted, kind, chosen)))
+
+
+def _symbols(domain: AnyDomain, text: str) -> tuple[int, int]:
+    """Return the first symbol of a range ``FIRST:LAST``, and the one past its last.
+
+    Examples
+    --------
+    >>> from overstory.protocol.domains import Integers
+    >>> _symbols(Integers(0, 99), "18:25")
+    (18, 26)
+    """
+    ends, parts = [], text.split(":")
+    for place in range(1, len(parts)):  # a name may have a colon, too
+        try:
+            first, last = (
+                domain.encode(domain.read(":".join(part).strip())) for part in (parts[:place], parts[place:])
+            )
+        except ValueError:
+            continue
+        ends.append((first, last + 1))
+    if len(ends) != 1 or ends[0][0] >= ends[0][1]:
+        example = f"{domain.label(0)}:{domain.label(1)}" if domain.choices else "18:25"
+        raise ParameterError(f"--range {text}: give the first and the last value of a range, such as {example}")
+    return ends[0]
 
 
 def _check_options(metric: Metric, options: EstimateOptions) -> None:
@@ -223,7 +249,7 @@ DIFFERENCES: Final = (
     Column("high", "to", _text),
     Column("changed", "", lambda changed: "changed" if changed else "", is_left=True),
 )
-FIELDS: Final = ("a", "b", "difference", "standard_error", "low", "high", "changed")
+FIELDS: Final = ("a", "b", "difference", "standard_error", "low", "high", "q_value", "changed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +288,10 @@ class NumberComparison:
             | {name: _signed(row, name) for name in ("a", "b", "difference", "low", "high")}
             for row in self.differences[:limit]
         ]
-        meaning = "changed: the 95% interval of the difference does not hold 0"
+        alpha = next((100 * row.alpha for row in self.differences), 5.0)
+        meaning = (
+            f"changed: at a false discovery rate of at most {alpha:.3g}% over all rows; each interval is 95% by itself"
+        )
         return [Table("", DIFFERENCES, rows), Lines(meaning, *(f"note: {note}" for note in self.notes))]
 
 
@@ -287,4 +316,5 @@ def compare_numbers(
         *estimates[1].notes,
         SHARED_NOISE if a.group == b.group else MOVED,
     )
-    return NumberComparison(a, b, tuple(subtract(*estimates)), tuple(dict.fromkeys(notes)))
+    alpha = (options or EstimateOptions()).alpha
+    return NumberComparison(a, b, tuple(subtract(estimates[0], estimates[1], alpha)), tuple(dict.fromkeys(notes)))

@@ -71,6 +71,9 @@ READINGS: Final[Mapping[str, str]] = {
 
 COMPARISONS: Final[Mapping[str, str]] = {
     "shares": "overstory.queries.comparison:compare_ranges",
+    "items": "overstory.queries.comparison:compare_ranges",
+    "table": "overstory.queries.comparison:compare_tables",
+    "search": "overstory.queries.searches:compare_searches",
     "mean": "overstory.queries.numbers:compare_numbers",
     "distribution": "overstory.queries.numbers:compare_numbers",
     "ranges": "overstory.queries.numbers:compare_numbers",
@@ -129,6 +132,7 @@ def read(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOp
     >>> read(PeriodCounts(parse_registry(EXAMPLE)["colour"], None, None, {})).to_json()["readings"]
     []
     """
+    _check_ranges(counted.metric, options)
     reading: Reading = _function(READINGS, counted.metric)(counted, kind, options)
     return reading
 
@@ -143,8 +147,16 @@ def compare(
     ParameterError
         When ranges of such a metric are not compared, or these cannot be.
     """
+    _check_ranges(a.metric, options)
     compared: RangeComparison = _function(COMPARISONS, a.metric)(a, b, options, overlap=overlap)
     return compared
+
+
+def _check_ranges(metric: Metric, options: EstimateOptions | None) -> None:
+    if options is not None and options.ranges and metric.reading != "ranges":
+        raise ParameterError(
+            f"{metric.id} is not collected by ranges: --range {options.ranges[0]} does not apply to it"
+        )
 
 
 def _function(table: Mapping[str, str], metric: Metric) -> Any:

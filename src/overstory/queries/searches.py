@@ -7,19 +7,15 @@ one question, not with the store.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from overstory.analysis.reports import ReportBatch
 from overstory.analysis.selection import bound_text, interval_words
-from overstory.analysis.support.searches import answers_of
+from overstory.analysis.support.searches import sorted_answers
 from overstory.analysis.tables.output import plot_height
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered, discovery_table, rows_drawn
@@ -28,20 +24,20 @@ from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.protocol.search.mechanism import SearchMechanism
+from overstory.queries.comparison import Comparison, check_comparable, less
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from overstory.discovery.simulation import GroupReports, Progress
+    from overstory.analysis.selection import IntervalKind
+    from overstory.discovery.simulation import Progress
     from overstory.queries.estimates import Aggregation, EstimateOptions
 
 NO_ANSWERS: Final = (
     "{}: a search reads the answers themselves, and only their counts are here: read the store, with --store"
 )
-IN_MEMORY: Final = 1 << 20
-"""Answers up to which no temporary file is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +90,7 @@ class SearchReading:
             "waves": search.waves,
             "counted": self.counted.num_reports,
             **self.discovered.to_json(everything=True),
+            **self.counted.central_json(),
             "notes": list(self.notes),
             "other_parameters": self.counted.others_json(),
         }
@@ -122,6 +119,7 @@ class SearchReading:
         asked = f" of wave {search.wave} of {search.waves}" if search.waves > 1 else ""
         epsilon = epsilon_text(discovered.epsilon)
         yield f"privacy: each device{asked} answers one question, once: epsilon {epsilon} in all"
+        yield from counted.central_sentences()
         if discovered.threshold is not None:
             yield f"a value had to reach {discovered.threshold:.3%} of the answers at the last level"
         yield from (f"note: {note}" for note in self.notes)
@@ -209,68 +207,6 @@ def _part(progress: Progress | None, start: float, stop: float) -> Progress | No
     return None if progress is None else lambda what, done: progress(what, start + (stop - start) * done)
 
 
-@contextmanager
-def sorted_answers(
-    search: SearchMechanism, batches: Iterable[ReportBatch], expected: int, progress: Progress | None = None
-) -> Iterator[Sequence[GroupReports]]:
-    """Yield the answers to each question, in the order of the questions; in temporary files where they are many.
-
-    Parameters
-    ----------
-    expected
-        About how many answers there are.
-    """
-    with ExitStack() as stack:
-        groups = range(len(search.questions))
-        kept: list[list[ReportBatch]] = [[] for _ in groups]
-        spill = (
-            _Spill(Path(stack.enter_context(tempfile.TemporaryDirectory())), search) if expected > IN_MEMORY else None
-        )
-        done = 0
-        for batch in batches:
-            for group in groups:
-                answers = answers_of(search, batch, group)
-                if spill is None:
-                    kept[group].append(answers)
-                else:
-                    spill.add(group, answers)
-            done += len(batch)
-            if progress:
-                progress("reading the answers", min(done / max(expected, 1), 1.0))
-        yield [((spill.read(group) if spill else _joined(search, group, kept[group])),) for group in groups]
-
-
-def _joined(search: SearchMechanism, group: int, parts: Sequence[ReportBatch]) -> ReportBatch:
-    asked = search.questions[group].mechanism
-    cohorts = np.concatenate([part.cohorts for part in parts] or [np.zeros(0, np.uint32)])
-    bits = np.concatenate([part.bits for part in parts] or [np.zeros((0, -(-asked.payload_bits // 64)), np.uint64)])
-    return ReportBatch(cohorts, bits, asked.payload_bits, asked.num_cohorts)
-
-
-class _Spill:
-    """Answers in files: for each group one of seeds and one of payloads, read back as they are needed."""
-
-    def __init__(self, folder: Path, search: SearchMechanism) -> None:
-        self._folder, self._search = folder, search
-        self._types: dict[int, tuple[Any, Any]] = {}
-
-    def add(self, group: int, answers: ReportBatch) -> None:
-        """Append answers to a group's files."""
-        self._types[group] = answers.cohorts.dtype, answers.bits.dtype
-        for name, column in (("seeds", answers.cohorts), ("bits", answers.bits)):
-            with (self._folder / f"{group}.{name}").open("ab") as file:
-                file.write(np.ascontiguousarray(column).tobytes())
-
-    def read(self, group: int) -> ReportBatch:
-        """Return a group's answers, in memory only as far as they are touched."""
-        asked = self._search.questions[group].mechanism
-        paths = [self._folder / f"{group}.{name}" for name in ("seeds", "bits")]
-        if not all(path.exists() and path.stat().st_size for path in paths):
-            return _joined(self._search, group, ())
-        seeds, bits = (np.memmap(path, dtype, "r") for path, dtype in zip(paths, self._types[group], strict=True))
-        return ReportBatch(seeds, bits.reshape(len(seeds), -1), asked.payload_bits, asked.num_cohorts)
-
-
 def _span(counted: PeriodCounts) -> str:
     first, last = counted.label(counted.first), counted.label(counted.last)
     return f"in {first}" if first == last else f"between {first} and {last}"
@@ -289,16 +225,50 @@ def _notes(counted: PeriodCounts, stored: int) -> Iterator[str]:
         )
 
 
+def compare_searches(
+    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
+) -> Comparison:
+    """Return the shares of the values that two searches have in common, of one range less those of the other.
+
+    Raises ParameterError as `compare_ranges` does; when the answers are not at hand; when an overlap is declared.
+    """
+    check_comparable(a, b)
+    if overlap:
+        raise ParameterError("a device answers a search once, so none is in both ranges: an overlap has no meaning")
+    from overstory.queries.estimates import EstimateOptions
+
+    chosen = options or EstimateOptions()
+    kind: IntervalKind = chosen.interval_kind or "population"
+    searches = [read_search(counted, "total", replace(chosen, interval_kind=kind)) for counted in (a, b)]
+    places = [{value: n for n, value in enumerate(each.discovered.raw_values)} for each in searches]
+    common = [value for value in places[0] if value in places[1]]
+    if not common:
+        raise ParameterError(f"{a.metric.id}: the two searches have no value in common: there is nothing to compare")
+    shares, errors = [], []
+    for each, place in zip(searches, places, strict=True):
+        rows, reports = [place[value] for value in common], max(each.discovered.num_reports, 1)
+        shares.append(each.discovered.counts[rows] / reports)
+        errors.append(each.discovered.errors(kind)[rows] / reports)
+    names = [searches[0].discovered.values[places[0][value]] for value in common]
+    both = less(names, np.array(shares), np.array(errors), (searches[0].stored, searches[1].stored), chosen)
+    notes = [note for each in searches for note in each.notes]
+    for name, each, other in zip("ab", searches, reversed(places), strict=True):
+        alone = [as_line(value) or repr(value) for value in each.discovered.found() if value not in other]
+        if alone:
+            notes.append(f"detected in {name}, and not estimated by the other search: {', '.join(alone)}")
+    return Comparison(a, b, both, tuple(dict.fromkeys(notes)))
+
+
 def merged_candidates(before: Sequence[str], reading: SearchReading) -> list[str]:
     """Return candidates with the detected values after them, each once: the union over waves.
 
     A value that was detected in an earlier wave stays a candidate: whether a wave detects it again is chance.
     """
-    texts = map(_as_line, reading.discovered.found())
+    texts = map(as_line, reading.discovered.found())
     return list(dict.fromkeys([*before, *(text for text in texts if text)]))
 
 
-def _as_line(value: Any) -> str | None:
+def as_line(value: Any) -> str | None:
     """Return a value as a line of a file of candidates; None for bytes that are none."""
     if not isinstance(value, bytes):
         return str(value)

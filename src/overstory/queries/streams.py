@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.support.registry import server_half
 from overstory.analysis.tables.output import COLUMNS, file_columns, records
 from overstory.presentation.document import Column
@@ -42,7 +43,8 @@ class TooLargeError(ParameterError):
 
 def check_counts(metric: Metric, periods: int) -> None:
     """Refuse to read the counts of so many periods where these are too many numbers."""
-    each = server_half(metric.mechanism).num_counts(metric.labels)
+    watch = Watch.of(metric.mechanism, metric.labels)
+    each = server_half(metric.mechanism).num_counts(metric.labels) + (0 if watch is None else watch.num_sums)
     if periods * each > MOST_COUNTS:
         raise TooLargeError(
             f"{periods:,} periods of {each:,} counts of {metric.id} are {periods * each:,} numbers, and an answer "
@@ -147,7 +149,8 @@ def estimates_answer(counted: PeriodCounts, reading: Aggregation, options: Estim
     series = read_estimates(counted, reading, options, estimator=later)
     pieces = [Piece(series.ends(part), _deferred(part.estimate), shape) for part in series.parts]
     if shape.form == "json":
-        return Answer(f'{_json({**series.summary(), "level": shape.level})[:-1]},"readings":[', pieces, ",", "]}")
+        about = {**series.summary(), "checks": [check.to_json() for check in series.checks], "level": shape.level}
+        return Answer(f'{_json(about)[:-1]},"readings":[', pieces, ",", "]}")
     return Answer(_header(shape, options.adjustment), pieces, "", "")
 
 

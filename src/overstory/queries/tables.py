@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from overstory.analysis.association.linked import linked_cells
+from overstory.analysis.association.linked_filters import TooFewReportsError, linked_filters
 from overstory.analysis.association.picture import plot_height, plot_table
 from overstory.analysis.association.several import divided_tables
 from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import TableEstimate, pair_table
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.selection import INTERVAL_KINDS
+from overstory.analysis.selection import interval_words
 from overstory.presentation.document import Block, Column, Heading, Lines
 from overstory.presentation.render_data import csv_lines
-from overstory.protocol.domains import Table
+from overstory.protocol.domains import StringTable, Table
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.divided import DividedMechanism
@@ -34,8 +36,11 @@ if TYPE_CHECKING:
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import Aggregation
 
-Learn = Callable[["Metric", "SupportCounts", float, "IntervalKind"], list[TableEstimate]]
-"""From a metric, its counts, reports per device and the kind of intervals to its tables."""
+Learn = Callable[["Metric", "SupportCounts", float, "EstimateOptions"], list[TableEstimate]]
+"""From a metric, its counts, reports per device and the options, `interval_kind` filled in, to its tables."""
+
+MOST_CELLS: Final = 1 << 12
+"""Cells of a table of candidates: the equations of more take too long."""
 
 WIDTH: Final = ("row_variable", "row", "column_variable", "column")
 CSV: Final = (
@@ -47,6 +52,9 @@ CSV: Final = (
     *map(Column, ("reported", "share_in_row")),
     Column("share_in_row_low", csv="share_in_row_low_95"),
     Column("share_in_row_high", csv="share_in_row_high_95"),
+    Column("plain_low", csv="prop_plain_low_95"),
+    Column("plain_high", csv="prop_plain_high_95"),
+    *map(Column, ("q_value", "detected")),
 )
 """The columns of a file of tables: shares are unbiased, but `reported`, which has none below 0 and adds up to 1."""
 
@@ -132,7 +140,7 @@ class TableSeries:
         notes = (*self.notes, *(note for part in self.parts for table in part.tables for note in table.table.notes))
         kind: Any = self.options.interval_kind
         yield Lines(
-            *range_sentences(self.counted, f"learned {HOW[self.kind]}", INTERVAL_KINDS[kind]),
+            *range_sentences(self.counted, f"learned {HOW[self.kind]}", interval_words(kind, self.options.adjustment)),
             *note_lines(self.counted, notes),
             *([] if written is None else [f"every cell: {written}"]),
         )
@@ -171,24 +179,28 @@ def read_tables(
     intervals: IntervalKind = chosen.interval_kind or "population"
     chosen = replace(chosen, interval_kind=intervals)
     learn = learner(counted.metric)
-    parts = tuple(
-        PeriodTables(
-            first,
-            last,
-            per_device,
-            tuple(
-                TableSummary(table, alpha=chosen.alpha)
-                for table in learn(counted.metric, counts, per_device, intervals)
-            ),
-        )
-        for first, last, counts, per_device in parts_of(counted, kind, chosen)
-    )
-    return TableSeries(counted, kind, chosen, parts, () if parts else (NO_REPORTS,))
+    parts, notes = [], []
+    for first, last, counts, per_device in parts_of(counted, kind, chosen):
+        try:
+            tables = learn(counted.metric, counts, per_device, chosen)
+        except TooFewReportsError as error:
+            notes.append(f"{counted.label(last)}: {error}")
+            continue
+        parts.append(PeriodTables(first, last, per_device, tuple(_summary(table, chosen) for table in tables)))
+    if notes and not parts:
+        raise ParameterError(f"{counted.metric.id}: {notes[-1]}")
+    return TableSeries(counted, kind, chosen, tuple(parts), tuple(notes) if parts else (NO_REPORTS,))
+
+
+def _summary(table: TableEstimate, options: EstimateOptions) -> TableSummary:
+    return TableSummary(table, alpha=options.alpha, correction=options.correction, adjustment=options.adjustment)
 
 
 def _check(metric: Metric, options: EstimateOptions) -> None:
     plain = EstimateOptions()
-    for name, option in (("candidates", "--candidates"), ("steps", "--steps"), ("method", "--method")):
+    strings = isinstance(metric.domain, StringTable)
+    of_strings = () if strings else (("candidates", "--candidates"), ("complete", "--complete"))
+    for name, option in (*of_strings, ("steps", "--steps"), ("method", "--method")):
         if getattr(options, name) != getattr(plain, name):
             raise ParameterError(f"{metric.id} is read as a table: {option} does not apply")
 
@@ -203,9 +215,11 @@ def learner(metric: Metric) -> Learn:
     return learn
 
 
-def cell_tables(metric: Metric, counts: SupportCounts, per_device: float, kind: IntervalKind) -> list[TableEstimate]:
+def cell_tables(
+    metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions
+) -> list[TableEstimate]:
     """Return the table of each two variables that are reported as one cell."""
-    domain = metric.domain
+    domain, kind = metric.domain, _intervals(options)
     if not isinstance(domain, Table):
         raise ParameterError(f"{metric.id} is no metric of several variables")
     oracle = FrequencyOracle(metric.oracle)
@@ -218,11 +232,11 @@ def cell_tables(metric: Metric, counts: SupportCounts, per_device: float, kind: 
 
 
 def tables_of_divided(
-    metric: Metric, counts: SupportCounts, per_device: float, kind: IntervalKind
+    metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions
 ) -> list[TableEstimate]:
     """Return the tables that devices were divided over; those of a table are a sample of all devices."""
     domain, mechanism = metric.domain, metric.mechanism
-    if kind != "population":
+    if options.interval_kind != "population":
         raise ParameterError(
             f"{metric.id}: a table is answered by a part of the devices: ask for --interval population"
         )
@@ -233,15 +247,65 @@ def tables_of_divided(
 
 
 def tables_of_linked(
-    metric: Metric, counts: SupportCounts, per_device: float, kind: IntervalKind
+    metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions
 ) -> list[TableEstimate]:
-    """Return the table of two variables whose reports are linked."""
+    """Return the table of two variables whose reports are linked; of strings, the candidates are looked for."""
     domain, mechanism = metric.domain, metric.mechanism
-    if not isinstance(domain, Table) or not isinstance(mechanism, JointMechanism):
+    if not isinstance(domain, Table | StringTable) or not isinstance(mechanism, JointMechanism):
         raise ParameterError(f"{metric.id} is no metric of two variables whose reports are linked")
-    labels = [part.labels for part in domain.of]
-    choices: dict[str, Any] = {"reports_per_device": per_device, "interval_kind": kind, "other": domain.other}
-    return [linked_cells(mechanism, counts, domain.names, labels, **choices)]
+    choices: dict[str, Any] = {
+        "reports_per_device": per_device,
+        "interval_kind": _intervals(options),
+        "other": domain.other,
+    }
+    if isinstance(domain, Table):
+        labels: Any = [part.labels for part in domain.of]
+        return [linked_cells(mechanism, counts, domain.names, labels, **choices)]
+    labels = value_lists(metric, domain, options.candidates)
+    return [linked_filters(mechanism, counts, domain.names, labels, complete=options.complete, **choices)]
+
+
+def value_lists(
+    metric: Metric, domain: StringTable, candidates: tuple[str, ...] | None = None
+) -> list[tuple[str, ...]]:
+    """Return the values of each variable that are looked for.
+
+    Parameters
+    ----------
+    candidates
+        Instead of the file of the variable that takes strings, where there is one such variable.
+
+    Raises
+    ------
+    ParameterError
+        When a variable has no candidates, or there are too many cells.
+    """
+    lists = dict(zip(domain.names, metric.candidate_lists, strict=False))
+    strings = [name for name, part in zip(domain.names, domain.of, strict=True) if part.size is None]
+    if candidates is not None:
+        if len(strings) > 1:
+            raise ParameterError(
+                f"{metric.id}: --candidates is one list, and {' and '.join(strings)} each take strings: name a file "
+                "for each in the registry; candidates change no report, so stored ones can be read with other files"
+            )
+        lists[strings[0]] = candidates
+    without = [name for name in strings if not lists.get(name)]
+    if without:
+        raise ParameterError(
+            f"{metric.id}: {without[0]} has no candidates: name a file in the registry, as in of = "
+            '[{kind = "strings", candidates = "FILE"}, ...]' + (", or give --candidates" if len(strings) == 1 else "")
+        )
+    labels = [part.labels or lists[name] or () for name, part in zip(domain.names, domain.of, strict=True)]
+    if (cells := math.prod(map(len, labels))) > MOST_CELLS:
+        raise ParameterError(
+            f"{metric.id}: {' x '.join(str(len(each)) for each in labels)} = {cells:,} cells are too many, at most "
+            f"{MOST_CELLS:,} are estimated: give shorter lists of candidates"
+        )
+    return labels
+
+
+def _intervals(options: EstimateOptions) -> IntervalKind:
+    return options.interval_kind or "population"
 
 
 DESIGNS: Final[Mapping[str, Learn]] = {"divided": tables_of_divided, "linked": tables_of_linked}

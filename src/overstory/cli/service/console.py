@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -48,7 +48,14 @@ def _own(name: str, kind: Any, default: Any, text: str, metavar: str | None = No
 
 SETTINGS: Final = (
     Setting("registry", str, None, "the metric registry", "FILE"),
-    Setting("store", str, None, "the store: a file, sqlite:///FILE, or postgresql://...", "URL"),
+    Setting(
+        "store",
+        str,
+        None,
+        "the store: a file, sqlite:///FILE, or postgresql://...; once for each shard's store, where there are shards",
+        "URL",
+        repeatable=True,
+    ),
     _own("previous", str, None, "the registry's version before, to show the public what changed", "FILE"),
     _own("host", str, "127.0.0.1", "address to listen on (default: 127.0.0.1)", "H"),
     _own("port", int, 8001, "port; 0: any free port (default: 8001)", "P"),
@@ -128,19 +135,19 @@ def show_store(registry: str, store: str) -> None:
     from overstory.collector.http.listening import Listening
     from overstory.console.server import Access, serve
 
-    with open_data(registry, store) as data:
+    with open_data(registry, [store]) as data:
         serve(data, Listening(port=0), Access(), _print_line)
 
 
 @contextmanager
-def open_data(registry: str, url: str, previous: str | None = None) -> Iterator[ConsoleData]:
-    """Give what the screens read: the registry, the open store, and the registry's version before."""
-    from overstory.collector.store import open_store
+def open_data(registry: str, urls: Sequence[str], previous: str | None = None) -> Iterator[ConsoleData]:
+    """Give what the screens read: the registry, the open stores, and the registry's version before."""
+    from overstory.cli.stores import open_stores
     from overstory.console.data import ConsoleData
     from overstory.protocol.metrics import load_registry
 
     metrics, before = load_registry(registry), load_registry(previous) if previous else None
-    with open_store(url) as store:
+    with open_stores(urls) as store:
         data = ConsoleData(metrics, store, previous=before)
         try:
             yield data

@@ -16,7 +16,7 @@ from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
 
 if TYPE_CHECKING:
-    from overstory.collector.checkup import Finding
+    from overstory.collector.checkup.checks import Finding
 
 MORE = """\
 Prints one line for each check: ok, warning or error, and what to do. The options decide what is checked; the settings
@@ -31,6 +31,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "doctor", "check a collector and its settings", more=MORE, example=EXAMPLE)
     parser.add_argument("--registry", metavar="FILE", help="registry of the collected metrics")
     parser.add_argument("--store", metavar="URL", help="a file, sqlite:///FILE, or postgresql://...")
+    parser.add_argument("--oblivious-keys", metavar="FILE", type=Path, help="private keys of `overstory keys`")
     parser.add_argument("--url", metavar="URL", help="address of a running collector")
     parser.add_argument("--config", metavar="FILE", help="TOML file with the settings of `overstory serve`")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 def _findings(args: argparse.Namespace) -> Iterator[Finding]:
     from overstory.cli.service.serve import SETTINGS
     from overstory.cli.service.serve_settings import PREFIX, fill_in
-    from overstory.collector.checkup import (
+    from overstory.collector.checkup.checks import (
         Finding,
         check_certificate,
         check_files,
@@ -61,13 +62,14 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
         check_url,
         guarded,
     )
+    from overstory.collector.checkup.keys import check_keys
     from overstory.protocol.errors import OverstoryError
     from overstory.protocol.metrics import load_registry
 
     now = time.time()
     yield from check_files()
     settings = argparse.Namespace(**{setting.key: None for setting in SETTINGS}, config=args.config)
-    settings.registry, settings.store = args.registry, args.store
+    settings.registry, settings.store, settings.oblivious_keys = args.registry, args.store, args.oblivious_keys
     try:
         fill_in(settings, SETTINGS, os.environ)
     except (OverstoryError, OSError) as error:
@@ -83,6 +85,7 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
             yield Finding("registry", "error", str(error), "overstory metrics lint FILE lists all errors")
         else:
             yield from check_registry(registry, now)
+            yield from guarded("oblivious keys", partial(check_keys, registry, settings.oblivious_keys))
     if settings.store:
         yield from guarded("store", partial(check_store, settings.store, registry, now))
     if settings.tls_certificate:

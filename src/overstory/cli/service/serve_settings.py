@@ -21,6 +21,9 @@ CONSOLE: Final = "CONSOLE_"
 OTHERS: Final = {"STATE", "TOKEN", "WRITE_TOKEN", "ADMIN_TOKEN", "TRACEBACK"}
 """Variables of other commands."""
 
+SEPARATOR: Final = ";"
+"""What is between the texts of a variable that holds several: no URL of a store has it."""
+
 YES_NO: Final = {
     "1": True,
     "true": True,
@@ -40,6 +43,9 @@ class Setting(NamedTuple):
     ----------
     help, metavar, choices
         Help, placeholder and choices of the command line.
+    repeatable
+        Whether the value is a list of texts: the option may be given several times, a file has a list or one text, and
+        the variable several texts with `;` between them.
     """
 
     name: str  # as on the command line, without the leading dashes; in a file, `_` may replace `-`
@@ -49,6 +55,7 @@ class Setting(NamedTuple):
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     scope: str = ""  # what its variable has after the prefix: "" or `CONSOLE`
+    repeatable: bool = False
 
     @property
     def key(self) -> str:
@@ -67,6 +74,8 @@ class Setting(NamedTuple):
             option["action"] = argparse.BooleanOptionalAction
         elif self.choices:
             option["choices"] = self.choices
+        elif self.repeatable:
+            option |= {"metavar": self.metavar, "action": "append"}
         else:
             option |= {"metavar": self.metavar, "type": self.kind}
         parser.add_argument(f"--{self.name}", **option)
@@ -77,6 +86,8 @@ class Setting(NamedTuple):
             if text.lower() not in YES_NO:
                 raise ParameterError(f"{self.variable}={text}: give 1 or 0")
             return YES_NO[text.lower()]
+        if self.repeatable:
+            return [part.strip() for part in text.split(SEPARATOR) if part.strip()]
         try:
             return self._chosen(self.kind(text), f"{self.variable}={text}")
         except ValueError as error:
@@ -86,6 +97,11 @@ class Setting(NamedTuple):
 
     def from_toml(self, value: Any, source: str) -> Any:
         """Read the value of a file."""
+        if self.repeatable:
+            listed = value if isinstance(value, list) else [value]
+            if not listed or not all(isinstance(part, str) for part in listed):
+                raise FormatError(f"give text, or a list of texts, not {value!r:.60}", source=source, field=self.key)
+            return listed
         plain = {Path: str}.get(self.kind, self.kind)
         fits = isinstance(value, (int, float) if plain is float else plain)
         if not fits or (isinstance(value, bool) and plain is not bool):

@@ -93,6 +93,11 @@ def run(args: argparse.Namespace) -> int:
 
     _check(args, MOST_DEVICES)
     registry = load_registry(args.registry)
+    if args.store and registry.shards is not None:
+        raise ParameterError(
+            f"--store {args.store}: the registry divides uploads over shards, each with a store of its own; give the "
+            "--url of what is in front of their collectors, or a registry without [shards]"
+        )
     metrics = [registry[name] for name in dict.fromkeys(args.metric or registry)]
     when = moments(metrics, args.periods, time.time())
     holders = Holders(_populations(args, metrics), when, args.change, _random(args.seed))

@@ -109,6 +109,7 @@ def _add_export(actions: Any) -> None:
         "--from", dest="first", metavar="PERIOD", help="the first period, such as 2026-11-21 or 2026-W47"
     )
     export.add_argument("--to", dest="last", metavar="PERIOD", help="the last period")
+    export.add_argument("--group", metavar="NAME", help="only the devices of this group, of a metric with groups")
     export.add_argument("-o", "--output", required=True, metavar="FILE", help="the Parquet file")
 
 
@@ -164,6 +165,8 @@ def _summary(args: argparse.Namespace) -> int:
         about.append(f"refused: {reasons}")
     if summary.collectors or summary.notes:
         about.append(f"{plural(summary.collectors, 'collector')} seen within a week, {plural(summary.notes, 'note')}")
+    if summary.releases:
+        about.append(f"{plural(summary.releases, 'release')} of shuffling relays")
     outcome = summary.to_json()
     columns = (
         Column("metric", is_left=True),
@@ -223,14 +226,14 @@ def _restore(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace) -> int:
     from overstory.collector.store import open_store
     from overstory.protocol.metrics import load_registry
-    from overstory.queries.counts import parse_range
+    from overstory.queries.counts import parse_range, stored_groups
 
     metric = load_registry(args.registry)[args.metric]
     first, last = parse_range(metric, args.first, args.last)
     numbers = metric.period.numbers
     with open_store(args.url) as store:
-        reports = store.export(
-            metric, numbers[0] if first is None else first, numbers[-1] if last is None else last, args.output
-        )
+        groups = None if args.group is None else stored_groups(store, metric, args.group)
+        ends = numbers[0] if first is None else first, numbers[-1] if last is None else last
+        reports = store.export(metric, *ends, args.output, groups)
     print_outcome(args, {"output": args.output, "reports": reports}, f"{reports:,} reports in {args.output}")
     return 0

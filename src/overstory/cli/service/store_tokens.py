@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 MORE: Final = """\
 A write token is part of a program that sends reports: everybody who has the program has the token, which only keeps
 strangers out. An admin token lets its holder read counts and estimates. In the console (`overstory console`) a viewer
-reads every page, and an analyst also decodes with candidates and writes notes. To rotate a token, add a new one,
+reads every page, and an analyst also decodes with candidates and writes notes. A relay token is for the operator of a
+shuffling relay (`overstory relay --shuffle`): it reads nothing. To rotate a token, add a new one,
 release it, then revoke the old one. The store has only the SHA-256 of a token: it is shown once, when it is made."""
 
 
@@ -31,9 +32,9 @@ def add_tokens(actions: Any) -> None:
     add.add_argument(
         "--role",
         required=True,
-        choices=("write", "viewer", "analyst", "admin"),
+        choices=("write", "viewer", "analyst", "admin", "relay"),
         help="write: send reports; viewer: read the console; analyst: also decode and write notes there; admin: all of "
-        "that, and read counts and estimates over HTTP",
+        "that, and read counts and estimates over HTTP; relay: pass on what a shuffling relay releases",
     )
     add.add_argument("--application", required=True, metavar="NAME", help="name of the application that uses it")
     add.add_argument("--expires", metavar="DATE", help="first day, in UTC, on which it is refused (default: never)")

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
 from overstory.collector.http.bounded_connection import BoundedConnection
-from overstory.collector.http.endpoint import ALWAYS, URL, Head, ReportEndpoint, Response, read_head
+from overstory.collector.http.endpoint import ALWAYS, Head, ReportEndpoint, Response, read_head
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
@@ -216,7 +216,7 @@ class Connection(BoundedConnection):
         return self.flow.write_paused or (self.cycle is not None and not self.cycle.response_complete)
 
     def _small_post(self) -> _Exchange | None:
-        if self.url != URL or self.parser.get_method() != b"POST" or self.expect_100_continue:
+        if self.url not in self.endpoint.urls or self.parser.get_method() != b"POST" or self.expect_100_continue:
             return None
         if self._answering or self.parser.get_http_version() != "1.1":
             return None

@@ -5,6 +5,7 @@ No web framework and no socket is involved. Every error is problem details (RFC 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -22,6 +23,8 @@ from overstory.protocol.wire.reasons import Reason, problem_title, problem_type
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
 PATH: Final = "/v1/reports"
+MESSAGE_PATH: Final = "/v1/oblivious"
+RELEASE_PATH: Final = "/v1/oblivious/release"
 URL: Final = PATH.encode()
 _TYPES: Final = {MEDIA_TYPE.encode(): MEDIA_TYPE, JSON.encode(): JSON}
 
@@ -67,17 +70,17 @@ def _media_type(value: bytes) -> str:
 RETRY_AFTER: Final = {Reason.QUEUE_FULL: 5, Reason.CLOSING: 10, Reason.STORE: 30, Reason.FAULT: 60}
 """Seconds after which the same bytes may be sent again."""
 
-_ON_ALL: Final = (
+ON_ALL: Final = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
 )
-ALWAYS: Final = ((b"content-type", b"application/json"), *_ON_ALL)
+ALWAYS: Final = ((b"content-type", b"application/json"), *ON_ALL)
 """Headers of every answer of JSON."""
 PROBLEM: Final = "application/problem+json"
 """The media type of errors (RFC 9457)."""
-_ON_PROBLEMS: Final = ((b"content-type", PROBLEM.encode()), *_ON_ALL)
+_ON_PROBLEMS: Final = ((b"content-type", PROBLEM.encode()), *ON_ALL)
 
 _ONE: Final = b'{"results":[{"batch":"%b","accepted":%d,"duplicate":%b,"reason":null,"rejected":[]}]}'
 
@@ -230,6 +233,11 @@ class ReportEndpoint:
     ----------
     clock
         Unix time in seconds.
+
+    Attributes
+    ----------
+    urls
+        The request targets of reports: PATH, and below it the path of the collector's shard, if it has one.
     """
 
     def __init__(
@@ -242,6 +250,8 @@ class ReportEndpoint:
     ) -> None:
         self._ingest, self._committer, self._tokens = ingest, committer, tokens
         self.limits, self.telemetry, self._clock = ingest.limits, telemetry, clock
+        shard = ingest.shard
+        self.urls: frozenset[bytes] = frozenset({URL} if shard is None else {URL, b"%b/%d" % (URL, shard)})
         self.closing = False
         self.reserve = Reserve()
         self._faults = SparseLog(_log)
@@ -261,10 +271,12 @@ class ReportEndpoint:
             return Reason.WRONG_TYPE
         if head.length is not None and self.too_large(head, head.length):
             return Reason.TOO_LARGE
-        return self._no_room()
+        return self.unavailable()
 
-    def _no_room(self) -> Reason | None:
+    def unavailable(self) -> Reason | None:
         """Return why no reports are taken at the moment, or None."""
+        if self.closing:
+            return Reason.CLOSING
         if not self._committer.alive:
             return Reason.STORE
         if self.reserve.short:
@@ -286,9 +298,15 @@ class ReportEndpoint:
         self._faults.error("a request failed because of an error in the collector", error, trace=True)
         return self.refuse(Reason.FAULT, close=close)
 
-    def decide(self, head: Head, body: bytes) -> Decision:
-        """Decide about a body; only this method may run in another thread."""
-        return self._ingest.decide(body, head.content_type, self._clock(), encoding=head.encoding)
+    def decide(self, head: Head, body: bytes, *, oblivious: bool = False) -> Decision:
+        """Decide about a body, which may have come sealed; only this method may run in another thread."""
+        return self._ingest.decide(body, head.content_type, self._clock(), encoding=head.encoding, oblivious=oblivious)
+
+    async def taken(self, decision: Decision) -> Response:
+        """Commit what was decided, and return the answer."""
+        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self.take(decision, partial(_resolve, answered))
+        return await answered
 
     def take(self, decision: Decision, answered: Answered) -> None:
         """Commit what was decided; `answered` is called once, at once or after the commit."""
@@ -312,3 +330,8 @@ class ReportEndpoint:
     def _counted(self, answer: Response) -> Response:
         self.telemetry.requests[answer.status] += 1
         return answer
+
+
+def _resolve(answered: asyncio.Future[Response], answer: Response) -> None:
+    if not answered.done():  # a server that stops cancels those that wait
+        answered.set_result(answer)

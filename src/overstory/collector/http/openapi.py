@@ -1,4 +1,4 @@
-"""The OpenAPI description: FastAPI's, and by hand that of POST /v1/reports, which no framework answers."""
+"""The OpenAPI description: FastAPI's, and by hand that of the posts, which no framework answers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from overstory.collector.http.endpoint import PATH, PROBLEM, RETRY_AFTER
+from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, PROBLEM, RELEASE_PATH, RETRY_AFTER
 from overstory.collector.ingest.ingest import JSON
+from overstory.protocol.metrics.shards import MOST
+from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
+from overstory.protocol.oblivious.release import RELEASE_TYPE
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import GROUP, MEDIA_TYPE
 
-VERSION: Final = "0.3.0"
+VERSION: Final = "0.5.0"
 """The version of the HTTP interface, not of the program: it changes when clients may notice."""
 
 ERROR: Final = "Error"
@@ -96,6 +99,25 @@ SCHEMAS: Final[dict[str, Any]] = {
         "required": ["results"],
         "properties": {"results": {"type": "array", "items": {"$ref": "#/components/schemas/Result"}}},
     },
+    "Released": {
+        "type": "object",
+        "description": "What became of the messages of one part of a release.",
+        "required": ["taken", "refused", "again"],
+        "additionalProperties": False,
+        "properties": {
+            "taken": {"type": "integer", "minimum": 0, "description": "Messages committed, now or before."},
+            "refused": {
+                "type": "object",
+                "additionalProperties": {"type": "integer", "minimum": 1},
+                "description": "Messages refused for good, by reason.",
+            },
+            "again": {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0},
+                "description": "Places of the messages to send again, in a later part of the same release.",
+            },
+        },
+    },
     "Refusal": {
         "type": "object",
         "description": "Problem details (RFC 9457): why no report of a request was taken.",
@@ -119,7 +141,7 @@ def operation() -> dict[str, Any]:
     Examples
     --------
     >>> sorted(operation()["responses"])
-    ['200', '400', '401', '404', '408', '409', '410', '413', '415', '429', '503']
+    ['200', '400', '401', '403', '404', '408', '409', '410', '413', '415', '421', '429', '503']
     """
     return {
         "summary": "Take reports",
@@ -137,6 +159,70 @@ def operation() -> dict[str, Any]:
             },
         },
         "responses": {"200": _response("The result of each upload.", "Results")} | _refusals(),
+    }
+
+
+def shard_operation() -> dict[str, Any]:
+    """Return OpenAPI's description of the same of one shard: a balancer routes by its path."""
+    number = {"type": "integer", "minimum": 0, "maximum": MOST - 1}
+    described = "The first two bytes of the batch id, as a big-endian number, modulo the registry's number of shards."
+    return operation() | {
+        "summary": "Take reports of one shard",
+        "operationId": "post_reports_of_shard",
+        "parameters": [
+            {"name": "shard", "in": "path", "required": True, "schema": number, "description": described},
+        ],
+    }
+
+
+_BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
+_UNSEALED: Final = {
+    "400": "`ohttp-key`: there is no key for it here (type "
+    "https://iana.org/assignments/http-problem-types#ohttp-key). `undecryptable`: it was altered, or cut off.",
+    "404": "`not-found`: this collector has no keys for sealed requests.",
+    "408": "`slow`: The request did not arrive in time: send it again.",
+    "413": "`too-large`: The body is larger than this collector takes.",
+    "415": "`wrong-type`: The content type is another one.",
+    "429": "`queue-full`: Send it again after Retry-After.",
+    "503": "`closing`, `store`, `fault`: Send it again after Retry-After.",
+}
+
+
+def message_operation() -> dict[str, Any]:
+    """Return OpenAPI's description of POST /v1/oblivious."""
+    return {
+        "summary": "Take reports that are sealed (Oblivious HTTP, RFC 9458)",
+        "description": "The message holds a request to POST /v1/reports, with its write token. Whatever is wrong in it "
+        "is answered inside the response, which its sender alone can open.",
+        "operationId": "post_oblivious",
+        "tags": ["reports"],
+        "requestBody": {"required": True, "content": {REQUEST_TYPE: _BINARY}},
+        "responses": {
+            "200": {"description": "The sealed response.", "content": {RESPONSE_TYPE: _BINARY}},
+            **{status: _problem(words, ERROR) for status, words in _UNSEALED.items()},
+        },
+    }
+
+
+def release_operation() -> dict[str, Any]:
+    """Return OpenAPI's description of POST /v1/oblivious/release."""
+    own = {
+        "400": "`damaged`: The body is no part of a release.",
+        "401": "`no-token`, `unknown-token`: A release needs a valid token of the role relay.",
+        "413": "`too-large`, `too-many`: The part is larger than this collector takes.",
+    }
+    return {
+        "summary": "Take what a shuffling relay releases",
+        "description": "A part of a release: sealed requests, released together. The answer comes after all of them "
+        "were decided. After 429 and 503, and without an answer, send all again: nothing counts twice.",
+        "operationId": "post_release",
+        "tags": ["reports"],
+        "security": [{"token": []}],
+        "requestBody": {"required": True, "content": {RELEASE_TYPE: _BINARY}},
+        "responses": {
+            "200": _response("What became of the messages.", "Released"),
+            **{status: _problem(words, ERROR) for status, words in sorted((_UNSEALED | own).items())},
+        },
     }
 
 
@@ -166,7 +252,7 @@ def _response(description: str, schema: str, media_type: str = JSON) -> dict[str
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description of the application, with POST /v1/reports and the schema of errors in it."""
+    """Return the OpenAPI description of the application, with the posts and the schema of errors in it."""
     if not app.openapi_schema:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         components = schema.setdefault("components", {})
@@ -175,6 +261,12 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for path in schema["paths"].values():
             for described in path.values():
                 described["responses"].pop("422", None)  # our own handler answers 400
-        schema["paths"] = {PATH: {"post": operation()}} | schema["paths"]
+        posts = {
+            PATH: operation(),
+            f"{PATH}/{{shard}}": shard_operation(),
+            MESSAGE_PATH: message_operation(),
+            RELEASE_PATH: release_operation(),
+        }
+        schema["paths"] = {path: {"post": post} for path, post in posts.items()} | schema["paths"]
         app.openapi_schema = schema
     return app.openapi_schema

@@ -36,6 +36,7 @@ def public_registry(registry: MetricRegistry) -> dict[str, Any]:
         "registry": registry.version,
         "digest": registry.digest.hex(),
         **({} if registry.opt_out is None else {"opt_out": registry.opt_out}),
+        **({} if registry.oblivious is None else {"oblivious": registry.oblivious.to_json()}),
         "metrics": [public_metric(registry[name]) for name in sorted(registry)],
     }
 
@@ -97,5 +98,5 @@ def _blocks(registry: MetricRegistry) -> Iterator[Block]:
     yield Paragraph(f"{count} collected, according to registry {registry.version}. The same for programs:")
     yield Link("the public registry as JSON", "/v1/metrics")
     for name in sorted(registry):
-        yield from metric_page(registry[name]).blocks()
+        yield from metric_page(registry[name], route=registry.oblivious).blocks()
         yield Link(f"{name} as JSON", f"/v1/metrics/{name}")

@@ -22,6 +22,7 @@ from overstory.collector.http.endpoint import ALWAYS
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import parse_range, read_store
 from overstory.queries.estimates import Aggregation, EstimateOptions
+from overstory.queries.facts import with_sums
 from overstory.queries.streams import Answer, Form, Piece, Shape, check_counts, counts_text, estimates_answer
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def add_result_pages(
     def counted(metric: Metric, query: CountsQuery) -> PeriodCounts:
         ends = parse_range(metric, query.first, query.last)
         check_counts(metric, _periods(store, metric, *ends))
-        return read_store(store, metric, *ends, group=query.group)
+        return with_sums(store, read_store(store, metric, *ends, group=query.group))
 
     @app.get("/v1/metrics/{metric}/counts", summary="Support counts by period", **guarded)
     async def counts(metric: str, query: Annotated[CountsQuery, Query()], request: Request) -> StreamingResponse:

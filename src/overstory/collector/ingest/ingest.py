@@ -10,9 +10,9 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Final
 
+from overstory.collector.ingest.received import Received
 from overstory.collector.ingest.validation import ReportFormat, Template, TemplateCache
 from overstory.collector.settings import Limits
-from overstory.collector.store import Received
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.wire.json_uploads import uploads_from_json
@@ -103,14 +103,23 @@ class Decision:
 
 
 class Ingest:
-    """Decides about request bodies by a registry."""
+    """Decides about request bodies by a registry.
 
-    def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
-        self.registry, self.limits = registry, limits or Limits()
-        self._templates = TemplateCache()
+    Parameters
+    ----------
+    shard
+        The shard whose uploads are taken; None: the uploads of all.
+    """
+
+    def __init__(self, registry: MetricRegistry, limits: Limits | None = None, shard: int | None = None) -> None:
+        self.registry, self.limits, self.shard = registry, limits or Limits(), shard
+        # A template says that such an upload was taken, which may depend on its way here.
+        self._templates, self._sealed_templates = TemplateCache(), TemplateCache()
         self._metrics = {name: (metric, ReportFormat.of(metric.mechanism)) for name, metric in registry.metrics.items()}
 
-    def decide(self, body: bytes, content_type: str, now: float, *, encoding: str = "") -> Decision:
+    def decide(
+        self, body: bytes, content_type: str, now: float, *, encoding: str = "", oblivious: bool = False
+    ) -> Decision:
         """Decide about one request's body.
 
         Parameters
@@ -119,9 +128,13 @@ class Ingest:
             The media type, without parameters, and the Content-Encoding, both in lower case.
         now
             Unix time in seconds.
+        oblivious
+            Whether the request came sealed, through a relay.
         """
         plain = content_type == MEDIA_TYPE and not encoding
-        if plain and (received := self._templates.recognise(body, now)) is not None:
+        templates = self._sealed_templates if oblivious else self._templates
+        received = templates.recognise(body, now) if plain else None
+        if received is not None and self._is_of_shard(received.metric, received.period, received.batch):
             return Decision(None, [Result(received.batch, received.metric, 1)], [received], 1, len(body) + OVERHEAD)
         try:
             uploads = self._uploads(body, content_type, encoding)
@@ -129,17 +142,24 @@ class Ingest:
             return Decision(Reason.of(error), where=str(error))
         decision = Decision()
         for upload in uploads:
-            if not self._take(upload, now, decision):
+            if not self._take(upload, now, decision, oblivious=oblivious):
                 return Decision(Reason.TOO_MANY)
         if plain and len(uploads) == 1 and decision.num_reports == 1 and not decision.results[0].rejected:
-            self._remember(body, decision.received[0])
+            self._remember(templates, body, decision.received[0])
         return decision
 
-    def _remember(self, body: bytes, received: Received) -> None:
+    def _is_of_shard(self, metric: str, period: int, batch: bytes) -> bool:
+        """Whether an upload belongs here: by its batch id, not by the path that it was posted to."""
+        if self.shard is None:
+            return True
+        shards = self.registry.shards
+        return shards is not None and shards.of(self.registry.metrics[metric], period, batch) == self.shard
+
+    def _remember(self, templates: TemplateCache, body: bytes, received: Received) -> None:
         metric, report_format = self._metrics[received.metric]
         opens = metric.period.start(received.period - EARLY)
         closes = metric.accept_until(received.period)
-        self._templates.remember(body, Template(report_format, received, len(body), opens, closes))
+        templates.remember(body, Template(report_format, received, len(body), opens, closes))
 
     def _uploads(self, body: bytes, content_type: str, encoding: str) -> list[Upload]:
         most = self.limits.json_bytes if content_type == JSON else self.limits.inflated_bytes
@@ -161,7 +181,7 @@ class Ingest:
             raise WireError("damaged", "the body is nested too deeply") from None
         return uploads_from_json(parsed, self.registry.metrics, self.limits.uploads)
 
-    def _take(self, upload: Upload, now: float, decision: Decision) -> bool:
+    def _take(self, upload: Upload, now: float, decision: Decision, *, oblivious: bool) -> bool:
         """Add one upload to the decision; False when the request holds too many reports."""
         result = Result(upload.batch, upload.metric)
         decision.results.append(result)
@@ -170,11 +190,10 @@ class Ingest:
             result.reason = Reason.UNKNOWN_METRIC
             return True
         metric, report_format = entry
-        result.reason = out_of_time(metric, upload.period, now)
+        result.reason = _out_of_place(metric, upload, now, oblivious=oblivious)
+        if result.reason is None and not self._is_of_shard(upload.metric, upload.period, upload.batch):
+            result.reason = Reason.WRONG_SHARD
         if result.reason is not None:
-            return True
-        if upload.group and (metric.groups is None or upload.group not in metric.groups.names):
-            result.reason = Reason.UNKNOWN_GROUP
             return True
         columns = report_format.read(upload.reports)
         if isinstance(columns, Reason):
@@ -213,6 +232,16 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
         twice = next(key for key in values if keys.count(key) > 1)
         raise WireError("json", f"the key {twice!r:.50} appears twice in one object")
     return values
+
+
+def _out_of_place(metric: Metric, upload: Upload, now: float, *, oblivious: bool) -> Reason | None:
+    """Return why an upload is not taken, whatever its reports are: its way here, its time, its group; or None."""
+    if metric.is_oblivious and not oblivious:
+        return Reason.WRONG_TRANSPORT
+    reason = out_of_time(metric, upload.period, now)
+    if reason is None and upload.group and (metric.groups is None or upload.group not in metric.groups.names):
+        return Reason.UNKNOWN_GROUP
+    return reason
 
 
 def out_of_time(metric: Metric, period: int, now: float) -> Reason | None:

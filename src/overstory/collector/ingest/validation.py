@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.collector.store import Received
+from overstory.collector.ingest.received import Received
 from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import HEADER, ID_BYTES, MAGIC, TRAILER, UPLOAD_HEADER, VERSION, cohort_width

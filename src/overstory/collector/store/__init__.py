@@ -1,12 +1,13 @@
 """Where reports are stored: SQLite for one collector, PostgreSQL for several; one schema."""
 
 from overstory.collector.auth import Token
-from overstory.collector.store.backup import restore
+from overstory.collector.ingest.received import Received, Released
 from overstory.collector.store.compaction import Compacted
+from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.database import StoreError
-from overstory.collector.store.operations import CollectorState, Note, Refusals
+from overstory.collector.store.operations import CollectorState, Note, Refusals, ReleasedReports
 from overstory.collector.store.reader import StoreReader
-from overstory.collector.store.store import Received, Retained, Store, open_store
+from overstory.collector.store.store import Retained, Store, open_store
 from overstory.collector.store.summary import Summary
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "Note",
     "Received",
     "Refusals",
+    "Released",
+    "ReleasedReports",
     "Retained",
     "Store",
     "StoreError",

@@ -28,15 +28,19 @@ from overstory.collector.store.counts import (
     join_rows,
     keys_of,
     pack_counts,
+    pack_sums,
     shuffled,
+    sum_reports,
+    sums_of_key,
 )
 from overstory.collector.store.database import Database, RecountError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
-from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHUNKS, COUNTS, IDS_DELETED, INBOX
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHECKS, CHUNKS, COUNTS, IDS_DELETED, INBOX
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.alarms.sums import ReportSums
+    from overstory.analysis.reports import ReportBatch, SupportCounts
 
 
 SHARE: Final = 4
@@ -65,7 +69,7 @@ class InboxAges:
 def _many(connection: Connection, key: Key) -> bool:
     """Whether the key has enough reports in the inbox to write its open chunk again."""
     waiting = connection.execute(select(func.sum(INBOX.c.num_reports)).where(key.of(INBOX))).scalar() or 0
-    sizes = select(CHUNKS.c.num_bits, CHUNKS.c.num_cohorts, CHUNKS.c.num_reports).where(key.of(CHUNKS))
+    sizes = select(CHUNKS.c.num_bits, CHUNKS.c.num_cohorts, CHUNKS.c.num_reports).where(*_open_chunks(key))
     rows = connection.execute(sizes)
     again = sum(reports for bits, cohorts, reports in rows if reports < full_chunk(bits, cohorts))
     return bool(int(waiting) * SHARE >= again)
@@ -77,7 +81,7 @@ FOLD_BYTES: Final = 1 << 21
 FOLD_ROWS: Final = 1024
 TRIES: Final = 3
 
-CHANGED: Final = (INBOX.name, CHUNKS.name, COUNTS.name, BATCH_IDS.name)
+CHANGED: Final = (INBOX.name, CHUNKS.name, COUNTS.name, CHECKS.name, BATCH_IDS.name)
 """The tables that folding leaves old rows in; ids that came with the folded rows are among them."""
 
 
@@ -111,8 +115,8 @@ class _Tally:
     waiting: list[str] = field(default_factory=list)
 
 
-class _OvertakenError(Exception):
-    """Another process has folded one of these rows."""
+class OvertakenError(Exception):
+    """Another process has folded one of these rows, or has made the row of their counts: begin again."""
 
 
 def compact(
@@ -160,12 +164,14 @@ def _stale(connection: Connection, entries: StoredMetrics) -> list[Key]:
 def _recount(database: Database, entry: StoredMetric, key: Key) -> None:
     with database.snapshot() as connection:
         counts = counts_of_key(connection, entry, key)
+        sums = sum_reports(connection, CHUNKS, entry, key)
     # Folding only ever adds: as many reports as were counted here are the same reports.
     unchanged = key.of(COUNTS) & (COUNTS.c.num_reports == counts.num_reports)
 
     def work(connection: Connection) -> None:
-        connection.execute(update(COUNTS).where(unchanged).values(_counts_row(entry, counts)))
-        database.note_deletions(connection, {COUNTS.name})
+        if connection.execute(update(COUNTS).where(unchanged).values(_counts_row(entry, counts))).rowcount:
+            _write_sums(connection, entry, key, sums)
+        database.note_deletions(connection, {COUNTS.name, CHECKS.name})
 
     database.write(work)
 
@@ -175,7 +181,7 @@ def _fold_all(database: Database, entry: StoredMetric, key: Key, last: int, tall
     while overtaken < TRIES:
         try:
             rows, reports = _fold_some(database, entry, key, last)
-        except _OvertakenError:
+        except OvertakenError:
             overtaken += 1
             continue
         if not rows:
@@ -192,12 +198,15 @@ def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> 
         if not rows:
             return 0, 0
         partial = _partial(connection, key, rows[0])
+        summed = sums_of_key(connection, entry, key)
     new = join_rows(rows)
     counts = entry.count(new)
+    sums = sum_new(entry, new, summed)
     chunked = chunk_rows(key, shuffled(join_rows([*rows, *partial])))
 
     def work(connection: Connection) -> None:
-        _add_counts(connection, entry, key, counts)
+        add_counts(connection, entry, key, counts)
+        add_sums(connection, entry, key, sums)
         _take(connection, INBOX, rows)
         _take(connection, CHUNKS, partial)
         connection.execute(CHUNKS.insert(), chunked)
@@ -223,25 +232,61 @@ def _oldest(connection: Connection, key: Key, last: int) -> Sequence[Row[Any]]:
 def _partial(connection: Connection, key: Key, like: Row[Any]) -> Sequence[Row[Any]]:
     """Return a chunk that is not full, if there is one: its reports are shuffled again with the new ones."""
     full = full_chunk(like.num_bits, like.num_cohorts)
-    return connection.execute(select(CHUNKS).where(key.of(CHUNKS), CHUNKS.c.num_reports < full).limit(1)).all()
+    return connection.execute(select(CHUNKS).where(*_open_chunks(key), CHUNKS.c.num_reports < full).limit(1)).all()
+
+
+def _open_chunks(key: Key) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of a key's chunks that may be shuffled again: those of an export stay as they are."""
+    return key.of(CHUNKS), CHUNKS.c.export_id == ""
 
 
 def _take(connection: Connection, table: Table, rows: Sequence[Row[Any]]) -> None:
-    """Delete these rows, all of them."""
-    if rows and connection.execute(delete(table).where(table.c.id.in_([row.id for row in rows]))).rowcount != len(rows):
-        raise _OvertakenError
+    """Delete these rows, all of them; a chunk that got into an export meanwhile is not deleted."""
+    if not rows:
+        return
+    where = [table.c.id.in_([row.id for row in rows]), *([CHUNKS.c.export_id == ""] if table is CHUNKS else [])]
+    if connection.execute(delete(table).where(*where)).rowcount != len(rows):
+        raise OvertakenError
 
 
-def _add_counts(connection: Connection, entry: StoredMetric, key: Key, counts: SupportCounts) -> None:
+def add_counts(connection: Connection, entry: StoredMetric, key: Key, counts: SupportCounts) -> None:
+    """Add the counts of new reports; `OvertakenError` when another process makes their row at this moment."""
     present = connection.execute(select(COUNTS.c.num_reports).where(key.of(COUNTS)).with_for_update()).scalar()
     if present is None:
         try:
             connection.execute(COUNTS.insert(), [{**key._asdict(), **_counts_row(entry, counts)}])
         except IntegrityError as error:
-            raise _OvertakenError from error
+            raise OvertakenError from error
         return
     total = counts_of_key(connection, entry, key) + counts
     connection.execute(update(COUNTS).where(key.of(COUNTS)).values(_counts_row(entry, total)))
+
+
+def sum_new(entry: StoredMetric, batch: ReportBatch, before: ReportSums | None) -> ReportSums | None:
+    """Return what is summed of new reports; pairs as long as those before are fewer than their number."""
+    from overstory.analysis.alarms.sums import PAIR_REPORTS
+
+    watch = entry.watch
+    room = PAIR_REPORTS - (0 if before is None else before.pair_reports)
+    return None if watch is None else watch.sum(batch, max(room, 0))
+
+
+def add_sums(connection: Connection, entry: StoredMetric, key: Key, sums: ReportSums | None) -> None:
+    """Add what is summed of new reports, in the transaction that counts them; those before are in the chunks."""
+    if sums is None:
+        return
+    before = sums_of_key(connection, entry, key)
+    if before is None and connection.execute(select(CHECKS.c.num_reports).where(key.of(CHECKS))).scalar() is not None:
+        before = sum_reports(connection, CHUNKS, entry, key)  # the list of candidates has changed
+    _write_sums(connection, entry, key, sums if before is None else before + sums)
+
+
+def _write_sums(connection: Connection, entry: StoredMetric, key: Key, sums: ReportSums | None) -> None:
+    if sums is None:
+        return
+    row = {"num_reports": sums.num_reports, "sums": pack_sums(sums, entry.counts_digest)}
+    if not connection.execute(update(CHECKS).where(key.of(CHECKS)).values(row)).rowcount:
+        connection.execute(CHECKS.insert(), [{**key._asdict(), **row}])
 
 
 def _counts_row(entry: StoredMetric, counts: SupportCounts) -> dict[str, Any]:

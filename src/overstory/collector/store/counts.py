@@ -4,6 +4,11 @@ Support counts take as few bytes each as the largest of them needs, and are chec
 
     version u8 = 1 | bytes per count u8 | zero u16 | rows u32 | columns u32 | totals | ones, row by row | CRC-32 u32
 
+Sums of reports, by which crafted ones are noticed, are one more blob; `digest` is that of the values they are about:
+
+    version u8 = 1 | bytes per sum u8 | zero u16 | cells u32 | values u32 | buckets u32 | reports u64
+    | reports with pairs u64 | digest, 16 bytes | ones | pairs of values, the upper triangle by row | seeds | CRC-32 u32
+
 All integers are little-endian.
 """
 
@@ -21,12 +26,13 @@ from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, func
 
 from overstory.collector.store.database import RecountError, StoreError
 from overstory.collector.store.metrics import StoredMetric
-from overstory.collector.store.schema import CHUNKS, COUNTS
+from overstory.collector.store.schema import CHECKS, CHUNKS, COUNTS
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.collector.store.store import Received
+    from overstory.collector.ingest.received import Received
 
 
 CHUNK_BYTES: Final = 1 << 20
@@ -229,3 +235,72 @@ def counts_of_row(connection: Connection, entry: StoredMetric, row: Row[Any]) ->
             "and are past retention; read it with the registry of that time, or leave this period out"
         )
     return count_reports(connection, CHUNKS, entry, key)
+
+
+SUMS_HEADER: Final = struct.Struct("<BBHIIIQQ16s")
+
+
+def pack_sums(sums: ReportSums, digest: bytes) -> bytes:
+    """Write sums of reports, and the first bytes of the digest of what they are about.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from overstory.analysis.alarms.sums import ReportSums
+    >>> sums = ReportSums(3, np.array([1, 2]), 3, np.array([[2, 1], [1, 3]]), np.zeros(0, np.int64))
+    >>> len(pack_sums(sums, bytes(16))), unpack_sums(pack_sums(sums, bytes(16)), bytes(16)) == sums
+    (57, True)
+    >>> unpack_sums(pack_sums(sums, bytes(16)), b"of other values!") is None
+    True
+    """
+    import numpy as np
+
+    upper = sums.pairs[np.triu_indices(len(sums.pairs))]
+    arrays = (sums.ones, upper, sums.seeds)
+    width = np.min_scalar_type(max(int(array.max(initial=0)) for array in arrays)).itemsize
+    shape = len(sums.ones), len(sums.pairs), len(sums.seeds)
+    header = SUMS_HEADER.pack(VERSION, width, 0, *shape, sums.num_reports, sums.pair_reports, digest[:16])
+    body = b"".join((header, *(array.astype(f"<u{width}").tobytes() for array in arrays)))
+    return body + TRAILER.pack(zlib.crc32(body))
+
+
+def unpack_sums(raw: bytes, digest: bytes) -> ReportSums | None:
+    """Read sums of reports; None when they are about other values than those of the digest."""
+    import numpy as np
+
+    from overstory.analysis.alarms.sums import ReportSums, symmetric
+
+    end = len(raw) - TRAILER.size
+    if end < SUMS_HEADER.size or zlib.crc32(raw[:end]) != TRAILER.unpack_from(raw, end)[0]:
+        raise StoreError("stored sums of reports are damaged: their checksum does not match; restore a backup")
+    version, width, _, cells, values, buckets, reports, pair_reports, about = SUMS_HEADER.unpack_from(raw)
+    triangle = values * (values + 1) // 2
+    if version != VERSION or end != SUMS_HEADER.size + width * (cells + triangle + buckets):
+        raise StoreError(f"stored sums of reports of version {version} cannot be read: upgrade overstory")
+    if about != digest[:16]:
+        return None
+    numbers = np.frombuffer(raw, f"<u{width}", offset=SUMS_HEADER.size, count=cells + triangle + buckets)
+    ones, upper, seeds = np.split(numbers.astype(np.int64), [cells, cells + triangle])
+    return ReportSums(reports, ones, pair_reports, symmetric(upper), seeds)
+
+
+def sums_of_key(connection: Connection, entry: StoredMetric, key: Key) -> ReportSums | None:
+    """Return what is summed of the reports that were folded with one key; None where nothing is, or of other values."""
+    raw = connection.execute(select(CHECKS.c.sums).where(key.of(CHECKS))).scalar()
+    return None if raw is None else unpack_sums(bytes(raw), entry.counts_digest)
+
+
+def sum_reports(
+    connection: Connection, table: Table, entry: StoredMetric, key: Key, sums: ReportSums | None = None
+) -> ReportSums | None:
+    """Return the sums of the reports of `table` that have this key, added to `sums` of others."""
+    from overstory.analysis.alarms.sums import PAIR_REPORTS
+
+    watch = entry.watch
+    if watch is None:
+        return None
+    for batch in read_batches(connection, table, key.of(table)):
+        room = PAIR_REPORTS - (0 if sums is None else sums.pair_reports)
+        more = watch.sum(batch, max(room, 0))
+        sums = more if sums is None else sums + more
+    return sums

@@ -1,7 +1,8 @@
-"""The metrics that the store remembers: how their reports are counted, and how long they are stored.
+"""What the store remembers of registries: how reports are counted, how long they are stored, which shard it is.
 
 A collector that starts with a registry saves here what a later collector, or an operator without that registry, needs
-to count reports, to delete them after retention, and to keep different parameters apart.
+to count reports, to delete them after retention, and to keep different parameters apart. A store of one shard is never
+served as another: it alone has the ids of the batches that it has counted.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, func, select, update
 
 from overstory.collector.settings import DAY
 from overstory.collector.store.database import Database, StoreError
-from overstory.collector.store.schema import METRICS
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, COUNTS, METRICS, SHARD
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.analysis.alarms.sums import Watch
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.mechanisms.base import LocalRandomizer
-    from overstory.protocol.metrics import Metric, Period
+    from overstory.protocol.metrics import Metric, MetricRegistry, Period
+    from overstory.protocol.metrics.shards import Shards
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,13 @@ class StoredMetric:
         from overstory.analysis.support.registry import count_reports
 
         return count_reports(self.mechanism, batch, self.labels or None)
+
+    @property
+    def watch(self) -> Watch | None:
+        """What is summed of reports to notice crafted ones; None where nothing is."""
+        from overstory.analysis.alarms.sums import Watch
+
+        return Watch.of(self.mechanism, self.labels)
 
     def last_expired(self, now: float) -> int:
         """Return the last period whose reports are past retention."""
@@ -162,3 +172,176 @@ def _write(database: Database, connection: Connection, entries: StoredMetrics) -
         # A metric's newest entry decides how long reports are stored, also those of other mechanisms.
         same = METRICS.c.metric == entry.metric
         connection.execute(update(METRICS).where(same).values(retention_days=entry.retention_days))
+
+
+@dataclass(frozen=True)
+class ServedShard:
+    """Which shard a store holds, and by which registry it was served last.
+
+    Parameters
+    ----------
+    shard
+        Its number, from 0.
+    shards
+        The table [shards] of the registry.
+    mechanisms
+        The digest of each metric's mechanism, in hexadecimal.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.shards import Shards
+    >>> served = ServedShard(3, Shards(((0, 16),)), {"colour": "00" * 16})
+    >>> str(served), ServedShard.from_text(served.text) == served
+    ('shard 3 of 16', True)
+    """
+
+    shard: int
+    shards: Shards
+    mechanisms: Mapping[str, str]
+
+    @classmethod
+    def of(cls, registry: MetricRegistry, shard: int) -> ServedShard:
+        """Return what a store remembers that is served with a registry.
+
+        Raises
+        ------
+        ParameterError
+            When the registry has no such shard.
+        """
+        if registry.shards is None:
+            raise ParameterError(f"--shard {shard}: the registry has no table [shards], so one collector takes all")
+        if not 0 <= shard < registry.shards.most:
+            raise ParameterError(f"--shard {shard}: the registry's shards are 0 .. {registry.shards.most - 1}")
+        mechanisms = {metric.id: metric.mechanism.digest.hex() for metric in registry.values()}
+        return cls(shard, registry.shards, mechanisms)
+
+    @property
+    def text(self) -> str:
+        """It as it is stored."""
+        return json.dumps(
+            {"shard": self.shard, "shards": self.shards.to_json(), "metrics": dict(self.mechanisms)}, sort_keys=True
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> ServedShard:
+        """Read what `text` returned."""
+        from overstory.protocol.metrics.shards import Shards
+
+        read = json.loads(text)
+        return cls(read["shard"], Shards.from_json(read["shards"]), read["metrics"])
+
+    def __str__(self) -> str:
+        return f"shard {self.shard} of {self.shards}"
+
+
+def served_shard(registry: MetricRegistry, shard: int | None) -> ServedShard | None:
+    """Return what a store remembers that is served as a shard; None: without shards.
+
+    Raises
+    ------
+    ParameterError
+        When the registry has no such shard, or has shards and none is given.
+    """
+    if shard is not None:
+        return ServedShard.of(registry, shard)
+    if registry.shards is not None:
+        last = registry.shards.most - 1
+        raise ParameterError(f"the registry has {last + 1} shards: give --shard, 0 .. {last}")
+    return None
+
+
+def read_shard(connection: Connection) -> ServedShard | None:
+    """Return which shard a store holds; None where it is of a registry without shards."""
+    text = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == SHARD)).scalar()
+    return None if text is None else ServedShard.from_text(text)
+
+
+def claim_shard(database: Database, registry: MetricRegistry, shard: int | None, now: float) -> None:
+    """Remember that a store is served as this shard, or raise where it may not be; None: without shards.
+
+    Raises
+    ------
+    ParameterError
+        When the registry has no such shard, or has shards and none is given.
+    StoreError
+        When the store holds another shard, or its reports of periods that are still open would be divided otherwise.
+    """
+    claimed = served_shard(registry, shard)
+    with database.snapshot() as connection:
+        if claimed == read_shard(connection):
+            return
+
+    def work(connection: Connection) -> None:
+        database.lock(connection)  # of two collectors, only one may make the row
+        stored = read_shard(connection)
+        if claimed is None:
+            _refuse(database, f"it is {stored}: give --shard, and keep the registry's table [shards]")
+        elif stored is None:
+            _check_first_claim(database, connection, registry, claimed, now)
+            connection.execute(ABOUT.insert(), [{"key": SHARD, "value": claimed.text}])
+        else:
+            if stored.shard != claimed.shard:
+                _refuse(
+                    database,
+                    f"it is {stored}, and holds the batch ids of that shard: serve it as --shard {stored.shard}",
+                )
+            _check_division(database, connection, registry, claimed.shards, stored.shards, now)
+            connection.execute(update(ABOUT).where(ABOUT.c.key == SHARD).values(value=claimed.text))
+
+    database.write(work)
+
+
+def _refuse(database: Database, why: str) -> None:
+    raise StoreError(f"{database.url}: {why}")
+
+
+def _check_first_claim(
+    database: Database, connection: Connection, registry: MetricRegistry, claimed: ServedShard, now: float
+) -> None:
+    """Refuse a store that was served without shards, unless it goes on as the first of them."""
+    from overstory.protocol.metrics.shards import Shards
+
+    if _is_empty(connection):
+        return
+    if claimed.shard != 0:
+        _refuse(
+            database, "it was served without shards: serve it as --shard 0, and give the others stores of their own"
+        )
+    _check_division(database, connection, registry, claimed.shards, Shards(((0, 1),)), now)
+
+
+def _is_empty(connection: Connection) -> bool:
+    tables = (BATCH_IDS, COUNTS)
+    return not any(
+        connection.execute(select(func.count()).select_from(table.select().limit(1).subquery())).scalar_one()
+        for table in tables
+    )
+
+
+def _check_division(
+    database: Database, connection: Connection, registry: MetricRegistry, new: Shards, old: Shards, now: float
+) -> None:
+    """Refuse another number of shards on the first day of a period of which reports may have been stored here."""
+    if new == old or _is_empty(connection):
+        return
+    days = [day for metric in registry.values() for day in _open_days(metric, now)]
+    for day in range(min(days, default=0), max(days, default=-1) + 1):
+        if new.count_on(day) != old.count_on(day):
+            import datetime as dt
+
+            label, last = (dt.date.fromordinal(dt.date(1970, 1, 1).toordinal() + d) for d in (day, max(days)))
+            _refuse(
+                database,
+                f"reports of periods from {label} on were divided by {old.count_on(day)}, and the registry says "
+                f"{new.count_on(day)}: a retry would reach another store and be counted again; leave the number, and "
+                f"give the new one in [shards.from] from a day after {last}",
+            )
+
+
+def _open_days(metric: Metric, now: float) -> tuple[int, int]:
+    """Return the first days of the earliest and the latest period of which reports are taken now."""
+    current = metric.period.number(now)
+    first = current
+    while metric.accept_until(first - 1) > now:
+        first -= 1
+    return metric.period.start(first) // DAY, metric.period.start(current + 1) // DAY

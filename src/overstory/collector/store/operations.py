@@ -1,4 +1,4 @@
-"""What operators watch and write down: refusals, collectors' heartbeats, notes.
+"""What operators watch and write down: refusals, collectors' heartbeats, notes; and what relays released together.
 
 Refusals are stored by day without the metric, and by metric in the metric's own periods. Never by both: a day with a
 metric of weeks would be a time finer than its period.
@@ -7,16 +7,18 @@ metric of weeks would be a time finer than its period.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, select, text, update
+from sqlalchemy import Connection, delete, func, select, text, update
 
+from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.database import Database
 from overstory.collector.store.metrics import StoredMetrics
-from overstory.collector.store.schema import ABOUT, COLLECTORS, METRICS, NOTES, TALLIES, TOKEN_USED
+from overstory.collector.store.schema import ABOUT, COLLECTORS, METRICS, NOTES, RELEASES, TALLIES, TOKEN_USED
 from overstory.protocol.errors import ParameterError
 
 NOTE_KINDS: Final = ("release", "incident", "note")
@@ -36,6 +38,10 @@ DEAD_DAYS: Final = 7
 _ADD: Final = text(
     "INSERT INTO tallies (metric, period, reason, refused) VALUES (:metric, :period, :reason, :refused) "
     "ON CONFLICT (metric, period, reason) DO UPDATE SET refused = tallies.refused + excluded.refused"
+)
+_RELEASE: Final = text(
+    "INSERT INTO releases (metric, period, release, messages) VALUES (:metric, :period, :release, :messages) "
+    "ON CONFLICT (metric, period, release) DO UPDATE SET messages = releases.messages + excluded.messages"
 )
 _BEAT: Final = text(
     "INSERT INTO collectors (id, version, started, last_seen, waiting, commit_p95) "
@@ -65,6 +71,8 @@ class CollectorState:
     commit_p95
         Seconds within which 95 of 100 commits of the last five minutes ended, rounded up to a bound of the histogram,
         at most 5; None when there were none.
+    shard
+        The shard that its store holds; None of a registry without shards.
 
     Examples
     --------
@@ -79,10 +87,15 @@ class CollectorState:
     last_seen: int
     waiting: int
     commit_p95: float | None = None
+    shard: int | None = None
 
     def silent(self, now: float) -> bool:
         """Whether it has sent no heartbeat for a minute."""
         return now - self.last_seen > SILENT
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values, with the shard only where there are shards."""
+        return {name: value for name, value in asdict(self).items() if name != "shard" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,78 @@ class Refusals:
     by_metric: Mapping[tuple[str, int, str], int] = field(default_factory=dict)
 
 
+ALL_RELEASES: Final = b""
+"""In place of a release's id: a row that counts the reports of all releases, not the messages of one."""
+
+
+@dataclass(frozen=True)
+class ReleasedReports:
+    """What shuffling relays released of a metric and period.
+
+    Attributes
+    ----------
+    releases
+        Releases with messages of them.
+    smallest
+        Messages in the smallest of these releases.
+    reports
+        Reports in all of these messages.
+    complete
+        Whether these are all reports of the period, made with the same parameters.
+    """
+
+    releases: int
+    smallest: int
+    reports: int
+    complete: bool = True
+
+
+def write_releases(connection: Connection, received: Iterable[Received]) -> None:
+    """Let releases grow by the messages of these new batches: each counts once for its metric and period."""
+    released = [batch for batch in received if batch.released is not None]
+    if not released:
+        return
+    messages = {(batch.metric, batch.period, batch.released) for batch in released if batch.num_reports}
+    grown: Counter[tuple[str, int, bytes]] = Counter()
+    for metric, period, message in messages:
+        if message is not None:
+            grown[metric, period, message.release] += 1
+    for batch in released:
+        grown[batch.metric, batch.period, ALL_RELEASES] += batch.num_reports
+    # In one order: of two collectors that write the same rows, one waits.
+    rows = [dict(zip(("metric", "period", "release"), key, strict=True), messages=grown[key]) for key in sorted(grown)]
+    connection.execute(_RELEASE, rows)
+
+
+def read_releases(
+    connection: Connection, metric: str, first: int, last: int, tally: Mapping[tuple[int, bytes], int]
+) -> dict[int, ReleasedReports]:
+    """Return what was released of each period in ``first .. last``; `tally` has all reports of the same moment."""
+    columns = RELEASES.c
+    within = columns.metric == metric, columns.period >= first, columns.period <= last
+    sizes: dict[int, list[int]] = {}
+    reports: dict[int, int] = {}
+    for row in connection.execute(select(RELEASES).where(*within).order_by(columns.period)):
+        if bytes(row.release) == ALL_RELEASES:
+            reports[row.period] = row.messages
+        else:
+            sizes.setdefault(row.period, []).append(row.messages)
+    stored: dict[int, list[int]] = {}
+    for (period, _), number in tally.items():
+        stored.setdefault(period, []).append(number)
+    return {
+        period: ReleasedReports(len(some), min(some), reports[period], stored.get(period) == [reports[period]])
+        for period, some in sizes.items()
+    }
+
+
+def count_releases(connection: Connection) -> int:
+    """Return the number of stored releases."""
+    drawn = RELEASES.c.release
+    number: int = connection.execute(select(func.count(drawn.distinct())).where(drawn != ALL_RELEASES)).scalar_one()
+    return number
+
+
 def write_state(connection: Connection, state: CollectorState | None, refused: Refused) -> None:
     """Add refusals, and replace a collector's last heartbeat."""
     rows = [
@@ -148,7 +233,7 @@ def write_state(connection: Connection, state: CollectorState | None, refused: R
     if rows:  # in one order: of two collectors that write the same rows, one waits
         connection.execute(_ADD, sorted(rows, key=lambda row: (row["metric"], row["period"], row["reason"])))
     if state is not None:
-        connection.execute(_BEAT, asdict(state))
+        connection.execute(_BEAT, {name: value for name, value in asdict(state).items() if name != "shard"})
 
 
 def read_refusals(connection: Connection) -> Refusals:
@@ -161,10 +246,10 @@ def read_refusals(connection: Connection) -> Refusals:
     )
 
 
-def read_collectors(connection: Connection) -> list[CollectorState]:
-    """Return the collectors, the last one seen first."""
+def read_collectors(connection: Connection, shard: int | None = None) -> list[CollectorState]:
+    """Return the collectors of a store, which may hold a shard, the last one seen first."""
     rows = connection.execute(select(COLLECTORS).order_by(COLLECTORS.c.last_seen.desc(), COLLECTORS.c.id))
-    return [CollectorState(**row._mapping) for row in rows]  # noqa: SLF001 - public
+    return [CollectorState(**row._mapping, shard=shard) for row in rows]  # noqa: SLF001 - public
 
 
 def read_notes(connection: Connection, metric: str | None = None) -> list[Note]:
@@ -208,11 +293,12 @@ def delete_note(connection: Connection, note_id: str) -> bool:
 
 
 def retain_operations(connection: Connection, entries: StoredMetrics, now: float) -> None:
-    """Delete refusals past retention and the rows of collectors that ended long ago. Notes stay."""
+    """Delete refusals and releases past retention, and the rows of collectors that ended long ago. Notes stay."""
     expired = {"": int(now // DAY) - TALLY_DAYS - 1}
     expired |= {entry.metric: entry.last_expired(now) for entry in entries.values()}
     for metric, last in sorted(expired.items()):
         connection.execute(delete(TALLIES).where(TALLIES.c.metric == metric, TALLIES.c.period <= last))
+        connection.execute(delete(RELEASES).where(RELEASES.c.metric == metric, RELEASES.c.period <= last))
     connection.execute(delete(COLLECTORS).where(COLLECTORS.c.last_seen < int(now) - DEAD_DAYS * DAY))
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import URL, Connection, create_engine, event, select, text
 from sqlalchemy.exc import DBAPIError
 
 from overstory.collector.store.database import Database, Result, StoreError, explain, translate_errors
-from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHUNKS, COUNTS, DELETED_FROM, INBOX, REWRITTEN
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHECKS, CHUNKS, COUNTS, DELETED_FROM, INBOX, REWRITTEN
 
 INSERT_IDS: Final = text(
     "INSERT INTO batch_ids (id, forget_after) "
@@ -152,11 +152,11 @@ def _is_worth_repeating(error: DBAPIError, attempt: int) -> bool:
     return error.connection_invalidated and attempt == 0
 
 
-TABLES: Final = (INBOX.name, BATCH_IDS.name, CHUNKS.name, COUNTS.name)
+TABLES: Final = (INBOX.name, BATCH_IDS.name, CHUNKS.name, COUNTS.name, CHECKS.name)
 
-REST: Final = {INBOX.name: 1000, BATCH_IDS.name: 1000, CHUNKS.name: 100, COUNTS.name: 100}
+REST: Final = {INBOX.name: 1000, BATCH_IDS.name: 1000, CHUNKS.name: 100, COUNTS.name: 100, CHECKS.name: 100}
 """After a rewriting a table rests for this many times its duration. Ingest waits while one of the first two is
-rewritten: a thousandth of the time. Only operators read the other two, and only compactions write them."""
+rewritten: a thousandth of the time. Only operators read the others, and only compactions write them."""
 
 PASSES, PAUSE = 50, 0.02
 

@@ -9,24 +9,37 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import ColumnElement, Table, func, select, union
+from sqlalchemy import ColumnElement, Connection, Table, func, select, union
 
 from overstory.collector.auth import Token
-from overstory.collector.store import backup as backups
-from overstory.collector.store.counts import count_reports, counts_of_row, keys_of, read_batches, shuffled
+from overstory.collector.store.copies import backup as backups
+from overstory.collector.store.counts import (
+    Key,
+    count_reports,
+    counts_of_row,
+    keys_of,
+    read_batches,
+    shuffled,
+    sum_reports,
+    sums_of_key,
+)
 from overstory.collector.store.database import Database
-from overstory.collector.store.metrics import StoredMetric, read_stored_metrics
+from overstory.collector.store.metrics import ServedShard, StoredMetric, read_shard, read_stored_metrics
 from overstory.collector.store.operations import (
     CollectorState,
     Note,
     Refusals,
+    ReleasedReports,
+    count_releases,
     read_collectors,
     read_notes,
     read_refusals,
+    read_releases,
 )
 from overstory.collector.store.schema import (
     ABOUT,
     BATCH_IDS,
+    CHECKS,
     CHUNKS,
     COUNTS,
     IDS_DELETED,
@@ -38,6 +51,7 @@ from overstory.collector.store.schema import (
 from overstory.collector.store.summary import NO_REPORTS, Summary, metric_summaries, sums_of
 
 if TYPE_CHECKING:
+    from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.metrics import Metric
 
@@ -68,6 +82,11 @@ class StoreReader:
     def url(self) -> str:
         """The database's URL, without a password."""
         return self._database.url
+
+    def served_shard(self) -> ServedShard | None:
+        """Return which shard the store holds; None where it is of a registry without shards."""
+        with self._database.snapshot() as connection:
+            return read_shard(connection)
 
     def in_place(self) -> bool:
         """Whether the store is the one that was opened; False when its file was deleted, moved or replaced."""
@@ -111,6 +130,33 @@ class StoreReader:
                 add(key.period, count_reports(connection, INBOX, entry, key))
         return dict(sorted(counts.items()))
 
+    def sums(
+        self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
+    ) -> dict[int, ReportSums]:
+        """Return what is summed of the reports of each period, by which crafted ones are noticed; see `Watch`.
+
+        Reports in the inbox are summed, too. A period whose reports are past retention has none.
+        """
+        entry = StoredMetric.of(metric)
+        by_key: dict[Key, ReportSums] = {}
+        if entry.watch is None:
+            return {}
+        with self._database.snapshot() as connection:
+            for table in (CHECKS, INBOX):
+                for key in keys_of(connection, table, *_of_periods(table, entry, first, last, None, groups)):
+                    folded = by_key.get(key)
+                    read = (
+                        sums_of_key(connection, entry, key)
+                        if table is CHECKS
+                        else sum_reports(connection, table, entry, key, folded)
+                    )
+                    if read is not None:
+                        by_key[key] = read
+        sums: dict[int, ReportSums] = {}
+        for key in sorted(by_key):
+            sums[key.period] = sums[key.period] + by_key[key] if key.period in sums else by_key[key]
+        return sums
+
     def groups(self, metric_id: str) -> list[str]:
         """Return the groups that a metric has reports of; empty text: reports that name none."""
         selects = (select(table.c.device_group).where(table.c.metric == metric_id) for table in (COUNTS, INBOX))
@@ -132,39 +178,53 @@ class StoreReader:
 
     def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
         """Return the number of reports of each (period, mechanism digest) in ``first .. last``."""
-        reports: Counter[tuple[int, bytes]] = Counter()
         with self._database.snapshot() as connection:
-            for table in (COUNTS, INBOX):
-                within = table.c.metric == metric_id, table.c.period >= first, table.c.period <= last
-                key = table.c.period, table.c.digest
-                rows = connection.execute(select(*key, func.sum(table.c.num_reports)).where(*within).group_by(*key))
-                for period, digest, number in rows:
-                    reports[period, bytes(digest)] += int(number)
-        return dict(sorted(reports.items()))
+            return _tally(connection, metric_id, first, last)
 
-    def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
-        """Yield the stored reports of the periods ``first .. last``, shuffled within some megabytes."""
+    def releases(self, metric_id: str, first: int, last: int) -> dict[int, ReleasedReports]:
+        """Return what shuffling relays released of each period in ``first .. last``; past retention, nothing."""
+        with self._database.snapshot() as connection:
+            tally = _tally(connection, metric_id, first, last)
+            return read_releases(connection, metric_id, first, last, tally)
+
+    def reports(
+        self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
+    ) -> Iterator[ReportBatch]:
+        """Yield the stored reports of the periods ``first .. last``, of all devices or of the stored `groups`.
+
+        They are shuffled within some megabytes.
+        """
         entry = StoredMetric.of(metric)
         with self._database.snapshot() as connection:
             for table in (CHUNKS, INBOX):
-                for key in keys_of(connection, table, *_of_periods(table, entry, first, last)):
+                for key in keys_of(connection, table, *_of_periods(table, entry, first, last, None, groups)):
                     for batch in read_batches(connection, table, key.of(table)):
                         yield shuffled(batch)
 
-    def export(self, metric: Metric, first: int, last: int, path: str | os.PathLike[str]) -> int:
-        """Write the stored reports of the periods ``first .. last`` as Parquet; return the number of reports."""
-        from overstory.files.parquet import Label, write_parquet
+    def export(
+        self,
+        metric: Metric,
+        first: int,
+        last: int,
+        path: str | os.PathLike[str],
+        groups: Collection[str] | None = None,
+    ) -> int:
+        """Write the stored reports of the periods ``first .. last`` as Parquet; return the number of reports.
+
+        They are those of all devices, or of the devices in the stored `groups`.
+        """
+        from overstory.files.labels import Label
+        from overstory.files.parquet import write_parquet
 
         mechanism, num_reports = metric.mechanism, 0
 
         def counting() -> Iterator[ReportBatch]:
             nonlocal num_reports
-            for batch in self.reports(metric, first, last):
+            for batch in self.reports(metric, first, last, groups):
                 num_reports += len(batch)
                 yield batch
 
-        label = Label(mechanism.payload_bits, mechanism.num_cohorts, mechanism.canonical())
-        write_parquet(path, counting(), label)
+        write_parquet(path, counting(), Label.of(mechanism))
         return num_reports
 
     def backup(self, path: str | os.PathLike[str]) -> int:
@@ -189,8 +249,8 @@ class StoreReader:
             refused: Counter[str] = Counter()
             for (_, reason), count in read_refusals(connection).by_day.items():
                 refused[reason] += count
-            seen, written = len(read_collectors(connection)), len(read_notes(connection))
-        return Summary(self.url, self._database.kind, REVISION, size, batch_ids, metrics, dict(refused), seen, written)
+            others = len(read_collectors(connection)), len(read_notes(connection)), count_releases(connection)
+        return Summary(self.url, self._database.kind, REVISION, size, batch_ids, metrics, dict(refused), *others)
 
     def collected(self) -> list[tuple[StoredMetric, int]]:
         """Return each metric and mechanism that the store has reports of, with the number of reports."""
@@ -208,7 +268,8 @@ class StoreReader:
     def collectors(self) -> list[CollectorState]:
         """Return the last heartbeat of each collecting process, the last one seen first."""
         with self._database.snapshot() as connection:
-            return read_collectors(connection)
+            served = read_shard(connection)
+            return read_collectors(connection, None if served is None else served.shard)
 
     def notes(self, metric: str | None = None) -> list[Note]:
         """Return the notes on a metric and those on all metrics; without a metric, every note. The oldest first."""
@@ -256,6 +317,17 @@ class StoreReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _tally(connection: Connection, metric: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
+    reports: Counter[tuple[int, bytes]] = Counter()
+    for table in (COUNTS, INBOX):
+        within = table.c.metric == metric, table.c.period >= first, table.c.period <= last
+        key = table.c.period, table.c.digest
+        rows = connection.execute(select(*key, func.sum(table.c.num_reports)).where(*within).group_by(*key))
+        for period, digest, number in rows:
+            reports[period, bytes(digest)] += int(number)
+    return dict(sorted(reports.items()))
 
 
 def _of_periods(

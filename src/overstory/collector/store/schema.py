@@ -10,6 +10,10 @@
     tallies     how much was refused and why: by day, or by metric and the metric's period
     collectors  the last heartbeat of each collecting process
     notes       what an operator or analyst wrote down about a day
+    releases    how many new messages of a metric and period each release of a shuffling relay held
+    checks      what compaction summed of reports, besides support, to notice crafted ones; deleted with the reports
+    exports     which reports were written where, and the manifest of each; `chunks.export_id` says which those are
+    imports     how much of each part of another store's export was added
 
 Nothing joins `batch_ids` to reports: it has no number, no time of arrival, no metric, and in SQLite no row id.
 A column here changes only together with a migration (`migrations/versions`); a test compares the two.
@@ -21,7 +25,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, Double, Index, Integer, LargeBinary, MetaData, Table, Text
 
-REVISION: Final = "0003"
+REVISION: Final = "0005"
 """The schema that this program reads and writes."""
 
 METADATA: Final = MetaData()
@@ -39,7 +43,7 @@ def _key(*, primary: bool = False) -> tuple[Column[str], Column[int], Column[byt
     )
 
 
-def _reports(name: str) -> Table:
+def _reports(name: str, *more: Column[str]) -> Table:
     return Table(
         name,
         METADATA,
@@ -50,6 +54,7 @@ def _reports(name: str) -> Table:
         Column("num_reports", Integer, nullable=False),
         Column("cohorts", LargeBinary, nullable=False),
         Column("bits", LargeBinary, nullable=False),
+        *more,
         Index(f"{name}_by_key", "metric", "period", "digest", "device_group"),
         # A number is never used again: folding deletes rows by their numbers, and must not meet others under them.
         sqlite_autoincrement=True,
@@ -65,7 +70,8 @@ BATCH_IDS: Final = Table(
 )
 
 INBOX: Final = _reports("inbox")
-CHUNKS: Final = _reports("chunks")
+# Chunks with an id are never shuffled again: what is exported under the id stays the same. Empty: not exported yet.
+CHUNKS: Final = _reports("chunks", Column("export_id", Text, nullable=False, server_default=""))
 
 COUNTS: Final = Table(
     "counts",
@@ -138,10 +144,56 @@ NOTES: Final = Table(
     Column("text", Text, nullable=False),
 )
 
+RELEASES: Final = Table(
+    "releases",
+    METADATA,
+    Column("metric", Text, primary_key=True),
+    Column("period", Integer, primary_key=True, autoincrement=False),
+    # Drawn by the relay for all messages that it released together. Empty: how many reports came in all releases.
+    Column("release", LargeBinary, primary_key=True),
+    Column("messages", BigInteger, nullable=False),
+)
+
+CHECKS: Final = Table(
+    "checks",
+    METADATA,
+    *_key(primary=True),
+    Column("num_reports", BigInteger, nullable=False),
+    Column("sums", LargeBinary, nullable=False),
+)
+
+EXPORTS: Final = Table(
+    "exports",
+    METADATA,
+    # Of the reports, the same wherever they are written to; drawn at random.
+    Column("id", Text, primary_key=True),
+    Column("destination", Text, primary_key=True),
+    *_key(),
+    Column("num_reports", BigInteger, nullable=False),
+    Column("attempt", Text, nullable=False),  # in the names of the parts that are being written
+    Column("state", Text, nullable=False),  # writing, committed or published
+    Column("manifest", Text, nullable=False),  # empty while parts are being written
+)
+
+IMPORTS: Final = Table(
+    "imports",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("part", Integer, primary_key=True, autoincrement=False),
+    Column("row_groups", Integer, nullable=False),  # how many of its first row groups were added
+    Column("num_reports", BigInteger, nullable=False),
+)
+
+OF_REPORTS: Final = (CHUNKS.name, CHECKS.name)
+"""The tables whose rows end with retention. Counts stay; sums of pairs do not: of few reports they are the reports."""
+
 # Keys of the table `about`. A key that ends in a space is followed by the name of a table, or by a token's id.
 
 IDS_DELETED: Final = "forgotten"
 """The last day, counted from 1970, on which expired batch ids were deleted."""
+
+SHARD: Final = "shard"
+"""The shard that the store is served as, all shards of that registry, and its metrics, as JSON; see `ServedShard`."""
 
 DELETED_FROM: Final = "owed to "
 """A mark of the last transaction that deleted rows from the table; empty once the table was rewritten. Without this key
@@ -150,6 +202,9 @@ the store was written by a program that kept no marks: rows may have been delete
 REWRITTEN: Final = "rest of "
 """When the table was last rewritten, until when it is not rewritten again (both by the server's clock), and why
 rewriting failed, if it did."""
+
+STORE_ID: Final = "store"
+"""A random id that manifests name; a backup and what is restored from it have the same."""
 
 TABLE_DIGEST: Final = "digest of "
 """In a backup: the digest of the table."""

@@ -6,20 +6,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, delete, update
 
 from overstory.collector.auth import Role, make_token
+from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.compaction import Compacted, InboxAges, compact
 from overstory.collector.store.connection import check, connect, migrate
+from overstory.collector.store.copies.checks import OutsideRetention, outside_retention, verify
+from overstory.collector.store.copies.export import Export, Exported, Selection
+from overstory.collector.store.copies.imports import Imported, add_sets
 from overstory.collector.store.counts import inbox_rows
 from overstory.collector.store.database import Database
-from overstory.collector.store.metrics import StoredMetrics, read_stored_metrics, save_metrics
+from overstory.collector.store.metrics import StoredMetrics, claim_shard, read_stored_metrics, save_metrics
 from overstory.collector.store.operations import (
     CollectorState,
     Note,
@@ -28,56 +32,18 @@ from overstory.collector.store.operations import (
     make_note,
     retain_operations,
     write_note,
+    write_releases,
     write_state,
     write_token_days,
 )
 from overstory.collector.store.reader import StoreReader
-from overstory.collector.store.schema import CHUNKS, INBOX, TOKENS
+from overstory.collector.store.schema import CHECKS, CHUNKS, INBOX, OF_REPORTS, TOKENS
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.engines.exported import ExportedSet
+    from overstory.engines.folders import Folder
     from overstory.protocol.metrics import MetricRegistry
-
-
-class Received(NamedTuple):
-    """One accepted batch of reports.
-
-    A tuple because a collector makes one for each request, and a frozen dataclass takes several times as long.
-
-    Parameters
-    ----------
-    metric, period
-        The metric's id, the number of its period.
-    batch, digest
-        The batch's id, 16 bytes from the sender's secret or drawn: it is stored once, however often it is sent. The
-        digest of the mechanism that made the reports, 16 bytes.
-    num_bits, num_cohorts, num_reports
-        The payload bits of a report, the mechanism's cohorts, and the reports in the batch.
-    cohorts, bits
-        Its columns as they travel; see `overstory.protocol.wire.upload.Batch`.
-    forget_after
-        Unix time in seconds after which no copy of the batch can be accepted any more.
-    group
-        The group of its devices; empty where the upload named none.
-
-    Examples
-    --------
-    >>> batch = Received("colour", 20_000, bytes(16), bytes(16), 8, 1, 1, bytes(2), bytes(1), 1_800_000_000)
-    >>> batch.metric, batch.num_reports
-    ('colour', 1)
-    """
-
-    metric: str
-    period: int
-    batch: bytes
-    digest: bytes
-    num_bits: int
-    num_cohorts: int
-    num_reports: int
-    cohorts: bytes
-    bits: bytes
-    forget_after: int
-    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,6 +92,8 @@ class Store(StoreReader):
     def add(self, received: Sequence[Received]) -> list[bool]:
         """Store batches, all in one transaction that is durable when this returns.
 
+        A release of a shuffling relay grows by the messages with new batches in the same transaction.
+
         Returns
         -------
         list of bool
@@ -148,9 +116,11 @@ class Store(StoreReader):
         def work(connection: Connection) -> list[bool]:
             inserted = self._database.insert_ids(connection, forget_after)
             new = [first[batch.batch] == place and batch.batch in inserted for place, batch in enumerate(received)]
-            rows = inbox_rows(compress(received, new))
+            fresh = list(compress(received, new))
+            rows = inbox_rows(fresh)
             if rows:
                 connection.execute(INBOX.insert(), rows)
+            write_releases(connection, fresh)
             return new
 
         return self._database.write(work)
@@ -190,7 +160,7 @@ class Store(StoreReader):
         return compact(self._database, self._metrics, now, self._inbox_ages, within, forgetting=forgetting)
 
     def retain(self, now: float) -> Retained:
-        """Delete the reports that are past their metric's retention at unix time `now`. Their counts stay.
+        """Delete the reports past their metric's retention at unix time `now`, and their sums of pairs. Counts stay.
 
         Refusals are deleted with their metric's reports, those by day after 400 days; the row of a collector a week
         after its last heartbeat.
@@ -202,19 +172,46 @@ class Store(StoreReader):
         self._database.write(lambda connection: retain_operations(connection, entries, now))
         sizes = [size for metric, last in expired.items() for size in self._delete_chunks(metric, last)]
         self._database.release_free_space()
-        return Retained(sum(sizes), len(sizes), self._database.erase_deleted({CHUNKS.name} if sizes else ()))
+        return Retained(sum(sizes), len(sizes), self._database.erase_deleted(OF_REPORTS if sizes else ()))
 
     def _delete_chunks(self, metric: str, last: int) -> list[int]:
         """Delete a metric's chunks up to the period `last`; return their numbers of reports."""
-        past = (CHUNKS.c.metric == metric) & (CHUNKS.c.period <= last)
+        past, sums = ((table.c.metric == metric) & (table.c.period <= last) for table in (CHUNKS, CHECKS))
 
         def work(connection: Connection) -> list[int]:
             sizes = list(connection.execute(delete(CHUNKS).where(past).returning(CHUNKS.c.num_reports)).scalars())
-            if sizes:
-                self._database.note_deletions(connection, {CHUNKS.name})
+            if connection.execute(delete(CHECKS).where(sums)).rowcount or sizes:
+                self._database.note_deletions(connection, OF_REPORTS)
             return sizes
 
         return self._database.write(work)
+
+    def export_closed(
+        self,
+        registry: MetricRegistry,
+        folder: Folder,
+        selected: Selection,
+        *,
+        now: float,
+        advance: Callable[[int], object] | None = None,
+    ) -> Exported:
+        """Write the reports of closed periods into a folder, each once, however often and wherever this is killed."""
+        self.compact(now, forgetting=False)
+        return Export(self._database, registry, folder, advance).run(selected, now)
+
+    def verify_export(self, folder: Folder) -> tuple[int, list[str]]:
+        """Compare a folder with what the database says was exported to it: how many manifests, and what is wrong."""
+        return verify(self._database, folder)
+
+    def outside_retention(self, now: float) -> list[OutsideRetention]:
+        """Return which exported reports are past retention at unix time `now`: their copies are not deleted."""
+        return outside_retention(self._database, now)
+
+    def import_sets(
+        self, sets: Sequence[ExportedSet], *, now: float, advance: Callable[[int], object] | None = None
+    ) -> Imported:
+        """Add what other stores exported, each report once, however often and wherever this is killed."""
+        return add_sets(self._database, self._metrics, sets, now, advance)
 
     def remember(self, registry: MetricRegistry) -> None:
         """Count and retain reports as this registry says from now on.
@@ -227,6 +224,18 @@ class Store(StoreReader):
             When a metric is counted by candidate, and its candidates were not read.
         """
         self._metrics = save_metrics(self._database, registry.values())
+
+    def claim_shard(self, registry: MetricRegistry, shard: int | None, now: float) -> None:
+        """Remember that the store is served as this shard, or as the only store; see `metrics.claim_shard`.
+
+        Raises
+        ------
+        ParameterError
+            When the registry has no such shard, or has shards and none is given.
+        StoreError
+            When the store holds another shard, or reports of open periods would be divided otherwise than before.
+        """
+        claim_shard(self._database, registry, shard, now)
 
     def report_state(self, state: CollectorState | None, refused: Refused) -> None:
         """Store a collector's heartbeat, and add to the refusals, in one transaction."""
@@ -272,7 +281,7 @@ class Store(StoreReader):
         ----------
         role
             ``write`` for programs that report, ``admin`` for those that read, ``viewer`` or ``analyst`` for people who
-            log in to the console.
+            log in to the console, ``relay`` for a shuffling relay.
         application
             The name of the application that uses the token.
         expires

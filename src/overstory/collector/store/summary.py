@@ -55,6 +55,8 @@ class Summary:
         Reports, batches and requests that were refused, by reason, over all days that are stored.
     collectors, notes
         Numbers of collecting processes seen within a week, and of notes.
+    releases
+        Number of stored releases of shuffling relays.
     """
 
     url: str
@@ -66,6 +68,7 @@ class Summary:
     refused: dict[str, int] = field(default_factory=dict)
     collectors: int = 0
     notes: int = 0
+    releases: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as JSON values."""

@@ -6,21 +6,21 @@ changed bit of a report or an id is noticed when it is restored.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, Table, delete, func, select
+from sqlalchemy import Connection, Row, Table, delete, func, select
 
 from overstory.collector.store.connection import check, connect, upgraded
-from overstory.collector.store.counts import Key, key_columns, unpack_counts
+from overstory.collector.store.counts import Key, key_columns, unpack_counts, unpack_sums
 from overstory.collector.store.database import Database, StoreError
 from overstory.collector.store.schema import (
     ABOUT,
+    CHECKS,
     CHUNKS,
     COUNTS,
     DELETED_FROM,
@@ -30,8 +30,10 @@ from overstory.collector.store.schema import (
     TABLE_DIGEST,
 )
 from overstory.collector.store.sqlite import SqliteDatabase, create_private_file
+from overstory.files.io import sync
 
-GROUP: Final = "device_group"
+ADDED_COLUMNS: Final = frozenset({"device_group", "export_id"})
+"""Columns that a later schema added to tables of reports; rows that leave them empty have the digest of before."""
 ROWS: Final = 1000
 """Rows copied at a time."""
 
@@ -71,22 +73,12 @@ def _renamed_when_complete(path: Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         yield part
-        _sync(part)
+        sync(part)
         part.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         for left in (part, Path(f"{part}-wal"), Path(f"{part}-shm")):
             left.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":  # pragma: no cover - a folder cannot be opened there
-        return
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def restore(path: Path, url: str) -> int:
@@ -194,8 +186,8 @@ def _digests(connection: Connection) -> dict[str, str]:
             rows = rows.where(~ABOUT.c.key.startswith(TABLE_DIGEST))
         digest = blake2b(digest_size=32)
         for row in connection.execute(rows, execution_options={"yield_per": FEW}):
-            # Without a group, a row has the digest that it had before the schema had groups.
-            for value in (value for name, value in row._mapping.items() if value or name != GROUP):  # noqa: SLF001 - public
+            values = (value for name, value in row._mapping.items() if value or name not in ADDED_COLUMNS)  # noqa: SLF001 - public
+            for value in values:
                 written = value if isinstance(value, bytes) else repr(value).encode()
                 digest.update(b"%s %d:" % (type(value).__name__.encode(), len(written)))
                 digest.update(written)
@@ -215,10 +207,20 @@ def _counted(connection: Connection, url: str) -> Iterator[int]:
     columns = key_columns(CHUNKS)
     sums = connection.execute(select(*columns, func.sum(CHUNKS.c.num_reports).label("total")).group_by(*columns))
     stored = {Key.of_row(row): row.total for row in sums}
+    summed = dict(map(_summed, connection.execute(select(CHECKS))))
     for row in connection.execute(select(COUNTS)):
         reports = unpack_counts(bytes(row.counts)).num_reports
-        if reports != row.num_reports or stored.pop(Key.of_row(row), 0) > reports:
+        key = Key.of_row(row)
+        if reports != row.num_reports or stored.pop(key, 0) > reports or summed.pop(key, 0) > reports:
             raise StoreError(f"{url}: the counts of {row.metric} do not agree with its reports: this store is damaged")
         yield reports
-    if stored:
-        raise StoreError(f"{url}: {next(iter(stored)).metric} has reports that were never counted: it is damaged")
+    if stored or summed:
+        raise StoreError(
+            f"{url}: {next(iter(stored or summed)).metric} has reports that were never counted: it is damaged"
+        )
+
+
+def _summed(row: Row[Any]) -> tuple[Key, int]:
+    """Return of how many reports a row has sums; they are read in full."""
+    unpack_sums(bytes(row.sums), b"")
+    return Key.of_row(row), int(row.num_reports)

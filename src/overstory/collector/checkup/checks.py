@@ -25,6 +25,7 @@ from overstory.protocol.metrics import MetricRegistry
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store, Token
+    from overstory.collector.store.metrics import ServedShard
 
 SOON: Final = 30
 """Days before an end at which it is warned of."""
@@ -98,15 +99,29 @@ def check_store(url: str, registry: MetricRegistry | None, now: float) -> Findin
     with open_store(url) as store:
         summary = store.summary()
         yield Finding("schema", "ok", f"{summary.url}: schema {REVISION}, {summary.size / MEBIBYTE:,.1f} MiB")
+        served = store.served_shard()
+        if served is not None:
+            yield from _check_shard(served, registry)
         last = store.last_day()
         if last is not None and last > now // DAY + 1:
             days = f"the store has seen {_day(last * DAY)}, this machine's clock shows {_day(now)}"
             yield Finding("clock", "error", days, "correct the clock; until then no batch ids and reports are deleted")
         yield from _check_tokens(store.tokens(), now)
+        yield from _check_exports(store, now)
         if registry is not None:
             yield from _check_match(store, registry)
     if summary.kind == "sqlite":
         yield from _check_room(Path(summary.url.removeprefix("sqlite:///")))
+
+
+def _check_shard(served: ServedShard, registry: MetricRegistry | None) -> Findings:
+    """Compare the shard that a store holds with a registry."""
+    if registry is None or registry.shards == served.shards:
+        yield Finding("shard", "ok", f"the store is {served}")
+        return
+    now = "no shards" if registry.shards is None else f"shards {registry.shards}"
+    do = "start all collectors with one registry; keep [shards], and change the number in [shards.from] alone"
+    yield Finding("shard", "warning", f"the store was served as {served}; the registry has {now}", do)
 
 
 def _check_room(path: Path) -> Findings:
@@ -135,6 +150,14 @@ def _check_tokens(tokens: list[Token], now: float) -> Findings:
             expiry = f"{token.id} ({token.role}, {token.application}) is refused from {_day(token.expires)} on"
             yield Finding("tokens", "warning", expiry, "make a new one and release it before that day")
     yield Finding("tokens", "ok", f"{len(usable)} of {len(tokens)} are valid")
+
+
+def _check_exports(store: Store, now: float) -> Findings:
+    for one in store.outside_retention(now):
+        copies = (
+            f"{one.reports:,} reports of {one.metric} up to {one.last} are past retention, and in {one.destination}"
+        )
+        yield Finding("exports", "warning", copies, "delete their folders there: retention does not reach copies")
 
 
 def _check_match(store: Store, registry: MetricRegistry) -> Findings:

@@ -1,0 +1,208 @@
+"""``overstory export`` and ``overstory import``: reports out of a store, for an engine to count, and into another."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import time
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import add_command, add_option, add_reporting, print_outcome
+from overstory.presentation.document import Lines
+from overstory.privacy.text import plural
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.collector.store import Store
+    from overstory.collector.store.copies.checks import OutsideRetention
+    from overstory.collector.store.copies.export import Exported, Selection
+    from overstory.files.manifests import Manifest
+    from overstory.protocol.metrics import MetricRegistry
+
+EXPORT = """\
+Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
+metric=ID/period=N/digest=HEX, and a manifest of each. What is there already is not written again; an export that was
+killed is completed by the next one. `overstory sum DESTINATION/metric=ID` counts what manifests list, and so do Dask
+and Spark. Retention deletes reports in the store, never the exported files: that is yours to do."""
+
+IMPORT = """\
+Reads manifests, compares all files with them, and adds the reports and their counts to the store, each report once,
+also where an import was killed or is repeated."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the commands."""
+    export = add_command(
+        commands,
+        "export",
+        "write the reports of closed periods for engines to count",
+        more=EXPORT,
+        example="overstory export --store reports.db --registry metrics.toml exported\n"
+        "  overstory export --store reports.db --registry metrics.toml s3://bucket/reports",
+    )
+    export.add_argument("destination", metavar="DESTINATION", help="a folder, or an address in an object store")
+    _add_store(export, "where the reports are")
+    export.add_argument("--metric", metavar="ID", help="only this metric (default: all of the registry)")
+    export.add_argument("--from", dest="first", metavar="PERIOD", help="with --metric: the first period")
+    export.add_argument("--to", dest="last", metavar="PERIOD", help="with --metric: the last period")
+    export.add_argument(
+        "--verify",
+        action="store_true",
+        help="write nothing: compare the destination with what the store's database says was exported",
+    )
+    export.set_defaults(act=_export)
+    importing = add_command(
+        commands,
+        "import",
+        "add what was exported from other stores to a store",
+        more=IMPORT,
+        example="overstory import s3://bucket/reports --store all.db --registry metrics.toml",
+    )
+    importing.add_argument("source", nargs="+", metavar="SOURCE", help="an exported folder, or one below it")
+    _add_store(importing, "where the reports are added")
+    importing.set_defaults(act=_import)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    status: int = args.act(args)
+    return status
+
+
+def _add_store(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--store", required=True, metavar="URL", help=f"{what}: a file, or postgresql://...")
+    add_option(parser, "--registry", required=True)
+    add_reporting(parser)
+
+
+def _export(args: argparse.Namespace) -> int:
+    from overstory.cli.progress import progress
+    from overstory.collector.store import open_store
+    from overstory.engines.folders import Folder
+    from overstory.protocol.metrics import load_registry
+
+    registry = load_registry(args.registry)
+    selected, folder = _selected(args, registry), Folder(args.destination)
+    with open_store(args.store, registry) as store:
+        if args.verify:
+            return _print_verified(args, store, folder)
+        with progress("exporting", None, quiet=args.quiet, in_bytes=True) as bar:
+            done = store.export_closed(registry, folder, selected, now=time.time(), advance=bar.advance)
+        outside = [one for one in store.outside_retention(time.time()) if one.destination == folder.identity]
+    _print_exported(args, folder.identity, registry, done, outside)
+    return 0
+
+
+def _selected(args: argparse.Namespace, registry: MetricRegistry) -> Selection:
+    from overstory.collector.store.copies.export import Selection
+    from overstory.queries.counts import parse_range
+
+    if args.metric is None:
+        if args.first or args.last:
+            raise ParameterError("--from and --to need --metric, which says how long a period is")
+        return Selection()
+    metric = registry[args.metric]
+    return Selection(metric.id, *parse_range(metric, args.first, args.last))
+
+
+def _print_verified(args: argparse.Namespace, store: Store, folder: Any) -> int:
+    sets, wrong = store.verify_export(folder)
+    what = plural(sets, "manifest")
+    lines = [f"{folder.identity}: {what} compared with the database, {plural(len(wrong), 'error')}", *wrong]
+    print_outcome(args, {"destination": folder.identity, "manifests": sets, "wrong": wrong}, Lines(*lines))
+    return 1 if wrong else 0
+
+
+def _print_exported(
+    args: argparse.Namespace,
+    destination: str,
+    registry: MetricRegistry,
+    done: Exported,
+    outside: list[OutsideRetention],
+) -> None:
+    from overstory.cli.rappor.sum_engine import in_bytes
+    from overstory.collector.store.copies.checks import retained_too_briefly
+
+    reports, size = (sum(getattr(one, name) for one in done.manifests) for name in ("num_reports", "num_bytes"))
+    brief = [name for name in retained_too_briefly(registry) if args.metric in {None, name}]
+    lines = [
+        f"{reports:,} reports in {plural(len(done.manifests), 'manifest')} written into {destination}: {in_bytes(size)}"
+        + (f"; {done.earlier:,} were there" if done.earlier else "")
+    ]
+    if done.removed:
+        lines.append(f"{plural(done.removed, 'file')} of an export that was killed removed")
+    for metric, periods in sorted(done.open.items()):
+        label, until = min(periods, key=lambda one: one[1])
+        lines.append(f"{metric}: {plural(len(periods), 'period')} still open, {label} until {_day(until)}")
+    lines += [f"not exported: {reason}" for reason in done.waiting]
+    lines += [
+        f"not exported: {name}: its reports are deleted before its periods are closed: raise retention_days above "
+        "grace_days"
+        for name in brief
+    ]
+    lines += [sentence(one) for one in outside]
+    outcome = {
+        "destination": destination,
+        "reports": reports,
+        "bytes": size,
+        "manifests": [_manifest_json(one) for one in done.manifests],
+        "earlier": done.earlier,
+        "removed": done.removed,
+        "open": {metric: sorted(label for label, _ in periods) for metric, periods in sorted(done.open.items())},
+        "waiting": done.waiting,
+        "retained_too_briefly": brief,
+        "outside_retention": [vars(one) for one in outside],
+    }
+    print_outcome(args, outcome, Lines(*lines))
+
+
+def sentence(one: OutsideRetention) -> str:
+    """Return what to say of exported reports that are past retention."""
+    return (
+        f"outside of retention: {one.reports:,} reports of {one.metric} up to {one.last} are past retention, and "
+        f"exported to {one.destination}: delete their folders there"
+    )
+
+
+def _manifest_json(one: Manifest) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "metric": one.metric,
+        "period": one.period_label,
+        "group": one.group,
+        "digest": one.label.digest.hex(),
+        "reports": one.num_reports,
+        "parts": len(one.parts),
+        "bytes": one.num_bytes,
+    }
+
+
+def _day(unix_time: int) -> str:
+    return dt.datetime.fromtimestamp(unix_time, dt.UTC).date().isoformat()
+
+
+def _import(args: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from overstory.cli.progress import progress
+    from overstory.collector.store import open_store
+    from overstory.engines.exported import check_once, find_sets
+    from overstory.protocol.metrics import load_registry
+
+    sets = [one for source in args.source for one in find_sets(source)]
+    check_once(sets)
+    size = sum(one.manifest.num_bytes for one in sets)
+    with (
+        open_store(args.store, load_registry(args.registry)) as store,
+        progress("importing", size, quiet=args.quiet, in_bytes=True) as bar,
+    ):
+        done = store.import_sets(sets, now=time.time(), advance=bar.advance)
+        url = store.url
+    lines = [
+        f"{done.reports:,} reports of {plural(done.sets, 'manifest')} added to {url}"
+        + (f"; {done.earlier:,} were added before" if done.earlier else "")
+    ]
+    if done.past_retention:
+        lines.append(f"{done.past_retention:,} of them are past retention here: counted, and not stored")
+    print_outcome(args, {"store": url, **asdict(done)}, Lines(*lines))
+    return 0

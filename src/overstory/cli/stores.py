@@ -1,0 +1,45 @@
+"""One store, or the stores of several shards, opened as a command's `--store` options name them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from overstory.collector.store import Store
+    from overstory.queries.stores import SeveralStores
+
+MOST_SHOWN: Final = 20
+
+
+@contextmanager
+def open_stores(urls: Sequence[str]) -> Iterator[Store | SeveralStores]:
+    """Open the store that is named, or all that are, as one; warn where shards are missing.
+
+    Raises
+    ------
+    StoreError
+        When a store cannot be opened.
+    ParameterError
+        When the stores cannot be added up; see `SeveralStores`.
+    """
+    from overstory.collector.store import open_store
+    from overstory.queries.stores import SeveralStores
+
+    with ExitStack() as opened:
+        stores = [opened.enter_context(open_store(url)) for url in urls]
+        if len(stores) > 1 or stores[0].served_shard() is not None:
+            several = SeveralStores(stores)
+            if several.missing:
+                print(f"overstory: warning: {_missing_words(several.missing)}", file=sys.stderr)
+            yield several if len(stores) > 1 else stores[0]
+        else:
+            yield stores[0]
+
+
+def _missing_words(missing: Sequence[int]) -> str:
+    shown = ", ".join(map(str, missing[:MOST_SHOWN])) + (", ..." if len(missing) > MOST_SHOWN else "")
+    which = f"shard {shown}" if len(missing) == 1 else f"{len(missing)} shards ({shown})"
+    return f"no store of {which} is given: the reports there are not counted"

@@ -1,0 +1,309 @@
+"""Export: the reports of closed periods become files in a folder or an object store, each report once.
+
+Parts come first, then a transaction in our own database that holds the manifest, then the manifest itself. So no object
+store needs a transaction or a comparison, and an export that was killed anywhere is completed by the next one. Reports
+are shuffled over all of a set, and neither ids of batches nor times of arrival are in the files.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import func, select
+
+from overstory.collector.store.copies import export_rows as rows
+from overstory.collector.store.copies.export_rows import ReportSet
+from overstory.collector.store.counts import TOGETHER, Key, join_rows, shuffled
+from overstory.collector.store.database import Database, StoreError
+from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
+from overstory.collector.store.schema import CHUNKS
+from overstory.protocol.errors import OverstoryError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from overstory.analysis.reports import ReportBatch
+    from overstory.engines.folders import Folder
+    from overstory.files.manifests import Manifest, PartFile
+    from overstory.protocol.metrics import MetricRegistry
+
+PART_BYTES: Final = 1 << 29
+"""Bytes of reports in a part."""
+
+
+@dataclass
+class Exported:
+    """What an export did.
+
+    Attributes
+    ----------
+    manifests
+        What was written, by this export or by one that was killed before it had published.
+    open
+        By metric, the periods that still take reports, and until when the first does, in unix time.
+    waiting
+        What cannot be exported, and why.
+    earlier
+        Sets that were at the destination before.
+    removed
+        Files of killed exports that were removed.
+    """
+
+    manifests: list[Manifest] = field(default_factory=list)
+    open: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+    earlier: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which metric and periods are exported; None leaves that open."""
+
+    metric: str | None = None
+    first: int | None = None
+    last: int | None = None
+
+    def has(self, key: Key) -> bool:
+        """Whether a key is selected."""
+        return (
+            (self.metric is None or key.metric == self.metric)
+            and (self.first is None or key.period >= self.first)
+            and (self.last is None or key.period <= self.last)
+        )
+
+
+class Export:
+    """An export of one store into one folder.
+
+    Parameters
+    ----------
+    database, registry
+        The store, and the metrics that say when a period is closed.
+    folder
+        The destination.
+    advance
+        Called with the bytes of reports that were written.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        registry: MetricRegistry,
+        folder: Folder,
+        advance: Callable[[int], object] | None = None,
+    ) -> None:
+        self._database, self._registry, self._folder = database, registry, folder
+        self._destination, self._store = folder.identity, rows.store_id(database)
+        self._advance = advance or (lambda _: None)
+        self._entries: StoredMetrics = {}
+        self._done = Exported()
+
+    def run(self, selected: Selection, now: float) -> Exported:
+        """Export what is closed, selected and not at the destination yet."""
+        with self._database.snapshot() as connection:
+            self._entries = read_stored_metrics(connection)
+            begun = rows.unfinished(connection, self._destination)
+            keys = [key for key in rows.keys_with_reports(connection) if selected.has(key)]
+        for one in begun:
+            self._export(one)
+        for key in keys:
+            if self._is_ready(key, now):
+                rows.gather(self._database, key)
+                for one in self._new_sets(key):
+                    if not self._is_there(one):
+                        self._export(one)
+        return self._done
+
+    def _new_sets(self, key: Key) -> list[ReportSet]:
+        """Return the key's sets that the destination has no row of."""
+        with self._database.snapshot() as connection:
+            sets = rows.sets_of_key(connection, key)
+            have = {row.id for row in rows.rows_of(connection, self._destination)}
+        self._done.earlier += sum(one.id in have for one in sets)
+        return [one for one in sets if one.id not in have]
+
+    def _is_ready(self, key: Key, now: float) -> bool:
+        """Whether a key's period is closed, and all of its reports are counted."""
+        metric, entry = self._registry.get(key.metric), self._entries.get((key.metric, key.digest))
+        if metric is None or entry is None:
+            missing = "the registry does not list it" if metric is None else "no registry has named its mechanism"
+            self._wait(f"{key.metric}: {missing}")
+            return False
+        label, until = entry.period.label(key.period), metric.accept_until(key.period)
+        if now < until:
+            periods = self._done.open.setdefault(key.metric, [])
+            if (label, until) not in periods:
+                periods.append((label, until))
+            return False
+        with self._database.snapshot() as connection:
+            waits = rows.waits_in_inbox(connection, key)
+        if waits:
+            self._wait(
+                f"{key.metric}, {label}: reports in the inbox were not counted: overstory store compact says why"
+            )
+        return not waits
+
+    def _wait(self, reason: str) -> None:
+        if reason not in self._done.waiting:
+            self._done.waiting.append(reason)
+
+    def _is_there(self, one: ReportSet) -> bool:
+        """Whether the destination has a set under another name that it had; the row of it is then written.
+
+        Raises
+        ------
+        StoreError
+            When the folder holds reports of this store that its database does not know of.
+        """
+        from overstory.engines.exported import read_sets
+        from overstory.engines.folders import Folder
+
+        here = read_sets(Folder(self._folder.address(_partition(one))))
+        own = {found.manifest.id: found for found in here if found.manifest.store == self._store}
+        with self._database.snapshot() as connection:
+            known = rows.known_ids(connection, own)
+        if unknown := [found for number, found in own.items() if number not in known]:
+            raise StoreError(
+                f"{self._database.url}: {unknown[0].source} is an export of this store that it does not know of: it "
+                "was restored from an earlier backup, and would export those reports twice; name another destination"
+            )
+        if one.id not in own:
+            return False
+        manifest = own[one.id].manifest
+        rows.adopt(self._database, one, self._destination, manifest.to_json(), manifest.num_reports)
+        self._done.earlier += 1
+        return True
+
+    def _export(self, one: ReportSet) -> None:
+        """Bring a set to the destination, wherever an earlier export was killed."""
+        from overstory.files.manifests import Manifest, manifest_name
+
+        attempt = rows.begin(self._database, one, self._destination)
+        if attempt is None:
+            self._done.earlier += 1
+            return
+        if attempt.earlier:
+            self._remove(_partition(one), attempt.earlier)
+        text = attempt.manifest or self._write(one, attempt.id)
+        if text is None:
+            return
+        name = f"{_partition(one)}/{manifest_name(one.id)}"
+        self._folder.write(name, text.encode())
+        rows.publish(self._database, one, self._destination)
+        self._done.manifests.append(Manifest.from_json(text, name))
+
+    def _write(self, one: ReportSet, attempt: str) -> str | None:
+        """Write the parts and commit their manifest; None when the reports are deleted, or another export took over."""
+        from overstory.files.labels import Label
+        from overstory.files.manifests import Manifest
+
+        key, entry = one.key, self._entries.get((one.key.metric, one.key.digest))
+        if entry is None:
+            self._wait(f"{key.metric}: no registry has named its mechanism")
+            return None
+        try:
+            parts, totals = self._write_parts(one, entry, attempt)
+        except BaseException:
+            with suppress(OverstoryError):
+                self._remove(_partition(one), attempt)
+            raise
+        label = entry.period.label(key.period)
+        about = (key.metric, key.period, entry.period.seconds, label, key.device_group, Label.of(entry.mechanism))
+        manifest = Manifest(one.id, self._store, *about, tuple(totals.tolist()), tuple(parts))
+        text = manifest.to_json()
+        if parts and rows.commit(self._database, one, self._destination, attempt, text, manifest.num_reports):
+            return text
+        self._remove(_partition(one), attempt)
+        with self._database.snapshot() as connection:
+            is_deleted = not rows.reports_of_set(connection, one)
+        if is_deleted:
+            rows.forget(self._database, one, self._destination, attempt)
+        why = "its reports were deleted after retention" if is_deleted else "another export writes it at this moment"
+        self._wait(f"{key.metric}, {label}: {why}")
+        return None
+
+    def _write_parts(
+        self, one: ReportSet, entry: StoredMetric, attempt: str
+    ) -> tuple[list[PartFile], NDArray[np.int64]]:
+        import numpy as np
+
+        from overstory.engines.folders import file_checksum
+        from overstory.files.blocks import write_blocks
+        from overstory.files.labels import Label
+        from overstory.files.manifests import PartFile, part_name
+        from overstory.protocol.encodings.base import MAX_COHORTS
+
+        cohorts = entry.mechanism.num_cohorts
+        totals = np.zeros(cohorts if cohorts <= MAX_COHORTS else 0, np.int64)
+        key, parts = one.key, []
+
+        def counting(ids: Sequence[Sequence[int]]) -> Iterator[ReportBatch]:
+            for batch in self._read(ids):
+                if len(totals):
+                    totals[:] += np.bincount(batch.cohorts, minlength=len(totals))
+                yield batch
+                self._advance(batch.bits.nbytes)
+
+        for number, ids in enumerate(self._cut(one)):
+            name = part_name(attempt, number)
+            with self._folder.staged(f"{_partition(one)}/{name}") as staged:
+                reports = write_blocks(
+                    staged,
+                    counting(ids),
+                    Label.of(entry.mechanism),
+                    metric=key.metric,
+                    period=key.period,
+                    group=key.device_group,
+                )
+                size, crc = file_checksum(staged)
+            parts.append(PartFile(name, size, crc, reports))
+        return parts, totals
+
+    def _cut(self, one: ReportSet) -> Iterator[list[list[int]]]:
+        """Yield the chunks' numbers of each part, in a random order, by what is read together."""
+        size = func.length(CHUNKS.c.cohorts) + func.length(CHUNKS.c.bits)
+        of_set = one.key.of(CHUNKS), CHUNKS.c.export_id == one.id
+        with self._database.snapshot() as connection:
+            chunks = [tuple(row) for row in connection.execute(select(CHUNKS.c.id, size).where(*of_set))]
+        secrets.SystemRandom().shuffle(chunks)
+        part: list[list[int]] = []
+        together: list[int] = []
+        read = total = 0
+        for number, length in chunks:
+            if together and (read + length > TOGETHER or total + length > PART_BYTES):
+                part.append(together)
+                together, read = [], 0
+            if part and total + length > PART_BYTES:
+                yield part
+                part, total = [], 0
+            together.append(number)
+            read, total = read + length, total + length
+        if together:
+            yield [*part, together]
+
+    def _read(self, numbers: Sequence[Sequence[int]]) -> Iterator[ReportBatch]:
+        """Yield the reports of some chunks, shuffled; chunks of a set are never written again."""
+        for some in numbers:
+            with self._database.snapshot() as connection:
+                chunks = connection.execute(select(CHUNKS).where(CHUNKS.c.id.in_(some))).all()
+            if chunks:
+                yield shuffled(join_rows(chunks))
+
+    def _remove(self, partition: str, attempt: str) -> None:
+        """Remove what an attempt left."""
+        for name in self._folder.names(partition):
+            if attempt in name:
+                self._folder.remove(f"{partition}/{name}")
+                self._done.removed += 1
+
+
+def _partition(one: ReportSet) -> str:
+    from overstory.files.manifests import partition_path
+
+    return partition_path(one.key.metric, one.key.period, one.key.digest)

@@ -1,0 +1,123 @@
+"""A device and a gateway post each upload to the path of its shard, every time to the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from overstory.client.state.outbox import RowState
+from overstory.client.state.state import State
+from overstory.client.upload.http import Request, Response
+from overstory.client.upload.retry import RetryPolicy, decide
+from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway.sinks import CollectorSink
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.shards import shard_of
+from overstory.protocol.wire.reasons import Reason, problem_type
+from overstory.protocol.wire.upload import decode_uploads
+from support.devices import NOON, Clock, device, registry
+from support.gateway_samples import reading, registry_text
+
+SHARDED = registry(more="[shards]\ncount = 5\n")
+SERVER = "https://c.example/here"
+
+
+def taken(request: Request) -> Response:
+    results = [{"batch": upload.batch.hex(), "accepted": 1} for upload in decode_uploads(request.body, 999)]
+    return Response(200, {}, json.dumps({"results": results}).encode())
+
+
+def wrong_shard(request: Request) -> Response:
+    del request
+    reason = Reason.WRONG_SHARD
+    problem = {"type": problem_type(reason), "status": reason.status, "detail": reason.detail, "reason": reason}
+    return Response(reason.status, {}, json.dumps(problem | {"results": []}).encode())
+
+
+def address_of(batch: bytes, count: int) -> str:
+    return f"{SERVER}/v1/reports/{shard_of(batch, count)}"
+
+
+class Collectors:
+    """Answers requests, and remembers them."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked = list(answers), list[Request]()
+
+    def __call__(self, request: Request) -> Response:
+        self.asked.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return answer(request)  # type: ignore[no-any-return]
+
+
+def test_a_device_sends_each_report_to_its_shard_and_a_retry_to_the_same(tmp_path: Path) -> None:
+    clock, collectors = Clock(NOON), Collectors(lambda _: Response(None, error="no connection"), taken)
+    client = device(tmp_path, clock=clock, registry=SHARDED, server=SERVER, transport=collectors)
+    for _ in range(8):
+        client.record("colour", "red")
+        clock.tomorrow()
+        client.flush()
+    client.flush()
+    urls: dict[bytes, set[str]] = {}
+    for request in collectors.asked:
+        (upload,) = decode_uploads(request.body, 1)
+        urls.setdefault(upload.batch, set()).add(request.url)
+    assert len(collectors.asked) > len(urls) > 2
+    assert urls == {batch: {address_of(batch, 5)} for batch in urls}
+
+
+def test_a_report_that_another_shard_takes_waits_by_itself(tmp_path: Path) -> None:
+    clock, collectors = Clock(NOON), Collectors(wrong_shard)
+    client = device(tmp_path, clock=clock, registry=SHARDED, server=SERVER, transport=collectors)
+    client.record("colour", "red")
+    clock.tomorrow()
+    client.flush()
+    with State(client.paths).snapshot() as rows:
+        (row,) = rows.outbox.rows()
+    assert (row.state, row.answer) == (RowState.WAITING, "wrong-shard")
+    (asked,) = collectors.asked
+    answer = decide(row, wrong_shard(asked), now=clock(), failures=3, policy=RetryPolicy(), uniform=lambda: 0.5)
+    assert answer.resume is None, "other reports are not kept waiting"
+    assert answer.due > clock()
+
+
+def test_without_shards_every_address_is_the_one_it_was(tmp_path: Path) -> None:
+    clock, collectors = Clock(NOON), Collectors(taken)
+    client = device(tmp_path, clock=clock, server=SERVER, transport=collectors)
+    client.record("colour", "red")
+    clock.tomorrow()
+    client.flush()
+    assert [request.url for request in collectors.asked] == [f"{SERVER}/v1/reports"]
+
+
+def gateway(folder: Path, collectors: Collectors) -> Gateway:
+    sharded = parse_registry(registry_text() + "\n[shards]\ncount = 4\n")
+    sink = CollectorSink(SERVER, collectors)
+    return Gateway(sharded, Settings("energy", folder / "state", agree="on"), sink, environ={})
+
+
+def test_a_gateway_sends_one_request_to_each_shard(tmp_path: Path) -> None:
+    collectors = Collectors(taken)
+    sending = gateway(tmp_path, collectors)
+    for period in range(40):
+        sending.take(reading(period, 0.5))
+    sending.finish()
+    assert len(collectors.asked) == len({request.url for request in collectors.asked}) == 4
+    for request in collectors.asked:
+        assert {address_of(upload.batch, 4) for upload in decode_uploads(request.body, 99)} == {request.url}
+
+
+def test_a_shard_that_is_down_does_not_keep_the_others_reports_back(tmp_path: Path) -> None:
+    collectors = Collectors(lambda _: Response(503), taken)
+    sending = gateway(tmp_path, collectors)
+    for period in range(40):
+        sending.take(reading(period, 0.5))
+    sending.finish()
+    with State(sending.client.paths).snapshot() as rows:
+        states = {row.batch: row.state for row in rows.outbox.rows()}
+    down, *_ = collectors.asked
+    assert len({request.url for request in collectors.asked}) == 4
+    failed = {upload.batch for upload in decode_uploads(down.body, 99)}
+    waiting = {batch for batch, state in states.items() if state is RowState.WAITING}
+    assert waiting == failed

@@ -1,0 +1,375 @@
+"""Export and import: every report of a closed period once, wherever a process is killed, and nothing but reports."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import dataset
+
+from overstory.analysis.reports import SupportCounts
+from overstory.cli.main import main
+from overstory.collector.store import StoreError, open_store, restore
+from overstory.engines.exported import find_sets
+from overstory.engines.folders import Folder
+from overstory.engines.places import find_places
+from overstory.files.manifests import Manifest
+from overstory.protocol.errors import FormatError, ParameterError
+from support.exported_store import (
+    LATER,
+    PERIOD,
+    PERIODS,
+    add,
+    counts_of,
+    ended,
+    export_all,
+    fill,
+    import_all,
+    killed,
+    listed_parts,
+    parts_there,
+    registry,
+    registry_toml,
+    small_parts,
+    sum_folder,
+)
+
+DAY = 86_400
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_parts(monkeypatch.setattr)
+
+
+@pytest.fixture
+def filled(small: None, tmp_path: Path) -> tuple[str, Any, Path]:
+    metrics, url = registry(), f"sqlite:///{tmp_path}/store.db"
+    fill(url, metrics)
+    return url, metrics, tmp_path / "exported"
+
+
+def all_of(counts: dict[int, SupportCounts]) -> SupportCounts:
+    first, *others = counts.values()
+    return sum(others, first)
+
+
+def check_exported(url: str, metrics: Any, folder: Path) -> None:
+    """What manifests list is what the store has counted, report for report; nothing else lies there."""
+    for name, counts in counts_of(url, metrics).items():
+        assert sum_folder(metrics[name], folder / f"metric={name}") == all_of(counts)
+        for period, of_period in counts.items():
+            assert sum_folder(metrics[name], folder / f"metric={name}" / f"period={period}") == of_period
+    assert parts_there(folder) == listed_parts(folder)
+    with open_store(url, metrics) as store:
+        assert store.verify_export(Folder(str(folder))) == (len(find_sets(str(folder))), [])
+
+
+@pytest.mark.slow
+def test_every_database_imports_once_and_exports_what_it_has(small: None, store_url: str, tmp_path: Path) -> None:
+    metrics, url, first, second = registry(), f"sqlite:///{tmp_path}/store.db", tmp_path / "first", tmp_path / "second"
+    fill(url, metrics)
+    export_all(url, metrics, first)
+    open_store(store_url, metrics, create=True).close()
+    assert import_all(store_url, metrics, first).reports == 90 * 2 * 5
+    assert import_all(store_url, metrics, first).reports == 0
+    assert counts_of(store_url, metrics) == counts_of(url, metrics)
+    assert len(export_all(store_url, metrics, second).manifests) == 2 * 5
+    assert export_all(store_url, metrics, second).manifests == []
+    check_exported(store_url, metrics, second)
+
+
+def test_what_is_exported_sums_to_the_counts(filled: Any) -> None:
+    url, metrics, folder = filled
+    done = export_all(url, metrics, folder)
+    assert sum(one.num_reports for one in done.manifests) == 90 * 2 * 5
+    assert len(done.manifests) == 2 * 5
+    assert min(len(one.parts) for one in done.manifests) > 1
+    assert (done.open, done.waiting, done.removed) == ({}, [], 0)
+    check_exported(url, metrics, folder)
+    with open_store(url, metrics) as store:
+        for one in find_sets(str(folder)):
+            manifest = one.manifest
+            if manifest.metric == "colour":
+                of_group = store.counts(metrics["colour"], manifest.period, manifest.period, groups=[manifest.group])
+                parts = [one.address(part) for part in manifest.parts]
+                assert sum_folder(metrics["colour"], *parts) == of_group[manifest.period]
+                assert list(manifest.totals) == of_group[manifest.period].totals.tolist()
+
+
+def test_an_export_that_is_repeated_writes_only_what_is_new(filled: Any) -> None:
+    url, metrics, folder = filled
+    export_all(url, metrics, folder)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    again = export_all(url, metrics, folder)
+    assert (again.manifests, again.earlier) == ([], 10)
+    with open_store(url, metrics) as store:  # a collector whose clock is slow took one more batch
+        add(store, metrics["bloom"], PERIOD, 20, random.Random(7))
+    third = export_all(url, metrics, folder)
+    assert [(one.metric, one.period, one.num_reports) for one in third.manifests] == [("bloom", PERIOD, 20)]
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+    check_exported(url, metrics, folder)
+
+
+def test_periods_that_take_reports_are_left_for_later(filled: Any) -> None:
+    url, metrics, folder = filled
+    ends = metrics["bloom"].accept_until(PERIOD)
+    done = export_all(url, metrics, folder, now=ends)
+    assert {one.period for one in done.manifests} == {PERIOD}
+    assert done.open["bloom"] == [("2024-10-05", ends + DAY)]
+    export_all(url, metrics, folder)
+    check_exported(url, metrics, folder)
+
+
+def test_there_is_nothing_about_batches_or_arrival_in_the_files(filled: Any) -> None:
+    url, metrics, folder = filled
+    export_all(url, metrics, folder)
+    for one in find_sets(str(folder)):
+        raw = json.loads(one.folder.read(f"manifest-{one.manifest.id}.json"))
+        assert set(raw) == {
+            *("format", "version", "id", "store", "metric", "period", "period_seconds", "period_label", "group"),
+            *("digest", "mechanism", "reports", "bytes", "cohort_totals", "parts"),
+        }
+        assert {name for part in raw["parts"] for name in part} == {"file", "bytes", "crc32", "reports"}
+        columns = {*dataset.dataset(one.address(one.manifest.parts[0])).schema.names}
+        about = {"metric", "period", "digest", "device_group", "num_reports", "crc32"}
+        assert columns in (about | {"cohort", "blob"}, about | {"seeds", "symbols"})
+
+
+def kill_and_check(url: str, metrics: Any, folder: Path, kills: list[Callable[[], object]]) -> None:
+    """Kill exports; readers never see a report twice, and a last export completes what they left."""
+    stored = counts_of(url, metrics)
+    ends = 0
+    for kill in kills:
+        ends += bool(kill())
+        for name, counts in stored.items():
+            below = folder / f"metric={name}"
+            if list(below.rglob("manifest-*.json")):
+                seen, total = sum_folder(metrics[name], below), all_of(counts)
+                assert (seen.totals <= total.totals).all()
+                assert (seen.ones <= total.ones).all()
+    assert ends > 1
+    export_all(url, metrics, folder)
+    assert counts_of(url, metrics) == stored
+    check_exported(url, metrics, folder)
+
+
+def test_exports_that_end_anywhere_double_and_lose_nothing(filled: Any) -> None:
+    url, metrics, folder = filled
+    steps = random.Random(1).sample(range(200), 6)
+    kill_and_check(*filled, [partial(ended, lambda: export_all(url, metrics, folder), at) for at in steps])
+
+
+@pytest.mark.slow
+def test_killed_exports_double_and_lose_nothing(filled: Any) -> None:
+    url, _, folder = filled
+    rng = random.Random(2)
+    kill_and_check(*filled, [partial(killed, "export", url, folder, rng.randrange(250)) for _ in range(30)])
+
+
+def test_whoever_lists_files_counts_what_a_killed_export_left(filled: Any) -> None:
+    """The control: reading names instead of manifests is wrong after a kill, and after the next kill doubles."""
+    url, metrics, folder = filled
+    steps = iter(range(20, 400, 4))
+    while not folder.exists() or len(list(folder.rglob("part-*-1.parquet"))) < 1:
+        assert ended(lambda: export_all(url, metrics, folder), next(steps))
+    by_listing = sum(path.is_file() for path in folder.rglob("part-*.parquet"))
+    listed = sum(len(one.manifest.parts) for one in (find_sets(str(folder)) if has_manifest(folder) else []))
+    assert by_listing > listed
+    orphan = next(
+        path
+        for path in folder.rglob("part-*.parquet")
+        if not has_manifest(folder) or path.name not in listed_parts(folder)
+    )
+    with pytest.raises(FormatError, match="in no manifest: the export that wrote this has not finished"):
+        find_places([str(orphan)])
+    export_all(url, metrics, folder)
+    assert not orphan.exists()
+    check_exported(url, metrics, folder)
+
+
+def has_manifest(folder: Path) -> bool:
+    return any(folder.rglob("manifest-*.json"))
+
+
+def test_an_import_adds_each_report_once(filled: Any, tmp_path: Path) -> None:
+    url, metrics, folder = filled
+    export_all(url, metrics, folder)
+    other = f"sqlite:///{tmp_path}/other.db"
+    fill(other, metrics, size=30, seed=2)
+    before = counts_of(other, metrics)
+    done = import_all(other, metrics, folder)
+    assert (done.reports, done.sets, done.earlier) == (900, 10, 0)
+    added = {name: {period: before[name][period] + more for period, more in counts.items()}
+             for name, counts in counts_of(url, metrics).items()}  # fmt: skip
+    assert counts_of(other, metrics) == added
+    again = import_all(other, metrics, folder)
+    assert (again.reports, again.sets, again.earlier) == (0, 0, 10)
+    assert counts_of(other, metrics) == added
+    with open_store(other, metrics) as store:
+        bloom = metrics["bloom"]
+        assert store.groups("colour") == ["", "north", "south"]
+        assert sum(len(batch) for batch in store.reports(bloom, *PERIODS)) == 2 * 120
+        assert {p: sums.num_reports for p, sums in store.sums(bloom, *PERIODS).items()} == dict.fromkeys(PERIODS, 120)
+        store.backup(tmp_path / "backup.db")  # which verifies counts against reports
+
+
+def import_and_kill(filled: Any, other: str, kills: list[Callable[[], object]]) -> None:
+    url, metrics, folder = filled
+    export_all(url, metrics, folder)
+    with open_store(other, metrics, create=True):
+        pass
+    for kill in kills:
+        kill()
+    import_all(other, metrics, folder)
+    assert counts_of(other, metrics) == counts_of(url, metrics)
+
+
+def test_imports_that_end_anywhere_double_and_lose_nothing(filled: Any, tmp_path: Path) -> None:
+    _, metrics, folder = filled
+    other = f"sqlite:///{tmp_path}/other.db"
+    steps = random.Random(3).sample(range(80), 4)
+    import_and_kill(filled, other, [partial(ended, lambda: import_all(other, metrics, folder), at) for at in steps])
+
+
+@pytest.mark.slow
+def test_killed_imports_double_and_lose_nothing(filled: Any, tmp_path: Path) -> None:
+    other, rng = f"sqlite:///{tmp_path}/other.db", random.Random(4)
+    import_and_kill(filled, other, [partial(killed, "import", other, filled[2], rng.randrange(200)) for _ in range(30)])
+
+
+def test_a_store_does_not_import_its_own_reports(filled: Any) -> None:
+    url, metrics, folder = filled
+    export_all(url, metrics, folder)
+    with pytest.raises(StoreError, match="exported from this store"):
+        import_all(url, metrics, folder)
+
+
+def test_a_damaged_part_is_found_before_anything_is_added(filled: Any, tmp_path: Path) -> None:
+    url, metrics, folder = filled
+    export_all(url, metrics, folder)
+    part = max(folder.rglob("part-*.parquet"))
+    raw = bytearray(part.read_bytes())
+    raw[len(raw) // 3] ^= 1
+    part.write_bytes(raw)
+    other = f"sqlite:///{tmp_path}/other.db"
+    with open_store(other, metrics, create=True):
+        pass
+    with pytest.raises(FormatError, match="was damaged: its CRC-32 is not the listed one"):
+        import_all(other, metrics, folder)
+    assert not any(counts_of(other, metrics).values())
+    with open_store(url, metrics) as store:
+        sets, wrong = store.verify_export(Folder(str(folder)))
+    assert (sets, len(wrong)) == (10, 1)
+    part.unlink()
+    with pytest.raises(FormatError, match="is listed, and missing"):
+        find_places([str(folder)])
+
+
+def test_one_set_under_two_names_is_noticed(filled: Any, tmp_path: Path) -> None:
+    url, metrics, folder = filled
+    export_all(url, metrics, folder)
+    export_all(url, metrics, tmp_path / "second")
+    check_exported(url, metrics, tmp_path / "second")
+    with pytest.raises(FormatError, match="these reports are also those of"):
+        find_places([str(folder / "metric=bloom"), str(tmp_path / "second" / "metric=bloom")])
+
+
+def test_a_moved_folder_is_not_exported_again(filled: Any, tmp_path: Path) -> None:
+    url, metrics, folder = filled
+    export_all(url, metrics, folder)
+    moved = folder.rename(tmp_path / "moved")
+    done = export_all(url, metrics, moved)
+    assert (done.manifests, done.earlier) == ([], 10)
+    check_exported(url, metrics, moved)
+
+
+def test_a_store_of_an_earlier_backup_does_not_export_twice(filled: Any, tmp_path: Path) -> None:
+    url, metrics, folder = filled
+    with open_store(url, metrics) as store:
+        store.export_closed(metrics, Folder(str(tmp_path / "empty")), nothing(), now=LATER)
+        store.backup(tmp_path / "backup.db")
+    export_all(url, metrics, folder)
+    old = f"sqlite:///{tmp_path}/old.db"
+    restore(tmp_path / "backup.db", old)
+    with pytest.raises(StoreError, match="an export of this store that it does not know of"):
+        export_all(old, metrics, folder)
+    with open_store(url, metrics) as store:
+        store.backup(tmp_path / "later.db")
+    restore(tmp_path / "later.db", f"sqlite:///{tmp_path}/new.db")
+    assert export_all(f"sqlite:///{tmp_path}/new.db", metrics, folder).manifests == []
+
+
+def nothing() -> Any:
+    from overstory.collector.store.copies.export import Selection
+
+    return Selection(metric="none")
+
+
+def test_copies_past_retention_are_named(filled: Any) -> None:
+    url, metrics, folder = filled
+    export_all(url, metrics, folder)
+    with open_store(url, metrics) as store:
+        assert store.outside_retention(LATER) == []
+        gone = LATER + 90 * DAY
+        (bloom, *others) = store.outside_retention(gone)
+        assert (bloom.metric, bloom.last, bloom.reports, len(others)) == ("bloom", "2024-10-05", 180, 2)
+        store.retain(gone)
+        assert store.export_closed(metrics, Folder(str(folder)), nothing(), now=gone).manifests == []
+        assert store.verify_export(Folder(str(folder)))[1] == []
+
+
+def test_other_programs_read_the_files(filled: Any) -> None:
+    polars = pytest.importorskip("polars")
+    url, metrics, folder = filled
+    export_all(url, metrics, folder)
+    parts = [one.address(part) for one in find_sets(str(folder / "metric=colour")) for part in one.manifest.parts]
+    by_group = polars.scan_parquet(parts, hive_partitioning=False).group_by("device_group").agg(
+        polars.col("num_reports").sum()
+    )  # fmt: skip
+    assert sorted(by_group.collect().rows()) == [("", 180), ("north", 180), ("south", 180)]
+
+
+def test_a_manifest_that_was_altered_is_refused(filled: Any) -> None:
+    url, metrics, folder = filled
+    manifest = export_all(url, metrics, folder).manifests[0]
+    assert Manifest.from_json(manifest.to_json(), "here") == manifest
+    fields = json.loads(manifest.to_json())
+    for name, value in {
+        "reports": 1, "digest": "00" * 16, "id": "x", "version": 2, "parts": fields["parts"][:1], "format": "other",
+        "cohort_totals": [1], "period": "1", "group": 3,
+    }.items():  # fmt: skip
+        with pytest.raises(FormatError, match="here"):
+            Manifest.from_json(json.dumps(fields | {name: value}), "here")
+    with pytest.raises(ParameterError, match="holds no manifest"):
+        find_sets(str(folder.parent / "nowhere"))
+
+
+def test_the_commands(filled: Any, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    url, _, folder = filled
+    monkeypatch.setattr("time.time", lambda: LATER)
+    (tmp_path / "metrics.toml").write_text(registry_toml())
+    options = ["--store", url, "--registry", str(tmp_path / "metrics.toml")]
+    assert main(["export", str(folder), *options]) == 0
+    assert "900 reports in 10 manifests written into" in capsys.readouterr().out
+    assert main(["export", str(folder), *options, "--metric", "bloom", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["earlier"] == 2
+    assert main(["export", str(folder), *options, "--verify"]) == 0
+    assert "10 manifests compared with the database, 0 errors" in capsys.readouterr().out
+    assert main(["sum", str(folder / "metric=bloom"), "-o", str(tmp_path / "counts.csv")]) == 0
+    assert "180 reports of rappor in 4 cohorts" in capsys.readouterr().out
+    other = f"sqlite:///{tmp_path}/other.db"
+    assert main(["store", "create", other, "--quiet"]) == 0
+    for said in ("900 reports of 10 manifests added", "0 reports of 0 manifests added", "10 were added before"):
+        assert main(["import", str(folder), "--store", other, *options[2:]]) == 0
+        assert said in capsys.readouterr().out
+    next(folder.rglob("manifest-*.json")).unlink()
+    assert main(["export", str(folder), *options, "--verify"]) == 1
+    assert "missing" in capsys.readouterr().out
+    assert main(["export", str(folder), *options, "--from", "2024-10-05"]) == 2
+    assert "--from and --to need --metric" in capsys.readouterr().err

@@ -1,0 +1,182 @@
+"""Two strings in linked RAPPOR reports, as a metric: Google's association case over HTTP, decoded from a store.
+
+The population and the nine checks are those of `association_test.R`, test 6: the first variable is 1 + Poisson(1), the
+second is the same or one more. Over 400 draws, all nine checks pass in 97.5%; the seed here is fixed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from http.client import HTTPConnection
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overstory.analysis.support.registry import SimulatedDevices
+from overstory.client import Client, Outcome
+from overstory.client.person.explanation import explain
+from overstory.client.state.state import State
+from overstory.collector.store import open_store
+from overstory.experiments.beyond.association import CHECKS, EMPTY, LOW, checks_passed
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import load_registry
+from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
+from overstory.queries.counts import read_store
+from overstory.queries.estimates import EstimateOptions
+from overstory.queries.readings import read
+from overstory.queries.remote import read_remote
+from support.collector_in_process import ABOUT, batch_id
+from support.collector_processes import CollectorProcess
+from support.registry_texts import registry_of
+from support.running import overstory
+
+FILTER = ", ".join(f"{name} = {value}" for name, value in LOW.letters.items())
+DOMAIN = (
+    '{kind = "table", names = ["first", "second"], of = ['
+    '{kind = "strings", candidates = "first.txt"}, {kind = "strings", candidates = "second.txt"}]}'
+)
+GOOGLES = '{oracle = "rappor", hash_family = "google-rappor-python", ' + FILTER + "}"
+PARAMETERS = '{of = [{oracle = "rappor", ' + FILTER + "}, " + GOOGLES + "]}"
+
+
+def registry_text() -> str:
+    metric = {"domain": DOMAIN, "oracle": '"joint"', "parameters": PARAMETERS}
+    return registry_of({"pairs": metric}, **{**ABOUT, "expires": "2099-01-01"})
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: Any) -> Any:
+    """Reports of 1,000 devices and of one more client, sent over HTTP; the folder, the truth, the client, the table."""
+    folder: Path = tmp_path_factory.mktemp("strings")
+    rng = np.random.default_rng(20261123)
+    first = 1 + rng.poisson(1.0, LOW.reports)
+    held = np.stack([first, first + rng.integers(0, 2, LOW.reports)])
+    labels = [[str(value) for value in range(1, int(each.max()) + 1)] for each in held]
+    for name, texts in zip(("first", "second"), labels, strict=True):
+        folder.joinpath(f"{name}.txt").write_text("".join(f"{text}\n" for text in texts))
+    file = folder / "metrics.toml"
+    file.write_text(registry_text())
+    registry = load_registry(file)
+    store = str(folder / "store.db")
+    with open_store(store, registry, create=True) as made:
+        token = made.add_token("admin", "test")
+    process = CollectorProcess(file, store, ["--open-writes"])
+    host, port = process.start()
+    try:
+        url = f"http://{host}:{port}"
+        post(registry["pairs"], held, labels, rng, host, port)
+        paths = record(folder / "device", file, url)
+        counted = read_remote(url, token, registry["pairs"])
+        where = "--url", url, "--token", token, "--registry", str(file)
+        ran = overstory("decode", *where, "--metric", "pairs", "--json", "--complete", cwd=folder)
+        assert ran.returncode == 0, ran.stderr
+    finally:
+        process.stop()
+    truth = np.zeros(tuple(map(len, labels)))
+    np.add.at(truth, (held[0] - 1, held[1] - 1), 1 / LOW.reports)
+    return folder, truth, counted, paths, json.loads(ran.stdout)
+
+
+def post(metric: Any, held: Any, labels: Any, rng: Any, host: str, port: int) -> None:
+    """Send the reports of devices that hold these pairs, in ten uploads."""
+    cells = (held[0] - 1) * len(labels[1]) + held[1] - 1
+    devices = SimulatedDevices.holding(metric.mechanism, list(product(*labels)), cells, rng)
+    period = metric.period.number(time.time())
+    link = HTTPConnection(host, port, timeout=30)
+    for start in range(0, LOW.reports, LOW.reports // 10):
+        sent = devices.report(start=start, stop=start + LOW.reports // 10)
+        body = encode_upload(Upload(batch_id(), metric.id, period, sent.to_wire(metric.mechanism.digest)))
+        link.request("POST", "/v1/reports", body, {"Content-Type": MEDIA_TYPE})
+        answer = link.getresponse()
+        assert answer.status == 200, answer.read()
+        answer.read()
+    link.close()
+
+
+def record(state: Path, registry: Path, url: str) -> Any:
+    """Record a pair of strings that no list has."""
+    settings: Any = {"state": state, "server": url, "spread": 0.0, "environ": {}}
+    with Client("strings", registry=registry, policy=state / "none.json", **settings) as client:
+        client.consent("on")
+        assert client.record("pairs", {"second": "99", "first": "elsewhere, or not"}) is Outcome.RECORDED
+        client.flush(10)
+        return client.paths
+
+
+def cells_of(reading: Any, shape: tuple[int, int], column: str) -> Any:
+    (part,) = reading["readings"]
+    return np.array([cell[column] for cell in part["tables"][0]["cells"]]).reshape(shape)
+
+
+def test_googles_nine_checks_pass_and_the_shares_are_near(served: Any) -> None:
+    """A table that knows nothing passes three of the nine, so they can fail; total variation is .08 on average."""
+    _, truth, counted, _, printed = served
+    assert counted.num_reports == LOW.reports + 1
+    shown = cells_of(printed, truth.shape, "reported")
+    assert checks_passed(shown) == len(CHECKS) + len(EMPTY)
+    assert np.abs(shown - truth).sum() / 2 < 0.15
+    assert checks_passed(np.full(truth.shape, 1 / truth.size)) == 3
+
+
+def test_the_intervals_hold_the_truth(served: Any) -> None:
+    """Of some forty cells, at most eight fall outside 95% intervals: more happens less than once in 10,000 draws."""
+    _, truth, _, _, printed = served
+    low, high = (cells_of(printed, truth.shape, end) for end in ("low", "high"))
+    assert ((truth < low) | (truth > high)).sum() <= 8
+
+
+def test_the_store_says_the_same_before_and_after_folding(served: Any) -> None:
+    folder, _, counted, _, printed = served
+    registry = load_registry(folder / "metrics.toml")
+    with open_store(str(folder / "store.db"), registry) as store:
+        before = read_store(store, registry["pairs"])
+        store.compact(now=4e9)
+        after = read_store(store, registry["pairs"])
+    assert before.to_json() == counted.to_json() == after.to_json()
+    assert read(after, "total", EstimateOptions(complete=True)).to_json()["readings"] == printed["readings"]
+
+
+def test_strings_outside_a_list_are_another_row(served: Any) -> None:
+    """Shorter lists, chosen after the reports came: what they leave out is in "other"; a second list finds it."""
+    folder, truth, counted, _, _ = served
+    folder.joinpath("few.txt").write_text("1\n2\nother\n")
+    text = registry_text().replace("first.txt", "few.txt")
+    folder.joinpath("few.toml").write_text(text)
+    few = load_registry(folder / "few.toml")["pairs"]
+    assert few.digest == counted.metric.digest
+    with open_store(str(folder / "store.db")) as store:
+        (part,) = read(read_store(store, few)).to_json()["readings"]
+    marginals = {row["value"]: row for row in part["tables"][0]["marginals"]["first"]}
+    assert list(marginals) == ["1", "2", "other", "other (not listed)"]
+    left = marginals["other (not listed)"]
+    assert abs(left["share"] - truth[2:].sum()) < 4 * left["standard_error"]
+
+
+def test_lists_that_are_missing_or_too_long_are_named(served: Any) -> None:
+    folder, _, counted, _, _ = served
+    files = "--store", str(folder / "store.db"), "--registry", "metrics.toml", "--metric", "pairs"
+    ran = overstory("decode", *files, "--candidates", "first.txt", cwd=folder)
+    assert ran.returncode == 2
+    assert "first and second each take strings: name a file for each in the registry" in ran.stderr
+    unread = load_registry(folder / "metrics.toml", read_candidates=False)["pairs"]
+    with pytest.raises(ParameterError, match="first has no candidates: name a file in the registry"):
+        read(type(counted)(unread, counted.first, counted.last, counted.counts))
+    folder.joinpath("first.txt").rename(folder / "short.txt")
+    folder.joinpath("first.txt").write_text("".join(f"{number}\n" for number in range(12_000)))
+    long = load_registry(folder / "metrics.toml")["pairs"]
+    folder.joinpath("short.txt").replace(folder / "first.txt")
+    with pytest.raises(ParameterError, match="cells are too many, at most 4,096"):
+        read(type(counted)(long, counted.first, counted.last, counted.counts))
+
+
+def test_the_person_sees_both_strings(served: Any) -> None:
+    folder, _, _, paths, _ = served
+    metric = load_registry(folder / "metrics.toml", read_candidates=False)["pairs"]
+    explained = explain(State(paths), metric, ("elsewhere, or not", "99"))
+    assert explained.known == 1
+    assert explained.encoded == "first: the string 'elsewhere, or not' and second: the string '99'"
+    assert "first part: " in explained.report_words

@@ -1,0 +1,159 @@
+"""The stores of several shards are read as one: equal, bit for bit, to one store with all reports."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from overstory.analysis.reports import ReportBatch
+from overstory.collector.store import Received, open_store
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import load_registry
+from overstory.protocol.metrics.shards import shard_of
+from overstory.queries.counts import read_store
+from overstory.queries.facts import with_sums
+from overstory.queries.stores import SeveralStores
+from support.registry_texts import COLOURS, LISTED, registry_of
+from support.running import within
+
+DAY, COUNT = 20_700, 3
+TEXT = registry_of(
+    {
+        "colour": {"oracle": '"oue"', "parameters": "{epsilon = 1.5}", "domain": COLOURS},
+        "tree": {"oracle": '"rappor"', "parameters": "{num_bits = 32, num_cohorts = 4}", "domain": LISTED},
+    },
+    expires="2040-01-01",
+)
+SHARDS = f"\n[shards]\ncount = {COUNT}\n"
+
+
+def batches(metric, rng) -> list[Received]:
+    """Uploads of a few reports each, of three days."""
+    mechanism, made = metric.mechanism, []
+    for number in range(60):
+        size = int(rng.integers(1, 40))
+        bits = rng.integers(0, 2**mechanism.payload_bits - 1, (size, 1), np.uint64, endpoint=True)
+        cohorts = rng.integers(0, mechanism.num_cohorts, size, np.uint16)
+        sent = ReportBatch(cohorts, bits, mechanism.payload_bits, mechanism.num_cohorts)
+        about = metric.id, DAY + number % 3, rng.bytes(16), mechanism.digest
+        columns = sent.num_bits, sent.num_cohorts, size, sent.cohorts.tobytes(), sent.octets().tobytes()
+        made.append(Received(*about, *columns, metric.accept_until(DAY)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One store with all reports, and one for each shard; the first shard's reports are compacted already."""
+    path = tmp_path_factory.mktemp("shards")
+    (path / "trees.txt").write_text("ash\nelm\noak\n")
+    (path / "metrics.toml").write_text(TEXT + SHARDS)
+    (path / "plain.toml").write_text(TEXT)
+    registry, plain = load_registry(path / "metrics.toml"), load_registry(path / "plain.toml")
+    rng = np.random.default_rng(7)
+    received = [batch for metric in registry.values() for batch in batches(metric, rng)]
+    with open_store(str(path / "all.db"), plain, create=True) as store:
+        store.add(received)
+        store.compact(DAY * 86_400)
+    for shard in range(COUNT):
+        with open_store(str(path / f"{shard}.db"), registry, create=True) as store:
+            store.claim_shard(registry, shard, DAY * 86_400)
+            store.add([batch for batch in received if shard_of(batch.batch, COUNT) == shard])
+            if shard == 0:
+                store.compact(DAY * 86_400)
+            store.add_note("the same release", DAY, "release")
+    return path
+
+
+def opened(folder, *shards: int):
+    return SeveralStores([open_store(str(folder / f"{shard}.db")) for shard in shards])
+
+
+@pytest.mark.parametrize("name", ["colour", "tree"])
+def test_counts_and_sums_are_those_of_one_store_in_any_order(folder, name):
+    metric = load_registry(folder / "metrics.toml")[name]
+    with open_store(str(folder / "all.db")) as store:
+        one = with_sums(store, read_store(store, metric))
+    for order in ((0, 1, 2), (2, 0, 1)):
+        with opened(folder, *order) as several:
+            added = with_sums(several, read_store(several, metric))
+            assert not several.missing
+            assert several.groups(name) == [""]
+            stored = sum(len(batch) for batch in several.reports(metric, DAY, DAY + 2))
+        assert added.to_json() == one.to_json()
+        assert stored == one.num_reports
+
+
+def test_a_part_of_the_shards_is_less_and_is_said_to_be(folder):
+    metric = load_registry(folder / "metrics.toml")["colour"]
+    with opened(folder, 0, 2) as two, opened(folder, 1) as last, opened(folder, 0, 1, 2) as every:
+        assert (two.missing, last.missing) == ([1], [0, 2])
+        parts = [read_store(several, metric).num_reports for several in (two, last, every)]
+    assert parts[0] + parts[1] == parts[2]
+    assert all(parts)
+
+
+def test_what_operators_read_is_added_too(folder):
+    with opened(folder, 0, 1, 2) as several, open_store(str(folder / "all.db")) as store:
+        added, one = several.summary(), store.summary()
+        assert [(m.metric, m.first, m.last, m.counted + m.waiting) for m in added.metrics] == [
+            (m.metric, m.first, m.last, m.counted) for m in one.metrics
+        ]
+        assert (added.batch_ids, added.notes) == (one.batch_ids, 3)
+        assert len(several.notes()) == 3
+        assert several.stored("colour").keys() <= store.stored("colour").keys()
+        assert (several.collectors(), several.tokens()) == ([], [])
+        assert several.refusals() == store.refusals()
+
+
+def test_stores_that_cannot_be_added_are_refused(folder, tmp_path):
+    def refused(*names: str, within_folder=folder) -> str:
+        stores = [open_store(str(within_folder / name)) for name in names]
+        try:
+            with pytest.raises(ParameterError) as caught:
+                SeveralStores(stores)
+        finally:
+            for store in stores:
+                store.close()
+        return str(caught.value)
+
+    assert "0.db is given twice: its reports would be counted twice" in refused("0.db", "0.db")
+    assert "all.db holds no shard: only stores of `overstory serve --shard`" in refused("0.db", "all.db")
+    with open_store(str(folder / "0.db")) as store:
+        store.backup(str(tmp_path / "copy.db"))
+    (tmp_path / "0.db").symlink_to(folder / "0.db")
+    (tmp_path / "1.db").symlink_to(folder / "1.db")
+    assert "both hold shard 0: give one of them" in refused("0.db", "copy.db", within_folder=tmp_path)
+    other = load_registry(folder / "metrics.toml").__class__
+    (tmp_path / "trees.txt").write_text("ash\nelm\noak\n")
+    for number, (text, words) in enumerate(
+        (
+            (TEXT.replace("epsilon = 1.5", "epsilon = 1.0") + SHARDS, "other parameters of colour"),
+            (TEXT + "\n[shards]\ncount = 5\n", "shards 3 and 5"),
+        )
+    ):
+        (tmp_path / "other.toml").write_text(text)
+        registry = load_registry(tmp_path / "other.toml")
+        assert isinstance(registry, other)
+        with open_store(str(tmp_path / f"other{number}.db"), registry, create=True) as store:
+            store.claim_shard(registry, 2, DAY * 86_400)
+        assert f"were served with different registries ({words})" in refused(
+            "1.db", f"other{number}.db", within_folder=tmp_path
+        )
+
+
+def test_decode_and_the_console_take_several_stores(folder):
+    decode = "decode", "--registry", "metrics.toml", "--metric", "colour", "--json"
+    stores = [option for shard in range(COUNT) for option in ("--store", f"{shard}.db")]
+    one = within(*decode, "--store", "all.db", cwd=folder)
+    several = within(*decode, *stores, cwd=folder)
+    assert (several.returncode, several.stderr) == (0, "")
+    assert json.loads(several.stdout) == json.loads(one.stdout)
+    part = within(*decode, *stores[:2], cwd=folder)
+    assert "overstory: warning: no store of 2 shards (1, 2) is given: the reports there are not counted" in part.stderr
+    twice = within(*decode, *stores[:2], *stores[:2], cwd=folder)
+    assert (twice.returncode, "is given twice" in twice.stderr) == (2, True)
+    checked = within("console", "--registry", "metrics.toml", *stores, "--check", cwd=folder)
+    assert checked.returncode in {0, 1}, checked.stderr
+    assert json.loads(checked.stdout)

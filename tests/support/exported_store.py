@@ -1,0 +1,208 @@
+"""Stores with closed periods to export, and a process that is killed on its way through an export or an import."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import reduce
+from operator import add as plus
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overstory.analysis.reports import SupportCounts
+from overstory.collector.store import Store, open_store
+from overstory.collector.store.copies import export
+from overstory.collector.store.copies.export import Exported, Selection
+from overstory.collector.store.copies.imports import Imported
+from overstory.collector.store.sqlite import SqliteDatabase
+from overstory.engines.exported import find_sets
+from overstory.engines.folders import Folder
+from overstory.engines.places import find_places
+from overstory.engines.reducer import count_unit
+from overstory.engines.results import decode_counts
+from overstory.engines.units import Job, read_contents, units_of
+from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
+from support.registry_texts import COLOURS, STRINGS, registry_of
+from support.store_samples import ABOUT, received, reports
+
+PERIOD = 20_000
+PERIODS = (PERIOD, PERIOD + 1)
+LATER = (PERIOD + 60) * 86_400.0
+"""After the grace, before the retention ends."""
+
+
+def registry() -> MetricRegistry:
+    """Return metrics of bits by cohort, of symbols in groups, and of symbols under public seeds."""
+    return parse_registry(registry_toml())
+
+
+def registry_toml() -> str:
+    """Return the registry as TOML."""
+    metrics = {
+        "bloom": {
+            "domain": STRINGS,
+            "oracle": '"rappor"',
+            "parameters": "{num_bits = 16, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}",
+        },
+        "colour": {"domain": COLOURS},
+        "size": {
+            "domain": '{kind = "categories", names = ["s", "m", "l"]}',
+            "oracle": '"olh"',
+            "parameters": "{epsilon = 1.0, num_seeds = 2147483648}",
+        },
+    }
+    about = {**ABOUT, "retention_days": "90", "grace_days": "30", "period": '"day"'}
+    return registry_of(metrics, **about)
+
+
+def fill(url: str, metrics: MetricRegistry, size: int = 90, seed: int = 1) -> None:
+    """Make a store with reports of two days in several batches."""
+    rng = random.Random(seed)
+    with open_store(url, metrics, create=True) as store:
+        for metric in metrics.values():
+            for period in PERIODS:
+                add(store, metric, period, size, rng)
+        store.compact(LATER, forgetting=False)
+
+
+def add(store: Store, metric: Metric, period: int, size: int, rng: random.Random) -> None:
+    """Add reports, in groups where the metric has them."""
+    groups = ["north", "south", ""] if metric.id == "colour" else [""]
+    for group in groups:
+        batch = received(metric, period, reports(metric, size, rng))
+        store.add([batch._replace(group=group)])
+
+
+def export_all(url: str, metrics: MetricRegistry, folder: Path | str, now: float = LATER) -> Exported:
+    """Export what is closed."""
+    with open_store(url, metrics) as store:
+        return store.export_closed(metrics, Folder(str(folder)), Selection(), now=now)
+
+
+def counts_of(url: str, metrics: MetricRegistry) -> dict[str, Any]:
+    """Return all counts of a store."""
+    with open_store(url, metrics) as store:
+        return {metric.id: store.counts(metric, 0, 1 << 20) for metric in metrics.values()}
+
+
+def sum_folder(metric: Metric, *inputs: Path | str) -> SupportCounts:
+    """Count files of reports as `overstory sum` does, in this process."""
+    contents = read_contents(find_places(list(map(str, inputs))))
+    job = Job.of(metric.mechanism, verify=True)
+    return reduce(plus, (decode_counts(count_unit(job, unit))[0] for unit in units_of(contents, 1)))
+
+
+def listed_parts(folder: Path) -> set[str]:
+    """Return the names of all parts that manifests list."""
+    return {part.file for one in find_sets(str(folder)) for part in one.manifest.parts}
+
+
+def parts_there(folder: Path) -> set[str]:
+    """Return the names of all parts, in manifests or not, and of what is left of one."""
+    return {path.name for path in folder.rglob("*") if path.is_file() and ".json" not in path.name}
+
+
+def small_parts(set_to: Callable[[Any, str, Any], object]) -> None:
+    """Make chunks, parts and row groups so small that a few hundred reports are several of each."""
+    from overstory.collector.store import counts
+    from overstory.files import blocks
+
+    set_to(counts, "CHUNK_BYTES", 80)
+    set_to(export, "TOGETHER", 160)
+    set_to(export, "PART_BYTES", 200)
+    for name, size in {"BLOCK": 10, "SEEDED_BLOCK": 12, "GROUP_BYTES": 100, "SORTED_BYTES": 300}.items():
+        set_to(blocks, name, size)
+
+
+class Ended(BaseException):
+    """In place of the end of a process: from then on every step raises it, so that nothing is cleaned up."""
+
+
+class Killer:
+    """Ends its process at the n-th step; a step is a file synchronized, renamed or removed, a batch read, a commit.
+
+    Parameters
+    ----------
+    patch
+        Undoes what is installed, where the process does not end: a step then raises `Ended`. None: it is killed.
+    """
+
+    def __init__(self, at: int, patch: Any = None) -> None:
+        self.left, self._patch = at, patch
+        self.steps = 0
+
+    def step(self) -> None:
+        self.steps += 1
+        self.left -= 1
+        if self.left < 0:
+            if self._patch is not None:
+                raise Ended
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*args: Any, **kwargs: Any) -> Any:
+            self.step()
+            result = function(*args, **kwargs)
+            self.step()
+            return result
+
+        return stepped
+
+    def _between(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*args: Any) -> Any:
+            for batch in read(*args):
+                self.step()
+                yield batch
+
+        return stepped
+
+    def install(self) -> None:
+        """Step around whatever leaves a trace."""
+        set_to = setattr if self._patch is None else self._patch.setattr
+        for owner, names in (
+            (os, ("fsync",)),
+            (Path, ("replace", "unlink", "rename")),
+            (SqliteDatabase, ("write",)),
+            (Folder, ("remove",)),
+        ):
+            for name in names:
+                set_to(owner, name, self._around(getattr(owner, name)))
+        set_to(export.Export, "_read", self._between(export.Export._read))
+
+
+def ended(work: Callable[[], object], at: int) -> bool:
+    """Run `work` until a step, as if the process ended there; False when the work ended before."""
+    with pytest.MonkeyPatch.context() as patch:
+        Killer(at, patch).install()
+        try:
+            work()
+        except Ended:
+            return True
+    return False
+
+
+def killed(kind: str, url: str, folder: Path, at: int) -> bool:
+    """Export or import in a process that is killed at a step; False when it ended before."""
+    command = [sys.executable, "-m", "support.exported_store", kind, url, str(folder), str(at)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], timeout=300, check=False)
+    assert done.returncode in {0, -signal.SIGKILL}
+    return done.returncode != 0
+
+
+def import_all(url: str, metrics: MetricRegistry, folder: Path, now: float = LATER) -> Imported:
+    """Import what is exported."""
+    with open_store(url, metrics) as store:
+        return store.import_sets(find_sets(str(folder)), now=now)
+
+
+if __name__ == "__main__":
+    _, kind, url, folder, at = sys.argv
+    small_parts(setattr)
+    Killer(int(at)).install()
+    (export_all if kind == "export" else import_all)(url, registry(), Path(folder))
