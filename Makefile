@@ -8,7 +8,7 @@ TESTS ?= -n auto
 # The tests start hundreds of interpreters: what one compiles is there for the next.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test test-all browser screenshots docs-screenshots google-rappor-files lint format bench figures docs clean
+.PHONY: help demo test test-all browser screenshots docs-screenshots google-rappor-files lint format bench bench-scale figures docs clean
 
 help:
 	@echo "make demo      collect real figures under local differential privacy and see what is learned"
@@ -21,6 +21,7 @@ help:
 	@echo "make lint      ruff, mypy, import contracts"
 	@echo "make format    let ruff lay the code out"
 	@echo "make bench     the benchmarks, as ratios"
+	@echo "make bench-scale  10^8 reports counted by every engine (REPORTS=1e9 ENGINES='local dask' FOLDER=/disk)"
 	@echo "make figures   the figures that the documentation quotes"
 	@echo "make docs      the documentation's site, in out/site (no network is needed to build or read it)"
 	@echo "make clean     remove what these targets made"
@@ -78,6 +79,13 @@ format: $(VENV)/dev
 
 bench: $(VENV)/dev
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+REPORTS ?= 1e8
+ENGINES ?= threads local dask spark
+FOLDER ?=
+
+bench-scale: $(VENV)/dev
+	$(BIN)/python bench/scale.py --reports $(REPORTS) --engines $(ENGINES) --rounds 3 $(if $(FOLDER),--folder $(FOLDER))
 
 figures: $(VENV)/dev
 	@for script in oracle_page plan_gain decode_accuracy speed_decode oracle_variance numeric_accuracy heavy_hitters; do \

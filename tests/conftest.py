@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from _pytest.doctest import DoctestModule
+from hypothesis import settings
+from hypothesis.internal.detection import is_hypothesis_test
 
 # As the command line does: on small machines BLAS threads mostly wait for each other, and for the tests beside them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -19,8 +22,29 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
     # names the temporary folder, and so runs on the disk.
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
+FEWEST_EXAMPLES: Final = 20
+
 LONG: Final = frozenset((Path(__file__).parent / "long_tests.txt").read_text("utf-8").splitlines())
 """Cases that take seconds each: they run with the slow tests, and their quicker siblings with the others."""
+
+
+TOGETHER: Final = ("tests/engines/test_clusters.py", "tests/golden/test_golden.py", "tests/newcomers/test_operator.py")
+"""Files whose cases share what is costly to set up, or start clusters: `--dist loadgroup` gives each to one worker."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the cases of those files together: marks of groups have no effect under pytest 9.2."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class FilesTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", 1)[0]
+            return file if file in TOGETHER else nodeid
+
+    return FilesTogether(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -34,14 +58,42 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start a worker more than there are cores: a third of the time a test waits for sockets, processes, databases."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 1
+
+
+def draw_fewer_examples(items: list[Any]) -> None:
+    """Let Hypothesis draw a third of the examples; `make test-all`, CI and a test that is run by its name draw all."""
+    functions = {item.function for item in items if hasattr(item, "function")}
+    for function in filter(is_hypothesis_test, functions):
+        if hasattr(function, "_hypothesis_state_machine_class"):
+            continue  # a machine's settings are those of its class; it takes as many steps as it says
+        usual = function._hypothesis_internal_use_settings
+        few = min(usual.max_examples, max(FEWEST_EXAMPLES, usual.max_examples // 3))
+        function._hypothesis_internal_use_settings = settings(usual, max_examples=few)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for no doctests among the tests: there are none, and looking takes each worker seconds."""
+    collectors = yield
+    return [one for one in collectors if not isinstance(one, DoctestModule)]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    """Mark the cases of the list as slow; a list that names what is no longer there is an error."""
+    """Mark the cases of the list and of a browser as slow; a list that names what is no longer there is an error."""
+    if config.option.markexpr == "not slow" and os.environ.get("OVERSTORY_EXAMPLES") != "all":
+        draw_fewer_examples(items)
     listed, files = set(), set()
     for item in items:
         name = item.nodeid.removeprefix("tests/")
         files.add(name.split("::")[0])
         if name in LONG:
             listed.add(name)
+        if name in LONG or item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.slow)
     if not any("::" in argument for argument in config.args):
         gone = {name for name in LONG - listed if name.split("::")[0] in files}

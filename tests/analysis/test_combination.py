@@ -5,6 +5,7 @@ quick tests raise a false alarm with a chance of at most FALSE_ALARM, were the s
 """
 
 import pickle
+from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
@@ -218,3 +219,16 @@ def test_pursuit_knows_how_its_errors_go_together():
             hits.append(found.low <= sum(held[int(v[1:])] for v in values) <= found.high)
     assert methods == {"pursuit"}
     assert binom.cdf(sum(hits), len(hits), 0.935) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", ["subset", "projective"])
+@pytest.mark.parametrize("domain_size", [4, 100, 10_000])
+def test_covariances_of_large_domains_are_the_exact_quotients(name: str, domain_size: int) -> None:
+    """Of 10,000 values there are more subsets than a float can hold."""
+    oracle = mechanism(name, domain_size=domain_size, epsilon=1.0)
+    outputs, owned, shared = oracle.encoding.sizes
+    values, holders = (outputs, owned) if name == "projective" else (domain_size, oracle.encoding.subset_size)
+    own, other, third = oracle.p_star, oracle.q_star, Fraction(shared * (holders - 2), values - 2)
+    both = own * third / owned + (1 - own) * (shared - third) / (outputs - owned)
+    expected = float(own * Fraction(shared, owned) - own * other), float(both - other**2)
+    assert pair_covariance(oracle, float(own), float(other)) == pytest.approx(expected, rel=1e-6)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import overstory
+from overstory.analysis.comparison import EXPENSIVE, rank, recommend
 from overstory.analysis.support.positions import FEW, words_of
 from overstory.analysis.support.registry import support_of
 from overstory.protocol.encodings.symbols import LocalHash, SignMatrix, value_word
@@ -171,4 +172,29 @@ def test_an_encoding_of_no_known_kind_is_refused():
 
     with pytest.raises(ParameterError, match="no server's half for the encoding object"):
         support_of(Odd())
-    assert support_of(mechanism("grr", domain_size=4, epsilon=1.0)).cost == "n + d"
+    assert support_of(mechanism("grr", domain_size=4, epsilon=1.0)).work.words == "n + d"
+
+
+def test_more_reports_and_more_values_take_longer_by_every_oracle():
+    for size, larger in ((100, 10_000), (10_000, 1_000_000)):
+        few, many = rank(size, 1.0, 10**5), {choice.name: choice for choice in rank(larger, 1.0, 10**5)}
+        assert len({choice.core_seconds for choice in few}) > 3  # not one number for all
+        for choice in few:
+            support = support_of(mechanism(choice.name, **choice.parameters))
+            assert 0 < choice.core_seconds < support.core_seconds(10**6, size)
+            assert choice.name not in many or choice.core_seconds < many[choice.name].core_seconds
+
+
+def test_counting_by_own_seeds_takes_reports_times_values():
+    own = support_of(mechanism("olh", domain_size=10**6, epsilon=1.0, num_seeds=1 << 31))
+    assert own.core_seconds(10**7, 10**6) == pytest.approx(10**7 * 10**6 * 1.2e-10, rel=0.01)
+    assert own.core_seconds(10**7, 10**6) > 1000 * rank(10**6, 1.0, 10**7)[0].core_seconds
+
+
+def test_what_takes_more_than_an_hour_of_a_core_is_recommended_only_where_nothing_is_quicker():
+    ranking = rank(10**8, 1.0, 10**7)
+    slow = {choice.name: choice.core_seconds for choice in ranking}
+    assert slow["olh"] > EXPENSIVE > slow["projective"]
+    assert recommend(ranking).name == "projective"
+    assert recommend(rank(10**6, 1.0, 10**7)).name == "olh"
+    assert recommend(tuple(choice for choice in ranking if choice.name == "olh")).name == "olh"

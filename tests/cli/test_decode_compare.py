@@ -14,7 +14,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
 from overstory.queries import EstimateOptions, compare_ranges, parse_span, read_estimates, read_store
 from support.compared_store import MONDAY, SAME, fill, make, write_registry
-from support.running import overstory, within
+from support.running import within
 
 STORED = ("--store", "reports-2-1.db", "--registry", "metrics-2.toml", "--metric", "theme")
 LATER, EARLIER = "2026-11-19..2026-11-21", "2026-11-16..2026-11-18"
@@ -48,7 +48,7 @@ def test_text_names_what_changed_the_overall_test_and_the_kind_of_interval(folde
 def test_text_json_and_csv_have_the_same_numbers_as_the_library(folder: Path) -> None:
     parsed = json.loads(compare(folder, "--json", "-o", "out").stdout)
     assert parsed == json.loads((folder / "out" / "comparison.json").read_text())
-    lines = overstory("decode", *STORED, "--compare", LATER, EARLIER, "-o", "-", cwd=folder).stdout
+    lines = within("decode", *STORED, "--compare", LATER, EARLIER, "-o", "-", cwd=folder).stdout
     assert lines == (folder / "out" / "comparison.csv").read_text()
     rows = list(csv.DictReader(lines.splitlines()))
     assert [row["value"] for row in rows] == [row["value"] for row in parsed["differences"]]
@@ -67,7 +67,7 @@ def test_text_json_and_csv_have_the_same_numbers_as_the_library(folder: Path) ->
 
 
 def test_a_spreadsheet_takes_no_value_for_a_formula(folder: Path) -> None:
-    ran = overstory("decode", *STORED, "--compare", LATER, EARLIER, "-o", "-", "--spreadsheet", cwd=folder)
+    ran = within("decode", *STORED, "--compare", LATER, EARLIER, "-o", "-", "--spreadsheet", cwd=folder)
     assert "\n'=high()," in ran.stdout
 
 

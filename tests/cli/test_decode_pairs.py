@@ -16,7 +16,7 @@ from overstory.files.candidates import hash_candidates, write_map
 from overstory.files.rappor import RapporParameters, write_params
 from overstory.protocol.mechanisms.joint import joint
 from support.association_populations import population
-from support.running import overstory
+from support.running import within
 
 PARAMETERS = RapporParameters(k=32, h=2, m=8, p=0.1, q=0.9, f=0.2)
 REPORTS = 30_000
@@ -51,7 +51,7 @@ def folder(tmp_path_factory: Any) -> Path:
 
 
 def run(folder: Path, *options: str, status: int = 0) -> Any:
-    ran = overstory(*options, cwd=folder)
+    ran = within(*options, cwd=folder)
     assert ran.returncode == status, ran.stderr
     return ran
 

@@ -18,6 +18,7 @@ from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
 from overstory.queries import shares
 from overstory.queries.counts import read_store
+from overstory.queries.facts import with_sums
 from support.registry_texts import COLOURS, LISTED, registry_of
 from support.running import overstory, within
 
@@ -181,7 +182,7 @@ def collector(folder: Path) -> Any:
     """Counts over HTTP, as a collector answers."""
     metric = load_registry(folder / "metrics-1.5.toml")["colour"]
     with open_store(str(folder / "reports.db")) as store:
-        body = json.dumps(read_store(store, metric).to_json()).encode()
+        body = json.dumps(with_sums(store, read_store(store, metric)).to_json()).encode()
     public = json.dumps(public_metric(metric)).encode()
 
     class Handler(BaseHTTPRequestHandler):

@@ -18,7 +18,7 @@ from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.streams import Shape, estimates_answer
 from support.registry_texts import registry_of
-from support.running import overstory
+from support.running import within
 
 DAYS = (20_700, 20_701)
 CRASHES = (
@@ -68,7 +68,7 @@ def folder(tmp_path_factory: Any) -> Path:
 
 def _decode(folder: Path, *options: str) -> str:
     store = "--store", str(folder / "reports.db"), "--registry", str(folder / "metrics.toml")
-    ran = overstory("decode", *store, *options, cwd=folder)
+    ran = within("decode", *store, *options, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
@@ -175,6 +175,6 @@ def test_a_collector_answers_with_tables(folder: Path, name: str) -> None:
 def test_options_that_do_not_fit(folder: Path, options: tuple[str, ...], message: str) -> None:
     """One message each."""
     store = "--store", str(folder / "reports.db"), "--registry", str(folder / "metrics.toml")
-    ran = overstory("decode", *store, "--metric", "crashes", *options, cwd=folder)
+    ran = within("decode", *store, "--metric", "crashes", *options, cwd=folder)
     assert ran.returncode == 2
     assert message in ran.stderr

@@ -5,7 +5,6 @@ import doctest
 import io
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from overstory.client.consent.policy import CI_VARIABLES
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.console_blocks import shown_commands
 from support.page_links import dead_links
+from support.running import simple_command
 
 ROOT = Path(__file__).parents[2]
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if shown_commands(path)]
@@ -29,7 +29,6 @@ AS_PROCESSES = [path for path in PAGES if path.name in {"README.md", "collector.
 SHELLS: list[int] = []
 """The process groups that a test has started; what it leaves in the background is still in them."""
 
-SHELL = frozenset("|&;<>()$`\\*?[]#~!{}\n")
 LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FORBIDDING = {
@@ -73,12 +72,12 @@ def _end_what_a_page_left_running() -> Iterator[None]:
 
 def in_this_process(command: str, folder: Path) -> tuple[int, str]:
     """Do the same without a new interpreter, where the line is one command and has nothing for a shell to do."""
-    words = [] if SHELL & set(command) else shlex.split(command)
-    if words[:1] != ["overstory"]:
+    arguments = simple_command(command)
+    if not arguments:
         return in_shell(command, folder)
     printed = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        status = main(words[1:])
+        status = main(arguments)
     return status, printed.getvalue()
 
 
@@ -95,6 +94,7 @@ def test_the_commands_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeyp
     for name in FORBIDDING:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", environment()["PATH"])  # a command may run another
     check_commands(page, tmp_path, in_this_process)
 
 

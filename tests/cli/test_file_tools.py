@@ -243,7 +243,8 @@ INPUTS = {
 def test_an_input_that_is_missing_a_folder_or_empty(folder: Any, command: Any, which: Any) -> None:
     prepare(folder)
     (folder / "empty").touch()
-    for name, says in (("absent", "absent: no such file"), (".", "is a directory"), ("empty", "empty")):
+    (folder / "inner").mkdir(exist_ok=True)
+    for name, says in (("absent", "absent: no such file"), ("inner", "is a directory"), ("empty", "empty")):
         given = [part for one in INPUTS[command] for part in (f"--{one}", name if one == which else ALL[one])]
         ran = inside(folder, command, *given, "-o", f"never-{command}.csv", status=2)
         assert ran.stderr.startswith("overstory: error: ")

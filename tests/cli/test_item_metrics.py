@@ -23,7 +23,7 @@ from overstory.queries.estimates import EstimateOptions
 from overstory.queries.readings import read
 from support.devices import Clock, device
 from support.registry_texts import registry_of
-from support.running import overstory, within
+from support.running import within
 
 PLUGINS = '{kind = "set", of = ["adblock", "grammar", "vpn", "dark mode"], most = 3, other = "another"}'
 SETS = {
@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
     data = ["--data", "people.csv", "--column", "plugins"]
     for metric in SETS:
         files = ["--metric", metric, "--store", f"{metric}.db", "--truth", f"{metric}.csv"]
-        ran = overstory("simulate", *given, *data, *files, cwd=folder)
+        ran = within("simulate", *given, *data, *files, cwd=folder)
         assert (ran.returncode, ran.stderr) == (0, "")
     return folder
 

@@ -86,7 +86,7 @@ def test_no_command_and_a_wrong_one(capsys: Any) -> None:
         (["plan", "--reports", "many"], "argument --reports: 'many' is not a whole number: give one such as 1000000, "),
         (["compare", "--epsilon", "1,5"], "argument --epsilon: '1,5' is not a number: give one such as 0.5"),
         (["privacy", "rapor"], "there is no mechanism 'rapor'; did you mean rappor? choose one of basic-rappor"),
-        (["sum"], "overstory sum: error: the following arguments are required: --params, --reports, -o/--output (see"),
+        (["sum"], "overstory sum: error: the following arguments are required: -o/--output (see"),
     ],
 )
 def test_what_is_mistyped_is_one_line_with_what_may_be_meant(tmp_path: Any, argv: Any, said: str) -> None:

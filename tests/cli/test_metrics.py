@@ -232,6 +232,18 @@ def test_a_renewal_and_a_new_metric_are_status_0(folder):
     assert within("metrics", "diff", "new.toml", "new.toml", cwd=folder).stdout == "nothing changed\n"
 
 
+def test_another_number_of_shards_is_of_the_registry(folder):
+    (folder / "new.toml").write_text((folder / "metrics.toml").read_text() + "\n[shards]\ncount = 4\n")
+    ran = within("metrics", "diff", "metrics.toml", "new.toml", cwd=folder)
+    assert ran.returncode == 0
+    assert ran.stdout.endswith(
+        "[shards] changes for periods that have begun: collectors that have reports of them refuse it\n"
+    )
+    assert "its stored counts" not in ran.stdout
+    read = json.loads(within("metrics", "diff", "metrics.toml", "new.toml", "--json", cwd=folder).stdout)
+    assert (read["breaks_counts"], read["breaks_shards"]) == ([], True)
+
+
 def test_broken_counts_alone_are_status_0(folder):
     (folder / "old").mkdir()
     for path in EXAMPLES.glob("*.t*"):

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from overstory.presentation.render_data import FORMULA
-from support.running import overstory, within
+from support.running import within
 
 EVIL = ["=cmd|'/C calc'!A0", "@SUM(1)", "\t=1", "+oak", "-ash", "'tis", "\uff1d1", "=1,\n2", "oak", "-2.5", '="a"']
 FILES = {"collect": "out/learned.csv", "decode": "out/results.csv", "discover": "found.csv"}
@@ -57,5 +57,5 @@ def test_no_cell_is_a_formula_and_every_value_comes_back(folder, command):
 
 
 def test_to_a_pipe_as_to_a_file(folder):
-    piped = overstory("collect", "evil.csv", "--column", "word", "-o", "-", "--spreadsheet", cwd=folder)
+    piped = within("collect", "evil.csv", "--column", "word", "-o", "-", "--spreadsheet", cwd=folder)
     assert "\n'@SUM(1)," in piped.stdout

@@ -90,6 +90,7 @@ ENDS = {
     Reason.PERIOD_CLOSED: RowState.DROPPED,
     Reason.COHORT: RowState.DROPPED,
     Reason.BITS: RowState.DROPPED,
+    Reason.WRONG_TRANSPORT: RowState.DROPPED,
 }
 
 

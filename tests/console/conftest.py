@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from overstory.console.data import ConsoleData
-from overstory.console.estimates.estimates import Estimates
 from support.console_browser import launched, served_console
 from support.console_store import NOW, make_store
+from support.decoding import shared_estimates
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +16,7 @@ def console_data(tmp_path_factory):
     registry, store = make_store(tmp_path_factory.mktemp("console"))
     with store:
         # A page that waits for no decoding never loads itself again while a test opens the next one.
-        data = ConsoleData(registry, store, lambda: NOW, Estimates(patience=60.0))
+        data = ConsoleData(registry, store, lambda: NOW, shared_estimates(60.0))
         yield data
         data.decoder.close()
 

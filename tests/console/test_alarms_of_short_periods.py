@@ -16,6 +16,7 @@ from overstory.console.screens.series import SeriesQuery, SeriesScreen
 from overstory.protocol.metrics.period import Period
 from support.console_alarms import batch_of
 from support.console_weeks import registry
+from support.decoding import shared_estimates
 
 NOW = dt.datetime(2026, 11, 18, 12, tzinfo=dt.UTC).timestamp()
 YEAR = 17_520
@@ -47,7 +48,7 @@ def console(folder, periods_of):
         weeks = range(metrics["pages"].period.number(NOW) - 9, metrics["pages"].period.number(NOW))
         rng = np.random.default_rng(5)
         store.add([batch_of(metrics["pages"], week, np.zeros(200, int), rng, b"week%d" % week) for week in weeks])
-    return ConsoleData(metrics, open_store(str(folder / "store.db")), lambda: NOW, Estimates(patience=None))
+    return ConsoleData(metrics, open_store(str(folder / "store.db")), lambda: NOW, shared_estimates(None))
 
 
 @pytest.fixture(scope="module")

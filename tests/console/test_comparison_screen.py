@@ -11,13 +11,13 @@ import pytest
 
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
-from overstory.console.estimates.estimates import Estimates
 from overstory.console.screens.comparison import ComparisonQuery, ComparisonScreen
 from overstory.console.view import ScreenError, read_query
 from overstory.presentation.document import Figure, Form, Heading, Link, Notice, Table
 from overstory.presentation.render_data import as_csv
 from overstory.presentation.render_html import as_html
 from support.compared_store import MONDAY, SAME, fill, make, write_registry
+from support.decoding import shared_estimates
 from support.running import within
 
 A, B = "2026-11-19..2026-11-21", "2026-11-16..2026-11-18"
@@ -38,7 +38,7 @@ def data(folder):
         store.add_note("1.4 <b>with</b> a new menu", MONDAY + 2, "release")
         store.add_note("1.5", MONDAY + 5, "release")
         store.add_note("power cut", MONDAY + 2, "incident")
-        decoder = Estimates(patience=None)
+        decoder = shared_estimates(None)
         yield ConsoleData(registry, store, lambda: NOW, decoder)
         decoder.close()
 
@@ -141,7 +141,7 @@ def test_other_parameters_are_refused_with_both_digests(tmp_path):
     old, new = write_registry(tmp_path, 1.0), write_registry(tmp_path, 2.0)
     with open_store(str(path), old) as store:
         fill(store, old["theme"], {MONDAY + 1: SAME}, 50, seed=9)
-        shown = view(ConsoleData(new, store, lambda: NOW, Estimates(patience=None)), a=A, b=B)
+        shown = view(ConsoleData(new, store, lambda: NOW, shared_estimates(None)), a=A, b=B)
     assert shown.status == 400
     assert all(registry["theme"].mechanism.digest.hex() in texts(shown, Notice)[0].text for registry in (old, new))
 

@@ -13,12 +13,14 @@ from overstory.collector.store import open_store
 from overstory.console.alarms import MetricHistory, check, find_alarms, newest_final, read_history
 from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
+from overstory.console.estimates.worker import Worker
 from overstory.console.view import ScreenError
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.period import DAY, WEEK, Period
 from support.console_alarms import TROUBLES, make_store
 from support.console_weeks import registry
-from support.running import overstory
+from support.decoding import shared_estimates
+from support.running import overstory, within
 
 NOW = dt.datetime(2026, 11, 18, 12, tzinfo=dt.UTC).timestamp()
 
@@ -33,9 +35,9 @@ def quiet(tmp_path_factory):
     return make_store(tmp_path_factory.mktemp("quiet"), time.time())
 
 
-def checked(place, cwd):
+def checked(place, cwd, run=within):
     file, url = place
-    done = overstory("console", "--check", "--registry", file, "--store", url, cwd=cwd)
+    done = run("console", "--check", "--registry", file, "--store", url, cwd=cwd)
     return done, json.loads(done.stdout)
 
 
@@ -57,14 +59,14 @@ def test_a_check_of_a_store_with_every_trouble_exits_with_1_and_names_each(troub
 
 
 def test_a_check_of_a_quiet_store_exits_with_0(quiet, tmp_path):
-    done, result = checked(quiet, tmp_path)
+    done, result = checked(quiet, tmp_path, overstory)
     assert (done.returncode, done.stderr, result["alarms"]) == (0, "", [])
     assert (result["red"], result["amber"], result["note"], result["metrics"]) == (0, 0, 0, 5)
 
 
 def test_a_check_that_cannot_read_says_so_and_exits_with_2(quiet, tmp_path):
     file, _ = quiet
-    done = overstory("console", "--check", "--registry", file, "--store", tmp_path / "none.db", cwd=tmp_path)
+    done = within("console", "--check", "--registry", file, "--store", tmp_path / "none.db", cwd=tmp_path)
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
     assert "none.db" in done.stderr
 
@@ -78,7 +80,7 @@ def changed(tmp_path_factory):
 def data(changed):
     file, url = changed
     with open_store(url) as store:
-        made = ConsoleData(load_registry(file), store, lambda: NOW, Estimates(patience=None))
+        made = ConsoleData(load_registry(file), store, lambda: NOW, shared_estimates(None))
         yield made
         made.decoder.close()
 
@@ -87,7 +89,7 @@ def test_a_metric_that_cannot_be_estimated_is_an_alarm_and_stops_no_other(data):
     metrics = dict(data.registry.metrics)
     metrics["fit"] = replace(metrics["fit"], candidates=("a", "a"))
     data.registry = replace(data.registry, metrics=metrics)
-    data.decoder.worker._command = ("false",)
+    data.decoder = Estimates(patience=None, worker=Worker(command=("false",)))
     by_kind = {alarm.kind: alarm for alarm in find_alarms(data)}
     assert by_kind["estimate"].metric == "fit"
     assert by_kind["step"].metric == "step"
@@ -189,7 +191,7 @@ def test_nights_raise_no_alarm_and_a_change_at_the_same_hour_does(data):
 def test_refusals_are_a_share_of_about_a_day_of_reports(tmp_path):
     file, url = make_store(tmp_path, NOW, ("refusals",))
     with open_store(url) as store:
-        data = ConsoleData(load_registry(file), store, lambda: NOW, Estimates(patience=None))
+        data = ConsoleData(load_registry(file), store, lambda: NOW, shared_estimates(None))
         [alarm] = [alarm for alarm in find_alarms(data) if alarm.kind == "refusals"]
         data.decoder.close()
     # Five metrics of 4,000 reports a week, none of them final this week; 20 and 400 refusals.

@@ -10,12 +10,14 @@ import pytest
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
 from overstory.console.downloads import as_download
-from overstory.console.estimates.estimates import Estimates
 from overstory.console.screens.registry import SCREENS
 from overstory.console.view import read_query
 from overstory.protocol.metrics import load_registry
 from support.console_store import NOW, fill, write_registry
+from support.decoding import shared_estimates
 from support.store_databases import KINDS, fresh
+
+pytestmark = pytest.mark.slow  # the quick tests look at the same screens of SQLite
 
 CASES = [
     pytest.param(screen, metric, id=f"{screen.path}-{metric}")
@@ -36,7 +38,7 @@ def both(tmp_path_factory):
             stack.callback(store.close)
             store.remember(registry)
             fill(store, registry)
-            made.append(ConsoleData(registry, store, lambda: NOW, Estimates(patience=60.0)))
+            made.append(ConsoleData(registry, store, lambda: NOW, shared_estimates(60.0)))
             stack.callback(made[-1].decoder.close)
         yield made
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from overstory.console.data import ConsoleData
-from overstory.console.estimates.estimates import Estimates
 from overstory.console.screens.columns import Columns
 from overstory.console.screens.series import SeriesQuery, SeriesScreen
 from overstory.console.view import ScreenError, read_query
 from overstory.presentation.charts.scale import Scale
 from overstory.presentation.formats import interval, p_value, percent, thousands
 from support.console_in_process import SAME_ORIGIN, Clock, client_of, console_on, log_in
+from support.decoding import shared_estimates
 from support.estimate_store import LAST_DAY, LAST_WEEK, NOW, THEMES, TREES, make_store, write_registry
-from support.running import overstory, within
+from support.running import within
 
 DAY, WEEK = "2026-11-21", "2026-W47"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -42,7 +42,7 @@ def store(folder, registry):
 
 @pytest.fixture(scope="module")
 def data(store, registry):
-    decoder = Estimates(patience=120)  # no page of these tests is to be asked for twice
+    decoder = shared_estimates(120)  # no page of these tests is to be asked for twice
     yield ConsoleData(registry, store, Clock(NOW), decoder)
     decoder.close()
 
@@ -65,8 +65,7 @@ def tables(html):
 
 
 def decode(folder, metric, *options):
-    run = within if "--json" in options else overstory  # a CSV file is written to the process's own output
-    answer = run(
+    answer = within(
         *("decode", "--store", "store.db", "--registry", "metrics.toml", "--metric", metric),
         *("--interval", "population", "--quiet", *options),
         cwd=folder,

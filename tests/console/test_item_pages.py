@@ -9,13 +9,13 @@ import pytest
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
-from overstory.console.estimates.estimates import Estimates
 from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.readings import read
 from support.console_in_process import Clock, client_of, console_on, log_in
 from support.console_store import add_batch
+from support.decoding import shared_estimates
 from support.registry_texts import registry_of
 
 NOW = 1_795_262_400.0  # 2026-11-21 12:00 UTC
@@ -51,7 +51,7 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def client(store):
     registry, made = store
-    decoder = Estimates(patience=120)
+    decoder = shared_estimates(120)
     console = console_on(made, clock=Clock(NOW))
     console.data = ConsoleData(registry, made, Clock(NOW), decoder)
     browser = client_of(console)

@@ -8,7 +8,6 @@ import pytest
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
 from overstory.console.downloads import as_download
-from overstory.console.estimates.estimates import Estimates
 from overstory.console.screens.overview import OverviewQuery, OverviewScreen
 from overstory.console.view import ScreenError, read_query
 from overstory.presentation.document import Heading, Links, Notice, Preformatted
@@ -21,13 +20,14 @@ from overstory.queries import EstimateOptions, read_estimates, read_store
 from support.console_alarms import TROUBLES
 from support.console_alarms import make_store as troubled_store
 from support.console_store import NOW, make_store, write_registry
+from support.decoding import shared_estimates
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     registry, store = make_store(tmp_path_factory.mktemp("overview"))
     with store:
-        made = ConsoleData(registry, store, lambda: NOW, Estimates(patience=None))
+        made = ConsoleData(registry, store, lambda: NOW, shared_estimates(None))
         yield made
         made.decoder.close()
 
@@ -120,7 +120,7 @@ def test_alarms_are_above_the_table_with_the_notes_that_may_explain_them(tmp_pat
         store.remember(registry)
         store.add_note("Version 3 <b>is out", int(now // DAY) - 9, "release")
         store.add_note("long ago", int(now // DAY) - 30, "release", "step")
-        made = ConsoleData(registry, store, lambda: now, Estimates(patience=None))
+        made = ConsoleData(registry, store, lambda: now, shared_estimates(None))
         view = shown(made, sort="alarms")
         made.decoder.close()
     notices = [block for block in view.blocks if isinstance(block, Notice)]

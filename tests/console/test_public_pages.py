@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from overstory.console.view import Query, ScreenError
 from overstory.presentation.render_html import as_html
 from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.oblivious import ObliviousRoute
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions, read_estimates
 from support.console_in_process import Clock, client_of, console_on
@@ -55,6 +57,18 @@ def about(data, name):
     waited(status)
     (view,) = views
     return view
+
+
+def test_the_page_of_a_metric_says_through_which_relay_its_reports_go(console_data):
+    metrics = console_data.registry
+    route = ObliviousRoute("https://relay.example.net/", "Example Relays", bytes(4))
+    oblivious = replace(metrics["start"], transport="oblivious")
+    registry = replace(metrics, metrics={**metrics, "start": oblivious}, oblivious=route)
+    client = client_of(console_on(console_data.store, registry=registry, clock=Clock(NOW)))
+    page, direct = (client.get(f"/about/{name}").text for name in ("start", "quiet"))
+    assert "through the relay https://relay.example.net/, run by Example Relays. The relay sees the address" in page
+    assert "relay" not in direct
+    assert client.get("/about/start.json").json()["facts"]["How reports travel"].startswith("encrypted for the coll")
 
 
 class Refusing:

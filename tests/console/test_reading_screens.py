@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from overstory.console.data import ConsoleData
-from overstory.console.estimates.estimates import Estimates
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.readings import read
 from support.console_browser import NARROW, axe_violations, logged_in, served_console
 from support.console_in_process import Clock, client_of, console_on, log_in
 from support.console_readings import DAY, DEVICES, METRICS, NOW, READINGS, make_reading_store
+from support.decoding import shared_estimates
 
 MOST_BYTES = 300_000
 each_metric = pytest.mark.parametrize("metric", METRICS)
@@ -28,7 +28,7 @@ each_metric = pytest.mark.parametrize("metric", METRICS)
 def data(tmp_path_factory):
     registry, store = make_reading_store(tmp_path_factory.mktemp("readings"))
     with store:
-        decoder = Estimates(patience=120)
+        decoder = shared_estimates(120)
         yield ConsoleData(registry, store, Clock(NOW), decoder)
         decoder.close()
 
@@ -123,7 +123,19 @@ def test_what_a_reading_has_not_is_refused_with_a_reason(client):
         page = client.get(address)
         assert page.status_code == 400
         assert words in words_of(page)
-    assert "are not compared" in words_of(client.get("/m/crashes/compare"))
+    assert "are not compared on a page" in words_of(client.get("/m/port/compare"))
+
+
+def test_two_periods_of_tables_and_sets_are_compared(client):
+    """Cells, the shares in each row, and items: as a table and as a file."""
+    words = words_of(client.get("/m/crashes/compare"))
+    assert "version=1.0, crash &lt;b&gt;=yes" in words
+    assert "crash &lt;b&gt;=yes in version=3.0" in words
+    assert "No change is visible" in words
+    assert "adblock" in words_of(client.get("/m/plugins/compare"))
+    rows = list(csv.DictReader(io.StringIO(client.get("/m/crashes/compare.csv").text)))
+    assert len(rows) == 12
+    assert {row["changed"] for row in rows} == {"false"}
 
 
 PATHS = ("/m/{}", "/m/{}/" + DAY)

@@ -6,7 +6,7 @@ import grimp
 import pytest
 
 MOST_ROOMS = 14
-"""Modules and packages side by side; the root, whose rooms are the layers of pyproject.toml, may have two more."""
+"""Modules and packages side by side; the root, whose rooms are the layers of pyproject.toml, may have five more."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_no_floor_has_too_many_rooms(graph):
     counts = {
         name: sum(f"{name}._" not in room for room in graph.find_children(name)) for name in sorted(graph.modules)
     }
-    assert {name: count for name, count in counts.items() if count > MOST_ROOMS + 2 * (name == "overstory")} == {}
+    assert {name: count for name, count in counts.items() if count > MOST_ROOMS + 5 * (name == "overstory")} == {}
 
 
 def test_a_circle_is_noticed():

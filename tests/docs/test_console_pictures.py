@@ -6,10 +6,10 @@ import pytest
 from PIL import Image
 
 from overstory.console.data import ConsoleData
-from overstory.console.estimates.estimates import Estimates
 from support.console_browser import WIDE
 from support.console_in_process import client_of, console_on, log_in
 from support.console_store import NOW
+from support.decoding import shared_estimates
 from support.docs_screenshots import HEIGHT, IMAGES, MOST_BYTES, PICTURES, make_store
 
 PAGES = Path(__file__).parents[2] / "docs"
@@ -36,7 +36,7 @@ def test_the_addresses_of_the_pictures_are_pages(tmp_path):
     registry, store = make_store(tmp_path)
     with store:
         console = console_on(store)
-        console.data = ConsoleData(registry, store, lambda: NOW, Estimates(patience=60))
+        console.data = ConsoleData(registry, store, lambda: NOW, shared_estimates(60))
         client = client_of(console)
         log_in(client, console.gate.sessions.make_link("admin"))
         answers = {address: client.get(address).status_code for address in (*PICTURES.values(), "/m/none")}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overstory.analysis.selection.proportions import clopper_pearson
 from overstory.experiments.comparison import (
     AGREES,
     DIFFERS,
@@ -16,7 +17,6 @@ from overstory.experiments.comparison import (
     about,
     at_least,
     at_most,
-    clopper_pearson,
     exact,
     printed,
     proportion,

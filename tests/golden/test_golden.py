@@ -7,8 +7,6 @@ import pytest
 import scenes
 from normal import cleaned, differing, kinds_of_change, near, same
 
-pytestmark = pytest.mark.xdist_group("golden")  # the scenes share what is costly to set up
-
 MOST_LINES = 80
 LONG = {"demo", "simulate"}  # each starts a collector of its own
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in scenes.SCENES]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from scipy.stats import binom
 
-from support.playing import Newcomer
+from support.playing import PLAYS, Newcomer
 
 PLACES = ["Lenox Hill West", "JFK Airport", "Midtown Center", "East Village"]
 POWER = "Date;Time;Global_active_power;Voltage\n" + "".join(
@@ -75,9 +75,9 @@ def printed(said):
     return [Shown(*map(float, cells)) for cells in ROW.findall(said)]
 
 
-@pytest.fixture
-def analyst(tmp_path):
-    newcomer = Newcomer(tmp_path)
+@pytest.fixture(params=PLAYS)
+def analyst(request, tmp_path):
+    newcomer = Newcomer(tmp_path, processes=request.param)
     for name, (content, _) in FILES.items():
         newcomer.write(name, content)
     return newcomer

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.playing import INIT, Newcomer
+from support.playing import INIT, PLAYS, Newcomer
 
 if sys.platform == "win32":
     pytest.skip("signals and shells of POSIX", allow_module_level=True)
@@ -50,9 +50,9 @@ def collector(tmp_path_factory):
         yield serving
 
 
-@pytest.fixture
-def developer(tmp_path):
-    newcomer = Newcomer(tmp_path)
+@pytest.fixture(params=PLAYS)
+def developer(request, tmp_path):
+    newcomer = Newcomer(tmp_path, processes=request.param)
     newcomer.write("program.py", program())
     newcomer.shell(INIT)
     return newcomer

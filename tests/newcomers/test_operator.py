@@ -15,7 +15,7 @@ if sys.platform == "win32":
     pytest.skip("signals and shells of POSIX", allow_module_level=True)
 
 # One hour, in order, with one collector.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operator")]
+pytestmark = pytest.mark.slow
 
 SETTINGS = 'registry = "metrics.toml"\nstore = "reports.db"\nport = 0\n'
 SERVE = "env OVERSTORY_LOG_FORMAT=json overstory serve --config serve.toml"

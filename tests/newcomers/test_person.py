@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from support.playing import INIT, Newcomer
+from support.playing import INIT, PLAYS, Newcomer
 
 pty = pytest.importorskip("pty", reason="terminals of POSIX")
 
@@ -18,9 +18,9 @@ with Client(sys.argv[1], registry="metrics.toml", server="http://127.0.0.1:9") a
 """
 
 
-@pytest.fixture
-def person(tmp_path):
-    newcomer = Newcomer(tmp_path)
+@pytest.fixture(params=PLAYS)
+def person(request, tmp_path):
+    newcomer = Newcomer(tmp_path, processes=request.param)
     newcomer.write("program.py", PROGRAM)
     newcomer.shell(INIT)
     return newcomer

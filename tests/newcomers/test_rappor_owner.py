@@ -8,17 +8,17 @@ import io
 
 import pytest
 
-from support.playing import Newcomer
+from support.playing import PLAYS, Newcomer
 
 STATES = ["Ohio", "Texas", "Maine", "Iowa"]
 PARAMS = '"k","h","m","p","q","f"\n32,2,4,0.25,0.75,0.5\n'
 GOOGLE = "--hash-family google-rappor-python"
 
 
-@pytest.fixture
-def owner(tmp_path):
+@pytest.fixture(params=PLAYS)
+def owner(request, tmp_path):
     """Return somebody with a folder of files that an old deployment left."""
-    newcomer = Newcomer(tmp_path)
+    newcomer = Newcomer(tmp_path, processes=request.param)
     newcomer.write("params.csv", PARAMS)
     values = [f"{i},{i % 4},{STATES[min(i % 7, 3)]}" for i in range(4_000)]
     newcomer.write("values.csv", "client,cohort,value\n" + "\n".join(values) + "\n")

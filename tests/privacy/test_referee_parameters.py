@@ -100,8 +100,11 @@ def test_there_are_as_many_as_were_audited() -> None:
     assert len(IMPOSSIBLE) == 17
 
 
+BETWEEN = (2.0, 5.0, 12.0, 20.0)
+"""Epsilons of oracles that are looked at with a smaller and a larger one as well."""
 SLOW = [case for case in ALL if case[0] == "loloha" and case[1].get("epsilon_permanent") == 8.0]
 """Enumerated in tens of seconds."""
+SLOW += [case for case in of_epsilons() if case[1].get("epsilon", case[1].get("epsilon_permanent")) in BETWEEN]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import math
 import pytest
 
 from overstory.privacy.payloads.registry import epsilon_between, terms_of
-from overstory.privacy.registry.changes import OVER_CAP, Kind, compare_registries, lifetime_epsilon
+from overstory.privacy.registry.changes import OVER_CAP, Kind, compare_registries
+from overstory.privacy.registry.lifetime import lifetime_epsilon
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import parse_registry
 

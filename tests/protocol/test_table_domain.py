@@ -147,8 +147,13 @@ def test_a_registry_has_tables():
         ('names = ["version", "crash"], of', 'names = ["version"], of', "1 names for 2 variables"),
         (
             '{kind = "categories", names = ["no", "yes"]}',
+            '{kind = "texts"}',
+            "domain 2: there is no domain 'texts'",
+        ),
+        (
+            '{kind = "categories", names = ["no", "yes"]}',
             '{kind = "strings"}',
-            "domain 2: there is no domain 'strings'",
+            "oue takes symbols, not pairs of values",
         ),
         ('names = ["version", "crash"], of', "of", "'names'"),
         ('oracle = "oue"', 'oracle = "rappor"', "rappor takes strings"),

@@ -209,14 +209,14 @@ def test_an_unknown_metric_comes_without_reports():
 
 def test_every_reason_has_a_status_and_a_sentence():
     for reason in Reason:
-        assert reason.status in {400, 401, 404, 409, 410, 413, 415, 429, 503}
+        assert reason.status in {400, 401, 403, 404, 409, 410, 413, 415, 421, 429, 503}
         assert reason.detail.endswith(".")
         assert reason.final + reason.passing + reason.of_metric <= 1
     passing = {reason for reason in Reason if reason.passing}
     waiting = {reason for reason in Reason if not reason.passing and not reason.final}
     assert passing == {"queue-full", "closing", "store", "fault"}
     assert waiting == {
-        *("no-token", "unknown-token", "wrong-type", "period-future"),
+        *("no-token", "unknown-token", "wrong-type", "period-future", "wrong-shard"),
         *("unknown-metric", "wrong-parameters", "unknown-group", "metric-expired"),
     }
     assert len({reason.detail for reason in Reason}) == len(Reason)

@@ -42,6 +42,8 @@ class ServedConsole:
 
     console: Console
     address: str
+    ready: set[str] = field(default_factory=set)
+    """The pages that were seen with their estimates, which are then in the cache."""
 
     def link(self, viewer: Viewer = "admin") -> str:
         """Return a one-time link."""
@@ -104,10 +106,13 @@ class Reader:
     def open(self, path: str) -> Any:
         """Go to a page of the console and return the response, once its estimates are there."""
         address = self.served.address + path
-        for _ in range(PATIENCE):  # not in the page: one that decodes loads itself again, and would interrupt
+        for _ in range(
+            0 if path in self.served.ready else PATIENCE
+        ):  # not in the page: one that decodes loads itself again, and would interrupt
             if self.page.context.request.get(address).status != 202:
                 break
             time.sleep(0.5)
+        self.served.ready.add(path)
         response = self.page.goto(address)
         assert response.status != 202, f"{path} still decodes"
         self.note_violations()
@@ -132,7 +137,7 @@ def reader(
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=scripts, locale="en-GB"
     )
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     if scripts:
         context.add_init_script(LISTENER)
     page = context.new_page()

@@ -22,6 +22,7 @@ from overstory.presentation.document import Field, Form, Heading, Table
 from overstory.presentation.svg import Picture
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
+from support.decoding import shared_estimates
 
 PORT = 8001
 ADDRESS = f"http://127.0.0.1:{PORT}"
@@ -97,7 +98,7 @@ def console_on(
         TokenRoles(store.tokens, clock=clock, timer=clock),
         proxy,
     )
-    data = ConsoleData(registry or parse_registry(EXAMPLE), store, clock)
+    data = ConsoleData(registry or parse_registry(EXAMPLE), store, clock, shared_estimates())
     return Console(data, gate, (HostileScreen(), PublicScreen(), *SCREENS) if screens is None else screens)
 
 

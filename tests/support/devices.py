@@ -31,12 +31,22 @@ DEFAULT = {
 }
 
 
-def registry(version="2026-11-21", expires="2099-01-01", **entries):
+def registry(version="2026-11-21", expires="2099-01-01", more="", **entries):
     entries = entries or DEFAULT
     text = HEAD.format(version=version) + "".join(
         ENTRY.format(name=name, rest=rest, expires=expires) for name, rest in entries.items()
     )
-    return parse_registry(text)
+    return parse_registry(text + more)
+
+
+OBLIVIOUS = 'transport = "oblivious"\n'
+
+
+def oblivious_registry(relay, keys, operator="Example Relays", **entries):
+    """A registry of an oblivious metric, colour, and a direct one, first, unless others are given."""
+    entries = entries or {"colour": DEFAULT["colour"] + OBLIVIOUS, "first": DEFAULT["first"]}
+    table = f'[oblivious]\nrelay = "{relay}"\noperator = "{operator}"\nkeys = "{keys.hex()}"\n'
+    return registry(more=table, **entries)
 
 
 REGISTRY = registry()

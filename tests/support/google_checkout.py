@@ -2,13 +2,15 @@
 
     python tests/support/google_checkout.py CHECKOUT
 
-Run by `make google-rappor-files CHECKOUT=DIR`. The inputs of its unit tests are taken out of the test programs. Their
-two-variable files (reports of a string and a flag, `rappor-vars.csv`, `uvals.csv`) are not read: this project has no
-estimator of associations.
+Run by `make google-rappor-files CHECKOUT=DIR`. Where there is a Python 2, their client is audited as well. The inputs
+of its unit tests are taken out of the test programs. Their two-variable files (reports of a string and a flag,
+`rappor-vars.csv`, `uvals.csv`) are not read: this project has no estimator of associations.
 """
 
 import ast
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ def main(checkout: Path) -> int:
         summed(texts(checkout / "bin" / "sum_bits_test.py"), folder)
         hashed(texts(checkout / "bin" / "hash_candidates_test.py"), folder)
         given(folder, checkout / "tests" / "params.csv")
+        audited(checkout, folder)
     return 0
 
 
@@ -67,6 +70,37 @@ def given(folder: Path, params: Path) -> None:
     """Plan with the parameters of tests/params.csv, which has blanks after its commas."""
     said = json.loads(overstory(folder, "plan", "--params", params, "--reports", 10_000, "--candidates", 100, "--json"))
     report("tests/params.csv", [said["parameters"][letter] for letter in "khm"], [16, 2, 4])
+
+
+def audited(checkout: Path, folder: Path) -> None:
+    """Audit their client in Python 2, with the restart that its responses, derived from the client's name, outlast."""
+    python = shutil.which("python2") or shutil.which("python2.7")
+    if python is None or subprocess.run([python, "--version"], capture_output=True, check=False).returncode:
+        sys.stdout.write("tests/rappor_sim.py: not audited, for there is no python2\n")
+        return
+    (folder / "params.csv").write_text("k,h,m,p,q,f\n16,2,8,0.5,0.75,0.5\n")
+    os.environ["PYTHONPATH"] = str(checkout / "client" / "python")
+    options = [
+        "--num-bits",
+        16,
+        "--num-hashes",
+        2,
+        "--num-cohorts",
+        8,
+        "-p",
+        0.5,
+        "-q",
+        0.75,
+        "-f",
+        0.5,
+        "-r",
+        "simple",
+    ]
+    client = [python, checkout / "tests" / "rappor_sim.py", *options]
+    family = ("--hash-family", "google-rappor-python")
+    declared = ("--params", "params.csv", *family, "--restart", "--reports", 20_000, "--alpha", 1e-6)
+    said = json.loads(overstory(folder, "audit", *declared, "--json", "--", *client))
+    report(f"tests/rappor_sim.py: epsilon at least {said['epsilon']['lower']:.4f}", said["verdict"], "no fault found")
 
 
 def texts(program: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
+from overstory.queries.stores import SeveralStores
 from support.collector_processes import CollectorProcess
 from support.faulty_network import Address, FaultyNetwork, closing, whole_message
 from support.registry_texts import registry_of
@@ -68,9 +69,10 @@ class Books:
         known = self.acknowledged.get(place, SupportCounts.empty(reports.num_cohorts, reports.num_bits))
         self.acknowledged[place] = known + reports.accumulate()
 
-    def balance(self, url: str) -> None:
-        """Hold the store against the books: every (metric, period), every cohort, every bit."""
-        store = open_store(url, self.registry)
+    def balance(self, *urls: str) -> None:
+        """Hold the store, or the stores of all shards, against the books: every (metric, period), cohort and bit."""
+        stores = [open_store(url, self.registry) for url in urls]
+        store = stores[0] if len(stores) == 1 else SeveralStores(stores)
         try:
             for name, metric in self.registry.metrics.items():
                 mine = {period: counts for (of, period), counts in self.acknowledged.items() if of == name}
@@ -113,11 +115,13 @@ class Devices:
     async def send(self, to: Address) -> None:
         """Send one upload until it is acknowledged."""
         upload, reports = self.upload()
-        body = encode_upload(upload)
+        body, path = encode_upload(upload), "/v1/reports"
+        if self.registry.shards is not None:
+            path += self.registry.shards.suffix(self.registry[upload.metric], upload.period, upload.batch)
         longest = 0.025
         while True:
             self.books.attempts += 1
-            answer = await posted(to, body)
+            answer = await posted(to, body, path=path)
             if answer is not None:
                 self.books.enter(upload, reports, answer)
                 return
@@ -125,9 +129,11 @@ class Devices:
             await asyncio.sleep(self._random.uniform(0.005, longest))
 
 
-async def posted(to: Address, body: bytes, patience: float = 20.0) -> dict[str, object] | None:
+async def posted(
+    to: Address, body: bytes, patience: float = 20.0, path: str = "/v1/reports"
+) -> dict[str, object] | None:
     """Post an upload on a connection of its own; nothing when it was not acknowledged, for whatever passing reason."""
-    head = f"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n"
     try:
         async with asyncio.timeout(patience):
             reader, writer = await asyncio.open_connection(*to)
@@ -137,7 +143,7 @@ async def posted(to: Address, body: bytes, patience: float = 20.0) -> dict[str, 
     except (OSError, asyncio.IncompleteReadError, TimeoutError):
         return None
     status = int(answer.split(b" ", 2)[1])
-    if status in {429, 503}:
+    if status in {421, 429, 502, 503, 504}:  # 502 and 504: a proxy whose collector was killed
         return None
     assert status == 200, answer
     read: dict[str, object] = json.loads(answer.partition(b"\r\n\r\n")[2])

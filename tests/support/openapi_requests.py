@@ -13,11 +13,23 @@ from schemathesis import checks
 
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.store import open_store
+from overstory.protocol.oblivious.messages import REQUEST_TYPE
+from overstory.protocol.oblivious.release import RELEASE_TYPE
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import METRICS, NOW, upload
+from support.sealed_reports import RING
 from support.served import served
 
 checks.load_all_checks()
+
+
+@schemathesis.serializer(REQUEST_TYPE, RELEASE_TYPE)
+def _as_bytes(_: Any, value: Any) -> bytes:
+    """What is no JSON is sent as it was drawn."""
+    data = getattr(value, "data", value)
+    return data if isinstance(data, bytes) else str(data).encode()
+
+
 HELD = checks.CHECKS.get_by_names(
     [
         "not_a_server_error",
@@ -34,6 +46,10 @@ POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.Generati
 KINDS = [
     ("POST", "/v1/reports", POSITIVE),
     ("POST", "/v1/reports", NEGATIVE),
+    ("POST", "/v1/reports/{shard}", POSITIVE),
+    ("POST", "/v1/oblivious", POSITIVE),
+    ("POST", "/v1/oblivious/release", POSITIVE),
+    ("POST", "/v1/oblivious/release", NEGATIVE),
     ("GET", "/", POSITIVE),
     ("GET", "/v1/metrics", POSITIVE),
     ("GET", "/v1/metrics/{metric}", POSITIVE),
@@ -55,7 +71,7 @@ def described(folder: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     bodies = [upload(name, 50) for name in METRICS if name != "ended"]
     store.add(Ingest(METRICS).decide(b"".join(bodies), MEDIA_TYPE, NOW).received)
     headers = {"Authorization": f"Bearer {store.add_token('admin', 'ops')}"}
-    with served(store=store) as (_, (host, port)):
+    with served(store=store, ring=RING) as (_, (host, port)):
         yield schemathesis.openapi.from_url(f"http://{host}:{port}/openapi.json"), headers
 
 

@@ -1,4 +1,8 @@
-"""A newcomer at a shell: a new folder, a new home, an empty environment, and the commands of the documentation."""
+"""A newcomer at a shell: a new folder, a new home, an empty environment, and the commands of the documentation.
+
+What a shell has nothing to do for runs in the process of the test, and so without the second that an interpreter takes
+to start; `make test-all` plays every newcomer a second time with a process for each command.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from support.running import simple_command, within
 
 INIT = (
     "overstory metrics init --id theme --values light,dark,system --description 'The theme in use.'"
@@ -27,10 +36,13 @@ class Newcomer:
         Where they work.
     bin
         The folder of the installed commands.
+    processes
+        Whether each command is a process of its own.
     """
 
     folder: Path
     bin: Path = Path(sys.executable).parent
+    processes: bool = True
 
     @property
     def environment(self) -> dict[str, str]:
@@ -41,7 +53,15 @@ class Newcomer:
 
     def shell(self, line: str, *, status: int = 0) -> str:
         """Run a line as it is typed; return what it printed, errors after results."""
-        ran = subprocess.run(
+        arguments = [] if self.processes else simple_command(line)
+        ran = self._inside(arguments) if arguments else self._process(line)
+        said = ran.stdout + ran.stderr
+        assert ran.returncode == status, f"{line}: status {ran.returncode}\n{said}"
+        assert "Traceback" not in said
+        return said
+
+    def _process(self, line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             ["/bin/sh", "-c", line],
             cwd=self.folder,
             env=self.environment,
@@ -52,10 +72,11 @@ class Newcomer:
             check=False,
             timeout=120,
         )
-        said = ran.stdout + ran.stderr
-        assert ran.returncode == status, f"{line}: status {ran.returncode}\n{said}"
-        assert "Traceback" not in said
-        return said
+
+    def _inside(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+        environment = mock.patch.dict(os.environ, self.environment, clear=True)
+        with Path(os.devnull).open(encoding="utf-8") as nothing, environment, mock.patch("sys.stdin", nothing):
+            return within(*arguments, cwd=self.folder)
 
     @contextmanager
     def serving(self, line: str) -> Iterator[Serving]:
@@ -85,6 +106,10 @@ class Newcomer:
     def read(self, name: str) -> str:
         """Return a file's text."""
         return (self.folder / name).read_text(encoding="utf-8")
+
+
+PLAYS = [pytest.param(False, id="inside"), pytest.param(True, id="processes", marks=pytest.mark.slow)]
+"""What the fixture of a newcomer is played with: commands in the process of the test, and as processes."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,19 @@ def registry_text(
 FIRST_LINE = 3
 """Of the metric's table; its keys follow in the order of `METRIC`."""
 
+KEYS_HEX = "0029" + "01" + "0020" + "31e1f05a740102115220e9af918f738674aec95f54db6e04eb705aae8e798155" + "000400010003"
+"""The public key of RFC 9458's example, in a list of its own, for ChaCha20-Poly1305."""
+
+OBLIVIOUS = {"relay": "https://relay.example.net/", "operator": "Example Relays", "keys": KEYS_HEX}
+
+
+def oblivious_text(transport: str = "oblivious", *more: str, **instead: str | None) -> str:
+    """Return a registry of one metric and a relay, whose keys are replaced (TOML values) or left out (None)."""
+    keys = {key: f'"{value}"' for key, value in OBLIVIOUS.items()} | instead
+    table = "\n".join(f"{key} = {value}" for key, value in keys.items() if value is not None)
+    return registry_text(f'transport = "{transport}"', *more, "[oblivious]", table)
+
+
 PLAIN = {
     "title": '"T"',
     "description": '"D"',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -27,11 +28,21 @@ def overstory(*arguments: object, cwd: Path, **environment: str) -> subprocess.C
 
 def within(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run ``overstory`` in this process: for the many cases where only what it does and says is asked."""
-    out, err = io.StringIO(), io.StringIO()
+    written = io.BytesIO()  # below the text: a file that is written to standard output goes there as bytes
+    out, err = io.TextIOWrapper(written, "utf-8", write_through=True), io.StringIO()
     texts = [str(argument) for argument in arguments]
     with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(texts)
-    return subprocess.CompletedProcess(texts, status, out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(texts, status, written.getvalue().decode("utf-8"), err.getvalue())
+
+
+SHELL = frozenset("|&;<>()$`\\*?[]#~!{}\n")
+
+
+def simple_command(line: str) -> list[str]:
+    """Return the arguments of a line that is one ``overstory`` command, and nothing where a shell has work to do."""
+    words = [] if SHELL & set(line) else shlex.split(line)
+    return words[1:] if words[:1] == ["overstory"] else []
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from sqlalchemy import select
 
-from overstory.analysis.reports import SupportCounts
+from overstory.analysis.alarms.sums import ReportSums, Watch
+from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.schema import BATCH_IDS
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric
 from support.store_samples import NOW, counted, registry
 from support.store_worker import PERIOD, PERIODS, batch, sent
@@ -62,9 +65,11 @@ def killed_rounds(url: str, rounds: int, rng: random.Random) -> None:
         output, _ = worker.communicate()
         told = acknowledged(output)
         with open_store(url, metrics) as store:
+            wait_for_the_end_of(store)
             kept = stored_numbers(store)
             assert set(told) <= kept
             assert store.counts(metric, 0, 1 << 20) == expected(metric, kept)
+            assert store.sums(metric, 0, 1 << 20) == summed(metric, kept)
         # The next one sends the last batches again, as a sender does who heard nothing: some of them are old.
         first = max(0, max(kept, default=0) - 3 * STEP)
     with open_store(url, metrics) as store:
@@ -73,7 +78,22 @@ def killed_rounds(url: str, rounds: int, rng: random.Random) -> None:
         assert store.add([batch(metric, number) for number in everything]) == [n not in kept for n in everything]
         assert not store.compact(NOW).waiting
         assert store.counts(metric, 0, 1 << 20) == expected(metric, set(everything))
+        assert store.sums(metric, 0, 1 << 20) == summed(metric, set(everything))
         assert sum(one.kept for one in store.summary().metrics) == sum(len(sent(metric, n)) for n in everything)
+
+
+def wait_for_the_end_of(store: Store) -> None:
+    """Wait until no other connection is open: a database's server may yet commit what a killed worker had sent."""
+    if not store.url.startswith("postgresql"):
+        return
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    deadline = time.monotonic() + 60
+    while True:
+        with store._database.snapshot() as connection:
+            if not connection.exec_driver_sql(others).scalar():
+                return
+        assert time.monotonic() < deadline, "the connection of a killed worker does not end"
+        time.sleep(0.01)
 
 
 def stored_numbers(store: Store) -> set[int]:
@@ -84,9 +104,24 @@ def stored_numbers(store: Store) -> set[int]:
 
 def expected(metric: Metric, numbers: set[int]) -> dict[int, SupportCounts]:
     """Return the counts of these batches, each counted once."""
+    return {period: counted(metric, reports) for period, reports in _by_period(metric, numbers).items()}
+
+
+def summed(metric: Metric, numbers: set[int]) -> dict[int, ReportSums]:
+    """Return the sums of these batches' reports, each summed once."""
+    watch = Watch.of(metric.mechanism)
+    assert watch is not None
+    return {
+        period: watch.sum(ReportBatch.of(metric.mechanism, reports))
+        for period, reports in _by_period(metric, numbers).items()
+        if reports
+    }
+
+
+def _by_period(metric: Metric, numbers: set[int]) -> dict[int, list[Report]]:
     by_period = {PERIOD + rest: [n for n in numbers if n % PERIODS == rest] for rest in range(PERIODS)}
     return {
-        period: counted(metric, [report for number in some for report in sent(metric, number)])
+        period: [report for number in some for report in sent(metric, number)]
         for period, some in by_period.items()
         if some
     }

@@ -37,6 +37,9 @@ TWICE: Final = 2.0
 SLACK: Final = 1.01
 """An oracle whose variance is within 1% of the best may be preferred for what it does not carry, and for its size."""
 
+EXPENSIVE: Final = 3600.0
+"""Core-seconds above which an oracle is recommended only where all others as accurate take as long."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -50,6 +53,8 @@ class Choice:
         What the reports of a device have in common, in bits.
     influence
         How many votes a crafted report is worth.
+    decoding, core_seconds
+        What counting and estimating takes, in words, and in about how many seconds of one core.
     """
 
     name: str
@@ -57,6 +62,7 @@ class Choice:
     variance: float
     report_bits: int
     decoding: str
+    core_seconds: float
     epsilon_report: float
     epsilon_permanent: float
     linkable: Linkability
@@ -77,6 +83,7 @@ class Choice:
             "variance": self.variance,
             "report_bits": self.report_bits,
             "decoding": self.decoding,
+            "core_seconds": self.core_seconds,
             "epsilon_report": self.epsilon_report,
             "epsilon_permanent": ever if math.isfinite(ever) else None,
             "linkable": self.linkable.to_json(),
@@ -113,9 +120,9 @@ def rank(
 def recommend(ranking: tuple[Choice, ...]) -> Choice:
     """Return the choice to make: of those within 1% of the least variance, what links a device's reports least.
 
-    That is the one of which two reports of a value share the fewest bits, whether they are equal (a cohort, a seed, a
-    memoized report) or alike (a permanent response behind fresh noise); then the one with the smallest reports.
-    `trade` says what was given up for it.
+    One that takes more than an hour of one core is left out if there is another. It is the one of which two reports of
+    a value share the fewest bits, whether they are equal (a cohort, a seed, a memoized report) or alike (a permanent
+    response behind fresh noise); then the one with the smallest reports. `trade` says what was given up for it.
 
     Examples
     --------
@@ -127,7 +134,8 @@ def recommend(ranking: tuple[Choice, ...]) -> Choice:
     'loloha'
     """
     near = [choice for choice in ranking if choice.variance <= SLACK * ranking[0].variance]
-    return min(near, key=lambda choice: (_shared(choice), choice.report_bits, choice.variance))
+    affordable = [choice for choice in near if choice.core_seconds <= EXPENSIVE]
+    return min(affordable or near, key=lambda choice: (_shared(choice), choice.report_bits, choice.variance))
 
 
 def _shared(choice: Choice) -> float:
@@ -192,7 +200,8 @@ def _choice(built: Mechanism, domain_size: int, num_reports: int) -> Choice:
         parameters={key: value for key, value in built.parameters.items() if value not in (None, "", False)},
         variance=frequency_variance(built, num_reports, 1 / domain_size),
         report_bits=report_bits(built),
-        decoding=support_of(built).cost,
+        decoding=support_of(built).work.words,
+        core_seconds=support_of(built).core_seconds(num_reports, domain_size),
         epsilon_report=built.epsilon_report,
         epsilon_permanent=built.epsilon_permanent,
         linkable=linkability(built),
@@ -297,9 +306,12 @@ def measured_errors(
     *,
     rounds: int = 1,
     advance: Callable[[int], object] = lambda _: None,
+    only: int | None = None,
 ) -> Iterator[Measured]:
-    """Yield `measured_error` of every choice, each with randomness of its own."""
+    """Yield `measured_error` of every choice, or of the one in place `only`; each has randomness of its own."""
     for number, choice in enumerate(ranking):
+        if only not in {None, number}:
+            continue
         rng = np.random.default_rng([seed, number])
         yield measured_error(choice, symbols, domain_size, rng, rounds=rounds, advance=advance)
 

@@ -335,10 +335,8 @@ def debias(
     # Var c at the possible count nearest to the estimate; a device's further reports add what they share.
     holders = np.clip(raw, 0, reports)
     noise = support_noise(holders, reports - holders, p_star, q_star) + shared.excess(holders, reports - holders)
-    errors = np.sqrt(noise) / abs(p_star - q_star)
+    errors = np.sqrt(noise) / abs(p_star - q_star) if reports else np.full(raw.shape, np.inf)
     notes = shared.note if reports else ("there are no reports: nothing can be estimated",)
-    if not reports:
-        errors = np.full(raw.shape, np.inf)
     return Estimate(
         values=values,
         counts=raw,

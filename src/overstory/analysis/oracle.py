@@ -18,6 +18,7 @@ from overstory.analysis.support.base import Support
 from overstory.analysis.support.registry import Rng, SimulatedDevices, count_reports, generator, support_of
 from overstory.analysis.tables.columns import Label, coded, label_text, labels_from, missing_values, read_column
 from overstory.analysis.variance import error_bound, frequency_variance
+from overstory.kernels.threads import at_most
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
@@ -131,7 +132,11 @@ class FrequencyOracle:
         return self.devices(symbols, rng, candidates=candidates).report()
 
     def accumulate(
-        self, reports: ReportBatch | Batch | Iterable[Report], candidates: Sequence[Any] | None = None
+        self,
+        reports: ReportBatch | Batch | Iterable[Report],
+        candidates: Sequence[Any] | None = None,
+        *,
+        threads: int | None = None,
     ) -> SupportCounts:
         """Reduce reports to support counts; counts of several batches add up in any order.
 
@@ -142,6 +147,8 @@ class FrequencyOracle:
         candidates
             Which values to count: strings, needed where a hashing oracle has no domain; or some symbols of a domain.
             Bloom filters and sampled bits take theirs when estimating.
+        threads
+            How many threads to count with; one for each core unless given. A worker among several takes one.
 
         Raises
         ------
@@ -149,7 +156,8 @@ class FrequencyOracle:
             When the reports are another mechanism's, or candidates are missing or outside the domain.
         """
         batch = reports if isinstance(reports, ReportBatch) else self._batch(reports)
-        return count_reports(self.mechanism, batch, candidates)
+        with at_most(threads):
+            return count_reports(self.mechanism, batch, candidates)
 
     def _batch(self, reports: Batch | Iterable[Report]) -> ReportBatch:
         if isinstance(reports, Batch):

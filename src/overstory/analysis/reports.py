@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.kernels.threads import at_most
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
@@ -162,9 +163,18 @@ def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_coh
     if KERNELS not in sys.modules and _counted_slowly + reports.size <= PATIENCE:
         _counted_slowly += reports.size
         return count_slowly(reports, cohorts, num_cohorts)
-    from overstory.kernels.bits.popcount import count_bits_by_cohort
+    from overstory.kernels.bits.popcount import count_bits_by_cohort, count_bits_grouped
 
+    if len(cohorts) >= num_cohorts and _are_sorted(cohorts):
+        starts = np.searchsorted(cohorts, np.arange(num_cohorts, dtype=cohorts.dtype))
+        offsets = np.append(starts, len(cohorts)).astype(np.int64)
+        return count_bits_grouped(reports, offsets)
     return count_bits_by_cohort(reports, cohorts, num_cohorts)
+
+
+def _are_sorted(cohorts: NDArray[np.uint16]) -> bool:
+    """Whether cohorts never fall; where they come in any order, the first few show it."""
+    return all(bool((part[1:] >= part[:-1]).all()) for part in (cohorts[:64], cohorts))
 
 
 def load_kernels() -> None:
@@ -240,8 +250,8 @@ class ReportBatch:
     def __repr__(self) -> str:
         return f"ReportBatch({len(self):,} reports, num_bits={self.num_bits}, num_cohorts={self.num_cohorts})"
 
-    def accumulate(self) -> SupportCounts:
-        """Count reports per cohort and set bits per (cohort, bit).
+    def accumulate(self, *, threads: int | None = None) -> SupportCounts:
+        """Count reports per cohort and set bits per (cohort, bit), with one thread for each core unless given.
 
         Raises
         ------
@@ -251,7 +261,8 @@ class ReportBatch:
         if self.num_cohorts > MAX_COHORTS:
             raise ParameterError(f"{self.num_cohorts} cohorts cannot be counted apart: name the values to count")
         cohorts = self.cohorts.astype(np.uint16, copy=False)
-        totals, ones = count_bits(self.bits, cohorts, self.num_cohorts)
+        with at_most(threads):
+            totals, ones = count_bits(self.bits, cohorts, self.num_cohorts)
         return SupportCounts(totals, ones[:, : self.num_bits])
 
     def octets(self) -> NDArray[np.uint8]:

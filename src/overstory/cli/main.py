@@ -19,18 +19,24 @@ SUMMARIES: Final = {
     "compare": "rank oracles at equal privacy",
     "collect": "simulate a private collection on your own data",
     "privacy": "state what a metric or an oracle reveals, and why",
+    "audit": "test a client, in any language, against its declared parameters",
     "metrics": "write, check, show, compare and plan the metric registry",
     "simulate": "let simulated devices report to a collector",
     "gateway": "report a meter's readings once per period",
     "encode": "randomize a file of true values into reports",
+    "convert": "put reports into Parquet in blocks, which are counted fastest",
     "sum": "count reports",
     "map": "hash candidates into a candidate map",
     "decode": "estimate how often each candidate was reported",
     "discover": "find frequent values without a list of candidates",
     "reproduce": "recompute the papers' figures and tables, and compare them with the published ones",
     "serve": "collect reports over HTTP",
+    "relay": "pass messages on to a collector without their senders' addresses",
+    "keys": "make and show the keys of Oblivious HTTP",
     "console": "show a store in a browser",
     "store": "maintain the collector's database",
+    "export": "write the reports of closed periods for engines to count",
+    "import": "add what was exported from other stores to a store",
     "doctor": "check a collector and its settings",
     "on": "agree to report: show what is asked for, ask, and record your consent",
     "local": "record on this machine only, for you to look at; nothing is sent",
@@ -49,19 +55,26 @@ see `MODULES`.
 COMMANDS: Final = tuple(SUMMARIES)
 
 _FOLDERS: Final = {
-    "analysis": ("bench", "collect", "compare", "decode", "demo", "discover", "plan"),
-    "rappor": ("encode", "map", "reproduce", "sum"),
+    "analysis": ("audit", "bench", "collect", "compare", "decode", "demo", "discover", "plan"),
+    "rappor": ("convert", "encode", "map", "reproduce", "sum"),
     "registry": ("metrics", "privacy"),
-    "service": ("console", "doctor", "gateway", "serve", "simulate", "store"),
+    "service": ("console", "doctor", "gateway", "keys", "relay", "serve", "simulate", "store"),
 }
-MODULES: Final = {command: f"{folder}.{command}" for folder, commands in _FOLDERS.items() for command in commands} | (
-    dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person")
-)
+MODULES: Final = {
+    **{command: f"{folder}.{command}" for folder, commands in _FOLDERS.items() for command in commands},
+    **dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person"),
+    **dict.fromkeys(("export", "import"), "service.exports"),
+}
 """Commands that share a module, whose `add_parser` adds them all."""
 
 EXTRAS: Final = {
     **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "matplotlib", "jinja2", "rich"), "analysis"),
-    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "prometheus_client"), "server"),
+    **dict.fromkeys(
+        ("fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "prometheus_client", "cryptography"), "server"
+    ),
+    "h11": "relay",
+    "distributed": "dask",
+    "pyspark": "spark",
 }
 """The extra that installs a library."""
 

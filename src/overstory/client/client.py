@@ -22,7 +22,7 @@ from overstory.client import settings
 from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.policy import UNASKED, EffectiveChoice, Permission, PermissionSources
 from overstory.client.outcomes import MADE, Fault, Flushed, Outcome, StateError, WarnsOnce
-from overstory.client.state.paths import StatePaths, check_app, policy_file, state_folder
+from overstory.client.state.paths import StatePaths, check_app, introduce, policy_file, state_folder
 from overstory.client.upload.uploader import Uploader
 from overstory.protocol.errors import ParameterError
 
@@ -133,7 +133,7 @@ class Client:
         self._sources = PermissionSources(self.paths, environ, policy_file(environ) if policy is None else Path(policy))
         self._permission = self.permission(server)
         self._warn, self._strict = WarnsOnce(), strict
-        self._notes = settings.warn_of_clear(self._warn, server)
+        self._notes = settings.warn_of_clear(self._warn, server, self.registry)
         self._groups = settings.check_groups(self._warn, self.registry, groups or {})
         self._exit_timeout = settings.seconds("exit_timeout", exit_timeout, 0.0, 60.0)
         self._closed = self._introduced = False
@@ -302,8 +302,6 @@ class Client:
 
     def _introduce(self) -> None:
         """Leave the registry, which is public, where the person's commands look for it; recording does not need it."""
-        from overstory.client.state.paths import introduce
-
         self._introduced = True
         with contextlib.suppress(OSError, StateError):
             introduce(self.paths, self.app, self.registry)

@@ -296,7 +296,8 @@ class Session:
         recorded, consent = None if report.allowed is None else report.allowed.consent, allowed.consent
         if allowed.choice is Choice.OFF or consent is None or recorded is None:
             return False
-        return consent.consent_id == recorded.consent_id and consent.covers(metric, budget=self._registry.budget)
+        budget, route = self._registry.budget, self._registry.oblivious
+        return consent.consent_id == recorded.consent_id and consent.covers(metric, budget=budget, route=route)
 
     # --- keys of metrics that are over ----------------------------------------------------------------------------
 

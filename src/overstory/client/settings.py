@@ -83,14 +83,16 @@ def warn_of_unfit(warn: WarnsOnce, name: str) -> None:
     warn(f"unfit {name}", "a value is outside the domain of %s: reported as nothing", name)
 
 
-def warn_of_clear(warn: WarnsOnce, server: str | None) -> tuple[str, ...]:
-    """Warn of a collector that is not reached over HTTPS; return the notes for the person."""
-    from overstory.client.upload.uploader import UNENCRYPTED, unencrypted_host
+def warn_of_clear(warn: WarnsOnce, server: str | None, registry: MetricRegistry) -> tuple[str, ...]:
+    """Warn of a collector that is not reached over HTTPS, or is its own relay; return the notes for the person."""
+    from overstory.client.upload.uploader import ONE_HOST, UNENCRYPTED
+    from overstory.protocol.wire.addresses import shared_host, unencrypted_host
 
-    host = unencrypted_host(server)
-    notes = () if host is None else (UNENCRYPTED % host,)
+    relay = None if registry.oblivious is None else registry.oblivious.relay
+    hosts = {UNENCRYPTED: unencrypted_host(server), ONE_HOST: relay and shared_host(relay, server)}
+    notes = tuple(note % host for note, host in hosts.items() if host)
     for note in notes:
-        warn("clear", "%s", note)
+        warn(f"clear {note}", "%s", note)
     return notes
 
 

@@ -13,15 +13,28 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.analysis.alarms.alarm import BEFORE, ENOUGH_BEFORE, SEVERITIES, Alarm, expiry, fit, refusals, volume
+from overstory.analysis.alarms.alarm import (
+    BEFORE,
+    ENOUGH_BEFORE,
+    SEVERITIES,
+    Alarm,
+    crafted,
+    expiry,
+    fit,
+    refusals,
+    volume,
+)
 from overstory.analysis.alarms.changes import DRIFT_PERIODS, Comparison, drifts, find_changes, steps
 from overstory.analysis.decoding.decoder import Decoded
 from overstory.console.view import ScreenError
 from overstory.protocol.metrics.period import DAY, WEEK
 from overstory.queries.counts import PeriodCounts
+from overstory.queries.facts import check_periods
 
 if TYPE_CHECKING:
+    from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.estimate import Estimate
+    from overstory.analysis.reports import SupportCounts
     from overstory.console.data import ConsoleData
     from overstory.protocol.metrics import Metric
 
@@ -49,6 +62,8 @@ class MetricHistory:
         Estimates by period, of some periods up to `newest`.
     problem
         Why there are no estimates; empty where there are, or where there is nothing to estimate.
+    checks
+        Of the newest final period, for crafted reports.
     """
 
     metric: Metric
@@ -56,6 +71,7 @@ class MetricHistory:
     reports: Mapping[int, int]
     estimates: Mapping[int, Estimate] = field(repr=False)
     problem: str = ""
+    checks: tuple[Check, ...] = field(default=(), repr=False)
 
     @property
     def lag(self) -> int:
@@ -139,7 +155,24 @@ def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
         if error.status == 202:
             raise
         return MetricHistory(metric, history.newest, reports, {}, str(error))
-    return MetricHistory(metric, history.newest, reports, {part.last: part.estimate for part in series.parts})
+    estimates = {part.last: part.estimate for part in series.parts}
+    checks = _checks(data, metric, history.newest, counts, estimates)
+    return MetricHistory(metric, history.newest, reports, estimates, checks=checks)
+
+
+def _checks(
+    data: ConsoleData,
+    metric: Metric,
+    period: int,
+    counts: Mapping[int, SupportCounts],
+    estimates: Mapping[int, Estimate],
+) -> tuple[Check, ...]:
+    """Return the checks of a period for crafted reports; none where it has no reports."""
+    if period not in counts:
+        return ()
+    sums = data.store.sums(metric, period, period)
+    counted = PeriodCounts(metric, period, period, {period: counts[period]}, sums=sums)
+    return check_periods(counted, estimates, metric.labels)
 
 
 def read_histories(data: ConsoleData) -> list[MetricHistory]:
@@ -199,6 +232,7 @@ def _of_metrics(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
         alarm = volume(history.metric.id, label, history.reports.get(history.newest, 0), earlier)
         if alarm is not None:
             yield alarm
+        yield from crafted(history.metric.id, label, history.checks)
         newest = history.estimates.get(history.newest)
         if isinstance(newest, Decoded):
             before = (history.estimates.get(one) for one in history.before(history.newest))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import Aggregation, EstimateSeries
     from overstory.queries.readings import Reading
+    from overstory.queries.stores import SeveralStores
 
 PeriodState = Literal["running", "settling", "final"]
 """A running period is not over; a settling one is over and still takes late reports; a final one takes none."""
@@ -35,7 +36,7 @@ class ConsoleData:
     registry
         The metrics, with their candidates.
     store
-        The open store; it is only read.
+        The open store, or those of several shards; it is only read.
     clock
         Returns the unix time.
     decoder
@@ -47,7 +48,7 @@ class ConsoleData:
     def __init__(
         self,
         registry: MetricRegistry,
-        store: StoreReader,
+        store: StoreReader | SeveralStores,
         clock: Callable[[], float] = time.time,
         decoder: Estimates | None = None,
         previous: MetricRegistry | None = None,

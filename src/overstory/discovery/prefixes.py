@@ -15,7 +15,7 @@ from overstory.analysis.support.symbols import LinearSupport
 from overstory.discovery.codes import Rows, are_values, byte_strings, extensions, names_of, number_of
 from overstory.discovery.detection import frequencies_of
 from overstory.discovery.levels import Level
-from overstory.discovery.simulation import GroupReports, Progress, support_counts
+from overstory.discovery.simulation import Answers, GroupReports, Progress, support_counts
 from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.search.plans import PrefixPlan, Question, prefix_bytes
@@ -34,7 +34,7 @@ class Frontier:
     tried: int  # of those counted, the most that some value's code may begin with
 
 
-def extend(question: Question, batch: ReportBatch, parents: Rows, keep: int, domain: CodedDomain) -> Frontier:
+def extend(question: Question, batch: ReportBatch | Answers, parents: Rows, keep: int, domain: CodedDomain) -> Frontier:
     """Return the `keep` most supported extensions of `parents` that some value's code may begin with."""
     before, last = question.num_bits - question.step, question.num_bits == question.width
     best = Frontier(np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64), 0, 0, 0)
@@ -52,7 +52,9 @@ def extend(question: Question, batch: ReportBatch, parents: Rows, keep: int, dom
     return replace(best, tried=min(best.counted, most))
 
 
-def _counted(question: Question, batch: ReportBatch, parents: Rows) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
+def _counted(
+    question: Question, batch: ReportBatch | Answers, parents: Rows
+) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
     """Yield parents, and the support of their extensions, in parts that fit into memory."""
     part = max(1, AT_ONCE >> question.step)
     support = support_of(question.mechanism)
@@ -60,7 +62,10 @@ def _counted(question: Question, batch: ReportBatch, parents: Rows) -> Iterator[
         some = parents[start : start + part]
         if isinstance(support, LinearSupport):
             words = np.array([question.parent_word(raw) for raw in byte_strings(some)], np.uint64)
-            yield some, support.count_extensions(batch, words, question.step)
+            if isinstance(batch, ReportBatch):
+                yield some, support.count_extensions(batch, words, question.step)
+            else:
+                yield some, batch.count_extensions(words, question.step)
         else:
             children = extensions(some, question.num_bits - question.step, question.step)
             yield some, support_counts(question.mechanism, batch, names_of(question, children))
@@ -153,7 +158,7 @@ def _only(domain: CodedDomain, question: Question, rows: Rows) -> tuple[int | No
     return tuple(domain.only(number, question.num_bits) for number in numbers)
 
 
-def _level(question: Question, batch: ReportBatch, frontier: Frontier, num_ended: int) -> Level:
+def _level(question: Question, batch: ReportBatch | Answers, frontier: Frontier, num_ended: int) -> Level:
     estimates = frequencies_of(question.mechanism, frontier.supports, len(batch))
     left = frontier.counted - estimates.size
     rest = np.array([(frontier.total - frontier.supports.sum()) / max(left, 1)])

@@ -8,7 +8,7 @@ The server's half of a question: what its devices would send, and how many repor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +36,34 @@ def respond(mechanism: Mechanism, names: Sequence[Any], symbols: NDArray[np.int6
     return SimulatedDevices(mechanism, table, held.astype(np.int32), cohorts, key).report()
 
 
-def support_counts(mechanism: Mechanism, batch: ReportBatch, names: Sequence[Any]) -> NDArray[np.int64]:
+class Answers(Protocol):
+    """Answers to one question that are not at hand, but counted wherever they are: files, and an engine over them."""
+
+    num_bits: int
+    num_cohorts: int
+
+    def __len__(self) -> int: ...
+
+    def support(self, values: Sequence[Any] | None) -> NDArray[np.int64]:
+        """Return how many answers support each value; None: each of the domain."""
+        ...
+
+    def count_extensions(self, parents: NDArray[np.uint64], step: int) -> NDArray[np.int64]:
+        """Return how many answers support each extension of `parents` by `step` bits, shape (b, 2**step)."""
+        ...
+
+
+def support_counts(mechanism: Mechanism, batch: ReportBatch | Answers, names: Sequence[Any]) -> NDArray[np.int64]:
     """Return how many reports support each of `names`; a range of all symbols is counted fastest."""
     support = support_of(mechanism)
     everything = isinstance(names, range) and names == range(support.domain_size or 0)
-    return np.asarray(support.count(batch, None if everything else names).ones.sum(axis=0))
+    values = None if everything else names
+    if not isinstance(batch, ReportBatch):
+        return batch.support(values)
+    return np.asarray(support.count(batch, values).ones.sum(axis=0))
 
 
-GroupReports = tuple[ReportBatch, ...]
+GroupReports = tuple[ReportBatch | Answers, ...]
 """One batch for each question of a group, row i of all of them being one device."""
 
 Progress = Callable[[str, float], object]

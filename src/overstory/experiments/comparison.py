@@ -9,6 +9,7 @@ from decimal import Decimal
 from statistics import NormalDist, fmean, stdev
 from typing import Any, Final
 
+from overstory.analysis.selection.proportions import clopper_pearson
 from overstory.protocol.errors import ParameterError
 
 EQUAL: Final = "equal"
@@ -208,22 +209,6 @@ def proportion(
     """Compare how often something happened in independent trials; the interval is `clopper_pearson`'s."""
     low, high = clopper_pearson(hits, trials, level)
     return Comparison(name, hits / trials, low, high, unit, published, because)
-
-
-def clopper_pearson(hits: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2 (exact, conservative).
-
-    Examples
-    --------
-    >>> [round(end, 4) for end in clopper_pearson(0, 100)], [round(end, 4) for end in clopper_pearson(50, 100, 0.95)]
-    ([0.0, 0.0516], [0.3983, 0.6017])
-    """
-    from scipy.stats import beta
-
-    tail = (1 - level) / 2
-    low = float(beta.ppf(tail, hits, trials - hits + 1)) if hits else 0.0
-    high = float(beta.ppf(1 - tail, hits + 1, trials - hits)) if hits < trials else 1.0
-    return low, high
 
 
 def stated(name: str, ours: str, published: Published | None = None, *, because: str = "") -> Comparison:

@@ -193,10 +193,15 @@ class Gateway:
             raise GatewayError(f"nothing may be reported: {effective.cause}")
         consent = effective.consent
         if consent is not None and not self._permission.covers(consent, self.metric):
-            budget = self.client.registry.budget
-            reasons = consent.reasons(self.metric, server=self._permission.server, budget=budget)
+            budget, route = self.client.registry.budget, self.client.registry.oblivious
+            reasons = consent.reasons(self.metric, server=self._permission.server, budget=budget, route=route)
             raise GatewayError(
                 f"nobody has agreed to {self.metric.id} as it is (--agree on does): {'; '.join(reasons)}"
+            )
+        if sink is not None and self.metric.is_oblivious and not hasattr(sink, "through"):
+            raise GatewayError(
+                f"{self.metric.id} is oblivious: its reports go through the registry's relay, and what is written to a "
+                "file could only be posted directly; name a collector (--server)"
             )
         if effective.choice is Choice.ON and sink is None:
             raise GatewayError("name a collector (--server) or a file (--output): reports must go somewhere")

@@ -10,20 +10,23 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import Rows, State
-from overstory.client.upload.delivery import Covers, Delivery, Failures, Permit, Round
+from overstory.client.upload.delivery import Delivery, Failures, Permit, Round, Send
 from overstory.client.upload.http import Response, parse_object
-from overstory.client.upload.retry import Decision
+from overstory.client.upload.retry import Covers, Decision
 from overstory.client.upload.sender import Collector
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import Metric
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import UPLOAD_HEADER, UPLOAD_MAGIC
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 
 class GatewayError(OverstoryError):
@@ -49,7 +52,8 @@ class CollectorSink(Collector):
     """A collector over HTTP.
 
     Several periods travel in one request, so the collector sees that they are of one device; see
-    docs/how-to/gateway.md.
+    docs/how-to/gateway.md. Reports of an oblivious metric go through the registry's relay, each by itself. Where the
+    registry has shards, the uploads of one request are of one shard.
 
     Attributes
     ----------
@@ -63,6 +67,8 @@ class CollectorSink(Collector):
         The most uploads, and the most bytes, of one request.
     uniform
         Draws a number from 0 to 1, for the random part of a retry's delay.
+    metrics
+        The registry, whose shards decide to which path an upload goes; `dispatch` sets it.
     """
 
     most_uploads: int = 500
@@ -71,25 +77,40 @@ class CollectorSink(Collector):
     def deliver(
         self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed
     ) -> dict[int, Decision]:
-        """Send the rows in as many requests as needed; stop at the first failure."""
+        """Send the rows in as many requests as needed; after a failure, none to the same address."""
         return self._deliver_groups(self._groups(rows), now, failures, allowed)
+
+    def through(self, route: ObliviousRoute) -> Send:
+        """Return what sends rows through a relay, each upload in a message of its own: nothing links them."""
+        return replace(self.relayed(route), most_uploads=1).deliver
 
     def _deliver_groups(
         self, groups: Iterable[list[OutboxRow]], now: float, failures: Failures, allowed: Allowed
     ) -> dict[int, Decision]:
         decisions: dict[int, Decision] = {}
         refused: set[str] = set()
+        failed: set[str] = set()
         for group in groups:
             rows = [row for row in group if row.metric not in refused]
-            if not rows:
+            if not rows or self.address(rows[0]) in failed:
                 continue
-            if not allowed() or any(made.resume is not None and not made.of_metric for made in decisions.values()):
+            if not allowed():
                 break
-            decisions |= self._post(rows, now, failures, allowed)
-            refused |= {row.metric for row in rows if row.id in decisions and decisions[row.id].of_metric}
+            made = self._post(rows, now, failures, allowed)
+            if any(decision.resume is not None and not decision.of_metric for decision in made.values()):
+                failed.add(self.address(rows[0]))
+            decisions |= made
+            refused |= {row.metric for row in rows if row.id in made and made[row.id].of_metric}
         return decisions
 
     def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
+        by_address: dict[str, list[OutboxRow]] = {}
+        for row in rows:
+            by_address.setdefault(self.address(row), []).append(row)
+        for of_address in by_address.values():
+            yield from self._requests(of_address)
+
+    def _requests(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
         group: list[OutboxRow] = []
         size = 0
         for row in rows:
@@ -243,6 +264,8 @@ def dispatch(
     lease, prepare
         As of `Delivery`.
     """
+    if isinstance(sink, CollectorSink):
+        sink = replace(sink, metrics=metrics)
     return Delivery(
         state,
         metrics,
@@ -254,6 +277,7 @@ def dispatch(
         at_once=AT_ONCE,
         batch=AT_ONCE,
         server=getattr(sink, "server", None),
+        through=getattr(sink, "through", None),
         prepare=prepare,
         spread=lambda: 0.0,  # a gateway sends its reports together anyway, so they need no separate random delays
     ).run()

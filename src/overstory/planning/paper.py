@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from overstory.planning.design import GRID
 from overstory.planning.detection import root
 from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.payloads import BitMechanism
+
+if TYPE_CHECKING:
+    from overstory.planning.plan import Comparison, Plan
 
 PAPER: Final = {"num_hashes": 2, "p": 0.5, "q": 0.75}
 
@@ -51,3 +55,24 @@ def _paper_share(epsilon_report: float, epsilon_permanent: float) -> int:
 
     kept = 2 / (1 + math.exp(epsilon_permanent / (2 * hashes)))
     return round(GRID * max(kept, min(1.0, root(spare))))
+
+
+def paper_sentences(plan: Plan, paper: Comparison) -> Iterator[str]:
+    """Say how a plan compares with the paper's parameters."""
+    yield (
+        f"The paper's p = 0.5, q = 0.75, h = 2 with f = {paper.parameters['f']:.4g}, within the same two epsilons, "
+        f"would have a standard error of {paper.standard_error:,.0f}: {paper.standard_error_ratio:.2f} times as large; "
+        f"{paper.reports_ratio:.2f} times as many reports would make up for it."
+    )
+    if paper.higher_epsilon_n:
+        n = max(paper.higher_epsilon_n, key=lambda n: plan.epsilon_n[n] - paper.epsilon_n[n])
+        yield (
+            f"In between this plan reveals a little more: {n} reports of one value have epsilon "
+            f"{plan.epsilon_n[n]:.3f}, the paper's {paper.epsilon_n[n]:.3f}."
+        )
+    for n, leak in plan.change_leak.items():
+        if leak > paper.change_leak[n]:
+            yield (
+                f"And a change of value is easier to see: epsilon {leak:.2f} within {n} reports, the paper's "
+                f"{paper.change_leak[n]:.2f}."
+            )

@@ -8,8 +8,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from overstory.analysis.support.work import REGRESSION
 from overstory.planning.detection import count_error
 from overstory.planning.nearest import Nearest
+from overstory.planning.paper import paper_sentences
+from overstory.presentation.formats import seconds_text
 from overstory.privacy import PrivacyStatement
 from overstory.privacy.claims import by_number
 from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
@@ -186,6 +189,12 @@ class Plan:
         """What any number of reports of one value would reveal if all reports arrived shuffled; see `shuffled`."""
         return shuffled(self.mechanism, self.num_reports, min(DELTA, 0.1 / self.num_reports), periods=None)
 
+    @property
+    def core_seconds(self) -> float:
+        """About how many seconds one core takes to count the reports and to decode the candidates."""
+        bits, cohorts = self.mechanism.payload_bits, self.mechanism.num_cohorts
+        return REGRESSION.core_seconds(self.num_reports, bits, self.num_candidates, cohorts)
+
     @cached_property
     def parameters(self) -> Mapping[str, float]:
         """RAPPOR's letters: k, h, m, p, q, f."""
@@ -226,6 +235,7 @@ class Plan:
 
 
 _NUMBERS = (
+    "core_seconds",
     "num_reports",
     "num_candidates",
     "alpha",
@@ -262,7 +272,8 @@ def _sentences(plan: Plan) -> Iterator[str]:
     )
     yield (
         f"From {plan.num_reports:,} reports a string's count is known with a standard error of "
-        f"{plan.standard_error:,.0f} ({plan.standard_error / plan.num_reports:.3%} of the reports)."
+        f"{plan.standard_error:,.0f} ({plan.standard_error / plan.num_reports:.3%} of the reports). "
+        f"Counting and decoding takes about {seconds_text(plan.core_seconds)} seconds of one core."
     )
     yield from _detection(plan)
     if plan.share:
@@ -270,7 +281,7 @@ def _sentences(plan: Plan) -> Iterator[str]:
     if plan.nearest:
         yield plan.nearest.plain_words()
     if plan.comparison:
-        yield from _comparison(plan, plan.comparison)
+        yield from paper_sentences(plan, plan.comparison)
     yield from _spare(plan)
 
 
@@ -306,26 +317,6 @@ def _share(at: AtShare, plan: Plan) -> Iterator[str]:
         f"{at.reports_needed:,} reports to be detected: {plan.num_reports:,} are "
         f"{'enough' if at.detectable else 'too few'}."
     )
-
-
-def _comparison(plan: Plan, paper: Comparison) -> Iterator[str]:
-    yield (
-        f"The paper's p = 0.5, q = 0.75, h = 2 with f = {paper.parameters['f']:.4g}, within the same two epsilons, "
-        f"would have a standard error of {paper.standard_error:,.0f}: {paper.standard_error_ratio:.2f} times as large; "
-        f"{paper.reports_ratio:.2f} times as many reports would make up for it."
-    )
-    if paper.higher_epsilon_n:
-        n = max(paper.higher_epsilon_n, key=lambda n: plan.epsilon_n[n] - paper.epsilon_n[n])
-        yield (
-            f"In between this plan reveals a little more: {n} reports of one value have epsilon "
-            f"{plan.epsilon_n[n]:.3f}, the paper's {paper.epsilon_n[n]:.3f}."
-        )
-    for n, leak in plan.change_leak.items():
-        if leak > paper.change_leak[n]:
-            yield (
-                f"And a change of value is easier to see: epsilon {leak:.2f} within {n} reports, the paper's "
-                f"{paper.change_leak[n]:.2f}."
-            )
 
 
 def _spare(plan: Plan) -> Iterator[str]:

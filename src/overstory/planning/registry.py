@@ -23,6 +23,7 @@ from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.domain_table import Folder, read_domain
+from overstory.protocol.metrics.mechanisms import FAMILIES, names_for
 from overstory.protocol.metrics.metric_table import NOT_PLANNED
 from overstory.protocol.metrics.toml_fields import Fields, read_root
 from overstory.protocol.metrics.toml_positions import Path as KeyPath
@@ -196,11 +197,11 @@ def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | Plan
         fields.fault("needs", "write needs = {...} as one inline table, so that it can be replaced")
         return None
     quiet = Fields(fields.table, fields.path, fields.positions)  # its domain's faults are noted already
-    domain, candidates = read_domain(quiet, folder)
+    domain, candidates, _ = read_domain(quiet, folder)
     if domain is None or quiet.faults:
         return None
     family = domain.families[0]
-    accepted = WINDOW if family == "symbols" and "epsilon_window" in needs.table else ACCEPTED[family]
+    accepted = WINDOW if family == "symbols" and "epsilon_window" in needs.table else ACCEPTED.get(family, SYMBOLS)
     before = len(needs.faults)
     needs.unknown(accepted)
     reports = needs.required("reports", "how many reports are expected")
@@ -237,6 +238,9 @@ def _derived(
 ) -> Planned | PlannedNumbers:
     if reports < 1:
         raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
+    if (family := domain.families[0]) not in ACCEPTED:
+        names = ", ".join(names_for(domain.families))
+        raise ParameterError(f"no plan is made for {FAMILIES[family].values}: give an oracle ({names}) with parameters")
     if isinstance(domain, Interval):
         return plan_numbers(name, domain, needs, reports)
     if "codes" in domain.families:

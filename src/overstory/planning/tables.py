@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Column, Table
-from overstory.presentation.formats import thousands
+from overstory.presentation.formats import seconds_text, thousands
 from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.text import epsilon_text
 
@@ -64,6 +64,7 @@ def ranking_table(ranking: Sequence[Choice], measured: Sequence[Measured] | None
         Column("same"),
         Column("alike"),
         Column("influence", "a liar's votes", "{:.1f}".format),
+        Column("core_seconds", "core-seconds", seconds_text),
         Column("decoding", is_left=True),
         *([Column("measured")] if measured is not None else []),
     )
@@ -81,6 +82,7 @@ def _row(choice: Choice, first: Choice, measured: Measured | None) -> dict[str, 
         "same": bits_text(choice.linkable.bits).split()[0],
         "alike": bits_text(choice.linkable.shared(1)).split()[0],
         "influence": choice.influence.up,
+        "core_seconds": choice.core_seconds,
         "decoding": choice.decoding,
         "measured": error + spread,
     }

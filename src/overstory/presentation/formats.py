@@ -91,3 +91,17 @@ def finite(value: Any) -> Any:
     (0.5, None, 'oak')
     """
     return value if not isinstance(value, float) else float(value) if math.isfinite(value) else None
+
+
+def seconds_text(seconds: float) -> str:
+    """Return seconds with two digits: they are an estimate.
+
+    Examples
+    --------
+    >>> [seconds_text(number) for number in (0.0001, 0.034, 41.3, 6620.0)]
+    ['0.01', '0.03', '41', '6,600']
+    """
+    if seconds >= 100:
+        step = 10 ** (len(str(int(seconds))) - 2)
+        return f"{round(seconds / step) * step:,}"
+    return f"{seconds:.0f}" if seconds >= 10 else f"{max(seconds, 0.01):.2f}".rstrip("0").rstrip(".")

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from overstory.analysis.numeric import MeanOracle, RangeOracle, SquareWaveOracle
-from overstory.analysis.numeric.quantities import NumberEstimate, estimate_numbers, group_name, subtract
+from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers, group_name, subtract
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.numbers import MeanHalf
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
@@ -189,3 +189,26 @@ def test_other_mechanisms_collect_no_numbers():
 def test_the_stored_counts_of_ranges_are_checked():
     with pytest.raises(ParameterError, match="not those of ranges"):
         RangeOracle(RangeRandomizer(20, 1.0)).estimate_stored(SupportCounts([1], [[1]]))
+
+
+def called_changed(corrected: bool) -> int:
+    """Return in how many of 300 pairs of periods without a change at least one of twenty shares is called changed."""
+    drawn, alarms = np.random.default_rng(20261123), 0
+    for _ in range(300):
+        both = [
+            NumberEstimate(
+                "ranges",
+                1_000,
+                tuple(Quantity("share", str(n), float(x), 0.01, float(x) - 0.02, float(x) + 0.02) for n, x in row),
+            )
+            for row in (enumerate(drawn.normal(0.05, 0.01, 20)) for _ in range(2))
+        ]
+        rows = subtract(*both)
+        alarms += any(row.changed if corrected else not row.low <= 0 <= row.high for row in rows)
+    return alarms
+
+
+def test_what_is_called_changed_is_corrected_for_how_many_shares_there_are():
+    """At most 31 of 300 at 5%, which chance passes once in 10,000; intervals by themselves are far beyond it."""
+    most = int(binom.isf(1e-4, 300, 0.05))
+    assert called_changed(corrected=True) <= most < called_changed(corrected=False)

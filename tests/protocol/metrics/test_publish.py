@@ -12,8 +12,8 @@ from overstory.presentation.document import KeyValues
 from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.warnings import registry_warnings
-from overstory.protocol.metrics import MetricRegistry, RegistryError, parse_registry
-from overstory.protocol.metrics.registry import EXAMPLE, metric_from_json
+from overstory.protocol.metrics import MetricRegistry, RegistryError, metric_from_json, parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE
 
 STOP = "Settings, Privacy, <b>Send statistics</b>"
 PUBLISHED = EXAMPLE.replace("[metrics.colour]", f'opt_out = "{STOP}"\n[metrics.colour]') + 'publish = "estimates"\n'

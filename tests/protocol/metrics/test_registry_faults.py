@@ -103,6 +103,7 @@ ADDED = [
     ('over_cap = "keep"', "over_cap", "choose one of drop, first, nearest"),
     ('groups = "release"', "groups", "give"),
     ('publish = "all"', "publish", "choose one of nothing, estimates"),
+    ('transport = "tor"', "transport", "choose one of direct, oblivious"),
     ("expiry = 2027-11-21", "expiry", "did you mean expires?"),
     ("zzz = 1", "zzz", "the keys are title, description"),
     ("needs = {epsilon_report = 1}", "needs", "either an oracle with its parameters, or the needs"),

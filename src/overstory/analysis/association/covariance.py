@@ -45,6 +45,23 @@ class TableCovariance(Protocol):
         ...
 
 
+def orthogonal(direction: F64) -> F64:
+    """Return an orthonormal basis of the vectors orthogonal to a direction, shape (k, k - 1).
+
+    The columns, but the first, of the reflection that moves the direction to the first axis.
+
+    Examples
+    --------
+    >>> orthogonal(np.array([3.0, 4.0])).round(1).tolist()
+    [[-0.8], [0.6]]
+    """
+    reflected = direction / np.linalg.norm(direction)
+    reflected[0] += np.copysign(1.0, reflected[0])
+    basis = np.outer(reflected, -2.0 / (reflected @ reflected) * reflected[1:])
+    basis[np.arange(1, len(basis)), np.arange(len(basis) - 1)] += 1.0
+    return np.asarray(basis)
+
+
 @dataclass(frozen=True, eq=False)
 class PairCovariance:
     """Of cells that one pure oracle reports.

@@ -29,6 +29,7 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from overstory.analysis.association.independence import Independence
     from overstory.analysis.association.table import TableEstimate
 
     F64 = NDArray[np.float64]
@@ -231,13 +232,17 @@ class CramersV:
         }
 
 
-def cramers_v(table: TableEstimate, level: float = 0.95, alpha: float = 0.05) -> CramersV | None:
+def cramers_v(
+    table: TableEstimate, level: float = 0.95, alpha: float = 0.05, *, tested: Independence | None = None
+) -> CramersV | None:
     """Return Cramer's V with its interval, of the rows and columns that are large enough.
 
     Parameters
     ----------
     alpha
         Of the test of independence that decides whether there is more than an upper bound.
+    tested
+        The test, where it was made already.
 
     Returns
     -------
@@ -245,7 +250,7 @@ def cramers_v(table: TableEstimate, level: float = 0.95, alpha: float = 0.05) ->
         None where fewer than two rows or columns are large enough, or there are more than 2,500 cells.
     """
     rows, columns = sure(table)
-    tested = independence(table, alpha)
+    tested = independence(table, alpha) if tested is None else tested
     if tested is None or min(rows.sum(), columns.sum()) < 2:
         return None
     squared, error = _phi_squared(table, np.ix_(rows, columns))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from overstory.analysis.association.covariance import orthogonal
 from overstory.analysis.selection import check_alpha, chi2_tail
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def independence(table: TableEstimate, alpha: float = 0.05) -> Independence | No
     Returns
     -------
     Independence or None
-        None without reports, and for tables of more than 2,500 cells.
+        None without reports, for tables of more than 2,500 cells, and where the reports are so few that their errors
+        are not known.
 
     Examples
     --------
@@ -108,7 +110,10 @@ def independence(table: TableEstimate, alpha: float = 0.05) -> Independence | No
 
     difference, covariance = _contrasts(table)
     degrees = len(difference)
-    factor = linalg.cho_factor(covariance)
+    try:
+        factor = linalg.cho_factor(covariance)
+    except linalg.LinAlgError:
+        return None
     statistic = float(difference @ linalg.cho_solve(factor, difference))
     p_value = chi2_tail(degrees, statistic)
     detectable = _detectable(table, linalg.cho_solve(factor, np.eye(degrees)), degrees, alpha)
@@ -120,7 +125,7 @@ def _contrasts(table: TableEstimate) -> tuple[F64, F64]:
     cells = table.shares
     rows, columns = cells.sum(axis=1), cells.sum(axis=0)
     product = np.outer(rows, columns)
-    by_row, by_column = _zero_sum(len(rows)), _zero_sum(len(columns))
+    by_row, by_column = (orthogonal(np.ones(size)) for size in cells.shape)
     # (B_x (x) B_y)' J, a row of weights on the cells for each contrast: dP - (dP 1) b' - a (1' dP), contrasted.
     weights = np.einsum("ia,jb->abij", by_row, by_column)
     weights = weights - np.einsum("ia,b->abi", by_row, by_column.T @ columns)[..., None]
@@ -139,7 +144,7 @@ def _detectable(table: TableEstimate, precision: F64, degrees: int, alpha: float
     needed = float(special.chndtrinc(critical, degrees, 1.0 - POWER))
     roots = [np.sqrt(_possible(marginal.shares)) for marginal in table.marginals]
     # Delta = sqrt(a b') z, z of length phi and orthogonal to the roots of a and b: every direction is as likely.
-    ways = [_zero_sum(len(root)).T @ (root[:, None] * _orthogonal(root)) for root in roots]
+    ways = [orthogonal(np.ones(len(root))).T @ (root[:, None] * orthogonal(root)) for root in roots]
     shape = np.kron(*ways)
     mean = float(np.einsum("ij,ik,kj->", precision, shape, shape, optimize=True)) / degrees
     return min(math.sqrt(needed / mean / (min(table.shares.shape) - 1)), 1.0)
@@ -148,14 +153,3 @@ def _detectable(table: TableEstimate, precision: F64, degrees: int, alpha: float
 def _possible(shares: F64) -> F64:
     held = np.maximum(shares, 1e-9)
     return np.asarray(held / held.sum())
-
-
-def _zero_sum(size: int) -> F64:
-    """Return an orthonormal basis of the weights that add up to 0, shape (size, size - 1)."""
-    return _orthogonal(np.ones(size))
-
-
-def _orthogonal(direction: F64) -> F64:
-    """Return an orthonormal basis of what is orthogonal to a direction, shape (k, k - 1)."""
-    first = np.column_stack([direction, np.eye(len(direction))[:, 1:]])
-    return np.asarray(np.linalg.qr(first)[0][:, 1:])

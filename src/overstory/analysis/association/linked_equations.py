@@ -164,8 +164,3 @@ def _together(parts: tuple[F64, F64]) -> F64:
     first, second = parts
     size = first.shape[1] * second.shape[1]
     return np.asarray(np.einsum("cab,cde->adbe", first, second, optimize=True).reshape(size, size))
-
-
-def zero_sum(size: int) -> F64:
-    """Return an orthonormal basis of the vectors of sum 0, shape (size, size - 1)."""
-    return np.asarray(np.linalg.qr(np.column_stack((np.ones(size), np.eye(size)[:, 1:])))[0][:, 1:])

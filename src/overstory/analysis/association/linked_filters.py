@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from overstory.analysis.association.linked_equations import System, system_of, zero_sum
+from overstory.analysis.association.covariance import orthogonal
+from overstory.analysis.association.linked_equations import System, system_of
 from overstory.analysis.association.linked_variables import DecodedVariable, filter_variable, finite_variable
 from overstory.analysis.association.table import Marginal, TableEstimate
 from overstory.analysis.decoding import CandidateMap
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
 
     F64 = NDArray[np.float64]
     I64 = NDArray[np.int64]
+
+
+class TooFewReportsError(ParameterError):
+    """There are too few reports for an estimate."""
+
 
 OTHER: Final = "other"
 """What strings outside a list are called."""
@@ -90,7 +96,8 @@ class FilterCovariance:
         first, second = self.marginals
         (x, y), (held, alone) = self.bases, self._people
         total = self.scale * (x @ self.system.covary(x.T @ weights @ y) @ y.T)
-        total += np.outer(a, a) @ weights @ second + first @ weights @ np.outer(b, b)
+        total += a[:, None] * (a @ weights @ second)[..., None, :]
+        total += (weights @ b @ first.T)[..., None] * b
         drawn = _drawn(held, weights) * (self.kind == "population") - _drawn(alone, weights)
         return np.asarray(total + self.people * drawn)
 
@@ -121,6 +128,7 @@ def linked_filters(
     complete: bool = False,
     reports_per_device: float = 1.0,
     interval_kind: IntervalKind = "population",
+    other: Sequence[int | None] = (None, None),
 ) -> TableEstimate:
     """Return the table of two variables of which at least one is a string in a Bloom filter.
 
@@ -134,8 +142,8 @@ def linked_filters(
         The candidates' bits, where they were made elsewhere; None: by the mechanism's own hashes.
     complete
         Whether every string is in its list: then no value is called "other".
-    reports_per_device, interval_kind
-        See `linked_cells`.
+    reports_per_device, interval_kind, other
+        See `linked_cells`; strings outside a list are added to `other`.
 
     Raises
     ------
@@ -154,7 +162,7 @@ def linked_filters(
             variables.append(
                 filter_variable(part, candidates, supported[place], apart.totals, per_device, complete=complete)
             )
-            shown.append(named if complete else (*named, OTHER))
+            shown.append(named if complete else (*named, outside_name(named)))
         else:
             variables.append(finite_variable(part, supported[place], apart.totals, per_device))
             shown.append(named)
@@ -163,7 +171,7 @@ def linked_filters(
         apart,
         (names[0], names[1]),
         (shown[0], shown[1]),
-        other=_others(shown, labels),
+        other=_others(shown, labels, other),
         reports_per_device=per_device,
         interval_kind=interval_kind,
     )
@@ -213,9 +221,23 @@ def candidate_map(encoding: Bloom, candidates: Sequence[str]) -> CandidateMap:
     return CandidateMap(candidates, positions_of(encoding, candidates), encoding.num_bits)
 
 
-def _others(shown: Sequence[tuple[str, ...]], labels: Sequence[Sequence[str]]) -> tuple[int | None, int | None]:
+def outside_name(candidates: Sequence[str]) -> str:
+    """Return what strings outside a list are called: "other", unless that is a candidate.
+
+    Examples
+    --------
+    >>> outside_name(["a", "b"]), outside_name(["a", "other"])
+    ('other', 'other (not listed)')
+    """
+    return OTHER if OTHER not in candidates else f"{OTHER} (not listed)"
+
+
+def _others(
+    shown: Sequence[Sequence[str]], labels: Sequence[Sequence[str]], given: Sequence[int | None]
+) -> tuple[int | None, int | None]:
     first, second = (
-        len(each) - 1 if len(each) > len(given) else None for each, given in zip(shown, labels, strict=True)
+        len(each) - 1 if len(each) > len(listed) else own
+        for each, listed, own in zip(shown, labels, given, strict=True)
     )
     return first, second
 
@@ -240,10 +262,10 @@ def _system(
     first: DecodedVariable, second: DecodedVariable, centred: F64, totals: I64
 ) -> tuple[System, F64, tuple[F64, F64]]:
     """Return the equations for Delta, their right side, and the bases that its rows and columns are written in."""
-    bases = zero_sum(len(first.shares)), zero_sum(len(second.shares))
+    bases = orthogonal(np.ones(len(first.shares))), orthogonal(np.ones(len(second.shares)))
     used = [int(cohort) for cohort in np.flatnonzero(totals > 1)]
     if not used:
-        raise ParameterError("no cohort has two reports: nothing can be estimated of pairs")
+        raise TooFewReportsError("no cohort has two reports: nothing can be estimated of pairs")
     right = np.zeros((bases[0].shape[1], bases[1].shape[1]))
     working: tuple[list[F64], list[F64]] = ([], [])
     spread: tuple[list[F64], list[F64]] = ([], [])

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.analysis.association.covariance import DenseCovariance
-from overstory.analysis.association.linked_equations import zero_sum
+from overstory.analysis.association.covariance import DenseCovariance, orthogonal
 from overstory.analysis.association.linked_filters import OTHER, candidate_map
 from overstory.analysis.association.table import TableEstimate
 from overstory.analysis.support.linked import words_of_part
@@ -254,7 +253,7 @@ def _noise(first: F64, second: F64, cells: F64, people: float) -> F64:
         rows = slice(start, start + 4096)
         scores = (first[rows, :, None] * second[rows, None, :]).reshape(len(chance[rows]), -1) / chance[rows, None]
         information += scores.T @ scores
-    basis = zero_sum(cells.size)
+    basis = orthogonal(np.ones(cells.size))
     total = basis @ np.linalg.pinv(basis.T @ information @ basis, hermitian=True) @ basis.T
     flat = cells.ravel()
     return np.asarray(total - people * (np.diag(flat) - np.outer(flat, flat)))

@@ -13,8 +13,14 @@ import numpy as np
 
 from overstory.analysis.association.display import Reported, reported
 from overstory.analysis.association.effect import SURE, Conditional, CramersV, conditional, cramers_v
-from overstory.analysis.association.independence import Independence, independence
-from overstory.analysis.selection import normal_reach
+from overstory.analysis.association.independence import MOST_CELLS, Independence, independence
+from overstory.analysis.selection import (
+    Selected,
+    adjusted_p_values,
+    needed_p_value,
+    normal_reach,
+    upper_p_values,
+)
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import finite, interval, p_value, percent
 
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.association.table import Marginal, TableEstimate
+    from overstory.analysis.selection import Adjustment, Correction
 
     F64 = NDArray[np.float64]
 
@@ -33,8 +40,12 @@ MOST_ROWS: Final = 40
 ROW: Final = (
     *("row", "column", "share", "standard_error", "low", "high", "reported"),
     *("share_in_row", "share_in_row_low", "share_in_row_high"),
+    *("plain_low", "plain_high", "q_value", "detected"),
 )
-"""What is known of a cell: its unbiased share with the interval, the share shown, and the share among its row."""
+"""What is known of a cell: its unbiased share with the interval, the share shown, and the share among its row.
+
+`low` and `high` of a detected cell are adjusted for its selection; `plain_low` and `plain_high` are not.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +59,9 @@ class TableSummary:
     level
         The confidence level of all intervals.
     alpha
-        The chance of rejecting independence wrongly.
+        The chance of rejecting independence wrongly, and the false discovery rate of detected cells.
+    correction, adjustment
+        How cells are detected, and what their intervals are corrected for; see `Estimate`.
 
     Examples
     --------
@@ -64,6 +77,28 @@ class TableSummary:
     table: TableEstimate
     level: float = 0.95
     alpha: float = 0.05
+    correction: Correction = "fdr"
+    adjustment: Adjustment = "fcr"
+
+    @cached_property
+    def p_values(self) -> F64:
+        """The chance that a cell that nobody is in looks at least this frequent, shape (k_x k_y,)."""
+        return upper_p_values(self.table.shares.ravel(), self.table.standard_errors.ravel())
+
+    @cached_property
+    def selected(self) -> Selected:
+        """Which cells are surely not empty, of all cells of the table, row by row."""
+        chosen = np.asarray(adjusted_p_values(self.p_values, self.correction) <= self.alpha)
+        needed = needed_p_value(self.alpha, self.correction, int(np.count_nonzero(chosen)), chosen.size)
+        return Selected(chosen, self.p_values, chosen.size, needed)
+
+    def interval(self) -> tuple[F64, F64]:
+        """Return both ends of the cells' intervals, those of detected cells adjusted, shape (k_x, k_y)."""
+        shares, errors = self.table.shares.ravel(), self.table.standard_errors.ravel()
+        low, high = self.selected.interval(
+            self.adjustment, shares, errors, self.level, lambda reach: (shares - reach, shares + reach)
+        )
+        return low.reshape(self.table.shares.shape), high.reshape(self.table.shares.shape)
 
     @cached_property
     def tested(self) -> Independence | None:
@@ -73,7 +108,7 @@ class TableSummary:
     @cached_property
     def v(self) -> CramersV | None:
         """Cramer's V."""
-        return cramers_v(self.table, self.level, self.alpha)
+        return cramers_v(self.table, self.level, self.alpha, tested=self.tested)
 
     @cached_property
     def shown(self) -> Reported:
@@ -87,14 +122,15 @@ class TableSummary:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a dictionary per cell, row by row, with the entries of `ROW`; None where nothing is estimable."""
-        low, high = self.table.interval(self.level)
-        given_low, given_high = self.conditional.interval(self.level)
         arrays = (
-            *(self.table.shares, self.table.standard_errors, low, high),
-            *(self.shown.shares, self.conditional.shares, given_low, given_high),
+            *(self.table.shares, self.table.standard_errors, *self.interval(), self.shown.shares),
+            *(self.conditional.shares, *self.conditional.interval(self.level), *self.table.interval(self.level)),
+            adjusted_p_values(self.p_values, "fdr").reshape(self.table.shares.shape),
         )
+        detected = self.selected.chosen.reshape(self.table.shares.shape)
         for (i, row), (j, column) in product(*(enumerate(labels) for labels in self.table.labels)):
-            yield dict(zip(ROW, (row, column, *(finite(float(array[i, j])) for array in arrays)), strict=True))
+            numbers = (finite(float(array[i, j])) for array in arrays)
+            yield dict(zip(ROW, (row, column, *numbers, bool(detected[i, j])), strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -105,6 +141,7 @@ class TableSummary:
             "reports": table.num_reports,
             "interval": table.interval_kind,
             "level": self.level,
+            "adjustment": self.adjustment,
             "independence": None if self.tested is None else self.tested.to_json(),
             "cramers_v": None if self.v is None else self.v.to_json(),
             "marginals": {
@@ -130,6 +167,8 @@ class TableSummary:
         if not self.table.num_reports:
             return [f"there are no reports of {first} and {second}"]
         if self.tested is None:
+            if self.table.shares.size <= MOST_CELLS:
+                return ["there are too few reports for a test of independence"]
             return [f"{self.table.shares.size:,} cells are too many for a test of independence"]
         tested, lines = self.tested, []
         freedom = f"{tested.degrees} degree{'s' * (tested.degrees > 1)} of freedom"
@@ -198,7 +237,8 @@ class TableSummary:
         ]
 
     def _shares_of_all(self) -> list[list[str]]:
-        cells = self.shown.shares, normal_reach(self.level) * self.table.standard_errors
+        low, high = self.interval()
+        cells = self.shown.shares, (high - low) / 2
         return [
             [*(f"{percent(share)} ± {percent(reach)}" for share, reach in zip(*row, strict=True)), total]
             for total, *row in zip(self._of_rows(), *cells, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 Design = Literal["pair", "linked"]
 """How a table was collected: one report of the pair, or a report of each variable, linked."""
+TOGETHER: Final = 1 << 22
+"""Weights on cells that are multiplied by the covariances at once: 32 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,13 +155,15 @@ class TableEstimate:
 
     def _sums(self, axis: int) -> Marginal:
         """Return the sums of the cells of each row (0) or column (1), with their errors."""
-        size = self.shares.shape[axis]
-        errors = np.empty(size)
-        for place in range(size):
-            weights = np.zeros(self.shares.shape)
-            weights[(place, slice(None)) if axis == 0 else (slice(None), place)] = 1.0
-            errors[place] = math.sqrt(self.variance(weights))
-        return Marginal(self.shares.sum(axis=1 - axis), errors)
+        size, errors = self.shares.shape[axis], []
+        for start in range(0, size, step := max(1, TOGETHER // self.shares.size)):
+            places = np.arange(start, min(start + step, size))
+            weights = np.zeros((len(places), *self.shares.shape))
+            rows = np.arange(len(places))
+            weights[(rows, places) if axis == 0 else (rows, slice(None), places)] = 1.0
+            spread = (weights * self.covariance.apply(weights)).sum(axis=(-2, -1))
+            errors.append(np.sqrt(np.maximum(spread, 0.0)))
+        return Marginal(self.shares.sum(axis=1 - axis), np.concatenate(errors))
 
 
 def pair_table(

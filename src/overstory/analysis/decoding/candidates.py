@@ -161,7 +161,7 @@ def correlate(candidates: CandidateMap, rows: F64) -> F64:
     if is_small(candidates):
         return rows @ candidates.dense()
     from overstory.kernels import design_matrix
-    from overstory.kernels.compiled import in_parts
+    from overstory.kernels.threads import in_parts
 
     out = np.empty(candidates.num_candidates)
     table = np.ascontiguousarray(rows).reshape(candidates.num_cohorts, candidates.num_bits)
@@ -193,7 +193,7 @@ def squared_lengths(candidates: CandidateMap, basis: F64, centre: F64) -> F64:
     if is_small(candidates):
         return np.asarray(((basis.T @ candidates.dense() - centre[:, None]) ** 2).sum(axis=0))
     from overstory.kernels import design_matrix
-    from overstory.kernels.compiled import in_parts
+    from overstory.kernels.threads import in_parts
 
     out = np.empty(candidates.num_candidates)
     table = np.ascontiguousarray(basis).reshape(candidates.num_cohorts, candidates.num_bits, -1)
@@ -226,7 +226,7 @@ def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
         rows = split_mix(np.arange(candidates.num_rows, dtype=np.uint64))
         return np.asarray(rows @ candidates.dense().astype(np.uint64))
     from overstory.kernels import design_matrix
-    from overstory.kernels.compiled import in_parts
+    from overstory.kernels.threads import in_parts
 
     out = np.empty(candidates.num_candidates, np.uint64)
     positions, distinct = candidates.positions, candidates.distinct

@@ -22,6 +22,23 @@ UNBALANCED = 1e-4
 NEEDED_SHARE = 0.25
 
 
+WHY_RESIDUALS = (
+    "strings are missing from the list, devices reported more than once, reports are crafted, or the map is not the "
+    "clients' own"
+)
+WHY_COHORTS = "devices do not draw their cohorts at random, or somebody sends reports of few cohorts"
+
+
+def residuals_vary(dispersion: float) -> str:
+    """Return what residuals past the channel's noise mean."""
+    return f"residuals vary {dispersion:.2f} times as much as the channel's noise: {WHY_RESIDUALS}"
+
+
+def cohorts_differ(statistic: str) -> str:
+    """Return what cohorts of different sizes mean."""
+    return f"cohort sizes differ more than chance ({statistic}): {WHY_COHORTS}"
+
+
 def dispersion_reach(degrees_of_freedom: int) -> float:
     """Return how far from 1 chance may take a dispersion; infinite where no rows are left to judge it by."""
     return SURE * math.sqrt(2.0 / degrees_of_freedom) if degrees_of_freedom else math.inf
@@ -82,10 +99,7 @@ def _dispersed(fit: Fit) -> str:
     reach = dispersion_reach(fit.degrees_of_freedom)
     if fit.dispersion > 1.0 + reach:
         widened = "" if fit.method == "lasso" else f"; standard errors are {fit.widening:.2f} times wider for it"
-        return (
-            f"residuals vary {fit.dispersion:.2f} times as much as the channel's noise: strings are missing from the "
-            f"list, devices reported more than once, or the map is not the clients' own{widened}"
-        )
+        return f"{residuals_vary(fit.dispersion)}{widened}"
     if fit.dispersion < 1.0 - reach:
         return (
             f"residuals vary only {fit.dispersion:.2f} times as much as the channel's noise: "
@@ -110,8 +124,7 @@ def _empty(counts: SupportCounts) -> str:
 
 def _unbalanced(balance: tuple[float, float]) -> str:
     chi_square, p_value = balance
-    note = f"cohort sizes differ more than chance (chi-square {chi_square:.0f}): were cohorts drawn at random?"
-    return note if p_value < UNBALANCED else ""
+    return cohorts_differ(f"chi-square {chi_square:.0f}") if p_value < UNBALANCED else ""
 
 
 def _undecided(candidates: CandidateMap, counts: SupportCounts, fit: Fit) -> str:

@@ -6,16 +6,18 @@ One form for the three ways to collect numbers, so that tables, files and pictur
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
+
+import numpy as np
 
 from overstory.analysis.numeric.distribution import SquareWaveOracle
 from overstory.analysis.numeric.means import MeanEstimate, MeanOracle, ReportSums
 from overstory.analysis.numeric.ranges import RangeEstimate, RangeOracle
 from overstory.analysis.numeric.spread import fitted_spread
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.selection import normal_reach
+from overstory.analysis.selection import adjusted_p_values, normal_reach, upper_p_values
 from overstory.protocol.domains.domains import AnyDomain, Domain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
@@ -112,6 +114,7 @@ def estimate_numbers(
     *,
     reports_per_device: float = 1.0,
     level: float = LEVEL,
+    ranges: Sequence[tuple[int, int]] = (),
 ) -> NumberEstimate:
     """Estimate all that a mechanism of numbers can say, for all devices like those that reported.
 
@@ -123,6 +126,8 @@ def estimate_numbers(
         As a store has them.
     reports_per_device
         How many of the reports one device sent. They are taken to be alike, the worst case.
+    ranges
+        The first symbol and the one past the last of further ranges whose shares are asked for; of `ranges` alone.
 
     Raises
     ------
@@ -145,7 +150,8 @@ def estimate_numbers(
         raise ParameterError(f"{mechanism.name} collects no numbers")
     if not counts.num_reports:
         return NumberEstimate(mechanism.reading, 0, (), level, ("there are no reports",))
-    quantities, notes = estimator(mechanism, domain, counts, reports_per_device, level)
+    asked = {"ranges": ranges} if ranges else {}
+    quantities, notes = estimator(mechanism, domain, counts, reports_per_device, level, **asked)
     return NumberEstimate(mechanism.reading, counts.num_reports, tuple(quantities), level, tuple(notes))
 
 
@@ -197,13 +203,19 @@ def _distribution(
 
 
 def _ranges(
-    mechanism: RangeRandomizer, domain: AnyDomain, counts: SupportCounts, per_device: float, level: float
+    mechanism: RangeRandomizer,
+    domain: AnyDomain,
+    counts: SupportCounts,
+    per_device: float,
+    level: float,
+    *,
+    ranges: Sequence[tuple[int, int]] = (),
 ) -> Estimated:
     if not counts.totals.all():
         return [], [f"{int((counts.totals == 0).sum())} levels of the tree have no report yet: there are too few"]
     learned = RangeOracle(mechanism).estimate_stored(counts, reports_per_device=per_device)
     rows = [_quantile(learned, domain, q, level) for q in QUANTILES]
-    for start, stop in _groups(mechanism.domain_size):
+    for start, stop in dict.fromkeys((*ranges, *_groups(mechanism.domain_size))):
         share = learned.range(start, stop)
         interval = share.confidence_interval(level)
         first, last = _ends(domain, start), _ends(domain, stop - 1)
@@ -260,7 +272,15 @@ _ESTIMATORS: Final[Mapping[str, Callable[..., Estimated]]] = {
 
 @dataclass(frozen=True)
 class NumberDifference:
-    """A quantity of one range of periods less that of another, with its interval."""
+    """A quantity of one range of periods less that of another, with its interval.
+
+    Attributes
+    ----------
+    low, high
+        The ends of its own interval, not corrected for how many are compared.
+    q_value
+        The smallest false discovery rate, over all that are compared, at which it is a change.
+    """
 
     kind: str
     of: str
@@ -270,18 +290,25 @@ class NumberDifference:
     standard_error: float
     low: float
     high: float
+    q_value: float = 1.0
+    alpha: float = 0.05
 
     @property
     def changed(self) -> bool:
-        """Whether 0 is outside the interval."""
-        return not self.low <= 0 <= self.high
+        """Whether it surely differs, at the false discovery rate `alpha` over all that are compared."""
+        return self.q_value <= self.alpha
 
 
-def subtract(a: NumberEstimate, b: NumberEstimate) -> list[NumberDifference]:
+def subtract(a: NumberEstimate, b: NumberEstimate, alpha: float = 0.05) -> list[NumberDifference]:
     """Return `a` less `b`, for every mean and every share.
 
     Devices that report in both and keep their values share noise, which cancels in part: the intervals are then too
     long, never too short. Quantiles are not subtracted: those of ranges have no standard error.
+
+    Parameters
+    ----------
+    alpha
+        The false discovery rate of what is called changed.
     """
     reach, others = normal_reach(a.level), {(q.kind, q.of): q for q in b.quantities}
     rows = []
@@ -291,7 +318,8 @@ def subtract(a: NumberEstimate, b: NumberEstimate) -> list[NumberDifference]:
             continue
         first, second = float(one.value), float(other.value)
         error, less = math.hypot(one.standard_error, other.standard_error), first - second
-        rows.append(
-            NumberDifference(one.kind, one.of, first, second, less, error, less - reach * error, less + reach * error)
-        )
-    return rows
+        ends = less - reach * error, less + reach * error
+        rows.append(NumberDifference(one.kind, one.of, first, second, less, error, *ends, alpha=alpha))
+    sizes = np.array([[abs(row.difference), row.standard_error] for row in rows]).reshape(-1, 2)
+    q_values = adjusted_p_values(np.minimum(2.0 * upper_p_values(sizes[:, 0], sizes[:, 1]), 1.0), "fdr")
+    return [replace(row, q_value=float(q)) for row, q in zip(rows, q_values, strict=True)]

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command, add_form, check_plot, check_seed, form_of, seekable
+from overstory.cli.workers import add_workers, check_workers, each_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +64,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="R",
         help="simulate R collections of each oracle (with FILE: 4 to 20, by the number of values)",
     )
+    add_workers(parser, "simulate the oracles' collections")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the simulation (default: 0)")
     parser.add_argument(
         "--numeric",
@@ -84,6 +86,9 @@ def run(args: argparse.Namespace) -> int:
     args.data = args.data if args.file is None else args.file
     check_plot(args.plot)
     check_seed(args.seed)
+    if args.workers is not None and (args.numeric is not None or not (args.measure or args.data)):
+        raise ParameterError("--workers has no effect: only collections of oracles, by --measure or FILE, are divided")
+    workers = check_workers(args.workers)
     if args.numeric is not None:
         from overstory.cli.analysis.compare_numbers import run_numeric
 
@@ -94,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
     if symbols is None and args.measure:
         symbols = _imagined(args)
-    measured = _measured(args, ranking, symbols)
+    measured = _measured(args, ranking, symbols, workers)
     best = recommend(ranking)
     if args.plot:
         draw(ranking, measured, args.plot)
@@ -162,7 +167,7 @@ def _imagined(args: argparse.Namespace) -> NDArray[np.integer[Any]]:
 
 
 def _measured(
-    args: argparse.Namespace, ranking: tuple[Choice, ...], symbols: NDArray[np.integer[Any]] | None
+    args: argparse.Namespace, ranking: tuple[Choice, ...], symbols: NDArray[np.integer[Any]] | None, workers: int
 ) -> list[Measured] | None:
     if symbols is None:
         return None
@@ -171,7 +176,21 @@ def _measured(
 
     asked = ranking, symbols, args.domain_size, args.seed
     with progress("collections are simulated", len(ranking) * args.measure) as bar:
+        if workers > 1:
+            cells = [
+                (ranking, symbols, args.domain_size, args.seed, args.measure, place) for place in range(len(ranking))
+            ]
+            return each_cell(_measured_alone, cells, workers, lambda: bar.advance(args.measure))
         return list(measured_errors(*asked, rounds=args.measure, advance=bar.advance))
+
+
+def _measured_alone(cell: tuple[tuple[Choice, ...], NDArray[np.integer[Any]], int, int, int, int]) -> Measured:
+    """Simulate the collections of one oracle, as `measured_errors` does."""
+    from overstory.analysis.comparison import measured_errors
+
+    ranking, symbols, domain_size, seed, rounds, place = cell
+    (measured,) = measured_errors(ranking, symbols, domain_size, seed, rounds=rounds, only=place)
+    return measured
 
 
 def as_json(
@@ -221,6 +240,7 @@ def blocks(
         "same: bits that are the same in every report of a device while its value does not change",
         "alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response",
         "a liar's votes: by how much one crafted report raises the count of a value that it aims at",
+        "core-seconds: about how many seconds one core takes to count the reports and to estimate all values",
         *_absurd(ranking),
     )
 

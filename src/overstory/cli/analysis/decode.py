@@ -18,6 +18,8 @@ from overstory.cli.arguments import (
     check_plot,
     read_mechanism,
 )
+from overstory.cli.rappor.decode_counts import is_labelled_form
+from overstory.cli.rappor.sum_engine import add_engines
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 MORE = """\
 From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
 detected candidates. The map is not checked: make it with the hash family and key of the devices.
+
+From files with a label, of any oracle: counts of `overstory sum -o NAME.json`, by --counts, or the reports themselves,
+which an engine counts first. The label says what made the reports; --candidates are the strings to look for.
 
 With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
 
@@ -50,9 +55,13 @@ def add_parser(commands: Any) -> None:
         "estimate how often each candidate was reported",
         more=MORE,
         example="overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
+        "  overstory decode monday.parquet --candidates names.txt\n"
         "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
     )
-    _add_sources(parser)
+    parser.add_argument("inputs", nargs="*", metavar="INPUT", help="files of reports, folders, globs or addresses")
+    _add_files(parser)
+    add_engines(parser, with_candidates=False, unfinished=False)
+    _add_stores(parser)
     parser.add_argument(
         "--method",
         choices=("gls", "lasso", "likelihood"),
@@ -89,17 +98,21 @@ def add_parser(commands: Any) -> None:
     add_reporting(parser)
 
 
-def _add_sources(parser: argparse.ArgumentParser) -> None:
+def _add_files(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("from files")
     add_params(files, required=False)
-    files.add_argument("--counts", metavar="FILE", help="counts, from `overstory sum`")
+    files.add_argument("--counts", metavar="FILE", help="counts, from `overstory sum`; .json: with their label")
     files.add_argument("--map", metavar="FILE", help="candidate map, from `overstory map`")
     add_pair(files)
     files.add_argument("--map2", metavar="FILE", help="with --pair: the map of the second variable's strings")
     files.add_argument("--reports", metavar="FILE", help="with --pair and --method likelihood: the reports themselves")
     add_hashing(files, note="; google-rappor-python rounds f")
+
+
+def _add_stores(parser: argparse.ArgumentParser) -> None:
     stored = parser.add_argument_group("from a store or a collector")
-    stored.add_argument("--store", metavar="URL", help="a file, or postgresql://...")
+    store_help = "a file, or postgresql://...; of a registry with shards, once for each shard's store"
+    stored.add_argument("--store", action="append", metavar="URL", help=store_help)
     stored.add_argument("--url", metavar="URL", help="a collector's address; it needs an admin token")
     stored.add_argument("--token", help="an admin token (default: the variable OVERSTORY_ADMIN_TOKEN)")
     stored.add_argument("--metric", metavar="ID", help="the metric's id")
@@ -113,6 +126,25 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     stored.add_argument(
         "--smooth", action="store_true", help="with --by-group: also shares that are smoothed over the groups"
     )
+    _add_readings(stored)
+    stored.add_argument(
+        "--delta", type=float, metavar="D", help="of reports through a relay: the claim's delta (default: 1e-9)"
+    )
+    stored.add_argument(
+        "--honest", type=float, metavar="SHARE", help="of reports through a relay: the honest share (default: 1)"
+    )
+    stored.add_argument("--candidates", metavar="FILE", help="strings to look for, instead of the registry's list")
+    stored.add_argument(
+        "--range",
+        action="append",
+        metavar="A:B",
+        help="of a metric of ranges: also the share from A to B, both included",
+    )
+    stored.add_argument("--steps", metavar="NAMES", help="post-processing steps, in order: norm-sub, base-cut, ...")
+
+
+def _add_readings(stored: Any) -> None:
+    """Add how the periods, or the groups, are read together."""
     reading = stored.add_mutually_exclusive_group()
     reading.add_argument("--per-period", action="store_true", help="estimate each period separately")
     reading.add_argument(
@@ -135,13 +167,16 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
         help="with --compare: share of the smaller range's devices that reported in both and kept their values, 0 to 1 "
         "(default: 0, which is always safe)",
     )
-    stored.add_argument("--candidates", metavar="FILE", help="strings to look for, instead of the registry's list")
-    stored.add_argument("--steps", metavar="NAMES", help="post-processing steps, in order: norm-sub, base-cut, ...")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_plot(args.plot)
+    if is_labelled_form(args):
+        from overstory.cli.analysis.decode_store import show_answer
+        from overstory.cli.rappor.decode_counts import run_labelled
+
+        return run_labelled(args, show_answer)
     if args.pair:
         from overstory.cli.analysis.decode_store import show_answer
         from overstory.cli.rappor.decode_pairs import run_pairs
@@ -175,6 +210,9 @@ STORE_ALONE = (
     "smooth",
     "overlap",
     "candidates",
+    "range",
+    "delta",
+    "honest",
     "steps",
 )
 
@@ -232,6 +270,7 @@ def _run_files(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "counts", "map")
     from dataclasses import replace
 
+    from overstory.analysis.alarms.crafted import alarm_notes, check_collection
     from overstory.files.io import writing_csv
     from overstory.files.rappor import metrics, read_counts, write_results
 
@@ -239,8 +278,12 @@ def _run_files(args: argparse.Namespace) -> int:
     notes: list[str] = []
     counts = read_counts(args.counts, parameters.m, parameters.k, notes)
     decoded = _decode(args, parameters, counts, mechanism.rounds, notes)
-    decoded = replace(decoded, notes=(*notes, *decoded.notes), adjustment=args.adjustment)
-    about = metrics(decoded, parameters, mechanism)
+    # The sizes of cohorts and sums of bits are checked where every device reported once.
+    once = args.reports_per_device in {None, 1.0}
+    checks = check_collection(mechanism, counts, decoded) if once else ()
+    alarms = alarm_notes(checks, decoded=True)
+    decoded = replace(decoded, notes=(*notes, *decoded.notes, *alarms), adjustment=args.adjustment)
+    about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
     to_pipe = args.output == "-"
     if to_pipe:
         with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import check_pipes
@@ -19,22 +20,29 @@ MOST_ROWS: Final = 20
 """Values in the text, and those that changed."""
 
 
+NO_EFFECT: Final = (("plot", "--plot"), ("steps", "--steps"), ("delta", "--delta"), ("honest", "--honest"))
+
+
 def run_compare(args: argparse.Namespace) -> int:
     """Run the command for two ranges."""
-    from overstory.cli.analysis.decode_store import read_counts, read_metric, read_options, show_answer
+    from overstory.cli.analysis.decode_store import open_counts, read_metric, read_options, show_answer
     from overstory.queries.comparison import check_apart, parse_span
     from overstory.queries.readings import compare
 
-    for name, option in (("first", "--from"), ("last", "--to"), ("plot", "--plot"), ("steps", "--steps")):
-        if getattr(args, name):
+    for name, option in (("first", "--from"), ("last", "--to"), *NO_EFFECT):
+        if getattr(args, name) is not None:
             raise ParameterError(f"{option} has no effect with --compare, which has two ranges and their differences")
     check_pipes(args)
     metric = read_metric(args)
     spans = [parse_span(metric, text) for text in args.compare]
     check_apart(metric, spans[0], spans[1])
     label = metric.period.label
-    a, b = (read_counts(args, metric, (label(first), label(last)), args.group) for first, last in spans)
-    compared = compare(a, b, read_options(args), overlap=args.overlap or 0.0)
+    with ExitStack() as stack:  # a search reads the answers themselves
+        a, b = (
+            stack.enter_context(open_counts(args, metric, (label(first), label(last)), args.group))
+            for first, last in spans
+        )
+        compared = compare(a, b, read_options(args), overlap=args.overlap or 0.0)
     show_answer(args, compared, "comparison", lambda written: _blocks(compared, written, everything=args.all))
     return 0
 
@@ -44,8 +52,8 @@ def run_compare_groups(args: argparse.Namespace) -> int:
     from overstory.cli.analysis.decode_store import read_counts, read_metric, read_options, show_answer
     from overstory.queries.readings import compare
 
-    for name, option in (("plot", "--plot"), ("steps", "--steps")):
-        if getattr(args, name):
+    for name, option in NO_EFFECT:
+        if getattr(args, name) is not None:
             raise ParameterError(f"{option} has no effect with --compare-groups, which has differences of two groups")
     first, second = args.compare_groups
     if first == second:

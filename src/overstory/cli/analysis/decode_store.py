@@ -134,12 +134,30 @@ def open_counts(
         from overstory.queries.remote import read_remote
 
         token = args.token if args.token is not None else token_of_environment("ADMIN")
-        yield read_remote(args.url, token, metric, first, last, group=group)
+        yield _assuming(args, read_remote(args.url, token, metric, first, last, group=group))
         return
-    from overstory.collector.store import open_store
+    from overstory.cli.stores import open_stores
+    from overstory.queries.facts import with_sums
 
-    with open_store(args.store) as store:
-        yield read_store(store, metric, first, last, group=group)
+    with open_stores(args.store) as store:
+        yield _assuming(args, with_sums(store, read_store(store, metric, first, last, group=group)))
+
+
+def _assuming(args: argparse.Namespace, counted: PeriodCounts) -> PeriodCounts:
+    """Return counts whose claim about shuffled reports is made with the delta and the honest share of the options."""
+    given = {name: getattr(args, name, None) for name in ("delta", "honest")}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if not chosen:
+        return counted
+    if counted.released is None:
+        from overstory.protocol.errors import ParameterError
+
+        raise ParameterError(
+            f"--delta and --honest are for reports that come through a relay: {counted.metric.id} is reported directly"
+        )
+    counted = replace(counted, released=replace(counted.released, **chosen))
+    counted.central_json()  # numbers that do not fit are refused before anything is estimated
+    return counted
 
 
 def read_options(args: argparse.Namespace) -> EstimateOptions:
@@ -153,7 +171,9 @@ def read_options(args: argparse.Namespace) -> EstimateOptions:
         candidates = tuple(read_candidates(args.candidates))
     steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())
     selecting = args.alpha, args.correction, args.method, args.complete
-    return EstimateOptions(args.reports_per_device, candidates, *selecting, steps, args.interval, args.adjustment)
+    return EstimateOptions(
+        args.reports_per_device, candidates, *selecting, steps, args.interval, args.adjustment, tuple(args.range or ())
+    )
 
 
 def _write(folder: Path, answer: Answer, name: str, *, spreadsheet: bool) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.analysis.discover_store import add_store_options, is_of_a_store, run_store
+from overstory.cli.analysis.discover_store import add_store_options, is_of_a_store, run_store, search_files
 from overstory.cli.arguments import (
     add_command,
     add_form,
@@ -23,6 +23,7 @@ from overstory.cli.arguments import (
     seekable,
 )
 from overstory.cli.progress import progress, reading_bar
+from overstory.cli.rappor.sum_engine import add_engines
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ Each row of the column is one person's value. A simulated device per row answers
 full epsilon, and the search sees only the answers. So this is what a real collection would find. --known names expected
 values: some devices are asked about those, the others about the rest.
 
-With --store, the answers are those of real devices: of a metric whose domain is unknown strings or integers."""
+With --store, the answers are those of real devices: of a metric whose domain is unknown strings or integers. With
+--reports, they are in files, and an engine counts what each level asks."""
 
 
 def add_parser(commands: Any) -> None:
@@ -76,6 +78,7 @@ def add_parser(commands: Any) -> None:
     drawn = "draw the search and the detected values, with their intervals: .svg, .pdf or .png"
     add_option(parser, "--plot", help=drawn)
     add_store_options(parser)
+    add_engines(parser, with_candidates=False, unfinished=False)
     add_reporting(parser)
 
 
@@ -85,7 +88,10 @@ def run(args: argparse.Namespace) -> int:
     check_seed(args.seed)
     if is_of_a_store(args):
         return run_store(args)
-    plan, found = _discover(args)
+    searched = search_files(args) if args.reports else _discover(args)
+    if searched is None:
+        return 0
+    plan, found = searched
     if args.csv:
         from overstory.files.io import writing_csv
 

@@ -1,4 +1,4 @@
-"""``overstory discover --store``: search the stored answers of a metric, and offer what was found as candidates."""
+"""``overstory discover`` of a metric's answers, in a store or in files, which offers what it found as candidates."""
 
 from __future__ import annotations
 
@@ -7,19 +7,29 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from overstory.cli.arguments import given
+from overstory.cli.rappor.decode_counts import ENGINE_ALONE
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.queries.searches import SearchReading
 
 OF_STORES: Final = ("store", "registry", "metric")
+OF_REPORTS: Final = ("reports", "registry", "metric")
 OF_COLUMNS: Final = ("file", "column", "epsilon")
 
 
 def add_store_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command's second form."""
-    stored = parser.add_argument_group("from a store")
-    stored.add_argument("--store", metavar="URL", help="a file, or postgresql://...: search the reports that it holds")
+    stored = parser.add_argument_group("from a store, or from files of its reports")
+    store_help = "a file, or postgresql://...: search the reports that it holds; once for each shard's store"
+    stored.add_argument("--store", action="append", metavar="URL", help=store_help)
+    stored.add_argument(
+        "--reports",
+        metavar="INPUT",
+        nargs="+",
+        help="files of reports, folders, globs or addresses, instead of a store",
+    )
     stored.add_argument("--registry", metavar="FILE", help="the metric registry")
     stored.add_argument("--metric", metavar="ID", help="the metric's id: its domain is unknown strings or integers")
     stored.add_argument("--from", dest="first", metavar="LABEL", help="the first period, such as 2026-11-21")
@@ -30,18 +40,28 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
 
 def is_of_a_store(args: argparse.Namespace) -> bool:
     """Whether the options are of the second form; an error where they are of both, or of neither."""
-    of_store = [name for name in (*OF_STORES, "first", "last", "candidates_out") if getattr(args, name) is not None]
+    of_reports = args.reports is not None
+    of_store = [
+        name
+        for name in (*OF_REPORTS[:1], *OF_STORES, "first", "last", "candidates_out")
+        if getattr(args, name) is not None
+    ]
     of_column = [name for name in OF_COLUMNS if getattr(args, name) is not None]
     if of_store and of_column:
         raise ParameterError(
             f"{_option(of_store[0])} is about stored reports, and {_option(of_column[0])} about a file: give one form"
         )
-    needed = OF_STORES if of_store else OF_COLUMNS
+    in_store = [name for name in ("store", "first", "last", "candidates_out") if getattr(args, name) is not None]
+    if of_reports and in_store:
+        raise ParameterError(f"{_option(in_store[0])} has no effect with --reports: files have no periods of a store")
+    if not of_reports and (engine := given(args, ENGINE_ALONE)):
+        raise ParameterError(f"{engine[0]} has no effect without --reports: an engine counts files")
+    needed = OF_REPORTS if of_reports else OF_STORES if of_store else OF_COLUMNS
     missing = [name for name in needed if getattr(args, name) is None]
     if missing:
-        forms = "FILE, --column and --epsilon, or --store, --registry and --metric"
+        forms = "FILE, --column and --epsilon, or --store (or --reports), --registry and --metric"
         raise ParameterError(f"{', '.join(map(_option, missing))} missing: give {forms}")
-    return bool(of_store)
+    return bool(of_store) and not of_reports
 
 
 def _option(name: str) -> str:
@@ -67,6 +87,41 @@ def run_store(args: argparse.Namespace) -> int:
         reading = read_search(counted, "total", told)
     _write(args, reading)
     return 0
+
+
+def search_files(args: argparse.Namespace) -> tuple[Any, Any] | None:
+    """Search the answers in files by an engine; return the plan and what was found, None where nothing was to be read.
+
+    What each level asks is counted by one pass over the files; see `overstory.engines.searches`.
+    """
+    from dataclasses import replace
+
+    from overstory.cli.progress import progress
+    from overstory.cli.rappor.sum_engine import find_units, print_expected
+    from overstory.discovery import find
+    from overstory.engines.searches import answers_in_files
+    from overstory.protocol.search.mechanism import SearchMechanism
+
+    args.params = args.hash_family = args.hash_key = args.candidates = None
+    if args.resume:
+        raise ParameterError("--resume has no effect on a search: each level depends on the one before")
+    files = find_units(args, args.reports)
+    search = files.mechanism
+    if not isinstance(search, SearchMechanism):
+        raise ParameterError(f"{args.metric} is no metric of unknown values: overstory decode estimates its values")
+    if args.dry_run:
+        print_expected(args, files)
+        return None
+    with progress("searching", 1.0, quiet=args.quiet) as bar:
+        found = find(
+            search.plan,
+            answers_in_files(files.engine, files.job, files.units),
+            alpha=args.alpha,
+            correction=args.correction,
+            interval_kind=args.interval or "reports",
+            progress=(lambda what, done: bar.reach(done, what)) if bar.is_shown else None,
+        )
+    return search.plan, replace(found, adjustment=args.adjustment, epsilon=search.epsilon)
 
 
 def _write(args: argparse.Namespace, reading: SearchReading) -> None:

@@ -9,7 +9,7 @@ BAD_INPUT: Final = 2
 WARNED: Final = 1
 
 
-def lint(file: str, *, strict: bool = False, as_json: bool = False) -> int:
+def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str | None = None) -> int:
     """Print the faults, warnings and notes of a registry file; return the exit status."""
     import datetime as dt
 
@@ -26,7 +26,7 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False) -> int:
         faults, warnings, notes, count = error.faults, [], [], 0
     else:
         faults, count = (), len(registry)
-        warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date())
+        warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date(), server=server)
         notes = [*registry_notes(registry), *seed_notes(registry, text)]
     if as_json:
         listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}

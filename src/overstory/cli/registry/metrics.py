@@ -54,6 +54,7 @@ def add_parser(subparsers: Any) -> None:
         options=(
             REGISTRY,
             Option("--strict", action="store_true", help="exit with status 1 if there is a warning"),
+            Option("--server", metavar="URL", help="address of the collector, to compare with that of the relay"),
             Option("--json", help="print faults and warnings as JSON"),
         ),
     )
@@ -109,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lint(args: argparse.Namespace) -> int:
-    return lint(args.file, strict=args.strict, as_json=args.json)
+    return lint(args.file, strict=args.strict, as_json=args.json, server=args.server)
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -121,12 +122,13 @@ def _show(args: argparse.Namespace) -> int:
     registry = load_registry(args.file)
     names = list(registry) if args.metric is None else [args.metric]
     reports = None if args.reports is None else check_reports(args.reports, 1, MOST_REPORTS)
-    pages = [metric_page(registry[name], reports=reports) for name in names]
+    pages = [metric_page(registry[name], reports=reports, route=registry.oblivious) for name in names]
     totals = total_costs([page.cost for page in pages]) if len(pages) > 1 else ()
     words = () if registry.budget is None else tuple(budget_words(registry.budget, registry.values()))
     if args.json:
         budget = None if registry.budget is None else registry.budget.to_json()
         about: dict[str, Any] = {"registry": registry.version, "digest": registry.digest.hex(), "budget": budget}
+        about |= {} if registry.oblivious is None else {"oblivious": registry.oblivious.to_json()}
         about |= {"budget_words": list(words), "totals": [total.to_json() for total in totals]}
         print(json.dumps(about | {"metrics": [page.to_json() for page in pages]}, indent=2, allow_nan=False))
     else:
@@ -167,14 +169,17 @@ def _diff(args: argparse.Namespace) -> int:
         "new": args.new,
         "needs_new_id": [name for name in weaker if name],
         "larger_budget": larger,
-        "breaks_counts": broken,
+        "breaks_counts": [name for name in broken if name],
+        "breaks_shards": "" in broken,
         "changes": [change.to_json() for change in changes],
         "notes": notes,
     }
     lines = [f"{name} needs a new metric id: people agreed to a smaller privacy loss" for name in weaker if name]
     if larger:
         lines.append("the budget allows more than people agreed to: devices record nothing until people agree again")
-    lines += [f"{name}: its stored counts cannot be continued under this id" for name in broken]
+    lines += [f"{name}: its stored counts cannot be continued under this id" for name in broken if name]
+    if "" in broken:
+        lines.append("[shards] changes for periods that have begun: collectors that have reports of them refuse it")
     if not weaker and not broken:
         lines.append("no promise is weakened, no stored count is broken" if changes else "nothing changed")
     lines += [f"{args.old}: note: {note}" for note in notes]

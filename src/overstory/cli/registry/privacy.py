@@ -214,10 +214,10 @@ def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
         return read_params(args.params).mechanism(**hashing(args))
     if args.oracle is None:
         raise ParameterError(f"give --params FILE, or an oracle: {', '.join(_oracles())}")
-    return _from_name(args.oracle, args.param)
+    return mechanism_from(args.oracle, args.param)
 
 
-def _from_name(name: str, texts: list[str]) -> LocalRandomizer:
+def mechanism_from(name: str, texts: list[str]) -> LocalRandomizer:
     """Build a mechanism from texts, each read by the annotation of its parameter."""
     import inspect
 

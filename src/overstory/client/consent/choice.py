@@ -52,7 +52,7 @@ def choose(
         refuse_foreign(paths)
         _settle_machine(paths, moved=moved, narrows=before is not None and chosen.rank < before.choice.rank)
     named = None if server is None else origin(server)
-    listed = MappingProxyType({name: Agreement.to(metric) for name, metric in registry.items()})
+    listed = MappingProxyType({name: Agreement.to(metric, registry.oblivious) for name, metric in registry.items()})
     renewed = None if chosen is not Choice.ON or before is None else _renewed(paths, before, listed, named)
     consent_id = os.urandom(8).hex() if before is None or renewed is None else before.consent_id
     if renewed is not None and before is not None and named is None:

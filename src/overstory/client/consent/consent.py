@@ -27,6 +27,7 @@ from overstory.client.state.paths import StatePaths
 if TYPE_CHECKING:
     from overstory.client.state.state import Rows
     from overstory.protocol.metrics import Metric, PersonBudget
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 
 WORDS: Final = ("title", "description", "owner", "purpose", "attribute")
@@ -45,6 +46,8 @@ class Agreement:
         The metric's texts.
     retention_days, grace_days
         How long reports are stored, and how late they are accepted.
+    relay
+        The relay that its reports go through, and who runs it; None where they go to the collector directly.
     """
 
     digest: str  # of all that a report's meaning or privacy depends on, in hexadecimal
@@ -56,10 +59,11 @@ class Agreement:
     retention_days: int = 0
     grace_days: int = 0
     expires: str = ""  # the first day without a report, ISO 8601
+    relay: str | None = None
 
     @classmethod
-    def to(cls, metric: Metric) -> Self:
-        """Return the agreement to a metric as it is."""
+    def to(cls, metric: Metric, route: ObliviousRoute | None = None) -> Self:
+        """Return the agreement to a metric as it is, whose reports go through a relay where it is oblivious."""
         return cls(
             digest=metric.digest.hex(),
             title=metric.title,
@@ -70,12 +74,14 @@ class Agreement:
             retention_days=metric.retention_days,
             grace_days=metric.grace_days,
             expires=metric.expires.isoformat(),
+            relay=route.described if metric.is_oblivious and route is not None else None,
         )
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Return what `to_json` wrote."""
-        values = {field.name: read[field.name] for field in fields(cls)}
+        values: dict[str, Any] = {"relay": read.get("relay")}
+        values |= {field.name: read[field.name] for field in fields(cls) if field.name not in values}
         days = [values[name] for name in ("retention_days", "grace_days")]
         texts = [value for name, value in values.items() if not name.endswith("_days") and value is not None]
         if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in days):
@@ -84,13 +90,14 @@ class Agreement:
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
+        """Return JSON values; `relay` only where there is one, as before there were relays."""
+        return {name: value for name, value in asdict(self).items() if name != "relay" or value is not None}
 
     def changes(self, metric: Metric) -> Iterator[str]:
         """Return what was shown otherwise, or promised less, when the person agreed; nothing where it is covered."""
         if self.digest != metric.digest.hex():
-            yield "what its reports mean, or how private they are, is not what was shown"
+            other = replace(metric, transport="direct" if metric.is_oblivious else "oblivious")
+            yield _NOW[metric.transport] if self.digest == other.digest.hex() else _OTHER
         for name in WORDS:
             before = getattr(self, name)
             if before != getattr(metric, name):
@@ -102,6 +109,12 @@ class Agreement:
         if metric.expires.isoformat() > self.expires:
             yield f"it is to end on {metric.expires.isoformat()}, not on {self.expires}"
 
+
+_OTHER: Final = "what its reports mean, or how private they are, is not what was shown"
+_NOW: Final = {
+    "direct": "its reports would go to the collector directly, which would see your device's address",
+    "oblivious": "its reports would go through a relay, which would see your device's address in the collector's place",
+}
 
 VERSION: Final = 2
 
@@ -155,12 +168,24 @@ class Consent:
     budget: PersonBudget | None = None
     earlier: bool = False
 
-    def covers(self, metric: Metric, *, server: str | None = None, budget: PersonBudget | None = None) -> bool:
-        """Whether the choice was made about this metric, this collector and this budget, as they are."""
-        return next(self.reasons(metric, server=server, budget=budget), None) is None
+    def covers(
+        self,
+        metric: Metric,
+        *,
+        server: str | None = None,
+        budget: PersonBudget | None = None,
+        route: ObliviousRoute | None = None,
+    ) -> bool:
+        """Whether the choice was made about this metric, this collector, this budget and this relay, as they are."""
+        return next(self.reasons(metric, server=server, budget=budget, route=route), None) is None
 
     def reasons(
-        self, metric: Metric, *, server: str | None = None, budget: PersonBudget | None = None
+        self,
+        metric: Metric,
+        *,
+        server: str | None = None,
+        budget: PersonBudget | None = None,
+        route: ObliviousRoute | None = None,
     ) -> Iterator[str]:
         """Return why the program has to ask about a metric again: nothing where the choice covers it.
 
@@ -174,6 +199,8 @@ class Consent:
             Where its reports would go; None where that is not decided here.
         budget
             The registry's budget.
+        route
+            The registry's relay; None where that is not decided here.
         """
         agreed = self.metrics.get(metric.id)
         sends = self.choice is Choice.ON
@@ -188,14 +215,22 @@ class Consent:
                 yield f"reports would go to {server}, not to {self.server}"
             if sends and self.budget is not None and (budget is None or budget.allows_more_than(self.budget)):
                 yield "its reports may cost more than the budget that was shown"
+            if sends and route is not None and agreed.relay not in {None, route.described} and metric.is_oblivious:
+                yield f"its reports would go through the relay {route.described}, not {agreed.relay}"
 
     def missing(
-        self, registry: Mapping[str, Metric], *, server: str | None = None, budget: PersonBudget | None = None
+        self,
+        registry: Mapping[str, Metric],
+        *,
+        server: str | None = None,
+        budget: PersonBudget | None = None,
+        route: ObliviousRoute | None = None,
     ) -> dict[str, tuple[str, ...]]:
         """Return the metrics that the program has to ask about again, and why: none after `off`, which is about all."""
         if self.choice is Choice.OFF:
             return {}
-        asked = {name: (*self.reasons(metric, server=server, budget=budget),) for name, metric in registry.items()}
+        terms: dict[str, Any] = {"server": server, "budget": budget, "route": route}
+        asked = {name: (*self.reasons(metric, **terms),) for name, metric in registry.items()}
         return {name: reasons for name, reasons in asked.items() if reasons}
 
     def to_json(self) -> dict[str, Any]:

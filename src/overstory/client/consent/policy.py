@@ -219,7 +219,8 @@ class Permission:
         last = self._covered.get(metric.id)
         if last is not None and last[0] is consent and last[1] is metric:  # neither ever changes
             return True
-        covered = consent.covers(metric, server=self.server, budget=self._registry.budget)
+        registry = self._registry
+        covered = consent.covers(metric, server=self.server, budget=registry.budget, route=registry.oblivious)
         if covered:
             self._covered[metric.id] = consent, metric
         return covered

@@ -251,7 +251,7 @@ def _read_view(context: CommandContext, explain: Sequence[str]) -> View:
     except StateError:  # the status says why, where there is one
         metrics = view_without_state(context.registry)
     values = tuple(explained(state, metric, read_value(metric, text)) for metric, text in wanted)
-    return View(context.name, status, metrics, values)
+    return View(context.name, status, metrics, values, context.registry.oblivious)
 
 
 def _named(context: CommandContext, text: str) -> tuple[Any, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.client.budget import Spent
 from overstory.client.person.explanation import Explanation, Inference
@@ -14,12 +14,19 @@ from overstory.client.person.view import MetricView, ReportView
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
 from overstory.privacy.attacks import linkability
 from overstory.privacy.claims import finite
-from overstory.privacy.registry.page import PUBLISHED, group_words, how_many_values, how_often
+from overstory.privacy.registry.page import PUBLISHED, group_words, how_many_values, how_often, relay_words
 from overstory.privacy.registry.totals import TotalCost
 from overstory.privacy.text import plural, share
 from overstory.protocol.metrics import Metric
 
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
+
 PERIODS_SHOWN: Final = 30
+SEALED: Final = (
+    "These bytes leave the device sealed, in a message that is another one each time, with zeros up to a multiple of "
+    "512 bytes. Only who has the collector's private key can open it."
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,7 @@ class View:
     status: Status  # what may be recorded and sent, and what waits
     metrics: tuple[MetricView, ...]  # what was recorded
     explained: tuple[Explanation, ...] = ()  # the values of --explain
+    route: ObliviousRoute | None = None  # the registry's relay
 
 
 def build(view: View, *, reports: int) -> Iterator[Block]:
@@ -39,7 +47,7 @@ def build(view: View, *, reports: int) -> Iterator[Block]:
     for explained in view.explained:
         yield from _explained(explained)
     for shown in view.metrics:
-        yield from _metric(shown, reports)
+        yield from _metric(shown, reports, view.route)
     if view.status.totals:
         yield Heading(2, "Privacy spent, all together")
         yield from _together(view.status.totals)
@@ -82,7 +90,7 @@ def _bits(bits: str, meaning: str) -> str:
     return f"{bits} ({meaning})" if bits else meaning
 
 
-def _metric(shown: MetricView, reports: int) -> Iterator[Block]:
+def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> Iterator[Block]:
     metric = shown.metric
     yield Heading(2, shown.id if metric is None else f"{metric.title} ({metric.id})")
     if metric is None:
@@ -97,6 +105,7 @@ def _metric(shown: MetricView, reports: int) -> Iterator[Block]:
                 ("until", metric.expires.isoformat()),
                 ("reports are kept", f"{plural(metric.retention_days, 'day')}; counts stay"),
                 *((("sent in clear", group_words(metric.groups)),) if metric.groups else ()),
+                *((("travels", relay_words(route)),) if metric.is_oblivious else ()),
                 *((("published", PUBLISHED),) if metric.publish == "estimates" else ()),
                 ("different values", how_many_values(metric)),
                 ("method", _method(metric)),
@@ -149,6 +158,8 @@ def _reports(shown: MetricView, most: int) -> Iterator[Block]:
     if not shown.reports:
         return
     yield Heading(3, f"Exactly what was or will be sent: {shown.id}")
+    if shown.metric is not None and shown.metric.is_oblivious:
+        yield Paragraph(SEALED)
     if len(shown.reports) > most:
         yield Paragraph(f"The newest {most} of {len(shown.reports)} reports that are kept to be shown.")
     newest = shown.reports[max(len(shown.reports) - most, 0) :]

@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING, Any, TextIO
 from overstory.client.budget import Budget, budget
 from overstory.client.consent.consent import Choice, Consent, origin, pinned, read_consent
 from overstory.client.outcomes import ConsentError, StateError
+from overstory.client.person.waiting import relay_status
 from overstory.client.state.paths import StatePaths, policy_file
 from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.attacks import linkability
 from overstory.privacy.registry.cost import CostLine, MetricCost, metric_cost
-from overstory.privacy.registry.page import PUBLISHED, group_words, how_many_values, how_often
+from overstory.privacy.registry.page import PUBLISHED, group_words, how_many_values, how_often, relay_words
 from overstory.privacy.registry.totals import TotalCost, budget_words, total_costs
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def asked_of(context: CommandContext, server: str | None, today: date) -> Asked:
     attributes = {name: metric.attribute for name, metric in registry.items() if metric.attribute is not None}
     totals = () if spent is None else spent.totals(attributes)
     chosen = before is not None and before.choice is not Choice.OFF
-    changes = before.missing(registry, server=named, budget=registry.budget) if chosen and before else {}
+    terms: dict[str, Any] = {"server": named, "budget": registry.budget, "route": registry.oblivious}
+    changes = before.missing(registry, **terms) if chosen and before else {}
     return Asked(
         registry,
         today,
@@ -131,7 +134,7 @@ def question(asked: Asked) -> Iterator[Block]:
         yield Heading(3, f"{metric.title} ({name})")
         yield Paragraph(metric.description)
         yield from _changed(asked, name)
-        yield KeyValues(tuple(_facts(metric)))
+        yield KeyValues(tuple(_facts(metric, asked.registry.oblivious)))
         yield Paragraph(_spoken(asked.costs[name]))
         end = asked.ends.get(name)
         lines = () if end is None else ((end.amount, f"{end.words} (one {_each(metric)} until {metric.expires})"),)
@@ -149,7 +152,7 @@ def _changed(asked: Asked, name: str) -> Iterator[Block]:
         yield Paragraph(f"Since your choice of {asked.before.date}: {reason}.")
 
 
-def _facts(metric: Metric) -> Iterator[tuple[str, str]]:
+def _facts(metric: Metric, route: ObliviousRoute | None) -> Iterator[tuple[str, str]]:
     yield "asked by", metric.owner
     yield "why", metric.purpose
     if metric.attribute is not None:
@@ -158,6 +161,8 @@ def _facts(metric: Metric) -> Iterator[tuple[str, str]]:
         yield "sent in clear", group_words(metric.groups)
     yield "how often", f"{how_often(metric)}, until {metric.expires.isoformat()}"
     yield "reports are kept", f"{plural(metric.retention_days, 'day')}; counts stay"
+    if metric.is_oblivious:
+        yield "travels", relay_words(route)
     if metric.publish == "estimates":
         yield "published", PUBLISHED
     yield "different values", how_many_values(metric)
@@ -181,6 +186,9 @@ def _ending(asked: Asked) -> Iterator[str]:
         yield from budget_words(asked.registry.budget, asked.registry.values())
     where = asked.server or "the first collector that this application names, and to no other after it"
     yield f"reports go to: {where}"
+    relay = relay_status(asked.registry)
+    if relay is not None:
+        yield from relay.words()
 
 
 def question_json(asked: Asked) -> dict[str, Any]:
@@ -188,6 +196,7 @@ def question_json(asked: Asked) -> dict[str, Any]:
     held = asked.registry.budget
     return {
         "server": asked.server,
+        **({} if asked.registry.oblivious is None else {"relay": asked.registry.oblivious.to_json()}),
         "budget": None if held is None else held.to_json(),
         "budget_words": [] if held is None else list(budget_words(held, asked.registry.values())),
         "totals": [total.to_json() for total in asked.totals],
@@ -210,6 +219,7 @@ def _metric_json(asked: Asked, metric: Metric) -> dict[str, Any]:
         "max_values": metric.max_values,
         "publish": metric.publish,
         **({} if metric.groups is None else {"groups": metric.groups.canonical()}),
+        **({"travels": relay_words(asked.registry.oblivious)} if metric.is_oblivious else {}),
         "changed": list(asked.changes.get(metric.id, ())),
         "linkable": linkability(metric.mechanism).to_json(),
         "cost": asked.costs[metric.id].to_json(),

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import NEW, Choice, pinned
 from overstory.client.outcomes import Fault, StateError
+from overstory.client.person.waiting import RelayStatus, due_in, due_words, refusals, relay_status
 from overstory.client.state.lifecycle import UNCHECKED, machine_id
-from overstory.client.state.outbox import LONGEST_DELAY
 from overstory.client.state.paths import StatePaths
 from overstory.client.upload.delivery import ASKED, CollectorHealth
-from overstory.client.upload.retry import DAY, problem_words
-from overstory.privacy.text import columns, duration, plural
+from overstory.privacy.text import columns, plural
 
 if TYPE_CHECKING:
     from overstory.client.budget import Spent
@@ -74,6 +73,8 @@ class Status:
         What `spent` does not know, a sentence each.
     server
         The collector that reports may go to under the choice; None where none is known yet.
+    relay
+        The relay that reports of oblivious metrics go through; None where no metric is oblivious.
     """
 
     effective: EffectiveChoice
@@ -92,6 +93,7 @@ class Status:
     caveats: tuple[str, ...] = ()
     totals: tuple[TotalCost, ...] = ()
     server: str | None = None
+    relay: RelayStatus | None = None
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -119,6 +121,8 @@ class Status:
         if consent is not None and consent.choice is not Choice.OFF:
             yield f"{_CHOSE[consent.choice].format(consent.date)}: {', '.join(consent.metrics) or 'nothing'}"
             yield f"reports go to: {self.server or 'the first collector that this application names'}"
+        if self.relay is not None:
+            yield from self.relay.words()
         if self.effective.asked:
             yield from self._asks_again()
         yield f"state: {self.folder}"
@@ -142,7 +146,7 @@ class Status:
 
     def _queue(self) -> Iterator[str]:
         waiting, local = (self.outbox.get(name, 0) for name in ("waiting", "local"))
-        when = f", {_due_words(*self.due)};" if self.due is not None else ","
+        when = f", {due_words(*self.due)};" if self.due is not None else ","
         sent = self.counts.get("sent", 0)
         yield f"waiting: {waiting + self.pending}{when} sent: {sent}, kept on this device: {local}"
         if self.last_success:
@@ -172,6 +176,7 @@ class Status:
             "not_asked": list(self.missing),
             "asked_again": {name: list(reasons) for name, reasons in self.missing.items()},
             "server": self.server,
+            **({} if self.relay is None else {"relay": self.relay.to_json()}),
             "folder": str(self.folder),
             "waiting": self.outbox.get("waiting", 0) + self.pending,
             "due_in_seconds": None if self.due is None else [math.ceil(seconds) for seconds in self.due],
@@ -187,22 +192,6 @@ class Status:
             "budget": [spent_json(spent) for spent in self.spent],
             "totals": [total.to_json() for total in self.totals],
         }
-
-
-def _due_words(first: float, last: float) -> str:
-    """Say when what waits is due.
-
-    Examples
-    --------
-    >>> _due_words(18_700, 18_700), _due_words(0, 700), _due_words(0, 0)
-    ('due within 5 h 12 min', 'the first due now, all within 12 min', 'due now')
-    """
-    if last <= 0:
-        return "due now"
-    within = f"within {duration(last)}"
-    if math.ceil(first / 60) == math.ceil(last / 60):
-        return f"due {within}"
-    return f"the first due {'now' if first <= 0 else f'within {duration(first)}'}, all {within}"
 
 
 def _consent(written: dict[str, Any]) -> dict[str, Any]:
@@ -240,11 +229,12 @@ def read_status(
 
     consent, budget = effective.consent, getattr(registry, "budget", None)
     new = dict.fromkeys(registry, (NEW,))
-    missing = new if consent is None else consent.missing(registry, server=server, budget=budget)
+    route = getattr(registry, "oblivious", None)
+    missing = new if consent is None else consent.missing(registry, server=server, budget=budget, route=route)
     clock = _before_consent(None if consent is None else consent.date, now)
     named = None if consent is None else consent.server
     status = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock, server=named)
-    status = replace(status, due=_due_in(dues, now))
+    status = replace(status, due=due_in(dues, now), relay=relay_status(registry))
     state = State(paths)
     if not state.exists:
         return status
@@ -276,6 +266,7 @@ def _completed(status: Status, rows: Rows, registry: Mapping[str, Metric], now: 
         spent=tuple(spent(rows, metric) for metric in registry.values()),
         caveats=tuple(caveats(rows.keys, rows.memo, registry, copied=rows.recall(COPIED) is not None)),
         totals=budget(rows, registry).totals(attributes),
+        relay=relay_status(registry, rows),
     )
 
 
@@ -288,25 +279,9 @@ def _with_collector(status: Status, rows: Rows, dues: Sequence[float], now: floa
     return replace(
         status,
         failures=health[""].failures,
-        problem=status.problem or _refused(health),
-        due=_due_in(times, now),
+        problem=status.problem or refusals(health),
+        due=due_in(times, now),
     )
-
-
-def _due_in(times: Sequence[float], now: float) -> tuple[float, float] | None:
-    # What is due later than any delay allows has seen another clock: it is sent at once.
-    waits = [max(due - now, 0.0) if due <= now + LONGEST_DELAY else 0.0 for due in times]
-    return (min(waits), max(waits)) if waits else None
-
-
-def _refused(health: Mapping[str, CollectorHealth]) -> str | None:
-    """Say what the collector refuses, or what answers in its place, and since when."""
-    alike: dict[tuple[str, int], list[str]] = {}
-    for name, health_there in health.items():
-        alike.setdefault((health_there.problem, health_there.since), []).append(name)
-    problems = ((since, problem_words(why, ", ".join(names))) for (why, since), names in alike.items())
-    sentences = [f"{text} since {datetime.fromtimestamp(since * DAY, UTC).date()}" for since, text in problems if text]
-    return "; ".join(sentences) or None
 
 
 def _elsewhere(status: Status, rows: Rows, registry: Mapping[str, Metric], server: str | None) -> Status:

@@ -15,6 +15,7 @@ from overstory.client.person.report_bytes import Part, annotate, bit_string, mat
 from overstory.client.state.memo import Response
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import Rows
+from overstory.client.upload.retry import RELAYED
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics.metric import Metric
@@ -26,6 +27,7 @@ STATE_TEXTS = {
     RowState.DROPPED: "was dropped",
     RowState.LOCAL: "stays here: it is never sent",
 }
+BY_RELAY = "was sent: the relay has it, and passes it on to the collector"
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class ReportView:
     period: str  # the period it is about, as a label
     state: RowState
     detail: str
-    arrived: bool  # whether the collector has it, or may have it
+    arrived: bool  # whether the collector or its relay has it, or may have it
     response: int | None  # the number of its permanent response, where that is known
     body: bytes
     parts: tuple[Part, ...]
@@ -173,7 +175,7 @@ def _read(row: OutboxRow, metric: Metric | None) -> tuple[tuple[Part, ...], Repo
 
 
 def _detail(row: OutboxRow) -> str:
-    text = STATE_TEXTS[row.state]
+    text = BY_RELAY if row.answer == RELAYED else STATE_TEXTS[row.state]
     if row.state in {RowState.DROPPED, RowState.WAITING} and row.answer:
         text += f" ({row.answer})"
     if row.state is not RowState.SENT and row.attempts:

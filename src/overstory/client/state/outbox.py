@@ -36,7 +36,7 @@ class RowState(StrEnum):
     WAITING
         To be sent when it is due.
     SENT
-        Acknowledged by the collector.
+        Acknowledged by the collector, or by a relay that has stored it.
     DROPPED
         Never to be sent (again): refused, made room for others, or withdrawn.
     LOCAL

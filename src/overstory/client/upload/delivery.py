@@ -13,22 +13,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from overstory.client.consent.consent import origin
 from overstory.client.state.lifetimes import COPIED
 from overstory.client.state.outbox import LONGEST_DELAY, OutboxRow, RowState
 from overstory.client.state.state import Rows, State
-from overstory.client.upload.retry import DAY, Decision, Uniform, decide_locally, problem_words
+from overstory.client.upload.retry import DAY, Covers, Decision, Uniform, decide_before_sending, problem_words
 from overstory.protocol.metrics.metric import Metric
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 LEAST: Final = 0.05  # seconds: with less time left, no request is started
 
 Permit = Callable[[], object]
 """Returns None when nothing may be sent, else a value that stays equal while the same consent allows it."""
-
-Covers = Callable[[Metric], bool]
-"""Returns whether that consent covers a metric as it is now."""
 
 Failures = Mapping[str, int]
 """Consecutive failures of the collector, and consecutive refusals of each metric."""
@@ -39,10 +39,8 @@ COLLECTOR: Final = ""
 Send = Callable[[Sequence[OutboxRow], float, Failures, Callable[[], bool]], Mapping[int, Decision]]
 """Sends rows at a time, while the last argument allows it; returns the decisions on those that were sent, by row id."""
 
-NOT_ASKED: Final = "not asked about as it is now"
 ASKED: Final = "asked"
 """The name under which a state stores the origin of the collector that was asked last."""
-HELD: Final = 3600.0  # seconds until a report that no consent covers is looked at again
 
 
 @dataclass(frozen=True)
@@ -207,6 +205,8 @@ class Delivery:
         How many reports are leased and shuffled together, and how many are sent and saved together.
     server
         The collector's address; None where reports go to a file.
+    through
+        Returns what sends the reports of oblivious metrics, by a registry's relay; None: they wait.
     prepare
         Called in the round's first transaction; nothing is leased when it raises.
     order, spread
@@ -224,6 +224,7 @@ class Delivery:
     at_once: int = 64
     batch: int = 1
     server: str | None = None
+    through: Callable[[ObliviousRoute], Send] | None = None
     prepare: Callable[[Rows], object] = lambda _: None
     order: Uniform = random.SystemRandom().random
     spread: Uniform = random.SystemRandom().random
@@ -263,11 +264,14 @@ class Delivery:
         """Send a batch and save the decisions; return what is left of the rows taken, or the next ones."""
         batch, rest, now = taken[: self.batch], taken[self.batch :], self.clock()
         decisions = {
-            row.id: decide_before_sending(row, self.metrics.get(row.metric), now, self.covers) for row in batch
+            row.id: decide_before_sending(
+                row, self.metrics.get(row.metric), now, self.covers, has_relay=self._has_relay
+            )
+            for row in batch
         }
         asked = [row for row in batch if decisions[row.id] is None]
         failures = {COLLECTOR: self._health.failures} | dict(self._failures)
-        answers = self.send(asked, now, failures, lambda: self.permit() == allowed) if asked else {}
+        answers = self._send(asked, now, failures, lambda: self.permit() == allowed)
         refused = {row.metric for row in asked if row.id in answers and answers[row.id].of_metric}
         stopped = any(row.id not in answers and row.metric not in refused for row in asked) or any(
             decision.resume is not None and not decision.of_metric for decision in answers.values()
@@ -285,6 +289,25 @@ class Delivery:
             _give_back(rows, untried)
             rest = [] if stopped else [row for row in rest if row.metric not in refused]
             return rest or ([] if stopped or self._is_over(allowed) else self._take(rows))
+
+    def _send(
+        self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Callable[[], bool]
+    ) -> dict[int, Decision]:
+        """Send rows: those of oblivious metrics through the relay, and in no other way."""
+        relayed = [row for row in rows if self.metrics[row.metric].is_oblivious]
+        direct = [row for row in rows if not self.metrics[row.metric].is_oblivious]
+        answers = dict(self.send(direct, now, failures, allowed)) if direct else {}
+        if relayed and self.through is not None and self._route is not None:
+            answers |= self.through(self._route)(relayed, now, failures, allowed)
+        return answers
+
+    @property
+    def _route(self) -> ObliviousRoute | None:
+        return getattr(self.metrics, "oblivious", None)  # a mapping of metrics that is no registry has none
+
+    @property
+    def _has_relay(self) -> bool:
+        return self.through is not None and self._route is not None
 
     def _save(self, rows: Rows, asked: Sequence[OutboxRow], answers: Mapping[int, Decision]) -> None:
         """Save the health of the collector and of each metric that was sent: a failure where there was one."""
@@ -306,14 +329,6 @@ def _give_back(rows: Rows, untried: Sequence[OutboxRow]) -> None:
     """End the lease of rows that were not tried: they wait as before."""
     for row in untried:
         rows.outbox.postpone(row.id, row.due, row.attempts, row.answer)
-
-
-def decide_before_sending(row: OutboxRow, metric: Metric | None, now: float, covers: Covers) -> Decision | None:
-    """Return the decision on a row that is not sent now: it is too late, or no consent covers it; else None."""
-    decision = decide_locally(row, metric, now)
-    if decision is None and metric is not None and not covers(metric):
-        return Decision(RowState.WAITING, NOT_ASKED, now + HELD)
-    return decision
 
 
 def save_decision(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> None:

@@ -54,6 +54,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)  # by their names in lower case
     body: bytes = b""  # at most `MOST_READ` bytes
     error: str = ""  # why there was no answer, in a few words
+    relay: bool = False  # whether this is what a relay answered, or failed to, and not the collector
 
 
 Transport = Callable[[Request], Response]
@@ -160,7 +161,7 @@ class _Exchange:
     def _connect(self) -> tuple[str, dict[str, str]]:
         """Choose the connection; return the request target and the proxy's headers."""
         url = urlsplit(self.request.url)
-        path = url.path or "/"
+        path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         if self._proxy is None:
             self._connection = self._open(url, secure=url.scheme == "https")
             return path, {}

@@ -7,6 +7,9 @@ A report waits until it is **sent** or **dropped**; that happens once. The colle
 the collector's refusal, final         dropped, with its reason: no collector would accept these bytes
 its refusal of one metric              waits, and so do the other reports of the metric
 its refusal of the period (too early)  waits by itself
+its refusal of the shard               waits by itself: another collector takes it, or this one's registry is older
+202 of a relay, without a body         sent: the relay has stored it, and passes it on later
+any other answer of a relay, or none   waits, and so do the other reports of the metric
 its refusal of everything              waits, and so does all that goes to this collector: exponential backoff with
                                        full jitter, and Retry-After at least
 any other answer, any status           waits, likewise: a portal, a proxy, another server
@@ -33,15 +36,31 @@ from typing import Any, Final
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.upload.http import Response, parse_object
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.wire.reasons import Reason, is_own_problem
+from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason, is_own_problem
 
 Uniform = Callable[[], float]
 """Draws from [0, 1)."""
+
+Covers = Callable[[Metric], bool]
+"""Returns whether the person's consent covers a metric as it is now."""
 
 RETRIED: Final = frozenset({408, 425, 429})
 DAY: Final = 86_400.0
 _REASON: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _STRANGER: Final = re.compile(r"http-[0-9]+, .*")
+RELAY: Final = "relay: "
+"""How the answer of a decision begins when it came from a relay, or none came."""
+RELAYED: Final = "relayed"
+NO_RELAY: Final = "none in the registry"
+NO_KEY: Final = "no usable key"
+KEYS_REFUSED: Final = "keys refused"
+UNOPENED: Final = "an answer that does not open"
+_RELAY_PROBLEMS: Final = {
+    f"{RELAY}{NO_RELAY}": "the registry names no relay",
+    f"{RELAY}{NO_KEY}": "this version can use no key of the registry",
+    f"{RELAY}{KEYS_REFUSED}": "the collector refuses the registry's keys",
+    f"{RELAY}{UNOPENED}": "the answers are encrypted for another request",
+}
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 
@@ -148,6 +167,27 @@ def decide_locally(row: OutboxRow, metric: Metric | None, now: float) -> Decisio
     return Decision(RowState.DROPPED, Reason.PERIOD_CLOSED) if now >= metric.accept_until(row.period) else None
 
 
+def decide_before_sending(
+    row: OutboxRow, metric: Metric | None, now: float, covers: Covers, *, has_relay: bool = False
+) -> Decision | None:
+    """Return the decision on a row that is not sent now; None when it has to be sent.
+
+    It is too late, no consent covers it, or its metric is oblivious and there is no relay.
+    """
+    decision = decide_locally(row, metric, now)
+    if decision is not None or metric is None:
+        return decision
+    if not covers(metric):
+        return Decision(RowState.WAITING, NOT_ASKED, now + HELD)
+    if metric.is_oblivious and not has_relay:
+        return Decision(RowState.WAITING, f"{RELAY}{NO_RELAY}", now + HELD)
+    return None
+
+
+NOT_ASKED: Final = "not asked about as it is now"
+HELD: Final = 3600.0  # seconds until a report that may not be sent is looked at again
+
+
 def decide(
     row: OutboxRow,
     response: Response,
@@ -185,11 +225,11 @@ def decide(
     if state is not RowState.WAITING:
         return Decision(state, why)
     reason = parse_reason(why)
-    of_metric = reason is not None and reason.of_metric
+    of_metric = response.relay or (reason is not None and reason.of_metric)
     in_a_row = metric_failures if of_metric else failures
     asked = min(retry_after(response, now, policy), policy.longest_asked / 2)
     again = now + asked * (1 + uniform()) + backoff(max(row.attempts, in_a_row) + 1, policy, uniform)
-    if reason is Reason.PERIOD_FUTURE:
+    if reason in {Reason.PERIOD_FUTURE, Reason.WRONG_SHARD}:
         return Decision(RowState.WAITING, why, again)
     rest = asked + backoff(in_a_row + 1, policy, uniform)
     return Decision(RowState.WAITING, why, again, resume=now + rest, pause=rest, of_metric=of_metric)
@@ -222,14 +262,25 @@ def problem_words(why: str, metric: str = "") -> str | None:
     the answers are not the collector's (http-403, a page)
     None
     """
+    if why.startswith(RELAY):
+        return _relay_problem(why, metric)
     reason = parse_reason(why)
     if reason is not None and not reason.passing:
         return f"the collector refuses{metric and ' '}{metric} ({why})"
     return f"the answers are not the collector's ({why})" if _STRANGER.fullmatch(why) else None
 
 
+def _relay_problem(why: str, metric: str) -> str | None:
+    problem = _RELAY_PROBLEMS.get(why)
+    if problem is None and _STRANGER.fullmatch(why.removeprefix(RELAY)):
+        problem = f"the answers are not a relay's ({why.removeprefix(RELAY)})"
+    return f"{problem} for {metric}" if problem and metric else problem
+
+
 def _judge(response: Response, batch: bytes) -> tuple[RowState, str]:
     """Return the new state of a batch after a response, and the reason in a few words."""
+    if response.relay:
+        return _judge_relay(response)
     if response.status is None:
         return RowState.WAITING, response.error or "no answer"
     body = parse_object(response) or {}
@@ -241,6 +292,17 @@ def _judge(response: Response, batch: bytes) -> tuple[RowState, str]:
     if refusal is None or results:  # it refuses other batches, and not this one
         return RowState.WAITING, _describe_stranger(response)
     return _end_state(refusal), refusal
+
+
+def _judge_relay(response: Response) -> tuple[RowState, str]:
+    """Likewise, of what a relay answered: it has stored the message, or there is a problem that passes."""
+    if response.status == 202 and not response.body:
+        return RowState.SENT, RELAYED
+    if response.status is None:
+        return RowState.WAITING, f"{RELAY}{response.error or 'no answer'}"
+    if (parse_object(response) or {}).get("type") == KEY_PROBLEM:
+        return RowState.WAITING, f"{RELAY}{KEYS_REFUSED}"
+    return RowState.WAITING, f"{RELAY}{_describe_stranger(response)}"
 
 
 def _refusal(body: dict[str, Any], status: int) -> Reason | None:

@@ -5,18 +5,30 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self
 
 from overstory.client.outcomes import WarnsOnce
 from overstory.client.state.outbox import OutboxRow
 from overstory.client.state.state import Rows, State
-from overstory.client.upload.delivery import COLLECTOR, Covers, Delivery, Failures, Permit, Round
+from overstory.client.upload.delivery import COLLECTOR, Delivery, Failures, Permit, Round
 from overstory.client.upload.http import Request, Response, Transport, endpoint
-from overstory.client.upload.retry import Decision, RetryPolicy, Uniform, decide, parse_reason, problem_words
+from overstory.client.upload.retry import (
+    RELAY,
+    Covers,
+    Decision,
+    RetryPolicy,
+    Uniform,
+    decide,
+    parse_reason,
+    problem_words,
+)
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.wire.upload import MEDIA_TYPE
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,8 @@ class Collector:
         The collector's address, and the application's write token.
     uniform
         Draws the random part of a delay, and the order of reports.
+    metrics
+        The registry, which may divide uploads over several collectors; any other mapping has one collector.
     """
 
     server: str
@@ -37,14 +51,28 @@ class Collector:
     policy: RetryPolicy = field(default_factory=RetryPolicy)  # when to send again
     timeout: float = 30.0  # seconds for one request, at most
     uniform: Uniform = field(default_factory=lambda: random.SystemRandom().random)
+    metrics: Mapping[str, Metric] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         endpoint(self.server)
 
+    def relayed(self, route: ObliviousRoute) -> Self:
+        """Return the same collector, reached through a relay that cannot read what is sent."""
+        from overstory.client.upload.oblivious import oblivious_transport
+
+        return replace(self, transport=oblivious_transport(route, self.transport))
+
+    def address(self, row: OutboxRow) -> str:
+        """Return where a row is posted: every time to the same shard's path, where the registry has shards."""
+        shards, metric = getattr(self.metrics, "shards", None), self.metrics.get(row.metric)
+        if shards is None or metric is None:
+            return endpoint(self.server)
+        return endpoint(self.server) + str(shards.suffix(metric, row.period, row.batch))
+
     def post(self, rows: Sequence[OutboxRow], timeout: float) -> Response:
-        """Send the bytes of these rows in one request."""
+        """Send the bytes of these rows, which have one address, in one request."""
         body = b"".join(row.body for row in rows)
-        return self.transport(Request(endpoint(self.server), body, MEDIA_TYPE, self.token, timeout))
+        return self.transport(Request(self.address(rows[0]), body, MEDIA_TYPE, self.token, timeout))
 
     def decide(
         self, rows: Sequence[OutboxRow], response: Response, now: float, failures: Failures
@@ -106,16 +134,22 @@ class ReportSender(Collector):
             See `Delivery`.
         """
         until = time.monotonic() + seconds
+        sender = replace(self, metrics=metrics)
+
+        def left() -> float:
+            return until - time.monotonic()
+
         return Delivery(
             state,
             metrics,
-            partial(self.send, seconds=lambda: until - time.monotonic()),
+            partial(sender.send, seconds=left),
             permit,
             covers,
             clock=self.clock,
             until=until,
             lease=self.policy.lease + max(seconds, 0.0),
             server=self.server,
+            through=lambda route: partial(sender.relayed(route).send, seconds=left),
             prepare=prepare,
             order=self.uniform,
             spread=self.uniform,
@@ -127,7 +161,10 @@ def warn(decision: Decision, server: str) -> None:
     reason = parse_reason(decision.answer)
     if problem_words(decision.answer) is None:
         return
-    if reason is None:
+    if decision.answer.startswith(RELAY):
+        message = "%s: %s; reports wait, and are never sent another way"
+        _warn_once(decision.answer, message, server, problem_words(decision.answer))
+    elif reason is None:
         message = "%s does not answer as a collector does (%s): reports wait; is the address right, or a proxy between?"
         _warn_once(decision.answer, message, server, decision.answer)
     else:

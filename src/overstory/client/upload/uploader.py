@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import MetricRegistry
 
 UNENCRYPTED: Final = "reports and the token travel unencrypted to %s: give an https:// address"
+ONE_HOST: Final = "the relay and the collector are one host, %s, which sees both who sends and what is sent"
 
 
 class Uploader:
@@ -75,24 +76,3 @@ class Uploader:
             return sender.deliver(state, registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
         finally:
             self._sending.release()
-
-
-def unencrypted_host(server: str | None) -> str | None:
-    """Return the host that reports travel to unencrypted, over a network; None where they do not.
-
-    Examples
-    --------
-    >>> [unencrypted_host(f"http://{host}") for host in ("example.org", "localhost:8080", "127.0.0.1", "[::1]:80")]
-    ['example.org', None, None, None]
-    """
-    import ipaddress
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(server or "")
-    host = parts.hostname or ""
-    if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
-        return None
-    try:
-        return None if ipaddress.ip_address(host).is_loopback else host
-    except ValueError:
-        return host

@@ -91,7 +91,8 @@ class ReadingTask:
 def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> ReadingTask:
     """Return the task of a reading."""
     metric = counted.metric
-    rest = repr((kind, options, counted.first, counted.last, counted.others, counted.group))
+    about = counted.first, counted.last, counted.others, counted.group, counted.released
+    rest = repr((kind, options, *about, metric.candidate_lists))
     key = hashlib.blake2b(context(metric.digest.hex(), rest, *map(str, metric.labels or ())), digest_size=16)
     for period in counted.periods:
         counts = counted.counts[period]

@@ -12,7 +12,7 @@ from pydantic import Field as Parameter
 from overstory.analysis.difference.result import difference_columns, unchanged
 from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind, interval_words
 from overstory.console.screens.facts import adjustment_field, metric_links, state_words
-from overstory.console.screens.readings import compared_view, is_shares, reading_words
+from overstory.console.screens.readings import WHOLE_RANGE, compared_view, is_shares, reading_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.intervals import differences
 from overstory.presentation.document import (
@@ -90,8 +90,8 @@ class ComparisonScreen(Screen):
         page = _Page(data, metric, query, spans, periods)
         if spans is None:
             return page.without("There are reports in fewer than two periods: there is nothing to compare yet.", 200)
-        if metric.reading not in COMPARISONS:
-            return page.without(f"Two ranges of {reading_words(metric)} are not compared.", 200)
+        if metric.reading not in COMPARISONS or metric.reading in WHOLE_RANGE:
+            return page.without(f"Two ranges of {reading_words(metric)} are not compared on a page.", 200)
         if is_shares(metric) and not metric.labels:
             return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
         counted = [data.counts(metric, *span) for span in spans]

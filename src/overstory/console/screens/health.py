@@ -194,6 +194,7 @@ class _Health:
         yield Heading(2, "Collectors", "collectors")
         columns = (
             Column("id", "Collector", _short, is_left=True, is_code=True),
+            *((Column("shard", "Shard"),) if any(state.shard is not None for state in self.collectors) else ()),
             Column("state", "State", is_left=True, tone=lambda state: "bad" if state == "silent" else "good"),
             Column("last_seen", "Last seen", is_left=True),
             Column("started", "Started", is_left=True),
@@ -297,7 +298,7 @@ class _Health:
             "notes": self.notes,
             "refused_by_day": self.by_day,
             "refused_by_metric": self.by_metric,
-            "collectors": [{**asdict(state), "silent": state.silent(self.now)} for state in self.collectors],
+            "collectors": [{**state.to_json(), "silent": state.silent(self.now)} for state in self.collectors],
             "mechanisms": [asdict(metric) for metric in self.summary.metrics],
             "store": {"url": self.summary.url, "size": self.summary.size, **self.sizes},
         }

@@ -288,7 +288,7 @@ class _Page:
         yield rests_on(
             self.data, self.metric, self.counted.num_reports, self.counted.periods, "population", self.query.adjustment
         )
-        yield Lines(dimension_words(self.metric))
+        yield Lines(dimension_words(self.metric), *self.counted.central_sentences())
 
     def _list_form(self) -> Form:
         names = self.candidates or self.metric.labels

@@ -76,7 +76,7 @@ class PublicScreen(Screen):
         )
         facts = {
             **_registry_json(registry),
-            "metrics": [_page_of(metric).to_json() for metric in registry.values()],
+            "metrics": [_page_of(metric, route=registry.oblivious).to_json() for metric in registry.values()],
         }
         return View("What is collected here", blocks, table, facts=facts)
 
@@ -142,7 +142,7 @@ class AboutScreen(Screen):
     def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002
         """Return the page of a metric."""
         metric = data.metric(path["metric"])
-        page = _page_of(metric)
+        page = _page_of(metric, route=data.registry.oblivious)
         counted = _published(data, metric)
         facts: dict[str, Any] = {**_registry_json(data.registry), **page.to_json()}
         head = (*_about(data, page), Heading(2, "Results", "results"))

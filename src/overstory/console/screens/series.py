@@ -144,7 +144,7 @@ class _Page:
                 self.series.interval_kind,
                 self.query.adjustment,
             ),
-            Lines(*self._sentences(shown)),
+            Lines(*self._sentences(shown), *self.columns.counted.central_sentences()),
         ]
         facts = {**self.series.summary(), "level": self.query.level, "every": self.columns.every}
         return View(self.metric.title, tuple(blocks), table, picture, facts, refresh=refresh)

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from overstory.analysis.decoding import decode
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
+from overstory.analysis.selection.proportions import clopper_pearson
 from overstory.experiments.comparison import (
+    LEVEL,
     Comparison,
     Published,
-    clopper_pearson,
     exact,
     proportion,
     simulated,
@@ -190,7 +191,7 @@ def _draw_frequencies(axes: Any, survey: Rebuilt) -> None:
 def _draw_persons(axes: Any, hits: dict[int, list[bool]], bare: float) -> None:
     axes.set(xscale="log")
     shares = [100 * mean(right) for right in hits.values()]
-    low, high = 100 * np.array([clopper_pearson(sum(right), len(right)) for right in hits.values()]).T
+    low, high = 100 * np.array([clopper_pearson(sum(right), len(right), LEVEL) for right in hits.values()]).T
     figures.interval(axes, SEEN, low, high, figures.VERMILION)
     figures.line(axes, SEEN, shares, figures.VERMILION, marker="o", linewidth=1.7, markersize=4)
     figures.label(axes, SEEN[0], shares[0], "both rounds", figures.VERMILION, xytext=(4, 14))

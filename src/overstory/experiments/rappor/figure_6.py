@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.experiments.comparison import Comparison, about, at_least, at_most, clopper_pearson, exact, simulated
+from overstory.analysis.selection.proportions import clopper_pearson
+from overstory.experiments.comparison import LEVEL, Comparison, about, at_least, at_most, exact, simulated
 from overstory.experiments.rappor.collections import (
     DEFAULT,
     F64,
@@ -242,7 +243,7 @@ def _draw_limit(axes: Any, mechanism: BitMechanism, probes: list[Found]) -> None
         (figures.OURS, DEFAULT, (-8, 8), "right"),
     ):
         hits = np.round(trials * np.mean([one.rates(name) for one in probes], axis=0))
-        low, high = 100 * np.array([clopper_pearson(int(hit), trials) for hit in hits]).T
+        low, high = 100 * np.array([clopper_pearson(int(hit), trials, LEVEL) for hit in hits]).T
         figures.interval(axes, shares, low, high, colour)
         figures.line(axes, shares, 100 * hits / trials, colour, marker="o", linewidth=1.7, markersize=4)
         middle = float(np.interp(0.6, hits / trials, PROBED))

@@ -18,14 +18,19 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.registry.lifetime import lifetime_epsilon
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.shards import Shards
 
 NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
@@ -39,6 +44,15 @@ class Kind(StrEnum):
     WEAKENS = "weakens-privacy"
     BREAKS = "breaks-counts"
     HARMLESS = "harmless"
+
+
+_BECOMES: Final = {
+    "direct": (Kind.WEAKENS, "oblivious becomes direct: the collector sees the address that a report comes from"),
+    "oblivious": (
+        Kind.HARMLESS,
+        "direct becomes oblivious: a relay sees the address, not the collector; devices ask again",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -94,8 +108,43 @@ def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
         detail = f"{before} becomes {after}" + (": devices ask about every metric again" if weaker else "")
         yield Change("", "budget", Kind.WEAKENS if weaker else Kind.HARMLESS, detail)
 
+    yield from _of_the_relay(old.oblivious, new.oblivious)
+    yield from _of_the_shards(old.shards, new.shards)
     if old.opt_out != new.opt_out:
         yield Change("", "opt_out", Kind.HARMLESS, f"{old.opt_out!r} becomes {new.opt_out!r}")
+
+
+def _of_the_relay(old: ObliviousRoute | None, new: ObliviousRoute | None) -> Iterator[Change]:
+    before, after = ("none" if route is None else route.described for route in (old, new))
+    if before != after:
+        asks = "" if old is None or new is None else ": devices ask about oblivious metrics again"
+        yield Change("", "oblivious", Kind.HARMLESS, f"{before} becomes {after}{asks}")
+    if old is not None and new is not None and old.keys != new.keys:
+        detail = f"{_keys_text(old)} becomes {_keys_text(new)}: the collector must have the private key of each"
+        yield Change("", "oblivious.keys", Kind.HARMLESS, detail)
+
+
+def _of_the_shards(old: Shards | None, new: Shards | None) -> Iterator[Change]:
+    if old == new:
+        return
+    before, after = ("one collector" if shards is None else f"shards {shards}" for shards in (old, new))
+    first = new.first_difference(old) if new is not None else old.first_difference(new) if old is not None else None
+    detail = f"{before} becomes {after}"
+    if first == 0:
+        detail += (
+            ": uploads of periods that have begun go to other stores, which count a retry again; leave count, and give "
+            "the new number in [shards.from], from a day to come"
+        )
+    elif first is not None:
+        detail += ": release it to devices before the first new day, and keep [shards] afterwards"
+    yield Change("", "shards", Kind.BREAKS if first == 0 else Kind.HARMLESS, detail)
+
+
+def _keys_text(route: ObliviousRoute) -> str:
+    from overstory.protocol.oblivious.hpke import fingerprint
+    from overstory.protocol.oblivious.key_list import read_entries
+
+    return ", ".join(f"{entry.key_id} ({fingerprint(entry.public)})" for entry in read_entries(route.keys))
 
 
 def _limits(budget: PersonBudget | None) -> str:
@@ -112,12 +161,14 @@ def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
     yield from _of_time(old, new)
     if old.domain.canonical() != new.domain.canonical():
         yield from _of_the_domain(old, new)
-    if old.candidates != new.candidates:
+    if (old.candidates, old.candidate_lists) != (new.candidates, new.candidate_lists):
         yield _of_the_candidates(new)
     for key in ("title", "description", "owner", "purpose", "attribute"):
         if getattr(old, key) != getattr(new, key):
             detail = f"{getattr(old, key)!r} becomes {getattr(new, key)!r}: devices ask about it again"
             yield Change(new.id, key, Kind.HARMLESS, detail)
+    if old.transport != new.transport:
+        yield Change(new.id, "transport", *_BECOMES[new.transport])
     if old.publish != new.publish:
         detail = f"{old.publish} becomes {new.publish}: estimates are computed from reports, at no further privacy loss"
         yield Change(new.id, "publish", Kind.HARMLESS, detail)
@@ -237,29 +288,6 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
                 ": they follow the value again" if new.over_cap == "nearest" else ": a response more tells of them"
             )
         yield Change(new.id, "over_cap", Kind.WEAKENS if worse else Kind.HARMLESS, detail)
-
-
-def most_responses(metric: Metric) -> int | None:
-    """Return how many permanent responses a device ever reports, at most: those of the values, and nothing's.
-
-    A value that cannot be reported is reported as nothing, by a response of its own; where the metric caps the values
-    and does not drop them, it takes one of the cap's places.
-    """
-    terms = terms_of(metric.mechanism)
-    if terms.once:
-        return 1
-    values = None if terms.most_values is None else terms.most_values + 1
-    return min((number for number in (metric.max_responses, values) if number is not None), default=None)
-
-
-def lifetime_epsilon(metric: Metric) -> float:
-    """Return what all that a device may ever report costs together, however often; infinite without a bound.
-
-    It holds between histories with the same pattern of equal and different permanent responses: see
-    `Terms.epsilon_values`.
-    """
-    most = most_responses(metric)
-    return math.inf if most is None else add_up([(most, terms_of(metric.mechanism).epsilon_permanent)])
 
 
 def _of_time(old: Metric, new: Metric) -> Iterator[Change]:

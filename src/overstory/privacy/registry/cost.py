@@ -15,7 +15,7 @@ from overstory.privacy.caveats import cautions
 from overstory.privacy.claims import CHANGE, FRESH, MEMO, NO_CEILING, PERMANENT, REPORT, SAME_PATTERN, Claim, finite
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.changes import most_responses
+from overstory.privacy.registry.lifetime import most_responses
 from overstory.privacy.terms import Terms, add_up
 from overstory.privacy.text import CERTAIN as PRACTICALLY
 from overstory.privacy.text import MOST, epsilon_text, factor, plural

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.approximate import DELTA
@@ -18,6 +18,9 @@ from overstory.privacy.statements import PrivacyStatement, statement
 from overstory.privacy.text import parameter_words, plural
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.groups import Groups
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 SHOWN: Final = (1, 2, 3, 5, 10)
 MOST_CHANGES: Final = 100
@@ -90,11 +93,13 @@ def together_blocks(totals: Iterable[TotalCost], budget: Sequence[str]) -> Itera
         yield Lines(*budget)
 
 
-def metric_page(metric: Metric, *, reports: int | None = None) -> MetricPage:
+def metric_page(metric: Metric, *, reports: int | None = None, route: ObliviousRoute | None = None) -> MetricPage:
     """Return the page of a metric.
 
     Parameters
     ----------
+    route
+        The registry's relay.
     reports
         How many reports to state it for; see `overstory.privacy.registry.cost`.
 
@@ -109,10 +114,10 @@ def metric_page(metric: Metric, *, reports: int | None = None) -> MetricPage:
     How many values: all 3 that there are
     """
     stated = metric_statement(metric)
-    return MetricPage(metric, tuple(_facts(metric, stated)), stated, metric_cost(metric, reports))
+    return MetricPage(metric, tuple(_facts(metric, stated, route)), stated, metric_cost(metric, reports))
 
 
-def _facts(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]]:
+def _facts(metric: Metric, stated: PrivacyStatement, route: ObliviousRoute | None) -> Iterator[tuple[str, str]]:
     yield "Why", metric.purpose
     yield "Responsible", metric.owner
     if metric.attribute is not None:
@@ -127,6 +132,8 @@ def _facts(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]
     yield "How many values", how_many_values(metric)
     yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
     yield "Kept for", _kept(metric)
+    if metric.is_oblivious:
+        yield "How reports travel", relay_words(route)
     if metric.publish == "estimates":
         yield "Published", PUBLISHED
     given = parameter_words(metric.to_json()["parameters"])
@@ -146,6 +153,24 @@ alone. By public shares, each group has at least 1,000 devices
     return (
         f"{groups.by}, one of {', '.join(groups.names)}: the group that the device is in. No noise protects it: "
         f"epsilon protects the value alone. By public shares, each group has at least {groups.floor:,} devices"
+    )
+
+
+def relay_words(route: ObliviousRoute | None) -> str:
+    """Say how the reports of an oblivious metric travel, and what each side sees.
+
+    Examples
+    --------
+    >>> print(relay_words(None))
+    encrypted for the collector, through a relay. The relay sees the address that a report comes from, when, and how \
+long it is in steps of 512 bytes; it cannot read it. The collector reads the report; it sees the relay's address and \
+not the device's. If the two work together, they can tell which address sent which report
+    """
+    through = "a relay" if route is None else f"the relay {route.described}"
+    return (
+        f"encrypted for the collector, through {through}. The relay sees the address that a report comes from, when, "
+        "and how long it is in steps of 512 bytes; it cannot read it. The collector reads the report; it sees the "
+        "relay's address and not the device's. If the two work together, they can tell which address sent which report"
     )
 
 

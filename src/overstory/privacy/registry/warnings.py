@@ -9,19 +9,23 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.attacks import linkability
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.changes import lifetime_epsilon
+from overstory.privacy.registry.lifetime import lifetime_epsilon
 from overstory.privacy.registry.totals import budget_words
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS
+from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.groups import FLOOR, OTHER
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME
 from overstory.protocol.metrics.toml_positions import positions
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 TWO_ROUNDS: Final = (
     "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
@@ -40,7 +44,7 @@ SOON = 30
 """Days before its expiry at which a metric is worth a decision."""
 
 
-def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> list[Fault]:
+def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, server: str | None = None) -> list[Fault]:
     """Return what a reviewer should look at again, each with its line.
 
     An expiry in the past is a warning, and no fault: a collector still takes late reports of such a metric, and
@@ -50,6 +54,8 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
     ----------
     today
         The day to judge expiries by.
+    server
+        The collector's address, where it is known, to compare with the relay's.
 
     Examples
     --------
@@ -64,6 +70,12 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
         if len(path) == 3 and path[0] == "metrics":
             keys.setdefault(path[1], set()).add(path[2])
     faults = []
+    for key, message in _relay(registry, server):
+        path = ("oblivious", key) if ("oblivious", key) in where else ("oblivious",)
+        faults.append(Fault(where[path].line, ".".join(path), message))
+    for day, message in _shards(registry, today):
+        inner = ("shards", "from", day)
+        faults.append(Fault(where[inner if inner in where else ("shards",)].line, ".".join(inner), message))
     for name, metric in registry.items():
         written = keys.get(name, set())
         warned = (
@@ -78,6 +90,56 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
             path = ("metrics", name, key) if key in written else ("metrics", name)
             faults.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
     return sorted(faults)
+
+
+def _relay(registry: MetricRegistry, server: str | None) -> Iterator[tuple[str, str]]:
+    """Warn of a relay that could not keep apart who sends and what is sent, and of keys that are of no use."""
+    from overstory.protocol.wire.addresses import shared_host, unencrypted_host
+
+    route = registry.oblivious
+    if route is None:
+        return
+    if not any(metric.is_oblivious for metric in registry.values()):
+        yield "", 'no metric has transport = "oblivious": nothing goes through the relay'
+    if unencrypted_host(route.relay) is not None:
+        sentence = "over plain http anybody on the way sees who sends, and can answer in the relay's place"
+        yield "relay", f"{sentence}: give an https:// address"
+    if shared_host(route.relay, server) is not None:
+        yield "relay", "this is the collector's own host, which would see both who sends and what is sent: give another"
+    yield from _relay_keys(route)
+
+
+def _relay_keys(route: ObliviousRoute) -> Iterator[tuple[str, str]]:
+    from overstory.protocol.oblivious.key_list import read_entries
+    from overstory.protocol.oblivious.messages import usable_key
+
+    ids = [entry.key_id for entry in read_entries(route.keys)]
+    if len(ids) > MOST_KEYS:
+        sentence = f"{len(ids)} keys, where a rotation needs {MOST_KEYS}: the one that is used, and the one before it"
+        yield "keys", f"{sentence}; every key is one more that opens reports"
+    if len(set(ids)) < len(ids):
+        yield "keys", "two keys have one id, and a message names its key by the id alone: give each its own"
+    try:
+        usable_key(route.keys)
+    except WireError:
+        needed = "X25519, HKDF-SHA256 and ChaCha20-Poly1305"
+        yield "keys", f"devices can use none of these, so that nothing is sent: a key for {needed} is needed"
+
+
+MOST_KEYS: Final = 2
+
+
+def _shards(registry: MetricRegistry, today: dt.date) -> Iterator[tuple[str, str]]:
+    """Warn of another number of shards that holds before most devices can know it."""
+    if registry.shards is None:
+        return
+    for day, count in registry.shards.change_days():
+        left = (dt.date.fromisoformat(day) - today).days
+        if 0 < left <= SOON:
+            sentence = (
+                f"{count} shards in {left} {'day' if left == 1 else 'days'}: a device with an older registry posts"
+            )
+            yield day, f"{sentence} to a wrong shard, and its reports wait until it has this one; choose a later day"
 
 
 def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
@@ -111,7 +173,7 @@ def _fewer(metric: Metric) -> str:
 
 
 def _published(metric: Metric) -> Iterator[tuple[str, str]]:
-    if metric.publish == "estimates" and metric.domain.size is None and metric.domain.candidates is None:
+    if metric.publish == "estimates" and None in metric.domain.candidate_files:
         yield "publish", "strings without a file of candidates have no estimates to publish: name a file in the domain"
 
 
@@ -194,6 +256,9 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
     grouped = [name for name, metric in registry.items() if metric.groups is not None]
     if grouped:
         yield _in_clear(grouped, registry)
+    direct = [name for name, metric in registry.items() if not metric.is_oblivious]
+    if direct and len(direct) < len(registry):
+        yield _ways([name for name in registry if name not in direct], direct)
     if registry.budget is not None:
         yield from (f"budget: {sentence}" for sentence in budget_words(registry.budget, registry.values()))
 
@@ -205,6 +270,13 @@ def _in_clear(names: list[str], registry: MetricRegistry) -> str:
     return (
         f"{', '.join(names)}: reports name the device's {groups.by} in clear, and no epsilon protects it; the rarest "
         f"group, {rarest}, has {groups.expected(rarest):,.0f} of {groups.devices:,} devices"
+    )
+
+
+def _ways(oblivious: list[str], direct: list[str]) -> str:
+    return (
+        f"{', '.join(oblivious)} through the relay, {', '.join(direct)} directly: a device may send both at about the "
+        "same time, and a relay that passes messages on at once does not hide that; one that shuffles does"
     )
 
 

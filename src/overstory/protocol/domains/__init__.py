@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, Domain, Strings
+from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, Domain
 from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.domains.item_sets import ItemSet, item_set
 from overstory.protocol.domains.numbers import Bins, Integers, Outside
-from overstory.protocol.domains.tables import Table, table_of
+from overstory.protocol.domains.strings import Strings, StringTable, table_of
+from overstory.protocol.domains.tables import Table
 from overstory.protocol.domains.unknown import UnknownIntegers, UnknownStrings
 from overstory.protocol.errors import ParameterError
 
@@ -32,6 +33,7 @@ __all__ = [
     "Interval",
     "ItemSet",
     "Outside",
+    "StringTable",
     "Strings",
     "Table",
     "UnknownIntegers",
@@ -43,6 +45,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., AnyDomain], Mapping[str, str]]]] 
     "categories": (Categories, {}),
     "integers": (Integers, {"min": "minimum", "max": "maximum"}),
     "bins": (Bins, {"min": "minimum", "max": "maximum"}),
+    "strings": (Strings, {}),
     "set": (lambda **given: item_set(domain_from, **given), {}),
     "interval": (Interval, {"min": "minimum", "max": "maximum"}),
     "unknown-strings": (UnknownStrings, {}),

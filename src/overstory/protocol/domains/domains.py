@@ -1,6 +1,6 @@
 """Domains: sets of values; a finite one is numbered from 0.
 
-Here: what every domain answers, named values, and strings. `numbers` has whole numbers and equal bins.
+Here: what every domain answers, and named values. `numbers` has whole numbers and equal bins, `strings` any strings.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from overstory.protocol.errors import ParameterError
 
 MAX_SIZE: Final = 1 << 20
 """The most symbols that a domain may have."""
-MOST_BYTES: Final = 1 << 16
-"""Of a string, in UTF-8."""
 MOST_NAMES: Final = 20
 """As many names are listed in words."""
 
@@ -25,7 +23,6 @@ class AnyDomain(ABC):
     """A set of values, finite or not."""
 
     value_type: ClassVar[type[str | int | float | tuple[Any, ...]]] = str  # what an application measures
-    candidates: str | None = None  # the file of candidates, where there is one
     value_word: ClassVar[str] = "value"  # what a person calls one
     choices: tuple[str, ...] = ()  # the values, where they are named one by one
     reading: ClassVar[str | None] = None  # how its estimates are read, where that does not depend on the mechanism
@@ -53,6 +50,11 @@ class AnyDomain(ABC):
     @abstractmethod
     def ordered(self) -> bool:
         """Whether neighbouring symbols are neighbouring values: whether ranges and smoothing mean anything."""
+
+    @property
+    def candidate_files(self) -> tuple[str | None, ...]:
+        """The file of candidates of each variable that takes strings, None where it names none; else empty."""
+        return ()
 
     @property
     def refuses(self) -> bool:
@@ -107,6 +109,10 @@ class AnyDomain(ABC):
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
         """Return the parameters that a report's meaning depends on, as JSON values."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same, and what a registry says besides."""
+        return self.canonical()
 
 
 class Domain(AnyDomain):
@@ -278,63 +284,3 @@ class Categories(Domain):
     def canonical(self) -> dict[str, Any]:
         """Return the parameters."""
         return {"domain": "categories", "names": list(self.names), "other": self.other, "ordered": self.ordered}
-
-
-@dataclass(frozen=True)
-class Strings(AnyDomain):
-    """Any string: which ones are looked for is decided when reports are decoded.
-
-    Parameters
-    ----------
-    candidates
-        The file of candidates, one per line, as the registry names it.
-
-    Examples
-    --------
-    >>> Strings("engines.txt").encode("example.org")
-    'example.org'
-    """
-
-    candidates: str | None = None
-
-    size = None
-    labels = ()
-    ordered = False
-    families = ("strings",)
-
-    def completes(self, metric: str) -> dict[str, Any]:
-        """Return the key of the hash: two metrics hash strings differently."""
-        return {"hash_key": metric}
-
-    def encode(self, value: Any) -> str:
-        """Return a string, or raise ParameterError for anything else.
-
-        A string past 65,536 bytes of UTF-8 is refused: no candidate list holds it.
-        """
-        if not isinstance(value, str):
-            raise ParameterError(f"this metric takes a string, not {type(value).__name__}")
-        if len(value) > MOST_BYTES or len(value.encode("utf-8", "surrogatepass")) > MOST_BYTES:
-            raise ParameterError(f"a string of {len(value)} characters is too long: give at most {MOST_BYTES} bytes")
-        return value
-
-    def label(self, encoded: Any) -> str:
-        """Return the string."""
-        return str(encoded)
-
-    def encodings(self, labels: Sequence[str]) -> Sequence[str]:
-        """Return the candidates."""
-        return labels
-
-    def describe(self, num_candidates: int | None = None) -> str:
-        """Say that it is any text, and how many are looked for."""
-        if num_candidates is None:
-            return "any text, hashed; which texts are looked for is decided later"
-        return f"any text, hashed; {num_candidates:,} texts are looked for (the file {self.candidates})"
-
-    def renumbers(self, old: AnyDomain) -> bool:
-        """Whether the other domain has symbols."""
-        return old.canonical() != self.canonical()
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters: none."""
-        return {"domain": "strings"}

@@ -58,8 +58,10 @@ class ItemSet(AnyDomain):
     ordered = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.of, Domain):
-            raise ParameterError(f"a set of {self.of!r}: give the domain of one item, which has to be finite")
+        of: Any = self.of
+        if not isinstance(of, Domain):
+            kind = of.canonical()["domain"] if isinstance(of, AnyDomain) else repr(of)
+            raise ParameterError(f"a set of {kind}: give the domain of one item, which has to be finite")
         object.__setattr__(self, "most", whole("most", self.most))
         if not 1 <= self.most <= self.of.size:
             raise ParameterError(f"most = {self.most}: of {self.of.size} items, give a whole number from 1 to all")

@@ -7,7 +7,7 @@ first variable leaves every other cell its symbol.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
@@ -61,16 +61,11 @@ class Table(Domain):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "of", tuple(self.of))
-        object.__setattr__(self, "names", _texts("names", self.names))
-        if len(self.of) < 2:
-            raise ParameterError(f"of has {len(self.of)} domains: a table is of two variables or more")
-        if len(self.names) != len(self.of):
-            raise ParameterError(f"names has {len(self.names)} names for {len(self.of)} variables: name each")
-        if len(set(self.names)) < len(self.names) or not all(self.names):
-            raise ParameterError(f"names = {list(self.names)}: give each variable a name of its own")
+        object.__setattr__(self, "names", texts("names", self.names))
+        check_variables(self.of, self.names)
         given: Any = self.tables
         pairs = tuple(combinations(self.names, 2))
-        tables = pairs if given == ALL_PAIRS else tuple(_texts("tables", names) for names in _listed(given))
+        tables = pairs if given == ALL_PAIRS else tuple(texts("tables", names) for names in _listed(given))
         object.__setattr__(self, "tables", tables)
         self._check_tables()
         check_size(self.size, "cells")
@@ -140,25 +135,12 @@ class Table(Domain):
             When a variable is missing, unknown, or its value outside.
         """
         symbol = 0
-        for name, domain, part in zip(self.names, self.of, self._parts(value), strict=True):
+        for name, domain, part in zip(self.names, self.of, parts_of(self.names, value), strict=True):
             try:
                 symbol = symbol * domain.size + domain.symbol(part)
             except ParameterError as error:
                 raise ParameterError(f"{name}: {error}") from None
         return symbol
-
-    def _parts(self, value: Any) -> Sequence[Any]:
-        if isinstance(value, Mapping):
-            missing = [name for name in self.names if name not in value]
-            unknown = [name for name in value if name not in self.names]
-            if missing or unknown:
-                wrong = f"{missing[0]} is missing" if missing else f"{unknown[0]!r} is none of them"
-                raise ParameterError(f"this metric takes {', '.join(self.names)}: {wrong}")
-            return [value[name] for name in self.names]
-        if not isinstance(value, tuple | list) or len(value) != len(self.names):
-            what = f"{len(value)} values" if isinstance(value, tuple | list) else f"{type(value).__name__}"
-            raise ParameterError(f"this metric takes a value each of {', '.join(self.names)}, not {what}")
-        return value
 
     def split(self, symbol: int) -> tuple[int, ...]:
         """Return the symbol of each variable."""
@@ -221,26 +203,29 @@ class Table(Domain):
         return form | ({"tables": [list(names) for names in self.tables]} if self.tables else {})
 
 
-def table_of(build: Callable[[Mapping[str, Any]], AnyDomain], *, of: Any, names: Any, **given: Any) -> Table:
-    """Return a table of variables that are given as a registry or a canonical form has them.
+def check_variables(of: Sequence[AnyDomain], names: Sequence[str]) -> None:
+    """Raise ParameterError unless there are two variables or more, each with a name of its own."""
+    if len(of) < 2:
+        raise ParameterError(f"of has {len(of)} domains: a table is of two variables or more")
+    if len(names) != len(of):
+        raise ParameterError(f"names has {len(names)} names for {len(of)} variables: name each")
+    if len(set(names)) < len(names) or not all(names):
+        raise ParameterError(f"names = {list(names)}: give each variable a name of its own")
 
-    Parameters
-    ----------
-    build
-        What makes the domain of each variable: `domain_from`.
-    """
-    if not isinstance(of, list | tuple) or not all(isinstance(part, Mapping) for part in of):
-        raise ParameterError(f"of = {of!r:.80}: give a list of domains, one for each variable")
-    parts = []
-    for number, part in enumerate(of, start=1):
-        try:
-            domain = build({"domain" if key == "kind" else key: value for key, value in part.items()})
-        except ParameterError as error:
-            raise ParameterError(f"of: domain {number}: {error}") from None
-        if not isinstance(domain, Domain) or isinstance(domain, Table):
-            raise ParameterError(f"of: domain {number} is no list of values: choose categories, integers or bins")
-        parts.append(domain)
-    return Table(tuple(parts), names, **given)
+
+def parts_of(names: Sequence[str], value: Any) -> Sequence[Any]:
+    """Return the value of each variable; a value is a tuple or a list in order, or a mapping by name."""
+    if isinstance(value, Mapping):
+        missing = [name for name in names if name not in value]
+        unknown = [name for name in value if name not in names]
+        if missing or unknown:
+            wrong = f"{missing[0]} is missing" if missing else f"{unknown[0]!r} is none of them"
+            raise ParameterError(f"this metric takes {', '.join(names)}: {wrong}")
+        return [value[name] for name in names]
+    if not isinstance(value, tuple | list) or len(value) != len(names):
+        what = f"{len(value)} values" if isinstance(value, tuple | list) else f"{type(value).__name__}"
+        raise ParameterError(f"this metric takes a value each of {', '.join(names)}, not {what}")
+    return value
 
 
 def _listed(given: Any) -> Sequence[Any]:
@@ -249,7 +234,8 @@ def _listed(given: Any) -> Sequence[Any]:
     return given
 
 
-def _texts(what: str, given: Any) -> tuple[str, ...]:
+def texts(what: str, given: Any) -> tuple[str, ...]:
+    """Return a list of texts, or raise ParameterError."""
     if not isinstance(given, tuple | list) or not all(isinstance(name, str) for name in given):
         raise ParameterError(f"{what} = {given!r}: give a list of texts")
     return tuple(given)

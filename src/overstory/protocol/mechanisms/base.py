@@ -290,13 +290,14 @@ class Mechanism(LocalRandomizer):
 
         The count of a value rises by (1 - q*) / (p* - q*) with a report that supports it, and falls by
         q* / (p* - q*) with one that does not (Cao, Jia, Gong, USENIX Security 2021). Where values share bits and a fit
-        tells them apart, a report that clears or sets all other bits as well counts for up to 1 / (p* - q*).
+        tells them apart, a report that clears or sets all other bits as well counts for up to 1 / (p* - q*). Where a
+        report speaks of a few values alone, it stands for those that do not speak of them, and counts for more.
         """
         p, q = self.p_star, self.q_star
         if self.encoding.decoded:
             return Influence(float(1 / abs(p - q)), float(1 / abs(p - q)))
         moves = float((1 - q) / (p - q)), float(-q / (p - q))
-        return Influence(max(moves), -min(moves))
+        return Influence(max(moves) / self.encoding.asked, -min(moves) / self.encoding.asked)
 
     @property
     @abstractmethod

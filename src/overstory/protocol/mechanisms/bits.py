@@ -29,13 +29,13 @@ from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.calibration import (
-    ONE_BIT_EACH,
     Family,
     least_noise,
     one_round,
     optimized,
     second_round,
     symmetric,
+    window_round,
 )
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.permanent_response import GooglePermanence, KeyedPermanence, Permanence
@@ -153,15 +153,10 @@ def _once(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism
 
 
 def _window(name: str, parameters: dict[str, Any], family: Family) -> WindowMechanism:
-    window, fresh = parameters["window"], BinaryChannel.identity()
-    check_count("window", window, 1, 1 << 20)
-    epsilon = check_epsilon("epsilon", parameters["epsilon"])
-
-    def promised(threshold: int) -> float:
-        return Rounds(fresh, family(threshold)).epsilon(ONE_BIT_EACH, reports=window)
-
-    channel = family(least_noise(promised, epsilon, 1, ONE // 2 - 1))
-    return WindowMechanism(name, parameters, OneHot(parameters["domain_size"]), Rounds(fresh, channel))
+    check_count("window", parameters["window"], 1, 1 << 20)
+    channel = window_round(family, check_epsilon("epsilon", parameters["epsilon"]), parameters["window"])
+    rounds = Rounds(BinaryChannel.identity(), channel)
+    return WindowMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
 
 
 def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family) -> BitMechanism:

@@ -7,7 +7,7 @@ step of 2**-32 of the real optimum, on the safe side.
 How many symbols and public seeds a hashing oracle takes depends on its variance. That of a frequency is 1 / (alpha(g)^2
 (g - 1)) per report when every two values collide in 1/g of the seeds. A balanced set has that. With pseudo-random seeds
 the server fits d values to s (g - 1) independent counts, which leaves ``1 - d / (s (g - 1))`` of the information to
-each (`overstory.analysis.support.seed_estimates`). Of all sets within a hundredth of the least variance, the one with
+each (`overstory.analysis.support.seeds.estimates`). Of all sets within a hundredth of the least variance, the one with
 the fewest seeds is taken: a device is then one of more.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from overstory.protocol.channels import ONE, BinaryChannel, Rounds
@@ -93,7 +94,11 @@ def optimized(threshold: int) -> BinaryChannel:
 
 Family = Callable[[int], BinaryChannel]
 
+MOST_CHANNELS: Final = 256
+"""Channels that each search keeps for the next mechanism with the same needs: one search takes 5 ms."""
 
+
+@lru_cache(MOST_CHANNELS)
 def one_round(family: Family, epsilon: float) -> BinaryChannel:
     """Return the family's channel of least noise whose exact epsilon on one-hot bits is at most `epsilon`.
 
@@ -106,6 +111,18 @@ def one_round(family: Family, epsilon: float) -> BinaryChannel:
     return family(least_noise(lambda t: family(t).epsilon, epsilon, 1, ONE // 2 - 1))
 
 
+@lru_cache(MOST_CHANNELS)
+def window_round(family: Family, epsilon: float, window: int) -> BinaryChannel:
+    """Return the family's channel of least noise that `window` fresh reports of one-hot bits pass within `epsilon`."""
+    fresh = BinaryChannel.identity()
+
+    def promised(threshold: int) -> float:
+        return Rounds(fresh, family(threshold)).epsilon(ONE_BIT_EACH, reports=window)
+
+    return family(least_noise(promised, epsilon, 1, ONE // 2 - 1))
+
+
+@lru_cache(MOST_CHANNELS)
 def second_round(permanent: BinaryChannel, family: Family, epsilon: float) -> BinaryChannel:
     """Return the family's channel that, after `permanent`, brings one report down to `epsilon`; the least noise."""
     if permanent.epsilon < epsilon:

@@ -263,7 +263,8 @@ def joint(
     of
         For each variable its oracle's name and parameters.
     domain_sizes
-        How many values each variable has, None for strings; fills in ``domain_size`` where it is left out.
+        How many values each variable has, None for strings; fills in ``domain_size`` where it is left out. Unless
+        given, the oracles' own parameters decide.
     hash_key
         The key of the parts' hashes, unless they have one; the place of the part is added to it.
     """
@@ -273,10 +274,28 @@ def joint(
     sizes = [None] * PARTS if domain_sizes is None else list(domain_sizes)
     if len(of) != PARTS or len(sizes) != PARTS:
         raise ParameterError(f"joint links {PARTS} variables: give {PARTS} oracles, not {len(of)}")
+    if domain_sizes is not None:
+        for place, (each, size) in enumerate(zip(of, sizes, strict=True)):
+            _check_taken(place, each, size)
     named = [_completed(place, dict(each), sizes[place], hash_key) for place, each in enumerate(of)]
     parts = tuple(_built(place, dict(each)) for place, each in enumerate(named))
     completed = [{"oracle": part.name, **part.parameters} for part in parts]
     return JointMechanism("joint", {"of": completed}, parts)
+
+
+def _check_taken(place: int, given: Mapping[str, Any], size: int | None) -> None:
+    """Raise ParameterError where a part's oracle takes symbols, and the variable strings, or the other way round."""
+    build = REGISTRY.get(str(given.get("oracle")))
+    if build is None:
+        return  # whoever builds it says so
+    sized = inspect.signature(build).parameters.get("domain_size")
+    if size is None and sized is not None and (sized.default is sized.empty or "domain_size" in given):
+        raise ParameterError(f"of[{place}]: {given['oracle']} takes symbols, and this variable is strings: use rappor")
+    if size is not None and sized is None:
+        raise ParameterError(
+            f"of[{place}]: {given['oracle']} takes strings, and this variable has {size} values: use an oracle of "
+            "symbols, such as grr"
+        )
 
 
 def _completed(place: int, given: dict[str, Any], size: int | None, hash_key: str) -> dict[str, Any]:

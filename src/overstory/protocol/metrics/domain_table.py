@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from overstory.protocol.domains import AnyDomain, Strings, domain_from
+from overstory.protocol.domains import AnyDomain, Strings, StringTable, domain_from
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics.toml_fields import Fields
 
@@ -34,6 +34,24 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "unknown-integers": ("kind", "bits", "known"),
     "table": ("kind", "of", "names", "tables"),
 }
+
+
+class DomainRead(NamedTuple):
+    """A metric's domain, with the lines of the candidate files that it names, where they were read.
+
+    Attributes
+    ----------
+    domain
+        None after noting a fault.
+    candidates
+        Of strings.
+    candidate_lists
+        Of each variable of a table with strings.
+    """
+
+    domain: AnyDomain | None
+    candidates: tuple[str, ...] | None = None
+    candidate_lists: tuple[tuple[str, ...] | None, ...] = ()
 
 
 def read_candidate_file(folder: Folder, name: str) -> tuple[str, ...]:
@@ -71,39 +89,39 @@ def _lines(raw: bytes, name: str) -> Iterator[tuple[int, str]]:
                 raise FormatError(f"no UTF-8 text ({error.reason})", source=name, line=number) from None
 
 
-def read_domain(
-    fields: Fields, folder: Folder | None, *, read_candidates: bool = True
-) -> tuple[AnyDomain | None, tuple[str, ...] | None]:
-    """Return a metric's domain, and its candidates where there is a file of them; None after noting a fault."""
+def read_domain(fields: Fields, folder: Folder | None, *, read_candidates: bool = True) -> DomainRead:
+    """Return a metric's domain, and its candidates where there are files of them."""
     table = fields.subtable("domain", 'a table such as {kind = "bins", min = 0, max = 2, count = 100}')
     if table is None:
-        return None, None
+        return DomainRead(None)
     kind = table.required("kind", f"one of {', '.join(DOMAIN_KEYS)}")
     if not isinstance(kind, str) or kind not in DOMAIN_KEYS:
         if kind is not None:
             table.fault("kind", f"{kind!r:.100} is no kind of domain: choose one of {', '.join(DOMAIN_KEYS)}")
-        return None, None
+        return DomainRead(None)
     before = len(table.faults)
     table.unknown(DOMAIN_KEYS[kind])
     if len(table.faults) > before:
-        return None, None
-    if kind == "strings":
-        return _strings(table, folder if read_candidates else None)
-    return (_symbols(fields, table, folder), None)
+        return DomainRead(None)
+    domain = _symbols(fields, table, folder)
+    return DomainRead(domain) if folder is None or not read_candidates else _with_candidates(domain, table, folder)
 
 
-def _strings(table: Fields, folder: Folder | None) -> tuple[Strings, tuple[str, ...] | None]:
-    named = table.table.get("candidates")
-    if named is None:
-        return Strings(), None
-    if not isinstance(named, str):
-        table.fault("candidates", f"{named!r:.100}: give the name of a file with one candidate per line")
-        return Strings("?"), None
-    try:
-        return Strings(named), None if folder is None else read_candidate_file(folder, named)
-    except FormatError as error:
-        table.fault("candidates", str(error))
-        return Strings(named), None
+def _with_candidates(domain: AnyDomain | None, table: Fields, folder: Folder) -> DomainRead:
+    """Return a domain with the lines of its candidate files."""
+    if isinstance(domain, Strings):
+        return DomainRead(domain, _candidates(table, folder, "candidates", domain.candidates))
+    if isinstance(domain, StringTable):
+        lists = (
+            _candidates(table, folder, "of", part.candidates) if isinstance(part, Strings) else None
+            for part in domain.of
+        )
+        return DomainRead(domain, None, tuple(lists))
+    return DomainRead(domain)
+
+
+def _candidates(table: Fields, folder: Folder, key: str, name: str | None) -> tuple[str, ...] | None:
+    return None if name is None else _file(table, folder, key, name)
 
 
 def _symbols(fields: Fields, table: Fields, folder: Folder | None) -> AnyDomain | None:
@@ -117,7 +135,12 @@ def _symbols(fields: Fields, table: Fields, folder: Folder | None) -> AnyDomain 
     try:
         return domain_from({"domain": table.table["kind"], **given})
     except (ParameterError, TypeError, ValueError) as error:
-        fields.fault("domain", str(error))
+        if table.table["kind"] == "strings":  # its one key
+            table.fault(
+                "candidates", f"{given['candidates']!r:.100}: give the name of a file with one candidate a line"
+            )
+        else:
+            fields.fault("domain", str(error))
         return None
 
 

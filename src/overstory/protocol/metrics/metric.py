@@ -22,6 +22,9 @@ OverCap = Literal["drop", "first", "nearest"]
 Publish = Literal["nothing", "estimates"]
 """What of a metric's results everybody may read on the console's public page."""
 
+ReportTransport = Literal["direct", "oblivious"]
+"""How reports travel: to the collector, or encrypted through a relay, which alone sees the device's address."""
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -48,6 +51,8 @@ class Metric:
         The first day, in UTC, on which nothing is collected any more.
     candidates
         The lines of the candidate file, where there is one and it was read.
+    candidate_lists
+        The same of each variable of a table with strings; None of one that names no file, or whose file was not read.
     attribute
         What it says about the person, as a short id that metrics share which say the same; None where none is
         given. It changes no report, so no digest of reports has it.
@@ -55,6 +60,8 @@ class Metric:
         Whether everybody may read the estimates. It changes no report either.
     groups
         The public groups that reports name in clear; None where they name none.
+    transport
+        How its reports travel. Those of an "oblivious" metric never go to the collector directly.
     """
 
     id: str
@@ -75,6 +82,8 @@ class Metric:
     attribute: str | None = None
     publish: Publish = "nothing"
     groups: Groups | None = None
+    transport: ReportTransport = "direct"
+    candidate_lists: tuple[tuple[str, ...] | None, ...] = ()
 
     @property
     def oracle(self) -> Mechanism:
@@ -150,6 +159,7 @@ class Metric:
             # The name of version 0.1: with another one every digest would change, and counts and consents with it.
             "beyond": self.over_cap,
             **({} if self.groups is None else {"groups": self.groups.canonical()}),
+            **self._other_transport,
         }
 
     @cached_property
@@ -190,7 +200,7 @@ class Metric:
             "description": self.description,
             "owner": self.owner,
             "purpose": self.purpose,
-            "domain": self.domain.canonical() | self._candidate_file,
+            "domain": self.domain.to_json(),
             "oracle": self.mechanism.name,
             "parameters": parameters,
             "period": str(self.period),
@@ -206,12 +216,17 @@ class Metric:
             **({} if self.attribute is None else {"attribute": self.attribute}),
             **({} if self.publish == "nothing" else {"publish": self.publish}),
             **({} if self.groups is None else {"groups": self.groups.to_json()}),
+            **self._other_transport,
         }
 
     @property
-    def _candidate_file(self) -> dict[str, str]:
-        named = self.domain.candidates
-        return {} if named is None else {"candidates": named}
+    def _other_transport(self) -> dict[str, str]:
+        return {"transport": self.transport} if self.is_oblivious else {}
+
+    @property
+    def is_oblivious(self) -> bool:
+        """Whether its reports go through a relay, encrypted for the collector."""
+        return self.transport == "oblivious"
 
 
 def _shown(parameters: Mapping[str, Any]) -> dict[str, Any]:

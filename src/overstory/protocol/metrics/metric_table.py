@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import inspect
 import math
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from overstory.protocol.domains import AnyDomain
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.metrics.domain_table import Folder, read_domain
 from overstory.protocol.metrics.groups import read_groups
@@ -17,6 +19,7 @@ from overstory.protocol.metrics.mechanisms import BUILDERS, FAMILIES, any_mechan
 from overstory.protocol.metrics.metric import Metric, OverCap
 from overstory.protocol.metrics.period import Period
 from overstory.protocol.metrics.toml_fields import Fields
+from overstory.protocol.metrics.toml_positions import TomlPosition
 from overstory.protocol.wire.upload import METRIC_ID
 
 KEYS: Final = (
@@ -36,6 +39,7 @@ KEYS: Final = (
     "retention_days",
     "grace_days",
     "expires",
+    "transport",
     "publish",
     "groups",
 )
@@ -81,7 +85,7 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
         "purpose": fields.link("purpose", "a link to why it is collected"),
         "attribute": fields.identifier("attribute", METRIC_ID),
     }
-    domain, candidates = read_domain(fields, folder, read_candidates=read_candidates)
+    domain, candidates, lists = read_domain(fields, folder, read_candidates=read_candidates)
     built = _mechanism(fields, name, domain)
     rest = {
         "period": _period(fields),
@@ -91,13 +95,56 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
         "retention_days": _days(fields),
         "grace_days": fields.whole("grace_days", 0, MOST_DAYS, default=GRACE_DAYS),
         "expires": fields.date("expires", "the first day on which nothing is collected any more"),
+        "transport": fields.choice("transport", ("direct", "oblivious"), "direct"),
         "publish": fields.choice("publish", ("nothing", "estimates"), "nothing"),
         "groups": read_groups(fields),
+        "candidates": candidates,
+        "candidate_lists": lists,
     }
     _check_countable(fields, domain, built)
     if len(fields.faults) > before:
         return None
-    return Metric(id=name, **texts, domain=domain, mechanism=built, **rest, candidates=candidates)  # type: ignore[arg-type]
+    return Metric(id=name, **texts, domain=domain, mechanism=built, **rest)  # type: ignore[arg-type]
+
+
+def metric_from_json(entry: Mapping[str, Any]) -> Metric:
+    """Return the metric of an entry of a public registry: what `Metric.to_json` gave, its candidates unread.
+
+    Parameters
+    ----------
+    entry
+        The entry, as parsed from the JSON of a public registry.
+
+    Raises
+    ------
+    FormatError
+        When it is none, or this version reads another metric in it than the one whose digest it states.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> metric = parse_registry(EXAMPLE)["colour"]
+    >>> metric_from_json(metric.to_json()) == metric
+    True
+    """
+    try:
+        name, domain = str(entry["id"]), dict(entry["domain"])
+        table = {key: entry[key] for key in (*KEYS, EARLIER_NAME) if entry.get(key) is not None}
+        given = {key: value for key, value in domain.items() if key != "domain" and value is not None}
+        table["domain"] = {"kind": domain["domain"], **given}
+        table["expires"] = dt.date.fromisoformat(entry["expires"])
+        stated = entry["digest"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"this is no metric of a public registry: {error!r}") from None
+    nowhere: defaultdict[tuple[str | int, ...], TomlPosition] = defaultdict(lambda: TomlPosition(1, 0, 0, 0))
+    root = Fields({name: table}, (), nowhere)
+    fields = root.subtable(name, "a table")
+    metric = None if fields is None else build_metric(fields, None)
+    if metric is None:
+        raise FormatError("; ".join(f"{fault.field}: {fault.message}" for fault in root.faults))
+    if metric.digest.hex() != stated:
+        raise FormatError(f"{name}: this version of overstory reads another metric in it than its digest states")
+    return metric
 
 
 def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> LocalRandomizer | None:
@@ -124,6 +171,8 @@ def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> LocalRand
 def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> None:
     """Note what is wrong with parameters whatever the domain is: they are tried with one of a usual size."""
     accepted = inspect.signature(BUILDERS[oracle]).parameters
+    if "domain_sizes" in accepted:
+        return  # what its parts need depends on each variable
     sized = {name: value for name, value in SOME.items() if name in accepted}
     _built(fields, oracle, _with_window(fields, sized | dict(given), accepted))
 
@@ -235,7 +284,7 @@ def _check_countable(fields: Fields, domain: AnyDomain | None, built: LocalRando
     """Reports with seeds of their own are counted by candidate as they come in, so there must be candidates."""
     if built is not None and built.reads_reports and fields.table.get("retention_days") == 0:
         fields.fault("retention_days", f"{built.name} reads the reports themselves: keep them for a day or more")
-    if domain is None or built is None or domain.size is not None or domain.candidates is not None:
+    if domain is None or built is None or domain.size is not None or None not in domain.candidate_files:
         return
     if built.counted_by_value:
         fields.fault(

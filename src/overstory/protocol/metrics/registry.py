@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import codecs
-import datetime as dt
 import os
 import tomllib
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,13 +17,15 @@ from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.domain_table import Folder
 from overstory.protocol.metrics.groups import check_one_variable
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.metrics.metric_table import EARLIER_NAME, KEYS, RENAME, build_metric
+from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME, build_metric
 from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root
-from overstory.protocol.metrics.toml_positions import TomlPosition
 from overstory.protocol.permanent_response import digest
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.shards import Shards
 
 PACKAGE: Final = "package:"
 """How the name of a file inside an installed package begins."""
@@ -50,6 +50,10 @@ class MetricRegistry(Mapping[str, Metric]):
         The TOML that it was read from; None where a program built it.
     opt_out
         How a person stops the collection, in a sentence for the public page; required when estimates are published.
+    oblivious
+        Through which relay the reports of oblivious metrics go; None where there is none.
+    shards
+        Over how many collectors uploads are divided; None where one collector takes all.
 
     Examples
     --------
@@ -63,6 +67,8 @@ class MetricRegistry(Mapping[str, Metric]):
     budget: PersonBudget | None = None
     text: str | None = field(default=None, compare=False, repr=False)
     opt_out: str | None = None
+    oblivious: ObliviousRoute | None = None
+    shards: Shards | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
@@ -91,8 +97,9 @@ class MetricRegistry(Mapping[str, Metric]):
     def to_json(self) -> dict[str, Any]:
         """Return the public registry as JSON values."""
         plain = {"registry": self.version, "metrics": [self.metrics[name].to_json() for name in sorted(self.metrics)]}
-        more = {"budget": None if self.budget is None else self.budget.to_json(), "opt_out": self.opt_out}
-        return plain | {key: value for key, value in more.items() if value is not None}
+        parts = {"budget": self.budget, "oblivious": self.oblivious, "shards": self.shards}
+        more = {key: part.to_json() for key, part in parts.items() if part is not None}
+        return plain | more | ({} if self.opt_out is None else {"opt_out": self.opt_out})
 
 
 class UnknownMetricError(ParameterError, KeyError):
@@ -256,54 +263,16 @@ def parse_registry(
     """
     root = read_root(text, source=source)
     version, metrics = _version(root), _metrics(root, folder, read_candidates=read_candidates)
-    budget, opt_out = read_budget(root, metrics), _opt_out(root, metrics)
+    budget, opt_out, route = read_budget(root, metrics), _opt_out(root, metrics), _oblivious(root, metrics)
+    shards = _shards(root, metrics)
     if root.faults:
         raise RegistryError(root.faults, source=source)
     assert version is not None
-    return MetricRegistry(metrics, version, budget, text, opt_out)
-
-
-def metric_from_json(entry: Mapping[str, Any]) -> Metric:
-    """Return the metric of an entry of a public registry: what `Metric.to_json` gave, its candidates unread.
-
-    Parameters
-    ----------
-    entry
-        The entry, as parsed from the JSON of a public registry.
-
-    Raises
-    ------
-    FormatError
-        When it is none, or this version reads another metric in it than the one whose digest it states.
-
-    Examples
-    --------
-    >>> metric = parse_registry(EXAMPLE)["colour"]
-    >>> metric_from_json(metric.to_json()) == metric
-    True
-    """
-    try:
-        name, domain = str(entry["id"]), dict(entry["domain"])
-        table = {key: entry[key] for key in (*KEYS, EARLIER_NAME) if entry.get(key) is not None}
-        given = {key: value for key, value in domain.items() if key != "domain" and value is not None}
-        table["domain"] = {"kind": domain["domain"], **given}
-        table["expires"] = dt.date.fromisoformat(entry["expires"])
-        stated = entry["digest"]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"this is no metric of a public registry: {error!r}") from None
-    nowhere: defaultdict[tuple[str | int, ...], TomlPosition] = defaultdict(lambda: TomlPosition(1, 0, 0, 0))
-    root = Fields({name: table}, (), nowhere)
-    fields = root.subtable(name, "a table")
-    metric = None if fields is None else build_metric(fields, None)
-    if metric is None:
-        raise FormatError("; ".join(f"{fault.field}: {fault.message}" for fault in root.faults))
-    if metric.digest.hex() != stated:
-        raise FormatError(f"{name}: this version of overstory reads another metric in it than its digest states")
-    return metric
+    return MetricRegistry(metrics, version, budget, text, opt_out, route, shards)
 
 
 def _version(root: Fields) -> str | None:
-    root.unknown(("registry", "budget", "opt_out", "metrics"))
+    root.unknown(("registry", "budget", "opt_out", "oblivious", "shards", "metrics"))
     return root.text("registry", "the registry's version, such as its date")
 
 
@@ -314,6 +283,24 @@ def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:
         whose = f", because estimates of {', '.join(published)} are published" if published else ""
         return root.text("opt_out", f"a sentence on how a person stops the collection{whose}")
     return None
+
+
+def _oblivious(root: Fields, metrics: Mapping[str, Metric]) -> ObliviousRoute | None:
+    """Return the relay's table; who has no oblivious metric loads nothing of it."""
+    if "oblivious" not in root.table and not any(metric.is_oblivious for metric in metrics.values()):
+        return None
+    from overstory.protocol.metrics.oblivious import read_route
+
+    return read_route(root, metrics)
+
+
+def _shards(root: Fields, metrics: Mapping[str, Metric]) -> Shards | None:
+    """Return the table of shards; who has none loads nothing of it."""
+    if "shards" not in root.table:
+        return None
+    from overstory.protocol.metrics.shards import read_shards
+
+    return read_shards(root, metrics)
 
 
 def _metrics(root: Fields, folder: Folder | None, *, read_candidates: bool) -> dict[str, Metric]:

@@ -32,6 +32,8 @@ class Reason(StrEnum):
     UNKNOWN_METRIC = "unknown-metric"
     WRONG_PARAMETERS = "wrong-parameters"
     UNKNOWN_GROUP = "unknown-group"
+    WRONG_TRANSPORT = "wrong-transport"
+    WRONG_SHARD = "wrong-shard"
     METRIC_EXPIRED = "metric-expired"
     PERIOD_CLOSED = "period-closed"
     PERIOD_FUTURE = "period-future"
@@ -80,7 +82,15 @@ class Reason(StrEnum):
 
 
 _FINAL: Final = frozenset(
-    {Reason.DAMAGED, Reason.TOO_LARGE, Reason.TOO_MANY, Reason.PERIOD_CLOSED, Reason.COHORT, Reason.BITS}
+    {
+        Reason.DAMAGED,
+        Reason.TOO_LARGE,
+        Reason.TOO_MANY,
+        Reason.WRONG_TRANSPORT,
+        Reason.PERIOD_CLOSED,
+        Reason.COHORT,
+        Reason.BITS,
+    }
 )
 _OF_METRIC: Final = frozenset(
     {Reason.UNKNOWN_METRIC, Reason.WRONG_PARAMETERS, Reason.UNKNOWN_GROUP, Reason.METRIC_EXPIRED}
@@ -96,6 +106,14 @@ _ANSWERS: Final = {
     Reason.UNKNOWN_METRIC: (404, "The registry of this collector does not list the metric."),
     Reason.WRONG_PARAMETERS: (409, "The reports were made with other parameters than the registry's."),
     Reason.UNKNOWN_GROUP: (409, "The registry of this collector does not list the group for this metric."),
+    Reason.WRONG_TRANSPORT: (
+        403,
+        "Reports of this metric are taken only through a relay, sealed: the collector must not see who sends them.",
+    ),
+    Reason.WRONG_SHARD: (
+        421,
+        "Another shard's collector takes this upload: the registry's table [shards] says which path it is posted to.",
+    ),
     Reason.METRIC_EXPIRED: (410, "The metric has expired: it is no longer collected."),
     Reason.PERIOD_CLOSED: (410, "The period ended too long ago: its reports are no longer taken."),
     Reason.PERIOD_FUTURE: (400, "The period has not begun: the sender's clock is wrong."),
@@ -145,6 +163,10 @@ def problem_type(reason: str) -> str:
     '/problems/not-found'
     """
     return f"/problems/{reason}"
+
+
+KEY_PROBLEM: Final = "https://iana.org/assignments/http-problem-types#ohttp-key"
+"""The `type` of the problem that a collector opens no message that is sealed for this key (RFC 9458, section 5.3)."""
 
 
 def problem_title(reason: str) -> str:

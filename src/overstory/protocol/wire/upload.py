@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
@@ -152,18 +153,32 @@ def decode_batch(raw: bytes) -> Batch:
     return batch
 
 
+MANY: Final = 1 << 8
+"""Numbers of which NumPy, where it is loaded, finds the largest sooner than Python does."""
+
+
+def _largest(column: bytes, width: int) -> int:
+    """Return the largest of little-endian numbers; 0 of none."""
+    numpy = sys.modules.get("numpy") if len(column) >= MANY * width else None
+    if numpy is not None:
+        return int(numpy.frombuffer(column, f"<u{width}").max())
+    numbers = array("H" if width == 2 else "I", column)
+    if sys.byteorder == "big":  # pragma: no cover
+        numbers.byteswap()
+    return max(numbers, default=0)
+
+
 def _check_columns(batch: Batch) -> None:
-    cohorts = array("H" if cohort_width(batch.num_cohorts) == 2 else "I", batch.cohorts)
-    if struct.pack("=H", 1) != struct.pack("<H", 1):  # pragma: no cover - big-endian machines
-        cohorts.byteswap()
     if batch.num_bits == 0:
         raise WireError("bits", "a report has at least one bit")
     if not 1 <= batch.num_cohorts <= SEEDS:
         raise WireError("cohort", f"a collection has 1 to {SEEDS} cohorts, not {batch.num_cohorts}")
-    if cohorts and max(cohorts) >= batch.num_cohorts:
-        raise WireError("cohort", f"cohort {max(cohorts)} does not exist: cohorts are 0 .. {batch.num_cohorts - 1}")
+    largest = _largest(batch.cohorts, cohort_width(batch.num_cohorts))
+    if largest >= batch.num_cohorts:
+        raise WireError("cohort", f"cohort {largest} does not exist: cohorts are 0 .. {batch.num_cohorts - 1}")
     width, spare = (batch.num_bits + 7) // 8, -batch.num_bits % 8
-    if spare and batch.num_reports and max(batch.bits[width - 1 :: width]) >> (8 - spare):
+    # What is left of the reports' last bytes without those that have no spare bit.
+    if spare and batch.bits[width - 1 :: width].translate(None, bytes(range(1 << (8 - spare)))):
         raise WireError("bits", f"a report has bits past its {batch.num_bits}")
 
 

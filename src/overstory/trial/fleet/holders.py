@@ -6,9 +6,10 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, product, zip_longest
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from overstory.protocol.domains import StringTable
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.trial.fleet.fleet import Moment
@@ -40,7 +41,7 @@ class ValueDistribution:
         >>> ValueDistribution.of_shape(parse_registry(EXAMPLE)["colour"], "zipf").weights
         [1.0, 0.5, 0.3333333333333333]
         """
-        values = metric.domain.examples() or candidates or metric.candidates
+        values = metric.domain.examples() or _pairs(metric, candidates) or candidates or metric.candidates
         if not values:
             raise ParameterError(
                 f"metric {metric.id} takes any string: give --candidates FILE, one a line, or --data FILE --column C"
@@ -53,6 +54,14 @@ class ValueDistribution:
         """Return one of the texts of a file, read as the metric's values."""
         values = [_read(metric, text) for text in counts]
         return cls(values, [label_of(metric, value) for value in values], list(counts.values()))
+
+
+def _pairs(metric: Metric, candidates: Sequence[str] | None) -> list[tuple[Any, ...]]:
+    """Return the pairs of candidates and listed values; none where a variable has no candidates."""
+    if not isinstance(metric.domain, StringTable):
+        return []
+    lists = zip_longest(metric.domain.of, metric.candidate_lists)
+    return list(product(*(part.examples() or candidates or listed or () for part, listed in lists)))
 
 
 def label_of(metric: Metric, value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from overstory.console.screens.readings.pages import (
+    WHOLE_RANGE,
     ReadingPage,
     compared_view,
     file_rows,
@@ -15,6 +16,7 @@ from overstory.console.screens.readings.pages import (
 )
 
 __all__ = [
+    "WHOLE_RANGE",
     "ReadingPage",
     "compared_view",
     "file_rows",

@@ -1,0 +1,166 @@
+"""Two periods of tables, sets and searches: what changed is found, what did not is seldom called changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import overstory
+from overstory.analysis.association.summary import TableSummary
+from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.collector.store import open_store
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import load_registry, parse_registry
+from overstory.queries.counts import PeriodCounts, read_store
+from overstory.queries.readings import compare
+from support.association_populations import drawn_table, population
+from support.console_readings import METRICS, add_devices
+from support.registry_texts import registry_of
+
+CRASHES = (
+    '{kind = "table", names = ["version", "crash"], of = [{kind = "categories", names = ["1.0", "2.0", "3.0"]}, '
+    '{kind = "categories", names = ["no", "yes"]}]}'
+)
+TABLE = {"domain": CRASHES, "oracle": '"grr"', "parameters": "{epsilon = 4.0}"}
+LINKED = {
+    "domain": CRASHES,
+    "oracle": '"joint"',
+    "parameters": "{of = [{oracle = 'grr', epsilon = 3.0}, {oracle = 'grr', epsilon = 2.0}]}",
+}
+BEFORE = np.array([0.30, 0.10, 0.30, 0.10, 0.15, 0.05])
+AFTER = np.array([0.30, 0.10, 0.20, 0.20, 0.15, 0.05])
+"""Version 2.0 crashes in half of the devices instead of a fourth."""
+
+
+def metric_of(entry: dict[str, str]) -> Any:
+    return parse_registry(registry_of({"crashes": entry}))["crashes"]
+
+
+def period(metric: Any, number: int, shares: Any, devices: int, seed: int) -> PeriodCounts:
+    """Return the counts of a period with devices of their own."""
+    rng = np.random.default_rng(seed)
+    held = rng.choice(len(shares), devices, p=shares)
+    reports = SimulatedDevices.holding(metric.mechanism, range(len(shares)), held, rng).report()
+    return PeriodCounts(metric, number, number, {number: count_reports(metric.mechanism, reports)})
+
+
+@pytest.mark.parametrize("entry", [TABLE, LINKED], ids=["pair", "linked"])
+def test_the_row_that_changed_is_named(entry):
+    metric = metric_of(entry)
+    both = compare(period(metric, 2, AFTER, 40_000, 1), period(metric, 1, BEFORE, 40_000, 2))
+    rows = {row["value"]: row for row in both.to_json()["differences"]}
+    assert len(rows) == 12
+    assert rows["crash=yes in version=2.0"]["changed"]
+    assert rows["version=2.0, crash=yes"]["changed"]
+    assert not rows["crash=yes in version=1.0"]["changed"]
+    changed = rows["crash=yes in version=2.0"]
+    assert changed["low"] < 0.25 < changed["high"]
+    assert changed["low"] < changed["plain_low"]
+    assert next(iter(both.csv_lines())).startswith("value,a,b,difference")
+
+
+def false_alarms(shrunk: float) -> int:
+    """Return in how many of 100 pairs of periods from one population something is called changed."""
+    metric, alarms = metric_of(TABLE), 0
+    for seed in range(100):
+        a, b = (period(metric, number, BEFORE, 3_000, 2 * seed + number) for number in (0, 1))
+        difference = compare(a, b).difference  # type: ignore[attr-defined]
+        errors = difference.standard_errors * shrunk
+        p_values = 2 * stats.norm.sf(np.abs(difference.differences) / errors)
+        alarms += bool((stats.false_discovery_control(p_values) <= 0.05).any())
+        assert shrunk != 1 or difference.changed().any() == (stats.false_discovery_control(p_values) <= 0.05).any()
+    return alarms
+
+
+def test_periods_of_one_population_are_seldom_called_changed():
+    """At most 14 of 100 at 5%, which chance passes once in 10,000; errors of two thirds their size are noticed."""
+    most = int(stats.binom.isf(1e-4, 100, 0.05))
+    assert false_alarms(1.0) <= most
+    assert false_alarms(0.66) > most
+
+
+def test_a_row_that_is_too_small_is_named_and_an_overlap_is_refused():
+    metric = metric_of(TABLE)
+    few = np.array([0.5, 0.2, 0.2995, 0.0, 0.0005, 0.0])
+    a, b = (period(metric, number, few, 2_000, number) for number in (0, 1))
+    both = compare(a, b)
+    assert any("no shares in the rows version=3.0: too few reports" in note for note in both.to_json()["notes"])
+    with pytest.raises(ParameterError, match="differences of tables assume none"):
+        compare(a, b, overlap=0.5)
+    with pytest.raises(ParameterError, match="has no reports"):
+        compare(a, PeriodCounts(metric, 3, 3, {}))
+
+
+def test_items_of_sets_are_compared():
+    metric = metric_of(METRICS["plugins"])
+    sets = [(), (0,), (0, 1), (1, 2)]
+    counted = []
+    for number, shares in enumerate(([0.1, 0.4, 0.4, 0.1], [0.1, 0.1, 0.4, 0.4])):
+        rng = np.random.default_rng(number)
+        held = rng.choice(4, 20_000, p=shares)
+        reports = SimulatedDevices.holding(metric.mechanism, sets, held, rng).report()
+        counted.append(PeriodCounts(metric, number, number, {number: count_reports(metric.mechanism, reports)}))
+    rows = {row["value"]: row for row in compare(*counted).to_json()["differences"]}
+    for item, difference in (("adblock", 0.3), ("grammar", -0.3), ("vpn", -0.3)):
+        assert rows[item]["changed"], item
+        assert rows[item]["low"] < difference < rows[item]["high"]
+
+
+def test_the_values_that_two_searches_found_are_compared(tmp_path):
+    """Ports 80 and 443 in both ranges, from different devices: neither changed."""
+    (tmp_path / "metrics.toml").write_text(registry_of({"port": METRICS["port"]}, expires="2099-01-01"))
+    registry = load_registry(tmp_path / "metrics.toml")
+    metric = registry["port"]
+    with open_store(str(tmp_path / "store.db"), registry, create=True) as store:
+        add_devices(store, metric)
+        periods = store.periods("port")
+        a, b = read_store(store, metric, periods[1], periods[-1]), read_store(store, metric, periods[0], periods[0])
+        both = compare(a, b).to_json()
+    rows = {row["value"]: row for row in both["differences"]}
+    assert {"80", "443"} <= rows.keys()
+    assert not any(row["changed"] for row in rows.values())
+    assert abs(rows["80"]["a"] - 0.5) < 0.2
+    assert not any("share noise" in note for note in both["notes"])
+    with pytest.raises(ParameterError, match="only their counts are here"):
+        compare(*(PeriodCounts(metric, each.first, each.last, each.counts) for each in (a, b)))
+    with pytest.raises(ParameterError, match="a device answers a search once"):
+        compare(a, b, overlap=0.1)
+
+
+def coverage(adjustment: str) -> tuple[int, int]:
+    """Return how many cells were detected in 150 tables, and how many of their intervals hold the truth."""
+    shares = population(20, 10, 0.3)
+    oracle = overstory.oracle("oue", domain_size=200, epsilon=2.0)
+    detected = held = 0
+    for seed in range(150):
+        summary = TableSummary(drawn_table(oracle, shares, 20_000, seed), adjustment=adjustment)  # type: ignore[arg-type]
+        low, high = summary.interval()
+        chosen = summary.selected.chosen.reshape(shares.shape)
+        detected += int(chosen.sum())
+        held += int((chosen & (low <= shares) & (shares <= high)).sum())
+    return detected, held
+
+
+def test_intervals_of_detected_cells_hold_the_truth():
+    """As often as stated, less three standard errors of the proportion; plain ones do so clearly less often."""
+    detected, held = coverage("fcr")
+    assert detected > 1_000
+    assert held / detected > 0.95 - 3 * (0.95 * 0.05 / detected) ** 0.5
+    plain = coverage("none")
+    assert plain[0] == detected
+    assert plain[1] / detected < 0.93
+
+
+def test_rows_have_plain_and_adjusted_intervals():
+    table = drawn_table(overstory.oracle("oue", domain_size=200, epsilon=2.0), population(20, 10, 0.3), 20_000, 1)
+    rows = list(TableSummary(table).rows())
+    detected = [row for row in rows if row["detected"]]
+    assert 0 < len(detected) < len(rows)
+    for row in rows:
+        wider = row["high"] - row["low"] > row["plain_high"] - row["plain_low"] + 1e-12
+        assert wider == row["detected"]
+        assert row["detected"] == (row["q_value"] <= 0.05)
+    assert all(row["low"] == row["plain_low"] for row in TableSummary(table, adjustment="none").rows())

@@ -1,0 +1,116 @@
+"""`decode --range A:B`: the share of a range; `store export --group`: the reports of one group."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.collector.store import Received, open_store
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import load_registry, parse_registry
+from overstory.queries.counts import PeriodCounts
+from overstory.queries.estimates import EstimateOptions
+from overstory.queries.readings import read
+from support.registry_texts import registry_of
+from support.running import overstory, within
+
+AGES = {"domain": '{kind = "integers", min = 0, max = 63}', "oracle": '"ranges"', "parameters": "{epsilon = 3.0}"}
+WORDS = {
+    "domain": '{kind = "categories", names = ["never", "at 8:00", "daily", "always"], ordered = true}',
+    "oracle": '"ranges"',
+    "parameters": "{epsilon = 3.0}",
+}
+GROUPS = {"groups": '{by = "release", shares = {"1.0" = 0.5, "1.1" = 0.4}, devices = 100000, floor = 1000}'}
+
+
+def counted(entry: dict[str, str], held: Any) -> PeriodCounts:
+    metric = parse_registry(registry_of({"age": entry}))["age"]
+    values = range(metric.domain.size or 0)
+    devices = SimulatedDevices.holding(metric.mechanism, values, held, np.random.default_rng(1))
+    return PeriodCounts(metric, 1, 1, {1: count_reports(metric.mechanism, devices.report())})
+
+
+def asked(counts: PeriodCounts, *ranges: str) -> dict[str, Any]:
+    (part,) = read(counts, "total", EstimateOptions(ranges=ranges)).to_json()["readings"]
+    return {row["of"]: row for row in part["estimates"] if row["kind"] == "share"}
+
+
+def test_the_share_of_a_range_comes_with_its_interval() -> None:
+    """Both ends count; what is shown anyway is not shown twice."""
+    held = np.random.default_rng(3).integers(0, 64, 40_000)
+    counts = counted(AGES, held)
+    rows, plain = asked(counts, "18:25", "0:63", "7:7"), asked(counts)
+    assert set(rows) - set(plain) == {"18 .. 25", "0 .. 63", "7"}
+    row = rows["18 .. 25"]
+    truth = float(((held >= 18) & (held <= 25)).mean())
+    assert abs(row["value"] - truth) < 4 * row["standard_error"] < 0.04
+    assert row["low"] < row["value"] < row["high"]
+    assert rows["0 .. 63"]["value"] == pytest.approx(1)
+    assert asked(counts, next(iter(plain)).replace(" .. ", ":")).keys() == plain.keys()
+
+
+def test_names_may_have_colons() -> None:
+    rows = asked(counted(WORDS, np.arange(4_000) % 4), "at 8:00:daily")
+    assert abs(rows["at 8:00 .. daily"]["value"] - 0.5) < 0.1
+
+
+@pytest.mark.parametrize("text", ["18", "25:18", "a:b", ":", "1:2:3"])
+def test_what_is_no_range_is_named(text: str) -> None:
+    with pytest.raises(ParameterError, match=f"--range {text}: give the first and the last value"):
+        asked(counted(AGES, np.arange(640) % 64), text)
+
+
+def test_other_metrics_have_no_ranges() -> None:
+    metric = {"domain": '{kind = "categories", names = ["a", "b"]}', "oracle": '"grr"', "parameters": "{epsilon = 1.0}"}
+    with pytest.raises(ParameterError, match="age is not collected by ranges: --range 1:2 does not apply to it"):
+        asked(counted(metric, np.zeros(10, int)), "1:2")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Path:
+    """A store with 600 reports of one release, and 200 of another."""
+    path: Path = tmp_path_factory.mktemp("groups")
+    path.joinpath("metrics.toml").write_text(registry_of({"age": {**AGES, **GROUPS}}))
+    registry = load_registry(path / "metrics.toml")
+    metric = registry["age"]
+    with open_store(str(path / "store.db"), registry, create=True) as store:
+        for number, (group, count) in enumerate((("1.0", 600), ("1.1", 200))):
+            held = np.full(count, 20)
+            sent = SimulatedDevices.holding(metric.mechanism, range(64), held, np.random.default_rng(number)).report()
+            columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
+            about = metric.id, 20_000, bytes([number]) * 16, metric.mechanism.digest
+            store.add([Received(*about, *columns, metric.accept_until(20_000))._replace(group=group)])
+    return path
+
+
+def test_decode_prints_the_range_that_was_asked_for(folder: Path) -> None:
+    where = "--store", "store.db", "--registry", "metrics.toml", "--metric", "age"
+    ran = overstory("decode", *where, "--range", "18:25", "--range=20:20", "-o", "-", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    rows = {row["of"]: row for row in csv.DictReader(ran.stdout.splitlines())}
+    assert float(rows["18 .. 25"]["value"]) > 0.7
+    assert float(rows["20"]["value"]) > 0.7
+    files = within("decode", "--params", "p.csv", "--range", "1:2", cwd=folder)
+    assert (files.returncode, "--range has no effect without --store" in files.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("group", "reports"), [((), 800), (("--group", "1.0"), 600), (("--group", "1.1"), 200)])
+def test_the_reports_of_one_group_are_exported(folder: Path, group: tuple[str, ...], reports: int) -> None:
+    where = "store.db", "--registry", "metrics.toml", "--metric", "age", "-o", "out.parquet"
+    ran = within("store", "export", *where, *group, cwd=folder)
+    assert (ran.returncode, ran.stdout) == (0, f"{reports} reports in out.parquet\n")
+    assert pq.read_table(folder / "out.parquet").num_rows > 0
+
+
+def test_a_group_that_a_metric_has_not_is_not_exported(folder: Path) -> None:
+    where = "store.db", "--registry", "metrics.toml", "--metric", "age", "-o", "none.parquet"
+    ran = within("store", "export", *where, "--group", "2.0", cwd=folder)
+    assert ran.returncode == 2
+    assert "2.0" in ran.stderr
+    assert not folder.joinpath("none.parquet").exists()

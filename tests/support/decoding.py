@@ -1,0 +1,33 @@
+"""Estimates for the consoles of the tests, from one process that decodes for all of them."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import Any
+
+from overstory.console.estimates.estimates import PATIENCE, Estimates
+from overstory.console.estimates.worker import Worker
+
+
+class SharedWorker(Worker):
+    """A process that several consoles use in turn, and that ends with the tests: it loads its libraries once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn = threading.Lock()
+
+    def estimate(self, task: Any) -> tuple[Any, int]:
+        with self._turn:
+            return super().estimate(task)
+
+    def close(self) -> None:
+        """Leave the process to the other consoles."""
+
+
+shared_worker = cache(SharedWorker)
+
+
+def shared_estimates(patience: float | None = PATIENCE) -> Estimates:
+    """Return estimates with a cache of their own, decoded by the process that all tests share."""
+    return Estimates(patience=patience, worker=shared_worker())
