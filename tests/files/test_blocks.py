@@ -12,9 +12,9 @@ from pyarrow import parquet
 
 import overstory
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.reports import ReportBatch
+from overstory.analysis.reports import ReportBatch, SupportCounts, load_kernels
 from overstory.files import blocks
-from overstory.files.blocks import write_blocks
+from overstory.files.blocks import GroupedBatch, write_blocks
 from overstory.files.parquet import Label, opened, read_label, read_parquet, read_row_groups, write_parquet
 from overstory.files.reports import sum_reports
 from overstory.protocol.errors import FormatError
@@ -114,6 +114,23 @@ def test_a_bit_past_the_last_is_refused_also_where_checksums_are_not_compared(ro
     damage(rows, "blob", lambda column: [b"\xff" * len(column[0]), *column[1:]])
     with rows.open("rb") as raw, opened(raw, "r") as file, pytest.raises(FormatError, match="bits past its 20"):
         list(read_row_groups(file, read_label(rows), "r"))
+
+
+def test_rows_of_a_group_are_counted_in_any_order(rows: Path) -> None:
+    load_kernels()
+    counts = [sum_of(rows)]
+    assert isinstance(next(read_parquet(rows)), GroupedBatch)
+    table = parquet.read_table(rows)
+    parquet.write_table(table.take(list(reversed(range(len(table))))), rows)
+    assert not isinstance(next(read_parquet(rows)), GroupedBatch)
+    assert counts == [sum_of(rows)]
+
+
+def sum_of(path: Path) -> SupportCounts:
+    batches = list(read_parquet(path))
+    counts = [batch.accumulate() for batch in batches]
+    assert counts == [ReportBatch(batch.cohorts, batch.bits, 20, 5).accumulate() for batch in batches]
+    return sum(counts[1:], counts[0])
 
 
 def test_checksums_are_compared_where_that_is_asked_for(rows: Path) -> None:

@@ -159,9 +159,7 @@ def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_coh
     cohorts : ndarray of uint16, shape (n,)
         Below `num_cohorts`, which is at least 1.
     """
-    global _counted_slowly  # noqa: PLW0603 - a tally of the process
-    if KERNELS not in sys.modules and _counted_slowly + reports.size <= PATIENCE:
-        _counted_slowly += reports.size
+    if are_few(reports):
         return count_slowly(reports, cohorts, num_cohorts)
     from overstory.kernels.bits.popcount import count_bits_by_cohort, count_bits_grouped
 
@@ -170,6 +168,15 @@ def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_coh
         offsets = np.append(starts, len(cohorts)).astype(np.int64)
         return count_bits_grouped(reports, offsets)
     return count_bits_by_cohort(reports, cohorts, num_cohorts)
+
+
+def are_few(reports: NDArray[np.uint64]) -> bool:
+    """Whether NumPy counts these before the kernels are loaded; they are then added to what this process counted."""
+    global _counted_slowly  # noqa: PLW0603 - a tally of the process
+    if KERNELS in sys.modules or _counted_slowly + reports.size > PATIENCE:
+        return False
+    _counted_slowly += reports.size
+    return True
 
 
 def _are_sorted(cohorts: NDArray[np.uint16]) -> bool:
@@ -202,6 +209,22 @@ def count_slowly(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_c
         bits = np.unpackbits(octets.reshape(len(rows), -1), axis=1, bitorder="little")
         ones[there] += np.add.reduceat(bits, first, axis=0, dtype=np.int64)
     return np.bincount(cohorts, minlength=num_cohorts).astype(np.int64), ones
+
+
+def packed_words(octets: NDArray[np.uint8], num_bits: int) -> NDArray[np.uint64]:
+    """Return reports as they travel, shape (n, ceil(num_bits / 8)), as words of 64 bits: a view where none is padded.
+
+    Raises
+    ------
+    ParameterError
+        When the shape is another.
+    """
+    width, padded = -(-num_bits // 8), 8 * -(-num_bits // 64)
+    if octets.ndim != 2 or octets.shape[1] != width:
+        raise ParameterError(f"reports of {num_bits} bits have {width} bytes each, not shape {octets.shape}")
+    if width != padded:
+        octets = np.pad(octets, ((0, 0), (0, padded - width)))
+    return np.ascontiguousarray(octets).view("<u8").astype(np.uint64, copy=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -260,10 +283,13 @@ class ReportBatch:
         """
         if self.num_cohorts > MAX_COHORTS:
             raise ParameterError(f"{self.num_cohorts} cohorts cannot be counted apart: name the values to count")
-        cohorts = self.cohorts.astype(np.uint16, copy=False)
         with at_most(threads):
-            totals, ones = count_bits(self.bits, cohorts, self.num_cohorts)
+            totals, ones = self.count_bits()
         return SupportCounts(totals, ones[:, : self.num_bits])
+
+    def count_bits(self) -> tuple[I64, I64]:
+        """Return what the function `count_bits` does."""
+        return count_bits(self.bits, self.cohorts.astype(np.uint16, copy=False), self.num_cohorts)
 
     def octets(self) -> NDArray[np.uint8]:
         """Return the bits as they travel: shape (n, ceil(num_bits / 8)), a view where no word is padded."""
@@ -281,12 +307,7 @@ class ReportBatch:
         ParameterError
             When the shapes disagree or a cohort does not exist.
         """
-        width, padded = -(-num_bits // 8), 8 * -(-num_bits // 64)
-        if octets.ndim != 2 or octets.shape[1] != width:
-            raise ParameterError(f"reports of {num_bits} bits have {width} bytes each, not shape {octets.shape}")
-        if width != padded:
-            octets = np.pad(octets, ((0, 0), (0, padded - width)))
-        bits = np.ascontiguousarray(octets).view("<u8").astype(np.uint64, copy=False)
+        bits = packed_words(octets, num_bits)
         return cls(cohorts.astype(f"u{cohort_width(num_cohorts)}", copy=False), bits, num_bits, num_cohorts)
 
     def to_wire(self, digest: bytes) -> bytes:

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import json
 import zlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from overstory.analysis.reports import ReportBatch
+from overstory.analysis.reports import ReportBatch, are_few, count_slowly, packed_words
 from overstory.files.io import replacing
 from overstory.files.joining import joined
 from overstory.files.labels import KEY
 from overstory.protocol.encodings.base import MAX_COHORTS
-from overstory.protocol.errors import FormatError
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.wire.upload import cohort_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -51,6 +53,53 @@ class Block(NamedTuple):
     cohort: int
     octets: NDArray[np.uint8]
     seeds: NDArray[np.uint32] | None = None
+
+
+class GroupedBatch(ReportBatch):
+    """n reports in order of cohort, as blocks hold them; the column of cohorts is made where it is asked for.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (num_cohorts + 1,)
+        Rows ``offsets[c] .. offsets[c + 1]`` are cohort c's.
+    bits : ndarray of uint64, shape (n, ceil(num_bits / 64))
+        As in `ReportBatch`.
+    num_bits : int
+        The payload bits of a report.
+
+    Examples
+    --------
+    >>> batch = GroupedBatch(np.array([0, 0, 2]), np.array([[5], [2]], np.uint64), num_bits=3)
+    >>> batch.cohorts.tolist(), batch.accumulate().ones.tolist()
+    ([1, 1], [[0, 0, 0], [1, 1, 1]])
+    """
+
+    offsets: NDArray[np.int64]
+
+    def __init__(self, offsets: NDArray[np.int64], bits: NDArray[np.uint64], num_bits: int) -> None:
+        object.__setattr__(self, "offsets", offsets)
+        for name, value in {"bits": bits, "num_bits": num_bits, "num_cohorts": len(offsets) - 1}.items():
+            object.__setattr__(self, name, value)
+        shape = int(offsets[-1]), -(-num_bits // 64)
+        if bits.shape != shape:
+            raise ParameterError(f"{shape[0]} reports of {num_bits} bits need shape {shape}, not {bits.shape}")
+
+    @cached_property
+    def cohorts(self) -> NDArray[Any]:
+        """The cohort of each report."""
+        numbers = np.arange(self.num_cohorts, dtype=f"u{cohort_width(self.num_cohorts)}")
+        return np.repeat(numbers, np.diff(self.offsets))
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    def count_bits(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Count each cohort's rows where they lie."""
+        if are_few(self.bits):
+            return count_slowly(self.bits, self.cohorts, self.num_cohorts)
+        from overstory.kernels.bits.popcount import count_bits_grouped
+
+        return count_bits_grouped(self.bits, self.offsets)
 
 
 def has_blocks(schema: Any) -> bool:
@@ -236,11 +285,17 @@ def _batch_of(rows: Any, label: Label, source: str, blobs: Sequence[str], *, ver
     payload = octets.reshape(-1, width)
     if payload.size and label.num_bits % 8 and int(payload[:, -1].max()) >> label.num_bits % 8:
         raise FormatError(f"a report has bits past its {label.num_bits}", source=source, field=blobs[-1])
-    public = seeds[0].view("<u4") if seeds else np.repeat(rows.column("cohort").to_numpy(), sizes)
+    public = seeds[0].view("<u4") if seeds else rows.column("cohort").to_numpy()
     if public.size and int(public.max()) >= label.num_cohorts:
         problem = f"expected 0 .. {label.num_cohorts - 1}, found {int(public.max())}"
         raise FormatError(problem, source=source, field="seeds" if seeds else "cohort")
-    return ReportBatch.from_octets(public, payload, num_bits=label.num_bits, num_cohorts=label.num_cohorts)
+    bits = packed_words(payload, label.num_bits)
+    if seeds or (np.diff(public.astype(np.int64)) < 0).any():
+        cohorts = public if seeds else np.repeat(public, sizes)
+        return ReportBatch(cohorts, bits, label.num_bits, label.num_cohorts)
+    offsets = np.zeros(label.num_cohorts + 1, np.int64)
+    np.add.at(offsets[1:], public, sizes)
+    return GroupedBatch(np.cumsum(offsets), bits, label.num_bits)
 
 
 def _bytes(column: Any, lengths: NDArray[np.int64], name: str, source: str) -> NDArray[np.uint8]:
