@@ -62,12 +62,13 @@ def check_label(digest: bytes, mechanism: LocalRandomizer, source: str) -> None:
 
 
 def _packed(raw: Any, unit: Unit, mechanism: LocalRandomizer) -> Iterator[ReportBatch]:
-    raw.seek(unit.first)
     at = unit.first
     while at < unit.stop:
         try:
-            header = raw.read(HEADER.size)
-            batch = decode_batch(header + raw.read(batch_length(header) - len(header)))
+            raw.seek(at)
+            length = batch_length(raw.read(HEADER.size))
+            raw.seek(at)
+            batch = decode_batch(raw.read(length))
         except WireError as error:
             raise FormatError(f"the batch at byte {at}: {error.problem}", source=unit.address) from error
         check_label(batch.digest, mechanism, unit.address)

@@ -11,7 +11,7 @@ from overstory.analysis.reports import ReportBatch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-ENOUGH: Final = 1 << 22
+ENOUGH: Final = 1 << 21
 """Bytes of reports that are counted in one call: what a call costs by itself is then a hundredth of it."""
 
 
