@@ -28,8 +28,8 @@ from overstory.engines.reducer import count_unit
 from overstory.engines.results import decode_counts
 from overstory.engines.units import Job, read_contents, units_of
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
-from support.registry_texts import COLOURS, STRINGS, registry_of
-from support.store_samples import ABOUT, received, reports
+from support.registry_texts import registry_of
+from support.store_samples import ABOUT, received, reports, sample_metrics
 
 PERIOD = 20_000
 PERIODS = (PERIOD, PERIOD + 1)
@@ -44,19 +44,7 @@ def registry() -> MetricRegistry:
 
 def registry_toml() -> str:
     """Return the registry as TOML."""
-    metrics = {
-        "bloom": {
-            "domain": STRINGS,
-            "oracle": '"rappor"',
-            "parameters": "{num_bits = 16, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}",
-        },
-        "colour": {"domain": COLOURS},
-        "size": {
-            "domain": '{kind = "categories", names = ["s", "m", "l"]}',
-            "oracle": '"olh"',
-            "parameters": "{epsilon = 1.0, num_seeds = 2147483648}",
-        },
-    }
+    metrics = sample_metrics(", num_seeds = 2147483648")
     about = {**ABOUT, "retention_days": "90", "grace_days": "30", "period": '"day"'}
     return registry_of(metrics, **about)
 

@@ -168,15 +168,12 @@ async def sending(devices: Devices, to: Address, at_once: int) -> AsyncIterator[
 
 
 async def rounds(
-    url: str, folder: Path, *, number: int, collectors: int, seed: int, at_once: int = 8
+    running: list[CollectorProcess], network: FaultyNetwork, path: Path, *, number: int, seed: int, at_once: int
 ) -> tuple[Books, Counter[str]]:
-    """Kill and restart collectors `number` times under load; then let every device finish."""
-    path = write_registry(folder)
+    """Kill and restart collectors `number` times under load, then let every device finish."""
     chance = random.Random(seed)
-    running = [CollectorProcess(path, url) for _ in range(collectors)]
     for collector in running:
         await asyncio.to_thread(collector.start)
-    network = FaultyNetwork(lambda: [c.address for c in running if c.address is not None], seed=seed)
     devices = Devices(load_registry(path), seed)
     try:
         async with network.listening() as door, sending(devices, door, at_once):
@@ -194,9 +191,14 @@ async def rounds(
     return devices.books, network.met
 
 
-def rounds_balance(url: str, folder: Path, **choices: object) -> tuple[Books, Counter[str]]:
+def rounds_balance(
+    url: str, folder: Path, *, number: int, collectors: int, seed: int, at_once: int = 8
+) -> tuple[Books, Counter[str]]:
     """Run the rounds, balance the books, and return what happened, so that a test can see that something did."""
-    books, met = asyncio.run(rounds(url, folder, **choices))  # type: ignore[arg-type]
+    path = write_registry(folder)
+    running = [CollectorProcess(path, url) for _ in range(collectors)]
+    network = FaultyNetwork(lambda: [c.address for c in running if c.address is not None], seed=seed)
+    books, met = asyncio.run(rounds(running, network, path, number=number, seed=seed, at_once=at_once))
     books.balance(url)
     return books, met
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 from overstory.protocol.metrics import load_registry
 from support.collector_processes import CollectorProcess
 from support.faulty_network import Address, FaultyNetwork
-from support.lossless import LEAST, PATIENCE, Books, Devices, seen, sending, write_registry
+from support.lossless import Books, rounds, write_registry
 
 _PATH = re.compile(rb"POST /v1/reports(?:/(\d+))? ")
 
@@ -65,36 +63,12 @@ def collectors_of(path: Path, folder: Path, count: int) -> list[CollectorProcess
     ]
 
 
-async def rounds(
-    running: list[CollectorProcess], path: Path, *, number: int, seed: int, at_once: int = 6, at_random: bool = False
-) -> tuple[Books, Counter[str]]:
-    """Kill and restart collectors `number` times under load, then let every device finish."""
-    chance = random.Random(seed)
-    for collector in running:
-        await asyncio.to_thread(collector.start)
-    network = Balancer(lambda: [c.address or ("", 0) for c in running], seed=seed, at_random=at_random)
-    devices = Devices(load_registry(path), seed)
-    try:
-        async with network.listening() as door, sending(devices, door, at_once):
-            for _ in range(number):
-                await asyncio.sleep(chance.uniform(0.02, 0.4))
-                victim = chance.choice(running)
-                victim.kill()
-                await asyncio.to_thread(victim.start)
-            async with asyncio.timeout(PATIENCE):
-                while devices.books.uploads < LEAST or not devices.books.duplicates or not seen(network.met):  # noqa: ASYNC110 - a tally has no event
-                    await asyncio.sleep(0.05)
-    finally:
-        for collector in running:
-            collector.kill()
-    return devices.books, network.met
-
-
 def run_rounds(
-    folder: Path, table: str, *, count: int, number: int, seed: int, **choices: bool
+    folder: Path, table: str, *, count: int, number: int, seed: int, at_random: bool = False
 ) -> tuple[Books, Mapping[str, int], list[str]]:
     """Run the rounds; return the books, what happened, and the stores."""
     path = write_sharded_registry(folder, table)
     running = collectors_of(path, folder, count)
-    books, met = asyncio.run(rounds(running, path, number=number, seed=seed, **choices))
+    network = Balancer(lambda: [c.address or ("", 0) for c in running], seed=seed, at_random=at_random)
+    books, met = asyncio.run(rounds(running, network, path, number=number, seed=seed, at_once=6))
     return books, met, [collector.store for collector in running]

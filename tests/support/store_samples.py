@@ -24,14 +24,9 @@ NOW = 20_000 * DAY + 1234.5
 ABOUT = {"purpose": '"https://example.org/issues/7"', "expires": "2040-01-01"}
 
 
-def registry(
-    retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder: Any = None, seeds: str = ""
-) -> MetricRegistry:
-    """Return a registry of every way of counting: bits by cohort, symbols, symbols under seeds, strings under seeds.
-
-    `seeds` is what the metric of symbols under seeds says of them.
-    """
-    metrics = {
+def sample_metrics(seeds: str = "") -> dict[str, dict[str, str]]:
+    """Return metrics of bits by cohort, of symbols, and of symbols under seeds, of which `seeds` says more."""
+    return {
         "bloom": {
             "domain": STRINGS,
             "oracle": '"rappor"',
@@ -44,6 +39,16 @@ def registry(
             "parameters": f"{{epsilon = 1.0{seeds}}}",
         },
     }
+
+
+def registry(
+    retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder: Any = None, seeds: str = ""
+) -> MetricRegistry:
+    """Return a registry of every way of counting: bits by cohort, symbols, symbols under seeds, strings under seeds.
+
+    `seeds` is what the metric of symbols under seeds says of them.
+    """
+    metrics = sample_metrics(seeds)
     if folder is not None:
         (folder / "trees.txt").write_text("".join(f"{candidate}\n" for candidate in candidates))
         parameters = "{epsilon = 1.0, num_seeds = 2147483648}"
