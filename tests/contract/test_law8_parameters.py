@@ -14,8 +14,8 @@ from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
 from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.seeds import BalancedHash
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import canonical, digest
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.permanent_response import canonical, digest
 from support.contract_cases import SMALL_CASES, TWO, TYPICAL_CASES, Case
 
 ALL_CASES = SMALL_CASES + TYPICAL_CASES

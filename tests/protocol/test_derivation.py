@@ -1,8 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol.permanent_response import context
-from overstory.protocol.sampling import KeyedEntropy, SeededEntropy, SystemEntropy
+from overstory.protocol.sampling import KeyedEntropy, SeededEntropy, SystemEntropy, context
 from support.protocol_twins import stream, tagged
 
 parts = st.lists(st.one_of(st.binary(max_size=6), st.text("ab0s", max_size=6), st.integers(-20, 20)), max_size=4)

@@ -8,7 +8,7 @@ from overstory.client import Randomizer
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.permanent_response import check_secret
+from overstory.protocol.sampling import check_secret
 from support.protocol_twins import cohort_of, google_key, google_permanent, google_positions, permanent_response
 
 secrets = st.binary(min_size=16, max_size=64)

@@ -115,7 +115,7 @@ def reports_2(metrics, told):
 def terms_2(metrics):
     """Yield the rows of `terms`."""
     from overstory.privacy.payloads.registry import terms_of
-    from overstory.protocol.permanent_response import canonical
+    from overstory.protocol.mechanisms.base import canonical
 
     for metric in metrics.values():
         yield metric.mechanism.digest, canonical(terms_of(metric.mechanism).canonical())

@@ -23,7 +23,7 @@ from overstory.client.state.database import watch
 from overstory.client.state.files import locked, write_atomically
 from overstory.privacy.terms import add_up
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.permanent_response import check_secret, context
+from overstory.protocol.sampling import check_secret, context
 
 WAIT: Final = 5.0
 """Seconds to wait for another process that has the ledger's file."""

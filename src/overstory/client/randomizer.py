@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Report
-from overstory.protocol.permanent_response import check_secret, context
-from overstory.protocol.sampling import Entropy, KeyedEntropy, SystemEntropy, uniform_below
+from overstory.protocol.sampling import Entropy, KeyedEntropy, SystemEntropy, check_secret, context, uniform_below
 from overstory.protocol.wire.upload import ID_BYTES
 
 if TYPE_CHECKING:

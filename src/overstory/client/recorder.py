@@ -13,7 +13,7 @@ from overstory.client.randomizer import Randomizer
 from overstory.client.state.lifetimes import ends_at, keep
 from overstory.client.state.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response
 from overstory.client.state.outbox import RowState
-from overstory.protocol.permanent_response import context
+from overstory.protocol.sampling import context
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from overstory.client.outcomes import ConsentError
 from overstory.client.randomizer import Randomizer
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.permanent_response import check_secret, context
-from overstory.protocol.sampling import Entropy
+from overstory.protocol.sampling import Entropy, check_secret, context
 from overstory.protocol.search.plans import Plan
 
 NOTHING: Final = b"nothing"

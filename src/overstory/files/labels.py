@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.encodings.base import MAX_BITS, SEEDS
 from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.mechanisms.base import canonical
+from overstory.protocol.mechanisms.base import digest as digest_of
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.permanent_response import canonical
-from overstory.protocol.permanent_response import digest as digest_of
 
 if TYPE_CHECKING:
     from overstory.protocol.mechanisms.base import LocalRandomizer

@@ -26,7 +26,7 @@ from overstory.privacy.accounts import Account, Spend, account_from_json
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
-from overstory.protocol.permanent_response import digest
+from overstory.protocol.mechanisms.base import digest
 
 VERSION: Final = 1
 

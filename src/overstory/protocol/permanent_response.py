@@ -2,67 +2,22 @@
 
 It is derived from a device secret whenever it is needed, so no file has to hold a value to find it again, and a crash,
 a restart or a second process cannot draw it twice (RAPPOR, section 2, asks for it to be memoized; drawing it again
-would let an observer average the noise away). A context names without ambiguity what a derived value is for, so values
-for different purposes are independent.
+would let an observer average the noise away).
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from overstory.protocol.channels import BinaryChannel
-from overstory.protocol.errors import ParameterError
-from overstory.protocol.sampling import KeyedEntropy, bit_sampler
-
-
-def context(*parts: bytes | str | int) -> bytes:
-    """Join `parts` so that different parts never give the same bytes: each is preceded by its kind and length.
-
-    Examples
-    --------
-    >>> context("ab", "c") != context("a", "bc")
-    True
-    >>> context(1) != context("1")
-    True
-    """
-    out = bytearray()
-    for part in parts:
-        if isinstance(part, int):
-            raw, kind = str(part).encode(), b"i"
-        elif isinstance(part, str):
-            raw, kind = part.encode("utf-8", "surrogatepass"), b"s"
-        else:
-            raw, kind = part, b"b"
-        out += kind + len(raw).to_bytes(8, "little") + raw
-    return bytes(out)
-
-
-def canonical(parameters: Mapping[str, Any]) -> str:
-    """Write `parameters` in their one canonical form: JSON, keys sorted, no spaces.
-
-    Examples
-    --------
-    >>> canonical({"b": 1, "a": [2, 3]})
-    '{"a":[2,3],"b":1}'
-    """
-    return json.dumps(parameters, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
-def digest(parameters: Mapping[str, Any]) -> bytes:
-    """Return the 16-byte digest of the canonical form; equal digests mean equal parameters."""
-    return hashlib.blake2b(canonical(parameters).encode(), digest_size=16, person=b"parameters").digest()
-
-
-MIN_SECRET: Final = 16
-
+from overstory.protocol.sampling import KeyedEntropy, bit_sampler, check_secret, context
 
 # From a value and its true bits to the device's permanent response.
 Responder = Callable[[bytes, int], int]
@@ -175,12 +130,3 @@ def google_response(channel: BinaryChannel, num_bits: int, key: bytes) -> Respon
         return (bits & ~noise) | (uniform & noise)
 
     return respond
-
-
-def check_secret(secret: bytes) -> bytes:
-    """Return `secret`, or raise ParameterError when it is too short to be one."""
-    if not isinstance(secret, bytes):
-        raise ParameterError(f"a device secret is bytes, at least {MIN_SECRET}, not {type(secret).__name__}")
-    if len(secret) < MIN_SECRET:
-        raise ParameterError(f"a device secret has at least {MIN_SECRET} bytes; this one has {len(secret)}")
-    return secret if len(secret) <= 64 else hashlib.blake2b(secret).digest()

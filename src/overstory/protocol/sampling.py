@@ -5,6 +5,9 @@ uniform 32-bit number U with a threshold, and is 1 when ``U < threshold``. Digit
 one random word, so a vector of any length costs one word per digit, and digits below the threshold's last set one
 cost nothing.
 
+A device's own bits follow from its secret. A context names without ambiguity what they are for, so bits for different
+purposes are independent.
+
 `ChannelSampler` passes a bit vector through a channel in a few operations on Python's big integers. `SymbolRounds` is
 the k-ary counterpart of `overstory.protocol.channels.Rounds`, and `symbol_sampler` draws from one of its channels.
 """
@@ -16,7 +19,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, BinaryChannel, SymbolChannel
 from overstory.protocol.errors import ParameterError
@@ -45,6 +48,41 @@ class SystemEntropy:
         return _as_integer(_from_system(count >> 3))
 
 
+MIN_SECRET: Final = 16
+"""Bytes that a device's secret has at least."""
+
+
+def check_secret(secret: bytes) -> bytes:
+    """Return `secret`, or raise ParameterError when it is too short to be one."""
+    if not isinstance(secret, bytes):
+        raise ParameterError(f"a device secret is bytes, at least {MIN_SECRET}, not {type(secret).__name__}")
+    if len(secret) < MIN_SECRET:
+        raise ParameterError(f"a device secret has at least {MIN_SECRET} bytes; this one has {len(secret)}")
+    return secret if len(secret) <= 64 else hashlib.blake2b(secret).digest()
+
+
+def context(*parts: bytes | str | int) -> bytes:
+    """Join `parts` so that different parts never give the same bytes: each is preceded by its kind and length.
+
+    Examples
+    --------
+    >>> context("ab", "c") != context("a", "bc")
+    True
+    >>> context(1) != context("1")
+    True
+    """
+    out = bytearray()
+    for part in parts:
+        if isinstance(part, int):
+            raw, kind = str(part).encode(), b"i"
+        elif isinstance(part, str):
+            raw, kind = part.encode("utf-8", "surrogatepass"), b"s"
+        else:
+            raw, kind = part, b"b"
+        out += kind + len(raw).to_bytes(8, "little") + raw
+    return bytes(out)
+
+
 class KeyedEntropy:
     """A stream of bits that is a pseudo-random function of a key and a context (keyed BLAKE2b in counter mode).
 
@@ -56,7 +94,7 @@ class KeyedEntropy:
     key
         1 to 64 bytes.
     context
-        What the bits are for; encode it injectively (`overstory.protocol.permanent_response.context`).
+        What the bits are for; encode it injectively (`context`).
     purpose
         At most 16 bytes: separates the domains of different uses of one key.
 

@@ -157,7 +157,7 @@ class Memo:
         row = self._connection.execute("SELECT 1 FROM terms WHERE mechanism = ?", (mechanism.digest,)).fetchone()
         if row is None:
             from overstory.privacy.payloads.registry import terms_of
-            from overstory.protocol.permanent_response import canonical
+            from overstory.protocol.mechanisms.base import canonical
 
             text = canonical(terms_of(mechanism).canonical())
             self._connection.execute("INSERT INTO terms VALUES (?, ?)", (mechanism.digest, text))

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.protocol.permanent_response import context
+from overstory.protocol.sampling import context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

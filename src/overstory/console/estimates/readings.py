@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.permanent_response import context
+from overstory.protocol.sampling import context
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch

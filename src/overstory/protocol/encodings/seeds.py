@@ -32,7 +32,7 @@ from overstory.protocol.encodings.base import MAX_SYMBOLS, check_count, check_sy
 from overstory.protocol.encodings.finite_fields import Field, field_of, is_field_size
 from overstory.protocol.encodings.symbols import BaseSymbols, hash_word, value_word
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.permanent_response import context
+from overstory.protocol.sampling import context
 
 FEWEST_SEEDS: Final = 64
 MOST_SEEDS: Final = 1024

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import fields
@@ -13,8 +15,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.encodings.base import MAX_COHORTS, whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.permanent_response import digest
 from overstory.protocol.sampling import Draw, Entropy, uniform_below
+
+
+def canonical(parameters: Mapping[str, Any]) -> str:
+    """Write `parameters` in their one canonical form: JSON, keys sorted, no spaces.
+
+    Examples
+    --------
+    >>> canonical({"b": 1, "a": [2, 3]})
+    '{"a":[2,3],"b":1}'
+    """
+    return json.dumps(parameters, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest(parameters: Mapping[str, Any]) -> bytes:
+    """Return the 16-byte digest of the canonical form; equal digests mean equal parameters."""
+    return hashlib.blake2b(canonical(parameters).encode(), digest_size=16, person=b"parameters").digest()
 
 
 class Report(NamedTuple):

@@ -29,8 +29,7 @@ from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.permanent_response import check_secret, context
-from overstory.protocol.sampling import Draw, Entropy, uniform_below
+from overstory.protocol.sampling import Draw, Entropy, check_secret, context, uniform_below
 
 PARTS: Final = 2
 """How many variables a linked report has: pairs are what is counted."""

@@ -21,10 +21,17 @@ from overstory.protocol.permanent_response import (
     KeyedPermanence,
     Permanence,
     ResponseContext,
+)
+from overstory.protocol.sampling import (
+    Draw,
+    Entropy,
+    KeyedEntropy,
+    bit_sampler,
     check_secret,
     context,
+    symbol_sampler,
+    uniform_below,
 )
-from overstory.protocol.sampling import Draw, Entropy, KeyedEntropy, bit_sampler, symbol_sampler, uniform_below
 
 _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this digest
 

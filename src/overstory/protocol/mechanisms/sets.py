@@ -15,8 +15,7 @@ from overstory.protocol.encodings.finite_fields import MAX_PRIME, is_field_size,
 from overstory.protocol.encodings.sets import Projective, SetSystem, Subsets
 from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.mechanisms.calibration import least_noise
-from overstory.protocol.permanent_response import check_secret, context
-from overstory.protocol.sampling import Entropy, KeyedEntropy
+from overstory.protocol.sampling import Entropy, KeyedEntropy, check_secret, context
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, digest
 from overstory.protocol.metrics.groups import Groups
 from overstory.protocol.metrics.period import DAY, Period
-from overstory.protocol.permanent_response import context, digest
+from overstory.protocol.sampling import context
 
 OverCap = Literal["drop", "first", "nearest"]
 """What a device does with a value past the cap on distinct values."""

@@ -13,13 +13,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
+from overstory.protocol.mechanisms.base import digest
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.domain_table import Folder
 from overstory.protocol.metrics.groups import check_one_variable
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME, build_metric
 from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root
-from overstory.protocol.permanent_response import digest
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

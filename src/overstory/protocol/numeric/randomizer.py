@@ -13,8 +13,7 @@ from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.encodings.base import check_cohort, check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Report, outward
-from overstory.protocol.permanent_response import check_secret, context
-from overstory.protocol.sampling import Entropy, KeyedEntropy, uniform_below
+from overstory.protocol.sampling import Entropy, KeyedEntropy, check_secret, context, uniform_below
 
 MAX_RESOLUTION = 1 << 32
 

@@ -29,9 +29,8 @@ from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.domains.unknown import ELSEWHERE, coded_from, parameters_of
 from overstory.protocol.encodings.base import SEEDS, check_cohort, check_count, whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.mechanisms.base import LocalRandomizer, digest
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.permanent_response import digest
 from overstory.protocol.search.plans import DICTIONARY, PrefixPlan, Question
 from overstory.protocol.search.protocols import BEAM, DICTIONARY_SHARE, LONG_STEP, discover
 

@@ -20,10 +20,9 @@ from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.encodings.symbols import LinearHash
 from overstory.protocol.errors import NoCodeError, ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import Mechanism, digest
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
-from overstory.protocol.permanent_response import check_secret, context, digest
-from overstory.protocol.sampling import KeyedEntropy
+from overstory.protocol.sampling import KeyedEntropy, check_secret, context
 
 BUCKETS: Final = 1 << 20
 KEYED: Final = ("olh", "blh", "random-matrix")
