@@ -218,6 +218,16 @@ def refuse_foreign(paths: StatePaths) -> None:
         raise StateError(Fault.FOREIGN, problem)
 
 
+def leave(paths: StatePaths, path: Path, content: bytes) -> None:
+    """Write a public file of a state, whose folder is made if need be; one that has this content already stays."""
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == content:
+            return
+    refuse_foreign(paths)
+    make_folder(paths.folder)
+    write_atomically(path, content, durable=False)  # one that a power failure empties is written again
+
+
 def _problems(paths: StatePaths, user: int) -> Iterator[str]:
     folder = _status(paths.folder, follow=False)
     if folder is not None and stat.S_ISLNK(folder.st_mode):

@@ -7,18 +7,16 @@ cost, without a file from elsewhere.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from overstory.client.state.files import make_folder, refuse_foreign, write_atomically
+from overstory.client.state.files import leave, refuse_foreign
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -27,51 +25,33 @@ if TYPE_CHECKING:
 _APP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-@dataclass(frozen=True)
 class StatePaths:
-    """The files of one application's state."""
+    """The files of one application's state.
 
-    folder: Path
+    Attributes
+    ----------
+    secret, unconfirmed, next, replaced
+        The device's secret. One that the database does not know yet; one on its way to replace the one that is there;
+        one of before a key was destroyed: these three exist for a moment, or after a crash in it.
+    database
+        What was reported and what waits.
+    consent
+        The person's choice.
+    application
+        The application's name and its registry, both public.
+    lock
+        What processes lock; its content marks a state that has begun.
+    """
 
-    @cached_property
-    def secret(self) -> Path:
-        """The device's secret."""
-        return self.folder / "secret"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.secret, self.unconfirmed = folder / "secret", folder / "secret.new"
+        self.next, self.replaced = folder / "secret.next", folder / "secret.old"
+        self.database, self.consent = folder / "state.db", folder / "consent.json"
+        self.application, self.lock = folder / "application.json", folder / "lock"
 
-    @cached_property
-    def unconfirmed(self) -> Path:
-        """A secret that the database does not know yet; it exists for a moment, or after a crash in that moment."""
-        return self.folder / "secret.new"
-
-    @cached_property
-    def next(self) -> Path:
-        """A secret on its way to replace the one that is there; it exists for a moment, or after a crash in it."""
-        return self.folder / "secret.next"
-
-    @cached_property
-    def replaced(self) -> Path:
-        """A secret of before a key was destroyed; it exists for a moment, or after a crash in that moment."""
-        return self.folder / "secret.old"
-
-    @cached_property
-    def database(self) -> Path:
-        """What was reported and what waits."""
-        return self.folder / "state.db"
-
-    @cached_property
-    def consent(self) -> Path:
-        """The person's choice."""
-        return self.folder / "consent.json"
-
-    @cached_property
-    def application(self) -> Path:
-        """The application's name and its registry, both public."""
-        return self.folder / "application.json"
-
-    @cached_property
-    def lock(self) -> Path:
-        """What processes lock; its content marks a state that has begun."""
-        return self.folder / "lock"
+    def __repr__(self) -> str:
+        return f"StatePaths({os.fspath(self.folder)!r})"
 
 
 def check_app(app: str) -> str:
@@ -162,6 +142,11 @@ class Application:
     registry: str | None = None  # the text of its metric registry; None where there is none
 
 
+def describe(name: str | None, registry: MetricRegistry) -> bytes:
+    """Return what a program leaves about itself: its name, None where it is not known, and its registry."""
+    return json.dumps({"version": VERSION, "name": name, "registry": registry.text}).encode()
+
+
 def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> None:
     """Leave a program's name and registry in its state, unless they are there already.
 
@@ -170,14 +155,7 @@ def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> 
     name
         The application's name; None where it is not given: the one that is there stays.
     """
-    name = name or read_application(paths).name
-    content = json.dumps({"version": VERSION, "name": name, "registry": registry.text}).encode()
-    with contextlib.suppress(OSError):
-        if paths.application.read_bytes() == content:
-            return
-    refuse_foreign(paths)
-    make_folder(paths.folder)
-    write_atomically(paths.application, content, durable=False)  # one that a power failure empties is written again
+    leave(paths, paths.application, describe(name or read_application(paths).name, registry))
 
 
 def read_application(paths: StatePaths) -> Application:
