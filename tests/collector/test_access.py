@@ -3,8 +3,12 @@
 import pytest
 
 from overstory.collector.auth import TokenTable
+from overstory.collector.http.endpoint import Head
+from overstory.collector.service import Collector
 from overstory.collector.store import open_store
 from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.upload import MEDIA_TYPE
+from support.collector_in_process import METRICS
 
 NOW = 1_000_000.0
 
@@ -66,9 +70,11 @@ def test_anything_else_is_an_unknown_token(store, authorization) -> None:
 
 
 def test_open_writes_are_open_for_writes_alone(store) -> None:
-    tokens = TokenTable(store.tokens, open_writes=True)
-    assert tokens.refuse(b"", "write", NOW) is None
-    assert tokens.refuse(b"", "admin", NOW) is Reason.NO_TOKEN
+    post = Head(content_type=MEDIA_TYPE)
+    assert Collector(METRICS, store).endpoint.admit(post) is Reason.NO_TOKEN
+    collector = Collector(METRICS, store, open_writes=True)
+    assert collector.endpoint.admit(post) is Reason.STORE, "it is admitted; the writer has not started"
+    assert collector.tokens.refuse(b"", "admin", NOW) is Reason.NO_TOKEN
 
 
 def test_the_last_day_of_use_is_kept_a_day_and_not_a_time_and_written_once_a_day(store) -> None:

@@ -88,7 +88,7 @@ def test_a_head_like_an_earlier_one_is_not_parsed_on_whatever_connection(heads) 
 def test_a_known_head_gives_no_right_that_has_ended(heads) -> None:
     with served() as (collector, address), Wire(address) as wire:
         assert [wire.send(post(upload(batch=batch_id()))).answer()[0] for _ in range(2)] == [200, 200]
-        collector.tokens.open_writes = False
+        collector.endpoint.open_writes = False
         assert wire.send(post(upload(batch=batch_id()))).answer()[0] == 401
         assert (heads.taken, len(collector.store.kept)) == (2, 2)
 

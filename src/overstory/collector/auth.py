@@ -115,13 +115,13 @@ class TokenTable:
 
     Examples
     --------
-    >>> tokens = TokenTable(lambda: [], open_writes=False)
+    >>> tokens = TokenTable(lambda: [])
     >>> tokens.refuse(b"Bearer guess", "write", now=0.0)
     <Reason.UNKNOWN_TOKEN: 'unknown-token'>
     """
 
-    def __init__(self, read: Callable[[], Iterable[Token]], *, open_writes: bool = False) -> None:
-        self._read, self.open_writes = read, open_writes
+    def __init__(self, read: Callable[[], Iterable[Token]]) -> None:
+        self._read = read
         self._grants: dict[bytes, _Grant] = {}
         self._days: dict[str, int] = {}  # by a token's id: the last day of use that the store has, or should get
         self._noted: dict[str, int] = {}
@@ -150,8 +150,6 @@ class TokenTable:
 
         A token of another role is unknown: an admin's token does not belong on devices.
         """
-        if self.open_writes and role == WRITE:
-            return None
         if not authorization:
             return Reason.NO_TOKEN
         bearer = _BEARER.fullmatch(authorization)

@@ -62,10 +62,11 @@ class Collector:
         self.pages = PublicPages(registry)
         self.limits, self._intervals = limits or Limits(), intervals or UpkeepIntervals()
         self.telemetry = Telemetry()
-        self.tokens = TokenTable(store.tokens, open_writes=open_writes)
+        self.tokens = TokenTable(store.tokens)
         self.committer = Committer(store, self.limits, self.telemetry.committed)
+        ingest = Ingest(registry, self.limits, shard)
         self.endpoint = ReportEndpoint(
-            Ingest(registry, self.limits, shard), self.committer, self.tokens, self.telemetry, clock
+            ingest, self.committer, self.tokens, self.telemetry, clock, open_writes=open_writes
         )
         self.oblivious = ObliviousEndpoint(self.endpoint, self.tokens, ring, clock)
         self.telemetry.queue = lambda: (self.committer.reports, self.committer.size)

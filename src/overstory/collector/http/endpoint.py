@@ -236,6 +236,8 @@ class ReportEndpoint:
 
     Attributes
     ----------
+    open_writes
+        Whether reports are taken without a token.
     urls
         The request targets of reports: PATH, and below it the path of the collector's shard, if it has one.
     """
@@ -247,8 +249,10 @@ class ReportEndpoint:
         tokens: TokenTable,
         telemetry: Telemetry,
         clock: Callable[[], float] = time.time,
+        *,
+        open_writes: bool = False,
     ) -> None:
-        self._ingest, self._committer, self._tokens = ingest, committer, tokens
+        self._ingest, self._committer, self._tokens, self.open_writes = ingest, committer, tokens, open_writes
         self.limits, self.telemetry, self._clock = ingest.limits, telemetry, clock
         shard = ingest.shard
         self.urls: frozenset[bytes] = frozenset({URL} if shard is None else {URL, b"%b/%d" % (URL, shard)})
@@ -264,7 +268,7 @@ class ReportEndpoint:
         """Return why a request is refused before its body is read, or None."""
         if self.closing:
             return Reason.CLOSING
-        reason = self._tokens.refuse(head.authorization, WRITE, self._clock())
+        reason = None if self.open_writes else self._tokens.refuse(head.authorization, WRITE, self._clock())
         if reason is not None:
             return reason
         if head.content_type not in {MEDIA_TYPE, JSON}:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -178,11 +178,8 @@ class ReleasedReports:
     complete: bool = True
 
 
-def write_releases(connection: Connection, received: Iterable[Received]) -> None:
-    """Let releases grow by the messages of these new batches: each counts once for its metric and period."""
-    released = [batch for batch in received if batch.released is not None]
-    if not released:
-        return
+def write_releases(connection: Connection, released: Sequence[Received]) -> None:
+    """Let releases grow by the messages of these new, released batches: each counts once for its metric and period."""
     messages = {(batch.metric, batch.period, batch.released) for batch in released if batch.num_reports}
     grown: Counter[tuple[str, int, bytes]] = Counter()
     for metric, period, message in messages:

@@ -120,7 +120,9 @@ class Store(StoreReader):
             rows = inbox_rows(fresh)
             if rows:
                 connection.execute(INBOX.insert(), rows)
-            write_releases(connection, fresh)
+            released = [batch for batch in fresh if batch.released is not None]
+            if released:
+                write_releases(connection, released)
             return new
 
         return self._database.write(work)
