@@ -8,14 +8,14 @@ the rest is loaded when it is first used and comes with ``pip install "overstory
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
     from overstory.analysis.difference import Combined, Difference, difference, ratio, total
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.oracle import FrequencyOracle
+    from overstory.analysis.oracle import FrequencyOracle, oracle
     from overstory.analysis.postprocess.steps import postprocess
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
@@ -69,6 +69,7 @@ __getattr__, __dir__ = lazy_names(
         "NumberTrial": "trial.numbers",
         "TableTrial": "trial.tables",
         "difference": "analysis.difference",
+        "oracle": "analysis.oracle",
         "postprocess": "analysis.postprocess.steps",
         "ratio": "analysis.difference",
         "survey": "trial.survey",
@@ -78,41 +79,6 @@ __getattr__, __dir__ = lazy_names(
         "total": "analysis.difference",
     },
 )
-
-
-def oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOracle:
-    """Return the frequency oracle of that registry name: the device's half and the server's, as one object.
-
-    Parameters
-    ----------
-    name
-        The registry name of a mechanism: one of `oracles`.
-    labels
-        What the symbols stand for, instead of ``domain_size``: a list of strings, whole numbers or booleans, None for
-        a missing value; or a column of a data frame, whose distinct values are then known to everyone. Columns of
-        these values go into `simulate`, and estimates are named by them.
-    **parameters
-        The oracle's own: ``epsilon``, ``domain_size`` and so on, as docs/reference/oracles.md lists them.
-
-    Raises
-    ------
-    overstory.ParameterError
-        When there is no such oracle, or a parameter is unknown, missing or out of range.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> rappor = overstory.oracle("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
-    >>> round(rappor.epsilon_report, 3), round(rappor.epsilon_permanent, 3)
-    (1.074, 4.394)
-    >>> grr = overstory.oracle("grr", labels=["no", "yes"], epsilon=1)
-    >>> reports = grr.simulate(["no", "yes", "no"] * 10_000, rng=1)
-    >>> round(grr.estimate(grr.accumulate(reports))["yes"].frequency, 1)
-    0.3
-    """
-    from overstory.analysis.oracle import frequency_oracle
-
-    return frequency_oracle(name, labels=labels, **parameters)
 
 
 def oracles() -> dict[str, str]:

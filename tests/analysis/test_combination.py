@@ -17,7 +17,7 @@ from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.difference import ratio, total
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.support.covariance import pair_covariance
+from overstory.analysis.support.base import pair_covariance
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.oracle import frequency_oracle
+from overstory.analysis.oracle import oracle as build_oracle
 from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
@@ -159,7 +159,7 @@ def test_nine_in_ten_are_detected_with_the_people_needed(name):
         people = round(part * required_sample_size(built, 0.05, 16))
         counts = np.diff(np.round(np.linspace(0.05, 1, 16) * people), prepend=0).astype(int)
         symbols, rng = np.repeat(np.arange(16), counts), np.random.default_rng(7)
-        oracle = frequency_oracle(name, domain_size=16, epsilon=2.0)
+        oracle = build_oracle(name, domain_size=16, epsilon=2.0)
         runs = (oracle.estimate(oracle.accumulate(oracle.simulate(symbols, rng))) for _ in range(400))
         found.append(sum(bool(run.detected(0.05, "bonferroni")[0]) for run in runs))
     assert 325 <= found[0] <= 390
@@ -210,7 +210,7 @@ def test_shares_at_the_thresholds_are_detected_as_often_as_is_said(name):
     people = np.array([9_000, 6_000, 4_000] + [0] * 13)
     result = collect(Population(tuple("abcdefghijklmnop"), people), TrialBudget(1.0), name, 3)
     advice = advise(result)
-    oracle = frequency_oracle(name, domain_size=16, epsilon=1.0)
+    oracle = build_oracle(name, domain_size=16, epsilon=1.0)
     for share, low, high in ((advice.at_used.half, 140, 265), (advice.at_used.nine_in_ten, 325, 392)):
         rare = round(share * people.sum())
         held = np.array([9_000 - rare, 6_000, 4_000, rare] + [0] * 12)

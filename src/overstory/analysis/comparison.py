@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.oracle import oracle as build_oracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import support_of
 from overstory.analysis.variance import frequency_variance
@@ -273,7 +274,7 @@ def measured_error(
     >>> bool(abs(measured.error - best.standard_error) < 4 * measured.standard_error)
     True
     """
-    oracle = frequency_oracle(choice.name, **choice.parameters)
+    oracle = build_oracle(choice.name, **choice.parameters)
     truth = np.bincount(symbols, minlength=domain_size) / len(symbols)
     squares = []
     for reports in _collections(oracle, symbols, rounds, rng):

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Support
 from overstory.analysis.support.registry import Rng, SimulatedDevices, count_reports, generator, support_of
-from overstory.analysis.tables.columns import Label, coded, label_text, labels_from, missing_values, read_column
+from overstory.analysis.tables.columns import Label, coded, labels_from, missing_values, read_column
+from overstory.analysis.tables.output import label_text
 from overstory.analysis.variance import error_bound, frequency_variance
 from overstory.kernels.threads import at_most
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
@@ -221,8 +222,36 @@ class FrequencyOracle:
         return error_bound(self.mechanism, num_reports, beta)
 
 
-def frequency_oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOracle:
-    """Return the oracle of that registry name; see `overstory.oracle`."""
+def oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOracle:
+    """Return the frequency oracle of that registry name: the device's half and the server's, as one object.
+
+    Parameters
+    ----------
+    name
+        The registry name of a mechanism: one of `oracles`.
+    labels
+        What the symbols stand for, instead of ``domain_size``: a list of strings, whole numbers or booleans, None for
+        a missing value; or a column of a data frame, whose distinct values are then known to everyone. Columns of
+        these values go into `simulate`, and estimates are named by them.
+    **parameters
+        The oracle's own: ``epsilon``, ``domain_size`` and so on, as docs/reference/oracles.md lists them.
+
+    Raises
+    ------
+    overstory.ParameterError
+        When there is no such oracle, or a parameter is unknown, missing or out of range.
+
+    Examples
+    --------
+    >>> import overstory
+    >>> rappor = overstory.oracle("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
+    >>> round(rappor.epsilon_report, 3), round(rappor.epsilon_permanent, 3)
+    (1.074, 4.394)
+    >>> grr = overstory.oracle("grr", labels=["no", "yes"], epsilon=1)
+    >>> reports = grr.simulate(["no", "yes", "no"] * 10_000, rng=1)
+    >>> round(grr.estimate(grr.accumulate(reports))["yes"].frequency, 1)
+    0.3
+    """
     if labels is None:
         return FrequencyOracle(build_mechanism(name, **parameters))
     listed = labels_from(labels)

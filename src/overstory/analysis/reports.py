@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -41,6 +41,15 @@ class SupportCounts:
     ones : array_like of int, shape (num_cohorts, num_bits)
         How often bit ``i`` was set in the reports of cohort ``j``; between 0 and ``totals[j]``.
 
+    Attributes
+    ----------
+    num_reports : int
+        Reports over all cohorts.
+    num_cohorts : int
+        Number of cohorts, empty ones included.
+    num_bits : int
+        Bits of one report.
+
     Raises
     ------
     ParameterError
@@ -58,11 +67,17 @@ class SupportCounts:
 
     totals: NDArray[np.int64]
     ones: NDArray[np.int64]
+    num_reports: int = field(init=False)
+    num_cohorts: int = field(init=False)
+    num_bits: int = field(init=False)
 
     def __init__(self, totals: ArrayLike, ones: ArrayLike) -> None:
         object.__setattr__(self, "totals", _integers(totals, "totals", ndim=1))
         object.__setattr__(self, "ones", _integers(ones, "ones", ndim=2))
         self._check()
+        object.__setattr__(self, "num_reports", int(self.totals.sum()))
+        object.__setattr__(self, "num_cohorts", int(self.ones.shape[0]))
+        object.__setattr__(self, "num_bits", int(self.ones.shape[1]))
 
     @classmethod
     def empty(cls, num_cohorts: int, num_bits: int) -> SupportCounts:
@@ -70,21 +85,6 @@ class SupportCounts:
         if num_cohorts < 1 or num_bits < 1:
             raise ParameterError(f"counts need a cohort and a bit, not {num_cohorts} x {num_bits}")
         return cls(np.zeros(num_cohorts, np.int64), np.zeros((num_cohorts, num_bits), np.int64))
-
-    @property
-    def num_reports(self) -> int:
-        """Reports over all cohorts."""
-        return int(self.totals.sum())
-
-    @property
-    def num_cohorts(self) -> int:
-        """Number of cohorts, empty ones included."""
-        return int(self.ones.shape[0])
-
-    @property
-    def num_bits(self) -> int:
-        """Bits of one report."""
-        return int(self.ones.shape[1])
 
     def __add__(self, other: SupportCounts) -> SupportCounts:
         """Merge with counts of other reports of the same collection."""

@@ -228,8 +228,8 @@ def accumulate(oracle: FrequencyOracle, devices: SimulatedDevices, index: int = 
     Examples
     --------
     >>> import numpy as np
-    >>> from overstory.analysis.oracle import frequency_oracle
-    >>> oracle = frequency_oracle("oue", domain_size=4, epsilon=1.0)
+    >>> import overstory
+    >>> oracle = overstory.oracle("oue", domain_size=4, epsilon=1.0)
     >>> accumulate(oracle, oracle.devices(np.zeros(1000, np.int32), np.random.default_rng(1))).num_reports
     1000
     """

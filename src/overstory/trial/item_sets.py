@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.support.item_sets import ItemEstimate
 from overstory.analysis.support.registry import Rng, SimulatedDevices, generator
-from overstory.analysis.tables.columns import label_text
+from overstory.analysis.tables.output import label_text
 from overstory.files.columns.layout import Form
 from overstory.files.columns.reader import ANY_FORM, blocks
 from overstory.files.io import Advance

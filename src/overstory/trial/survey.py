@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed
 from overstory.analysis.support.registry import Rng, generator
-from overstory.analysis.tables.columns import Label, coded, label_text, labels_from, read_column, read_numbers
+from overstory.analysis.tables.columns import Label, coded, labels_from, read_column, read_numbers
+from overstory.analysis.tables.output import label_text
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
 from overstory.protocol.encodings.base import whole_number

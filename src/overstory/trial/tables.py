@@ -13,7 +13,8 @@ from overstory.analysis.association.effect import Compared, compare_rows
 from overstory.analysis.association.summary import ROW, TableSummary
 from overstory.analysis.association.table import pair_table
 from overstory.analysis.support.registry import Rng, generator
-from overstory.analysis.tables.columns import label_text, read_column
+from overstory.analysis.tables.columns import read_column
+from overstory.analysis.tables.output import label_text
 from overstory.files.io import Advance
 from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
 from overstory.presentation.formats import finite, percent

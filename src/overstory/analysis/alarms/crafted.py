@@ -18,7 +18,7 @@ from overstory.analysis.alarms.sums import HASHED, WATCHED, Watch, expected_buck
 from overstory.analysis.decoding.caveats import WHY_COHORTS, WHY_RESIDUALS
 from overstory.analysis.selection import chi2_tail, upper_p_values
 from overstory.analysis.selection.detection import holm
-from overstory.analysis.support.covariance import pair_covariance
+from overstory.analysis.support.base import pair_covariance
 from overstory.presentation.formats import finite
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
 from overstory.protocol.encodings.symbols import LinearHash, LocalHash, SignMatrix

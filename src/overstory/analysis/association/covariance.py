@@ -2,7 +2,7 @@ r"""How the errors of a table's cells go together, in shares, without a matrix o
 
 What is stated of a table needs :math:`\Sigma w` for weights w on the cells: a marginal, a conditional share and a
 contrast are such weights. For a pair of variables in one report, with the letters of
-`overstory.analysis.support.covariance`, n reports and shares f,
+`overstory.analysis.support.base`, n reports and shares f,
 
 .. math:: n (p^* - q^*)^2 \Sigma_{vw} = c_0 + (f_v + f_w) (c_1 - c_0) , \quad v \ne w ,
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from overstory.analysis.support.covariance import pair_covariance
+from overstory.analysis.support.base import pair_covariance
 from overstory.analysis.variance import clustering, support_noise
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from overstory.analysis.association.covariance import (
     SummedCovariance,
     TableCovariance,
 )
-from overstory.analysis.support.covariance import SupportErrors
+from overstory.analysis.support.base import SupportErrors
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

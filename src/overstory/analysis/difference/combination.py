@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.analysis import selection
-from overstory.analysis.tables.columns import label_text
+from overstory.analysis.tables.output import label_text
 from overstory.presentation.formats import finite
 from overstory.protocol.errors import ParameterError
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from overstory.analysis.difference.result import Difference
-from overstory.analysis.support.covariance import SupportErrors
+from overstory.analysis.support.base import SupportErrors
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from overstory.analysis.selection.detection import (
     bound_text,
     check_alpha,
     needed_p_value,
+    normal_quantile,
     null_share,
     step_up,
     upper_p_values,
@@ -18,6 +19,7 @@ from overstory.analysis.selection.intervals import (
     INTERVAL_KINDS,
     Adjustment,
     IntervalKind,
+    Selected,
     bounded_interval,
     check_adjustment,
     check_interval_kind,
@@ -26,8 +28,7 @@ from overstory.analysis.selection.intervals import (
     people_covariance,
     people_variance,
 )
-from overstory.analysis.selection.numerics import chi2_tail, median, normal_quantile
-from overstory.analysis.selection.selected import Selected
+from overstory.analysis.selection.numerics import chi2_tail, median
 
 __all__ = [
     "ADJUSTMENTS",

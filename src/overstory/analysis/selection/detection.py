@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -42,6 +43,17 @@ def upper_p_values(raw: F64, standard_errors: F64) -> F64:
 def upper_tail(z: F64) -> F64:
     """Return P(Z > z) of a standard normal Z, exact in all digits however small; no library need be loaded for it."""
     return np.asarray(np.frompyfunc(math.erfc, 1, 1)(z / math.sqrt(2.0)), np.float64) / 2.0
+
+
+def normal_quantile(probability: float) -> float:
+    """Return the z that a standard normal variable stays below with this probability, between 0 and 1.
+
+    Examples
+    --------
+    >>> round(normal_quantile(0.975), 6)
+    1.959964
+    """
+    return statistics.NormalDist().inv_cdf(probability)
 
 
 def null_share(p_values: F64) -> float:

@@ -6,7 +6,6 @@ The tests hold it to SciPy's.
 from __future__ import annotations
 
 import math
-import statistics
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,17 +18,6 @@ if TYPE_CHECKING:
 _STIRLING: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _LARGE: Final = 10.0
 """From here on Stirling's series gives the gamma function to the last place."""
-
-
-def normal_quantile(probability: float) -> float:
-    """Return the z that a standard normal variable stays below with this probability, between 0 and 1.
-
-    Examples
-    --------
-    >>> round(normal_quantile(0.975), 6)
-    1.959964
-    """
-    return statistics.NormalDist().inv_cdf(probability)
 
 
 def median(values: F64) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen
+from overstory.analysis.support.base import Cohorts, SampledErrors, StreamKey, Support, Words, chosen
 from overstory.analysis.support.positions import positions_of
 from overstory.analysis.support.work import PER_BIT, REGRESSION, Work
 from overstory.analysis.variance import support_noise
@@ -143,7 +143,6 @@ class SampledSupport(OneHotSupport):
         the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. Values not asked for are unknown.
         """
         from overstory.analysis.estimate import Estimate
-        from overstory.analysis.support.covariance import SampledErrors
         from overstory.analysis.variance import clustering
 
         asked, ones = self.asked(counts)

@@ -19,9 +19,6 @@ from overstory.protocol.errors import ParameterError
 Label = str | int | bool | None
 """A value as a column holds it; None is a missing one."""
 
-MISSING: Final = "(missing)"
-"""How a missing value is written."""
-
 KINDS: Final = "text, categories, booleans or whole numbers"
 
 
@@ -50,17 +47,6 @@ class Column:
     def missing(self) -> int:
         """How many rows hold no value."""
         return int(self.counts[-1]) if None in self.labels else 0
-
-
-def label_text(label: Any) -> str:
-    """Return a label as tables, files and pictures write it.
-
-    Examples
-    --------
-    >>> label_text("First"), label_text(3), label_text(None)
-    ('First', '3', '(missing)')
-    """
-    return MISSING if label is None else str(label)
 
 
 def read_column(values: Any) -> Column:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from overstory.analysis.tables import output
-from overstory.analysis.tables.columns import label_text, lookup_key
+from overstory.analysis.tables.columns import lookup_key
+from overstory.analysis.tables.output import label_text
 from overstory.presentation.document import Lines, Paragraph
 from overstory.protocol.errors import ParameterError
 
@@ -98,8 +99,8 @@ class Frame:
         """Yield a row for each value, most frequent first; of a corrected estimate a `CorrectedRow`."""
         places, row = self.order(), _row_class(self)
         columns = output.columns(self, places).values()
-        for place, *numbers in zip(places, *columns, strict=True):
-            yield row(self.values[place], *map(output.plain, numbers))
+        for place, *numbers in zip(places, *map(output.plain, columns), strict=True):
+            yield row(self.values[place], *numbers)
 
     def __getitem__(self: Any, value: Any) -> Row:
         """Return the row of a value; None, NaN and NA stand for a missing one.
@@ -111,7 +112,7 @@ class Frame:
         """
         place = self._place(lookup_key(value))
         columns = output.columns(self, np.array([place])).values()
-        row: Row = _row_class(self)(self.values[place], *(output.plain(column[0]) for column in columns))
+        row: Row = _row_class(self)(self.values[place], *(output.plain(column)[0] for column in columns))
         return row
 
     def __contains__(self, value: Any) -> bool:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from overstory.analysis.selection import INTERVAL_KINDS, interval_words, z_values
-from overstory.analysis.tables.columns import label_text
 from overstory.presentation.document import Column, Lines, Table
-from overstory.presentation.formats import detection, finite, interval, p_value, percent, thousands
+from overstory.presentation.formats import detection, interval, p_value, percent, thousands
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.presentation.streams import printable
@@ -96,6 +95,21 @@ CORRECTED: Final = (
 """The columns of estimates that are corrected for detection: there where intervals are ``conditional``."""
 
 
+MISSING: Final = "(missing)"
+"""How a missing value is written."""
+
+
+def label_text(label: Any) -> str:
+    """Return a label as tables, files and pictures write it.
+
+    Examples
+    --------
+    >>> label_text("First"), label_text(3), label_text(None)
+    ('First', '3', '(missing)')
+    """
+    return MISSING if label is None else str(label)
+
+
 class Shown(Protocol):
     """What has estimates to show: an `Estimate`, or a discovery."""
 
@@ -164,7 +178,7 @@ def rows(estimate: Shown, limit: int | None = None, level: float = 0.95) -> list
     """Return a dictionary per value, most frequent first; infinite and undefined numbers become None."""
     places = estimate.order()[:limit]
     shown = columns(estimate, places, level)
-    each = zip(*(map(plain, column) for column in shown.values()), strict=True)
+    each = zip(*map(plain, shown.values()), strict=True)
     return [
         {"value": label_text(estimate.values[place]), **dict(zip(shown, numbers, strict=True))}
         for place, numbers in zip(places, each, strict=True)
@@ -285,9 +299,18 @@ def _label(text: str) -> str:
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
-def plain(number: Any) -> Any:
-    """Return a number or truth value of NumPy as Python's own; None in place of one that JSON has no word for."""
-    return finite(number.item())
+def plain(column: NDArray[Any]) -> list[Any]:
+    """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for.
+
+    Examples
+    --------
+    >>> plain(np.array([0.5, np.inf])), plain(np.array([True]))
+    ([0.5, None], [True])
+    """
+    numbers: list[Any] = column.tolist()
+    if column.dtype.kind != "f" or np.isfinite(column).all():
+        return numbers
+    return [number if known else None for number, known in zip(numbers, np.isfinite(column), strict=True)]
 
 
 def chosen_rows(decoded: Estimate, *, everything: bool) -> list[dict[str, Any]]:

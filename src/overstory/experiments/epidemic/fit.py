@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.oracle import oracle as build_oracle
 from overstory.experiments.comparison import Comparison, Published, exact, simulated, stated
 from overstory.experiments.data.covid import CONFIRMED
 from overstory.experiments.rappor.collections import collected
@@ -120,7 +121,7 @@ def _survey(symbols: NDArray[np.int32], rng: np.random.Generator) -> Survey:
     counts = accumulate(oracle, oracle.devices(symbols, rng, candidates=STATES))
     truth = np.bincount(symbols, minlength=len(STATES)) / len(symbols)
     decoded = {LASSO: oracle.estimate(counts, STATES, method="lasso"), DEFAULT: oracle.estimate(counts, STATES)}
-    warner = frequency_oracle("sue", domain_size=len(STATES), epsilon=mechanism().epsilon_report)
+    warner = build_oracle("sue", domain_size=len(STATES), epsilon=mechanism().epsilon_report)
     flipped = accumulate(warner, warner.devices(symbols, rng))
     decoded[ONE_HOT] = warner.estimate(flipped)
     p, n = float(warner.mechanism.p_star), len(symbols)

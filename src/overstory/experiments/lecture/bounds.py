@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.oracle import oracle as build_oracle
 from overstory.experiments.comparison import Comparison, Published, at_most, exact, proportion
 from overstory.experiments.study import Cell, Context, Study, Table, each
 from overstory.presentation import figures
@@ -82,8 +83,8 @@ def run(context: Context) -> Study:
 
 def _oracle(protocol: str, advantage: float) -> FrequencyOracle:
     if protocol == MATRIX:
-        return frequency_oracle("random-matrix", advantage=advantage, domain_size=DOMAIN, num_seeds=SEEDS)
-    return frequency_oracle("grr", domain_size=2, epsilon=math.log((0.5 + advantage) / (0.5 - advantage)))
+        return build_oracle("random-matrix", advantage=advantage, domain_size=DOMAIN, num_seeds=SEEDS)
+    return build_oracle("grr", domain_size=2, epsilon=math.log((0.5 + advantage) / (0.5 - advantage)))
 
 
 def _measure(context: Context, case: int, runs: int, protocol: str, advantage: float, num_reports: int) -> Errors:
