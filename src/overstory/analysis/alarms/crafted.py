@@ -249,7 +249,7 @@ def _below_zero(mechanism: Mechanism, estimate: Estimate, p: float, q: float) ->
 
 def _of_sums(mechanism: Mechanism, sums: ReportSums | None, labels: Sequence[str]) -> Iterator[Check]:
     """Yield what is checked by sums over reports."""
-    watch = Watch.of(mechanism, labels)
+    watch = None if sums is None else Watch.of(mechanism, labels)
     if watch is None or sums is None:
         return
     if sums.seeds.sum() >= LEAST_REPORTS:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overstory.analysis.selection import chi2_tail, median
+from overstory.analysis.decoding.model import median
+from overstory.analysis.selection import chi2_tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

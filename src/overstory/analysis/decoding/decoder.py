@@ -15,10 +15,10 @@ from overstory.analysis.decoding.caveats import caveats, cohort_balance
 from overstory.analysis.decoding.covariance import DecodedErrors
 from overstory.analysis.decoding.gls import SingularDesignError, fit_gls
 from overstory.analysis.decoding.lasso import fit_lasso
-from overstory.analysis.decoding.model import Fit, LinearModel, linear_model
+from overstory.analysis.decoding.model import Fit, LinearModel, linear_model, median
 from overstory.analysis.decoding.pursuit import fit_pursuit
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.selection import bounded_interval, check_alpha, median, null_share, upper_p_values
+from overstory.analysis.selection import bounded_interval, check_alpha, null_share, upper_p_values
 from overstory.analysis.variance import check_reports_per_device, repeated_note
 from overstory.protocol.errors import ParameterError
 

@@ -7,6 +7,7 @@ from overstory.analysis.selection.detection import (
     adjusted_p_values,
     bound_text,
     check_alpha,
+    chi2_tail,
     needed_p_value,
     normal_quantile,
     null_share,
@@ -28,7 +29,6 @@ from overstory.analysis.selection.intervals import (
     people_covariance,
     people_variance,
 )
-from overstory.analysis.selection.numerics import chi2_tail, median
 
 __all__ = [
     "ADJUSTMENTS",
@@ -45,7 +45,6 @@ __all__ = [
     "check_interval_kind",
     "chi2_tail",
     "interval_words",
-    "median",
     "needed_p_value",
     "normal_quantile",
     "normal_reach",
