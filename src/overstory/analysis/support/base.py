@@ -2,7 +2,7 @@ r"""The server's half of an oracle: which values a report supports, and how the 
 
 A report supports the values that speak for it (Wang et al. 2017): those whose bit it sets, whose hash it names, whose
 set holds it. Counting the support of every value is all that differs between oracles on the server; what follows,
-debiasing by p* and q*, is the same for all. A family of encodings is a class here, and `support_families` says
+debiasing by p* and q*, is the same for all. A family of encodings is a class, and `registry.FAMILIES` says
 which encoding belongs to which.
 
 With v and w different, one report's support indicators :math:`S_v, S_w` have a covariance :math:`c_1` if its device
