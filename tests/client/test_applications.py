@@ -230,7 +230,7 @@ def test_a_later_version_of_the_program_leaves_its_registry(home):
 
 def test_what_was_left_is_written_once(home, monkeypatch):
     started(home, "notes")
-    monkeypatch.setattr("overstory.client.state.paths.write_atomically", None)
+    monkeypatch.setattr("overstory.client.state.files.write_atomically", None)
     started(home, "notes")
 
 
