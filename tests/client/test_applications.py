@@ -230,8 +230,10 @@ def test_a_later_version_of_the_program_leaves_its_registry(home):
 
 def test_what_was_left_is_written_once(home, monkeypatch):
     started(home, "notes")
-    monkeypatch.setattr("overstory.client.state.files.write_atomically", None)
+    written = []
+    monkeypatch.setattr("overstory.client.state.files.write_atomically", lambda path, *_, **__: written.append(path))
     started(home, "notes")
+    assert written == []
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"name": "notes"}', b'{"name": 3, "registry": ""}', b"[" * 9999])
