@@ -44,11 +44,11 @@ class SupportCounts:
     Attributes
     ----------
     num_reports : int
-        Reports over all cohorts.
+        Reports received from all cohorts together, the sum of ``totals``.
     num_cohorts : int
         Number of cohorts, empty ones included.
     num_bits : int
-        Bits of one report.
+        Bits that one report has, or values that are counted: the columns of ``ones``.
 
     Raises
     ------
