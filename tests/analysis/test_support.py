@@ -1,10 +1,12 @@
 """Simulated devices and counted support where the contract suite does not reach: some values, many values, rows."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.comparison import EXPENSIVE, rank, recommend
+from overstory.analysis.comparison import QUICK, TIMES, rank, recommend, trade
 from overstory.analysis.support.positions import FEW, words_of
 from overstory.analysis.support.registry import support_of
 from overstory.protocol.encodings.symbols import LocalHash, SignMatrix, value_word
@@ -191,10 +193,39 @@ def test_counting_by_own_seeds_takes_reports_times_values():
     assert own.core_seconds(10**7, 10**6) > 1000 * rank(10**6, 1.0, 10**7)[0].core_seconds
 
 
-def test_what_takes_more_than_an_hour_of_a_core_is_recommended_only_where_nothing_is_quicker():
-    ranking = rank(10**8, 1.0, 10**7)
-    slow = {choice.name: choice.core_seconds for choice in ranking}
-    assert slow["olh"] > EXPENSIVE > slow["projective"]
-    assert recommend(ranking).name == "projective"
-    assert recommend(rank(10**6, 1.0, 10**7)).name == "olh"
-    assert recommend(tuple(choice for choice in ranking if choice.name == "olh")).name == "olh"
+def test_an_oracle_that_counts_ten_times_longer_is_preferred_only_below_ten_core_seconds():
+    quick, slow = (rank(size, 1.0, 10**7) for size in (10**5, 10**6))
+    quick_seconds, slow_seconds = ({choice.name: choice.core_seconds for choice in one} for one in (quick, slow))
+    for seconds in (quick_seconds, slow_seconds):  # on both sides olh takes more than ten times as long
+        assert seconds["olh"] > TIMES * seconds["projective"]
+    assert quick_seconds["olh"] < QUICK < slow_seconds["olh"]
+    assert recommend(quick).name == "olh"
+    assert recommend(slow).name == "projective"
+    assert "olh" in {choice.name for choice in slow}
+    assert "core-seconds" not in trade(quick, recommend(quick))
+    assert trade(slow, recommend(slow)).startswith(
+        "olh would link a device's reports less, but counting takes 41 core-seconds instead of 0.43 with projective; "
+    )
+    only_olh = tuple(choice for choice in slow if choice.name == "olh")
+    assert recommend(only_olh).name == "olh"
+
+
+def test_the_two_limits_of_counting_are_where_they_are_stated():
+    ranking = tuple(choice for choice in rank(10**6, 1.0, 10**7) if choice.name in {"olh", "projective"})
+
+    def preferred(olh: float, projective: float) -> str:
+        seconds = {"olh": olh, "projective": projective}
+        return recommend(tuple(dataclasses.replace(one, core_seconds=seconds[one.name]) for one in ranking)).name
+
+    assert preferred(QUICK, 0.01) == "olh"
+    assert preferred(QUICK + 0.01, 0.01) == "projective"
+    assert preferred(TIMES * 100, 100.0) == "olh"
+    assert preferred(TIMES * 100 + 1, 100.0) == "projective"
+
+
+def test_quick_counting_by_a_seed_that_names_the_device_is_no_reason_to_prefer_another():
+    ranking = rank(10**6, 1.0, 10**7)
+    without = tuple(choice for choice in ranking if choice.name != "projective")
+    seconds = {choice.name: choice.core_seconds for choice in without}
+    assert seconds["olh"] > max(QUICK, TIMES * seconds["linear-hash"])
+    assert recommend(without).name == "olh"

@@ -22,6 +22,7 @@ from overstory.analysis.oracle import oracle as build_oracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import support_of
 from overstory.analysis.variance import frequency_variance
+from overstory.presentation.formats import seconds_text
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.payloads.registry import change_leak
 from overstory.privacy.payloads.shared import MILLION, bits_text
@@ -34,12 +35,14 @@ from overstory.protocol.mechanisms.registry import mechanism
 
 TWICE: Final = 2.0
 """An oracle with at most twice the least variance is mentioned if its reports are smaller."""
-
 SLACK: Final = 1.01
 """An oracle whose variance is within 1% of the best may be preferred for what it does not carry, and for its size."""
-
-EXPENSIVE: Final = 3600.0
-"""Core-seconds above which an oracle is recommended only where all others as accurate take as long."""
+QUICK: Final = 10.0
+"""Core-seconds of counting that are never a reason to prefer another oracle."""
+TIMES: Final = 10.0
+"""An oracle that takes more than QUICK is not preferred if another as accurate counts this many times faster."""
+OWN_SEED: Final = 31.0
+"""Bits of a seed of a device's own: they name the device, so such an oracle is no alternative to another."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +124,10 @@ def rank(
 def recommend(ranking: tuple[Choice, ...]) -> Choice:
     """Return the choice to make: of those within 1% of the least variance, what links a device's reports least.
 
-    One that takes more than an hour of one core is left out if there is another. It is the one of which two reports of
-    a value share the fewest bits, whether they are equal (a cohort, a seed, a memoized report) or alike (a permanent
-    response behind fresh noise); then the one with the smallest reports. `trade` says what was given up for it.
+    One is left out that takes more than ten core-seconds, and more than ten times those of another whose reports have
+    no seed of their device's own. It is the one of which two reports of a value share the fewest bits, whether they are
+    equal (a cohort, a seed, a memoized report) or alike (a permanent response behind fresh noise); then the one with
+    the smallest reports. `trade` says what was given up for it.
 
     Examples
     --------
@@ -133,15 +137,23 @@ def recommend(ranking: tuple[Choice, ...]) -> Choice:
     'l-osue'
     >>> recommend(rank(12_000, 1.0, 10**6, epsilon_permanent=2.0)).name
     'loloha'
+    >>> [recommend(rank(size, 1.0, 10**7)).name for size in (10**5, 10**6)]  # olh takes 4 and 41 core-seconds
+    ['olh', 'projective']
     """
+    return _preferred(ranking)[0]
+
+
+def _preferred(ranking: tuple[Choice, ...]) -> tuple[Choice, Choice]:
+    """Return the choice to make, and the one that would be made if counting cost nothing."""
     near = [choice for choice in ranking if choice.variance <= SLACK * ranking[0].variance]
-    affordable = [choice for choice in near if choice.core_seconds <= EXPENSIVE]
-    return min(affordable or near, key=lambda choice: (_shared(choice), choice.report_bits, choice.variance))
+    # Rounded: two oracles that share the same bits differ by floating point alone.
+    near.sort(key=lambda choice: (round(choice.linkable.shared(1), 6), choice.report_bits, choice.variance))
+    quickest = min((choice.core_seconds for choice in near if not _names_device(choice)), default=math.inf)
+    return next(choice for choice in near if choice.core_seconds <= max(QUICK, TIMES * quickest)), near[0]
 
 
-def _shared(choice: Choice) -> float:
-    """Return the bits that two reports of a value share, without what floats add: equal oracles are to be equal."""
-    return round(choice.linkable.shared(1), 6)
+def _names_device(choice: Choice) -> bool:
+    return choice.linkable.always.bits >= OWN_SEED
 
 
 def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
@@ -152,7 +164,22 @@ def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
     >>> ranking = rank(100, 1.0, 10**6, epsilon_permanent=2.0)
     >>> trade(ranking, recommend(ranking)).split(";")[0]
     'loloha would send 12 bits instead of 100 at the same error, but 10 bits of them are the same in every report'
+    >>> ranking = rank(10**6, 1.0, 10**7)
+    >>> trade(ranking, recommend(ranking)).split(";")[0]
+    "olh would link a device's reports less, but counting takes 41 core-seconds instead of 0.43 with projective"
     """
+    preferred, slow = _preferred(ranking)
+    given_up = _given_up(ranking, best)
+    if best is not preferred or best is slow:
+        return given_up
+    too_slow = (
+        f"{slow.name} would link a device's reports less, but counting takes {seconds_text(slow.core_seconds)} "
+        f"core-seconds instead of {seconds_text(best.core_seconds)} with {best.name}"
+    )
+    return too_slow if given_up is None else f"{too_slow}; {given_up}"
+
+
+def _given_up(ranking: tuple[Choice, ...], best: Choice) -> str | None:
     if best.linkable.always.bits:
         free = next((choice for choice in ranking if not choice.linkable.always.bits), None)
         if free is None:
@@ -163,8 +190,7 @@ def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
             f"larger and {bits_text(free.report_bits)} a report; {_alike(best, free)}{_changes(best, free)}"
         )
     limit = TWICE * best.variance
-    # A seed of a device's own is no alternative: its 31 bits name the device.
-    near = [c for c in ranking if c.variance <= limit and 0 < c.linkable.always.bits < 31]
+    near = [c for c in ranking if c.variance <= limit and c.linkable.always.bits and not _names_device(c)]
     smaller = [c for c in near if c.report_bits < best.report_bits]
     small = min(smaller, key=lambda choice: choice.variance, default=None)
     if small is None:

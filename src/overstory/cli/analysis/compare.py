@@ -22,9 +22,10 @@ MORE = """\
 Ranks the registered oracles by their exact average error over the domain, which no population changes. With
 --epsilon-permanent: the oracles that memoize and send fresh reports; without: those that send one report. Among the
 oracles within 1% of the least variance, it recommends the one of which two reports share the fewest bits, equal or
-alike; then the one with the smallest reports. With FILE, or --measure, collections are simulated and the table
-has the measured error next to the exact one, with its own standard error: the trial does not separate oracles whose
-measured errors overlap."""
+alike; then the one with the smallest reports. An oracle that takes more than ten core-seconds, and more than ten times
+those of another of them, is left out. With FILE, or --measure, collections are simulated and the table has the measured
+error next to the exact one, with its own standard error: the trial does not separate oracles whose measured errors
+overlap."""
 
 EXAMPLE = """\
 overstory compare --domain-size 100 --epsilon 1 --reports 1000000
