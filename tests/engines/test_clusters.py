@@ -24,6 +24,7 @@ import pytest
 from overstory.cli.main import main
 from overstory.engines.division import divide_values
 from overstory.engines.driver import EngineError, count
+from overstory.engines.reducer import count_unit
 from support.engine_files import RAPPOR, Collection
 
 OLH = {"epsilon": 1.0, "domain_size": 9, "num_seeds": 1 << 31}
@@ -99,6 +100,48 @@ def test_dask_counts_every_oracle_on_a_running_scheduler(
             assert (len({unit.values for unit in units}) > 1) == (name == "olh" and largest > 1)
             run = count(DaskEngine(cluster.scheduler_address), job, units)
             assert run.counts == made.counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [0.6, 1e-12], ids=["memory for all", "memory for nothing"])
+def test_dask_states_what_its_workers_spilled(collection: Callable[..., Collection], target: float) -> None:
+    import dask
+    from distributed import LocalCluster
+
+    from overstory.engines.dask_cluster import DaskEngine
+
+    made = collection()
+    here: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1"}
+    with (
+        dask.config.set({"distributed.worker.memory.target": target}),
+        LocalCluster(dashboard_address=None, **here) as cluster,
+    ):
+        engine = DaskEngine(cluster.scheduler_address)
+        runs = [count(engine, made.job(), made.units()) for _ in range(2)]
+        assert [run.counts for run in runs] == [made.counts] * 2
+        once, twice = (run.spilled for run in runs)
+        assert once is not None
+        assert twice is not None
+        if target < 0.1:
+            assert once >= sum(len(count_unit(made.job(), unit)) for unit in made.units())
+            assert 1.9 * once < twice < 2.1 * once
+        else:
+            assert once == twice == 0
+
+
+def test_what_a_lost_worker_of_dask_spilled_is_not_known() -> None:
+    from overstory.engines.dask_cluster import DaskEngine
+
+    def spilled(*runs: tuple[dict[str, int | None], dict[str, int | None]]) -> int | None:
+        engine = DaskEngine()
+        for before, after in runs:
+            engine._add_spills(before, after)
+        return engine.spilled
+
+    assert spilled(({"a": 5, "b": 0}, {"a": 7, "b": 1, "new": 4}), ({"a": 7}, {"a": 8})) == 8
+    assert spilled(({"a": 5, "b": 0}, {"a": 7, "new": 4})) is None
+    assert spilled(({"a": 5}, {"new": 5}), ({"new": 5}, {"new": 5})) is None  # and stays so
+    assert spilled(({"a": None}, {"a": None})) is None  # a version of Dask without this metric
 
 
 def test_no_scheduler_is_a_clear_failure(
@@ -207,9 +250,45 @@ def test_spark_counts_every_oracle_on_this_machine(tmp_path: Path, small_blocks:
             job = made.job(verify=True)
             run = count(SparkEngine(session, workers=2), job, divide_values(job, made.units(1 << 20), 2))
             assert run.counts == made.counts
+            assert run.spilled == 0
         units = made.units(1 << 20)
         (made.folder / "c.ovsb").write_bytes(b"OVSB")
         with pytest.raises(EngineError, match=r"c\.ovsb: the batch at byte 0"):
             count(SparkEngine(session, workers=2), made.job(), units)
     finally:
         session.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("java")
+def test_spark_states_what_its_tasks_spilled(collection: Callable[..., Collection]) -> None:
+    from pyspark.sql import SparkSession
+
+    from overstory.engines.spark_session import SparkEngine
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.shuffle.spill.numElementsForceSpillThreshold", "1").getOrCreate()
+    try:
+        session.range(100).repartition(3).count()  # what others spill before a run is not the run's
+        made, engine = collection(), SparkEngine(session, workers=2)
+        run = count(engine, made.job(), made.units())
+        assert run.counts == made.counts
+        assert run.spilled is not None
+        assert run.spilled > 0
+    finally:
+        session.stop()
+
+
+def test_what_forgotten_stages_of_spark_spilled_is_not_known() -> None:
+    from overstory.engines.spark_session import SparkEngine
+
+    def spilled(before: dict[int, int] | None, after: dict[int, int] | None) -> int | None:
+        engine = SparkEngine()
+        engine._add_spills(before, after)
+        return engine.spilled
+
+    assert spilled({0: 9, 1: 0}, {0: 9, 1: 0, 2: 4, 3: 1}) == 5
+    assert spilled({}, {0: 4}) == 4
+    assert spilled({0: 9, 1: 0}, {3: 1, 4: 1}) is None
+    assert spilled(None, None) is None  # Spark Connect

@@ -43,6 +43,7 @@ class Unreliable:
     """Counts in this process, in a drawn order, and does to the results what `spoil` says."""
 
     name, retries = "unreliable", 0
+    spilled: int | None = 0
 
     def __init__(
         self, seed: int = 0, spoil: Callable[[list[tuple[int, bytes]]], Any] = lambda results: results
@@ -110,6 +111,17 @@ def test_a_file_that_was_changed_after_it_was_listed_is_noticed(collection: Call
     lying = [Unit(**vars(unit) | {"num_reports": 99}) if unit is changed else unit for unit in units]
     with pytest.raises(EngineError, match=r"100 reports were counted in .*, and the file states 99: it was changed"):
         count(LocalEngine(1), made.job(), lying)
+
+
+def test_an_object_with_a_map_is_an_engine_of_which_no_spills_are_known(collection: Callable[..., Collection]) -> None:
+    class Own:
+        def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
+            return ((unit.number, count_unit(job, unit)) for unit in units)
+
+    own: Any = Own()
+    made = collection()
+    run = count(own, made.job(), made.units())
+    assert (run.counts, run.retries, run.spilled) == (made.counts, 0, None)
 
 
 class Interrupted(Unreliable):

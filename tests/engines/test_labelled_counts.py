@@ -78,6 +78,7 @@ def test_decode_estimates_what_the_oracle_does(
         assert json.loads(json.dumps(expected)) == answer["estimates"]
         assert (answer["reports"], answer["digest"]) == (900, made.mechanism.digest.hex())
     assert at_once["counting"]["engine"] == "local"
+    assert at_once["counting"]["spilled_bytes"] == 0
 
 
 def test_some_values_of_a_domain_are_counted_by_their_numbers(

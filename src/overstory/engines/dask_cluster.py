@@ -24,6 +24,9 @@ TIMEOUT: Final = 20
 MOST_LOSSES: Final = 10
 """Workers that one unit may lose: Dask's own limit of 3 is for faults of the task."""
 
+WRITTEN: Final = ("disk-write", "bytes")
+"""How the names of Dask's metrics end that count what a worker writes to disk."""
+
 
 class DaskEngine:
     """Counts units on a Dask scheduler.
@@ -45,6 +48,7 @@ class DaskEngine:
             raise ParameterError("--engine dask needs Dask: pip install 'overstory[dask]'") from error
         self.scheduler, self.workers = scheduler, workers
         self.retries = 0
+        self.spilled: int | None = 0
         self.client: Any = None
         """The client, while units are counted."""
 
@@ -54,8 +58,8 @@ class DaskEngine:
 
         run_id = uuid.uuid4().hex
         with self._connected() as client:
-            waiting = iter(units)
-            ahead = AHEAD * max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
+            waiting, before = iter(units), bytes_spilled(client)
+            ahead = AHEAD * max(len(before), 1)
             first = [_submit(client, run_id, job, unit) for unit in itertools.islice(waiting, ahead)]
             tasks = as_completed(first, loop=client.loop)
             for task in tasks:
@@ -63,6 +67,14 @@ class DaskEngine:
                 task.release()
                 for unit in itertools.islice(waiting, 1):
                     tasks.add(_submit(client, run_id, job, unit))
+            self._add_spills(before, bytes_spilled(client))
+
+    def _add_spills(self, before: dict[str, int | None], after: dict[str, int | None]) -> None:
+        """Add what each worker spilled in a run; what a worker spilled that was lost is not known."""
+        if self.spilled is None or None in after.values() or not before.keys() <= after.keys():
+            self.spilled = None
+        else:
+            self.spilled += sum(size - (before.get(worker) or 0) for worker, size in after.items() if size is not None)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -95,6 +107,20 @@ class DaskEngine:
             client.close()
             if cluster is not None:
                 cluster.close(timeout=20)
+
+
+def bytes_spilled(client: Any) -> dict[str, int | None]:
+    """Return how many bytes each worker has written to disk for want of memory since it started, by its address."""
+    written: dict[str, int | None] = client.run(_bytes_written, on_error="ignore")
+    return written
+
+
+def _bytes_written(dask_worker: Any) -> int | None:
+    """Return the bytes that this worker has spilled; None where its version of Dask does not count them."""
+    totals = getattr(dask_worker, "digests_total", None)
+    if totals is None:
+        return None
+    return int(sum(total for name, total in totals.items() if isinstance(name, tuple) and name[-2:] == WRITTEN))
 
 
 def _submit(client: Any, run_id: str, job: Job, unit: Unit) -> Any:

@@ -54,6 +54,11 @@ class Engine(Protocol):
         """How often a unit was counted again because a worker was lost, where the engine can tell."""
         ...
 
+    @property
+    def spilled(self) -> int | None:
+        """Bytes that the workers wrote to disk for want of memory; None where the engine cannot tell."""
+        ...
+
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and what `overstory.engines.reducer.count_unit` returned, in any order."""
         ...
@@ -73,6 +78,8 @@ class Run:
         Results of units that had been counted already, and were dropped.
     resumed
         Units taken over from an earlier run that was killed.
+    retries, spilled
+        What the engine states: see `Engine`.
     """
 
     parts: dict[Values | None, SupportCounts]
@@ -82,6 +89,7 @@ class Run:
     resumed: int = 0
     repeats: int = 0
     retries: int = 0
+    spilled: int | None = 0
     seconds: float = 0.0
     finished: set[int] = field(default_factory=set)
     counts: SupportCounts = field(init=False)
@@ -131,7 +139,8 @@ def count(
             checkpoint.write(run.parts, run.finished)
     _check_complete(run, units)
     run.counts = put_together(run.parts)
-    run.retries, run.seconds = engine.retries, time.perf_counter() - started
+    run.retries, run.spilled = getattr(engine, "retries", 0), getattr(engine, "spilled", None)
+    run.seconds = time.perf_counter() - started
     run.num_reports, run.num_bytes = sizes_of(units)
     return run
 

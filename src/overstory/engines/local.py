@@ -30,10 +30,11 @@ SMALL: Final = 1 << 34
 class LocalEngine:
     """Counts units in `workers` processes, one for each core unless given; few bytes in as many threads.
 
-    A worker holds a row group of one unit at a time, so memory does not grow with the files.
+    A worker holds a row group of one unit at a time, so memory does not grow with the files, and nothing is spilled.
     """
 
     name = "local"
+    spilled: int | None = 0
 
     def __init__(self, workers: int | None = None, *, small: int = SMALL) -> None:
         self.workers = cores(workers)

@@ -33,6 +33,9 @@ WAVES: Final = 2
 PER_WAVE: Final = 4
 """Units of a job for each worker: their counts come back together."""
 
+LISTENING: Final = 10_000
+"""Milliseconds in which Spark must have noted what its tasks did."""
+
 
 class SparkEngine:
     """Counts units on Spark.
@@ -57,12 +60,14 @@ class SparkEngine:
         self.session, self.master = session, master
         self.workers = cores(workers) if master is None or workers is not None else 8
         self.retries = 0
+        self.spilled: int | None = 0
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and counts, a wave of units at a time."""
         size = PER_WAVE * self.workers
         waves = [units[start : start + size] for start in range(0, len(units), size)]
         with self._session() as session, ThreadPoolExecutor(WAVES) as threads:
+            before = stage_spills(session)
             jobs = [threads.submit(_collect, session, job, wave) for wave in waves]
             try:
                 for ended in as_completed(jobs):
@@ -70,6 +75,20 @@ class SparkEngine:
             finally:
                 for waiting in jobs:
                     waiting.cancel()
+            self._add_spills(before, stage_spills(session))
+
+    def _add_spills(self, before: dict[int, int] | None, after: dict[int, int] | None) -> None:
+        """Add what the stages of a run spilled; of many stages Spark forgets the first, and what they spilled."""
+        first = 0 if not before else max(before) + 1
+        if (
+            self.spilled is None
+            or before is None
+            or not after
+            or min(after.keys() - before.keys(), default=-1) != first
+        ):
+            self.spilled = None
+        else:
+            self.spilled += sum(size for stage, size in after.items() if stage >= first)
 
     @contextmanager
     def _session(self) -> Iterator[Any]:
@@ -101,6 +120,22 @@ class SparkEngine:
             yield session
         finally:
             session.stop()
+
+
+def stage_spills(session: Any) -> dict[int, int] | None:
+    """Return how many bytes each stage so far has spilled to disk; None over Spark Connect, which does not tell."""
+    context = getattr(session, "_sc", None)
+    if context is None:
+        return None
+    gateway, scala = context._gateway, context._jsc.sc()  # noqa: SLF001 - Spark's own pages read the same store
+    try:
+        scala.listenerBus().waitUntilEmpty(LISTENING)
+        no_quantiles, any_task = gateway.new_array(gateway.jvm.double, 0), gateway.jvm.java.util.ArrayList()
+        listed = scala.statusStore().stageList(None, False, False, no_quantiles, any_task)
+        stages = [listed.apply(place) for place in range(listed.size())]
+        return {stage.stageId(): stage.diskBytesSpilled() for stage in stages}
+    except Exception:  # noqa: BLE001 - another version's status store: what was counted is as good
+        return None
 
 
 def _collect(session: Any, job: Job, units: Sequence[Unit]) -> list[tuple[int, bytes]]:

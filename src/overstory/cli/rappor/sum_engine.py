@@ -265,6 +265,7 @@ def run_facts(files: CountedFiles, run: Run) -> dict[str, Any]:
         "seconds": run.seconds,
         "resumed_units": run.resumed,
         "repeated_units": run.retries + run.repeats,
+        "spilled_bytes": run.spilled,
     }
 
 
@@ -281,7 +282,8 @@ def run_sentences(files: CountedFiles, run: Run) -> list[str]:
 
     spent = max(run.seconds, 1e-9)
     rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
-    notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {files.engine.name}: {rates}"]
+    spilled = "spills not known" if run.spilled is None else f"{in_bytes(run.spilled)} spilled to disk"
+    notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {files.engine.name}: {rates}; {spilled}"]
     if run.resumed:
         notes.append(f"{run.resumed:,} units had been counted by an earlier run")
     if run.retries + run.repeats:
