@@ -6,6 +6,7 @@ Dask runs with processes, Spark on this machine and as a master and two workers 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import random
 import shutil
@@ -79,6 +80,30 @@ def test_dask_counts_alike_when_workers_are_killed(
         return
     assert run.counts == made.counts
     assert kill.killed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each worker starts by itself")
+def test_workers_of_dask_are_forks_of_one_process_that_has_imported_what_they_need(
+    collection: Callable[..., Collection],
+) -> None:
+    from overstory.engines.dask_cluster import ALONE, PRELOADED, DaskEngine
+
+    environment = dict(os.environ)
+    made, engine, parents, servers = collection(), DaskEngine(workers=2), [], []
+
+    def look(_: int) -> None:
+        if not parents:
+            parents.extend(psutil.Process(pid).parent() for pid in dask_workers(engine))
+            servers.extend(engine.client.run(lambda: {name: os.environ.get(name) for name in ALONE}).values())
+
+    assert count(engine, made.job(), made.units(), advance=look).counts == made.counts
+    assert len(parents) == 2
+    assert parents[0] == parents[1] != psutil.Process()
+    assert servers == [ALONE, ALONE]
+    assert dict(os.environ) == environment
+    for name in PRELOADED:  # a name that is no module would be left out without a word
+        assert importlib.util.find_spec(name) is not None, name
 
 
 @pytest.mark.slow

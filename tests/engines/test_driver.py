@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import pickle
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +127,26 @@ def test_an_object_with_a_map_is_an_engine_of_which_no_spills_are_known(collecti
     made = collection()
     run = count(own, made.job(), made.units())
     assert (run.counts, run.retries, run.spilled) == (made.counts, 0, None)
+
+
+def test_counting_imports_no_pandas(collection: Callable[..., Collection], tmp_path: Path) -> None:
+    """It would take longer than counting ten million reports, in every worker."""
+    made = collection()
+    by_layout = {unit.layout: unit for unit in made.units(1 << 30)}
+    assert len(by_layout) == 3
+    (tmp_path / "work").write_bytes(pickle.dumps((made.job(), list(by_layout.values()))))
+    program = """
+import pickle, sys
+from overstory.engines.reducer import count_unit
+job, units = pickle.load(open(sys.argv[1], "rb"))
+assert all(count_unit(job, unit) for unit in units)
+print("pandas" in sys.modules)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "work")], capture_output=True, text=True, check=True
+    )
+    assert importlib.util.find_spec("pandas") is not None
+    assert ran.stdout == "False\n"
 
 
 class Interrupted(Unreliable):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import os
+import sys
 import uuid
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.engines.driver import EngineError
@@ -23,9 +27,31 @@ TIMEOUT: Final = 20
 """Seconds in which a scheduler must answer."""
 MOST_LOSSES: Final = 10
 """Workers that one unit may lose: Dask's own limit of 3 is for faults of the task."""
-
 WRITTEN: Final = ("disk-write", "bytes")
 """How the names of Dask's metrics end that count what a worker writes to disk."""
+FORKS: Final = sys.platform == "linux"
+"""Whether workers are forks of one process that has imported what they need; elsewhere each imports it."""
+PRELOADED: Final = [
+    "distributed.nanny",
+    "overstory.engines.reducer",
+    "overstory.kernels.compiled",
+    "pyarrow.compute",
+    "numba.np.arraymath",
+]
+"""What that process imports: what every worker needs, and else would import when it counts its first unit."""
+SETTINGS: Final = {
+    "distributed.scheduler.allowed-failures": MOST_LOSSES,
+    "distributed.admin.low-level-log-length": 0,
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.multiprocessing-method": "forkserver" if FORKS else "spawn",
+}
+ALONE: Final = {
+    "ARROW_IO_THREADS": "2",
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+"""The environment of workers of one core, and of the process they are forked from, which must have no threads."""
 
 
 class DaskEngine:
@@ -42,10 +68,8 @@ class DaskEngine:
     name = "dask"
 
     def __init__(self, scheduler: str | None = None, workers: int | None = None) -> None:
-        try:
-            import distributed  # noqa: F401 - whether it is there
-        except ImportError as error:
-            raise ParameterError("--engine dask needs Dask: pip install 'overstory[dask]'") from error
+        if find_spec("distributed") is None:
+            raise ParameterError("--engine dask needs Dask: pip install 'overstory[dask]'")
         self.scheduler, self.workers = scheduler, workers
         self.retries = 0
         self.spilled: int | None = 0
@@ -54,6 +78,8 @@ class DaskEngine:
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and counts, as tasks end."""
+        if self.scheduler is None:
+            _prepare_workers()
         from distributed import as_completed
 
         run_id = uuid.uuid4().hex
@@ -78,35 +104,61 @@ class DaskEngine:
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        import dask
-        from distributed import Client, LocalCluster
+        from distributed import Client
 
-        limits = {"distributed.scheduler.allowed-failures": MOST_LOSSES, "distributed.admin.low-level-log-length": 0}
-        try:
-            if self.scheduler is not None:
-                cluster = None
-                client = Client(self.scheduler, set_as_default=False, timeout=TIMEOUT)
-            else:
-                with dask.config.set(limits):
-                    cluster = LocalCluster(
-                        n_workers=cores(self.workers),
-                        threads_per_worker=1,
-                        processes=True,
-                        dashboard_address=None,
-                        host="127.0.0.1",
-                        silence_logs=50,
-                    )
-                client = Client(cluster, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise EngineError(f"there is no Dask scheduler at {self.scheduler}: {error}") from error
-        try:
+        with ExitStack() as stack:
+            try:
+                place = self.scheduler or stack.enter_context(_own_cluster(cores(self.workers)))
+                client = Client(place, set_as_default=False, timeout=TIMEOUT)
+            except (OSError, ValueError) as error:
+                raise EngineError(f"there is no Dask scheduler at {self.scheduler}: {error}") from error
+            stack.callback(client.close)
             self.client = client
-            yield client
+            try:
+                yield client
+            finally:
+                self.client = None
+
+
+@contextmanager
+def _own_cluster(workers: int) -> Iterator[Any]:
+    """Run a scheduler and workers on this machine; the settings hold for workers that replace lost ones, too."""
+    import dask
+    from distributed import LocalCluster
+
+    with dask.config.set(SETTINGS):
+        cluster = LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            scheduler_kwargs={"dashboard": False},
+            host="127.0.0.1",
+            silence_logs=50,
+        )
+        try:
+            yield cluster
         finally:
-            self.client = None
-            client.close()
-            if cluster is not None:
-                cluster.close(timeout=20)
+            cluster.close(timeout=20)
+
+
+def _prepare_workers() -> None:
+    """Let the process that workers are forked from import what they need, while this one imports Dask."""
+    if not FORKS:
+        return
+    from multiprocessing import forkserver
+
+    multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
+    before = {name: os.environ.get(name) for name in ALONE}
+    os.environ.update(ALONE)
+    try:
+        forkserver.ensure_running()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def bytes_spilled(client: Any) -> dict[str, int | None]:

@@ -139,7 +139,7 @@ def _reports(batch: Any, label: Label, source: str) -> ReportBatch:
     octets = _octets(bits, -(-label.num_bits // 8))
     if octets.size and label.num_bits % 8 and int(octets[:, -1].max()) >> label.num_bits % 8:
         raise FormatError(f"a report has bits past its {label.num_bits}", source=source, field="bits")
-    column = cohorts.to_numpy()
+    column = np.from_dlpack(cohorts)  # `to_numpy` would import pandas
     if column.size and int(column.max()) >= label.num_cohorts:
         raise FormatError(
             f"expected 0 .. {label.num_cohorts - 1}, found {int(column.max())}", source=source, field="cohort"
