@@ -90,18 +90,22 @@ def test_workers_of_dask_are_forks_of_one_process_that_has_imported_what_they_ne
     from overstory.engines.dask_cluster import ALONE, PRELOADED, DaskEngine
 
     environment = dict(os.environ)
-    made, engine, parents, servers = collection(), DaskEngine(workers=2), [], []
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    made, engine, parents, environments, blocked = collection(), DaskEngine(workers=2), [], [], []
 
     def look(_: int) -> None:
         if not parents:
             parents.extend(psutil.Process(pid).parent() for pid in dask_workers(engine))
-            servers.extend(engine.client.run(lambda: {name: os.environ.get(name) for name in ALONE}).values())
+            environments.extend(engine.client.run(lambda: {name: os.environ.get(name) for name in ALONE}).values())
+            blocked.extend(engine.client.run(lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [])).values())
 
     assert count(engine, made.job(), made.units(), advance=look).counts == made.counts
     assert len(parents) == 2
     assert parents[0] == parents[1] != psutil.Process()
-    assert servers == [ALONE, ALONE]
+    assert environments == [ALONE, ALONE]
+    assert blocked == [{signal.SIGINT}] * 2  # a Ctrl-C is for the driver
     assert dict(os.environ) == environment
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
     for name in PRELOADED:  # a name that is no module would be left out without a word
         assert importlib.util.find_spec(name) is not None, name
 

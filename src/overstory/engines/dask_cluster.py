@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
 import uuid
 from contextlib import ExitStack, contextmanager
@@ -146,14 +147,18 @@ def _prepare_workers() -> None:
     """Let the process that workers are forked from import what they need, while this one imports Dask."""
     if not FORKS:
         return
-    from multiprocessing import forkserver
+    from multiprocessing import forkserver, resource_tracker
 
+    resource_tracker.ensure_running()  # it would unblock the signal
     multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
     before = {name: os.environ.get(name) for name in ALONE}
     os.environ.update(ALONE)
+    # Workers take no Ctrl-C, which reaches them too: this process ends them.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
