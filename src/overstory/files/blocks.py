@@ -286,7 +286,7 @@ def _batch_of(rows: Any, label: Label, source: str, blobs: Sequence[str], *, ver
     payload = octets.reshape(-1, width)
     if payload.size and label.num_bits % 8 and int(payload[:, -1].max()) >> label.num_bits % 8:
         raise FormatError(f"a report has bits past its {label.num_bits}", source=source, field=blobs[-1])
-    public = seeds[0].view("<u4") if seeds else np.from_dlpack(rows.column("cohort"))
+    public: NDArray[Any] = seeds[0].view("<u4") if seeds else np.from_dlpack(rows.column("cohort"))
     if public.size and int(public.max()) >= label.num_cohorts:
         problem = f"expected 0 .. {label.num_cohorts - 1}, found {int(public.max())}"
         raise FormatError(problem, source=source, field="seeds" if seeds else "cohort")
