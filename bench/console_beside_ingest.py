@@ -96,6 +96,7 @@ def yesterday(metric: Metric, period: int) -> Received:
         cohorts=batch.cohorts.tobytes(),
         bits=batch.octets().tobytes(),
         forget_after=metric.accept_until(period),
+        ends=metric.period.start(period + 1),
     )
 
 

@@ -47,7 +47,7 @@ def fill(url: str, metric: Metric) -> str:
     with open_store(url) as store:
         for period in range(newest - PERIODS + 1, newest + 1):
             about = metric.id, period, os.urandom(16), metric.mechanism.digest
-            store.add([Received(*about, *columns, metric.accept_until(period))])
+            store.add([Received(*about, *columns, metric.accept_until(period), metric.period.start(period + 1))])
         store.compact(int(time.time()))
         return store.add_token("admin", "load")
 

@@ -60,7 +60,18 @@ def batches(metric: Metric, reports: int) -> list[Received]:
         number = len(whole.cohorts[rows])
         shape = built.digest, built.payload_bits, built.num_cohorts, number
         batch = start.to_bytes(16, "big")
-        received.append(Received(metric.id, PERIOD, batch, *shape, cohorts, bits, metric.accept_until(PERIOD)))
+        received.append(
+            Received(
+                metric.id,
+                PERIOD,
+                batch,
+                *shape,
+                cohorts,
+                bits,
+                metric.accept_until(PERIOD),
+                metric.period.start(PERIOD + 1),
+            )
+        )
     return received
 
 

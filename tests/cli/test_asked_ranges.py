@@ -85,7 +85,13 @@ def folder(tmp_path_factory: Any) -> Path:
             sent = SimulatedDevices.holding(metric.mechanism, range(64), held, np.random.default_rng(number)).report()
             columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
             about = metric.id, 20_000, bytes([number]) * 16, metric.mechanism.digest
-            store.add([Received(*about, *columns, metric.accept_until(20_000))._replace(group=group)])
+            store.add(
+                [
+                    Received(*about, *columns, metric.accept_until(20_000), metric.period.start(20_000 + 1))._replace(
+                        group=group
+                    )
+                ]
+            )
     return path
 
 

@@ -35,7 +35,7 @@ def reports(metric: Any, shares: list[float], number: int, seed: int, **more: st
     sent = FrequencyOracle(metric.mechanism).simulate(held, np.random.default_rng(seed))
     about = metric.id, DAY, bytes([seed]) * 16, metric.mechanism.digest, sent.num_bits, sent.num_cohorts, len(sent)
     columns = sent.cohorts.tobytes(), sent.octets().tobytes()
-    return Received(*about, *columns, metric.accept_until(DAY), **more)
+    return Received(*about, *columns, metric.accept_until(DAY), metric.period.start(DAY + 1), **more)
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,13 @@ def test_metrics_of_every_kind_are_read_by_group(tmp_path: Path, kind: str) -> N
             packed = encode_reports(metric.mechanism, [device.report(metric.encode(value)) for device in made])
             sent = decode_batch(packed)
             about = "m", DAY, bytes([number]) * 16, metric.mechanism.digest, sent.num_bits, sent.num_cohorts, 200
-            store.add([Received(*about, sent.cohorts, sent.bits, metric.accept_until(DAY), group)])
+            store.add(
+                [
+                    Received(
+                        *about, sent.cohorts, sent.bits, metric.accept_until(DAY), metric.period.start(DAY + 1), group
+                    )
+                ]
+            )
     read = json.loads(decode(tmp_path, "--by-group", "--json", metric="m").stdout)
     sizes = {part["group"]: part["reports"] for part in read["groups"]}
     assert sizes == {"1.0": 200, "1.1": 200, "1.2": 0, "other": 0}

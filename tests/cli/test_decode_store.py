@@ -48,7 +48,7 @@ def fill(store: Any, metric: Any, seed: int, devices: int = 3000) -> None:
         sent = fleet.report(number)
         about = metric.id, day, bytes([seed, number]) * 8, metric.mechanism.digest
         columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-        batches.append(Received(*about, *columns, metric.accept_until(day)))
+        batches.append(Received(*about, *columns, metric.accept_until(day), metric.period.start(day + 1)))
     store.add(batches)
 
 

@@ -62,7 +62,7 @@ def folder(tmp_path_factory: Any) -> Path:
                 sent = fleet.report(number, start=number * 30_000, stop=number * 30_000 + 30_000)
                 about = metric.id, day, bytes([len(name), number]) * 8, metric.mechanism.digest
                 columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-                store.add([Received(*about, *columns, metric.accept_until(day))])
+                store.add([Received(*about, *columns, metric.accept_until(day), metric.period.start(day + 1))])
     return path
 
 

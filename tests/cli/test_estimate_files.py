@@ -78,7 +78,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, l
     with open_store(str(folder / "reports.db"), create=True) as store:
         about = "colour", 20_700, bytes(16), metric.mechanism.digest
         columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-        store.add([Received(*about, *columns, metric.accept_until(20_700))])
+        store.add([Received(*about, *columns, metric.accept_until(20_700), metric.period.start(20_700 + 1))])
     kept = ("--store", "reports.db", "--registry", "metrics.toml", "--metric", "colour", "-o", "kept")
     of_store = json.loads(run(folder, "decode", *kept, "--json"))["readings"][0]["estimates"]
     column = ("values.csv", "--column", "value", "--candidates", "trees.txt")

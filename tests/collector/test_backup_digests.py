@@ -11,7 +11,7 @@ from sqlalchemy import select
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.connection import connect
 from overstory.collector.store.copies.backup import restore
-from overstory.collector.store.schema import ABOUT, METADATA, TABLE_DIGEST
+from overstory.collector.store.schema import ABOUT, METADATA, TABLE_DIGEST, ids_table_name, tables_of_ids
 from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000
@@ -37,11 +37,15 @@ def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
         with database.snapshot() as connection:
             return {
                 table.name: sorted(
-                    tuple(value for name, value in row._mapping.items() if name != "id" or table.name == "batch_ids")
+                    tuple(
+                        value
+                        for name, value in row._mapping.items()
+                        if name != "id" or table.name.startswith("batch_ids")
+                    )
                     for row in connection.execute(select(table))
                     if not (table is ABOUT and row.key.startswith(TABLE_DIGEST))
                 )
-                for table in METADATA.sorted_tables
+                for table in (*METADATA.sorted_tables, *tables_of_ids(connection))
             }
     finally:
         database.close()
@@ -70,7 +74,7 @@ def test_a_backup_that_was_used_as_a_store_is_backed_up_again(backup: Path, tmp_
     with open_store(str(backup)) as store:
         store.add([some(metric, PERIOD, 5, 99)])
         store.backup(tmp_path / "second.db")
-    with pytest.raises(StoreError, match="batch_ids, inbox: not what was backed up"):
+    with pytest.raises(StoreError, match=f"{ids_table_name(PERIOD + 1)}, inbox: not what was backed up"):
         restore(backup, str(tmp_path / "refused.db"))
     assert restore(tmp_path / "second.db", str(tmp_path / "restored.db")) == 48_005
     with open_store(str(tmp_path / "restored.db")) as store:
@@ -81,7 +85,7 @@ def test_a_backup_that_was_used_as_a_store_is_backed_up_again(backup: Path, tmp_
 
 def test_the_digests_of_a_backup_are_not_part_of_what_is_restored(backup: Path, tmp_path: Path) -> None:
     restore(backup, str(tmp_path / "restored.db"))
-    for path, count in ((backup, len(METADATA.tables)), (tmp_path / "restored.db", 0)):
+    for path, count in ((backup, len(METADATA.tables) + 1), (tmp_path / "restored.db", 0)):
         database = connect(str(path))
         with database.snapshot() as connection:
             rows = connection.execute(select(ABOUT).where(ABOUT.c.key.startswith(TABLE_DIGEST))).all()

@@ -51,7 +51,9 @@ def store_file(tmp_path) -> str:
     with open_store(path, METRICS, create=True) as store:
         store.add_token("write", "app", int(NOW) + 5 * 86_400)
         metric = METRICS["colour"]
-        report = Received("colour", 20_778, bytes(16), metric.mechanism.digest, 2, 1, 1, b"\0\0", b"\1", int(NOW))
+        columns = 2, 1, 1, b"\0\0", b"\1"
+        ends = metric.period.start(20_779)
+        report = Received("colour", 20_778, bytes(16), metric.mechanism.digest, *columns, int(NOW), ends)
         store.add([report])
     return path
 

@@ -54,6 +54,7 @@ def test_sound_reports_of_every_kind_arrive_unchanged(name, count) -> None:
     assert reports_of(received) == sent
     assert received.digest == metric.mechanism.digest
     assert received.forget_after == (TODAY + 1 + 30) * DAY + SLACK
+    assert received.ends == (TODAY + 1) * DAY
     assert (decision.num_reports, received.metric, received.period) == (count, name, TODAY)
 
 

@@ -130,7 +130,7 @@ def test_decoding_finds_the_shares_of_a_population(tmp_path: Path) -> None:
             sent, period = devices.report(start=start, stop=start + 20_000), TODAY - number
             about = metric.id, period, bytes([number]) * 16, metric.mechanism.digest
             columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-            store.add([Received(*about, *columns, metric.accept_until(period))])
+            store.add([Received(*about, *columns, metric.accept_until(period), metric.period.start(period + 1))])
         counted = read_store(store, metric)
     series: Any = read(counted)
     table = series.parts[0].tables[0].table

@@ -37,9 +37,10 @@ def batches(metric, rng) -> list[Received]:
         bits = rng.integers(0, 2**mechanism.payload_bits - 1, (size, 1), np.uint64, endpoint=True)
         cohorts = rng.integers(0, mechanism.num_cohorts, size, np.uint16)
         sent = ReportBatch(cohorts, bits, mechanism.payload_bits, mechanism.num_cohorts)
-        about = metric.id, DAY + number % 3, rng.bytes(16), mechanism.digest
+        day = DAY + number % 3
+        about = metric.id, day, rng.bytes(16), mechanism.digest
         columns = sent.num_bits, sent.num_cohorts, size, sent.cohorts.tobytes(), sent.octets().tobytes()
-        made.append(Received(*about, *columns, metric.accept_until(DAY)))
+        made.append(Received(*about, *columns, metric.accept_until(day), metric.period.start(day + 1)))
     return made
 
 

@@ -10,7 +10,16 @@ from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import OperationalError
 
 from overstory.collector.store import open_store
-from overstory.collector.store.schema import BATCH_IDS, COLLECTORS, METADATA, NOTES, TALLIES
+from overstory.collector.store.schema import (
+    BATCH_IDS,
+    BATCH_IDS_BEFORE,
+    COLLECTORS,
+    METADATA,
+    NOTES,
+    TALLIES,
+    ids_table,
+    ids_table_name,
+)
 from overstory.protocol.mechanisms.base import Report
 from support.store_samples import DAY, NOW, received, registry, reports
 
@@ -18,12 +27,14 @@ PERIOD = 20_000
 
 
 def test_ids_lie_alone_with_a_day() -> None:
-    assert set(BATCH_IDS.c.keys()) == {"id", "forget_after"}
+    assert set(ids_table(PERIOD).c.keys()) == {"id"}
+    assert set(BATCH_IDS.c.keys()) == {"day", "forget_after"}
+    assert set(BATCH_IDS_BEFORE.c.keys()) == {"id", "forget_after"}
     assert not any(table.foreign_keys for table in METADATA.sorted_tables)
     for table in METADATA.sorted_tables:
         names = set(table.c.keys())
         assert not names & {"address", "agent", "time", "received", "arrived", "batch"}
-        assert table is BATCH_IDS or "forget_after" not in names
+        assert table in {BATCH_IDS, BATCH_IDS_BEFORE} or "forget_after" not in names
 
 
 def test_a_refusal_has_a_day_or_a_metric_and_nothing_of_who_sent_it() -> None:
@@ -67,13 +78,14 @@ def test_ids_have_no_row_number_and_no_order_of_arrival(store_url: str) -> None:
             store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 1, rng), batch=batch)])
         store.compact(NOW)  # on PostgreSQL, ids lie as they came until then
         with store._database.engine.connect() as connection:
-            rows = connection.execute(text("SELECT id FROM batch_ids")).scalars()
+            table = ids_table_name(PERIOD + 1)
+            rows = connection.execute(text(f"SELECT id FROM {table}")).scalars()
             assert [bytes(row) for row in rows] == sorted(ids) != ids
             if store_url.startswith("sqlite"):
                 with pytest.raises(OperationalError, match="no such column"):
-                    connection.execute(text("SELECT rowid FROM batch_ids"))
+                    connection.execute(text(f"SELECT rowid FROM {table}"))
             else:
-                assert connection.execute(text("SELECT count(DISTINCT xmin::text) FROM batch_ids")).scalar() == 1
+                assert connection.execute(text(f"SELECT count(DISTINCT xmin::text) FROM {table}")).scalar() == 1
 
 
 def test_folding_takes_away_which_reports_came_together(store_url: str) -> None:

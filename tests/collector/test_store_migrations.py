@@ -152,8 +152,10 @@ def test_a_new_store_is_what_all_migrations_make(tmp_path: Path) -> None:
         database.close()
         with contextlib.closing(sqlite3.connect(tmp_path / name)) as read:
             made.append("\n".join(read.iterdump()))
-    # A column that a migration adds comes after a line break.
-    first, second = (re.sub(r"\s*([,)])\s*", r"\1 ", dump) for dump in made)
+    # A column that a migration adds comes after a line break, and a table that it renames has its name in quotes.
+    first, second = (
+        re.sub(r"\s*([,)])\s*", r"\1 ", dump).replace('"batch_ids_before"', "batch_ids_before") for dump in made
+    )
     assert first == second
     assert "overstory store" in made[0]
 

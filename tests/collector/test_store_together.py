@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 
-from overstory.collector.store import Store, open_store
+from overstory.collector.store import open_store
 from overstory.collector.store.compaction import _note_day
 from overstory.collector.store.metrics import StoredMetric, _write, read_stored_metrics
 from overstory.collector.store.schema import ABOUT, IDS_DELETED
+from support.store_crashes import until_it_waits
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, registry
-
-WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
-
-
-def until_it_waits(store: Store, work: Future[Any]) -> None:
-    """Return once somebody waits for a lock of this database."""
-    end = time.monotonic() + 20
-    while not work.done() and time.monotonic() < end:
-        with store._database.snapshot() as connection:
-            if connection.execute(WAITING).scalar():
-                return
-        time.sleep(0.01)
-    raise AssertionError("nobody waited")
 
 
 def test_two_that_start_with_the_same_new_metrics(shared_folder: Path) -> None:

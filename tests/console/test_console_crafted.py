@@ -42,6 +42,7 @@ def place(tmp_path_factory):
         cohorts=(np.arange(LIARS) % 4).astype("<u2").tobytes(),
         bits=np.full(LIARS, 0b11, "<u8").tobytes(),
         forget_after=metric.accept_until(period),
+        ends=metric.period.start(period + 1),
     )
     with open_store(url, load_registry(file)) as store:
         assert store.add([liars]) == [True]

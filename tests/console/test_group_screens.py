@@ -41,7 +41,7 @@ def served(tmp_path_factory: Any) -> Any:
             sent = FrequencyOracle(metric.mechanism).simulate(held, np.random.default_rng([week, seed]))
             about = "colour", week, bytes([week % 256, seed]) * 8, metric.mechanism.digest, sent.num_bits
             columns = sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-            batches.append(Received(*about, *columns, metric.accept_until(week), group))
+            batches.append(Received(*about, *columns, metric.accept_until(week), metric.period.start(week + 1), group))
     with open_store(str(folder / "store.db"), registry, create=True) as store:
         store.add(batches)
         console = console_on(store, clock=Clock(NOW), registry=registry)

@@ -10,6 +10,7 @@ import pytest
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
+from support.store_samples import ids_in_file
 
 METRIC = next(iter(parse_registry(EXAMPLE).values()))
 DAY = 86_400
@@ -37,11 +38,12 @@ def filled(path, rng):
                         bytes(80),
                         bits,
                         NOW,
+                        NOW,
                     )
                 ]
             )
     connection = sqlite3.connect(path)
-    ids = [row[0] for row in connection.execute("SELECT id FROM batch_ids")]
+    ids = ids_in_file(connection)
     connection.close()
     return columns, ids
 

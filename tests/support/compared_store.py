@@ -41,7 +41,7 @@ def fill(store: Any, metric: Any, days: dict[int, tuple[float, ...]], devices: i
         sent = oracle.simulate(rng.choice(len(shares), devices, p=shares), rng)
         about = metric.id, day, rng.bytes(16), metric.mechanism.digest
         columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-        batches.append(Received(*about, *columns, metric.accept_until(day)))
+        batches.append(Received(*about, *columns, metric.accept_until(day), metric.period.start(day + 1)))
     store.add(batches)
 
 

@@ -102,4 +102,5 @@ def batch_of(metric: Any, period: int, held: Any, rng: Any, batch_id: bytes) -> 
         cohorts=batch.cohorts.tobytes(),
         bits=batch.octets().tobytes(),
         forget_after=metric.accept_until(period),
+        ends=metric.period.start(period + 1),
     )

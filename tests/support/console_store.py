@@ -126,6 +126,7 @@ def add_batch(store: Store, metric: Metric, period: int, batch: ReportBatch) -> 
                 cohorts=batch.cohorts.tobytes(),
                 bits=batch.octets().tobytes(),
                 forget_after=metric.accept_until(period),
+                ends=metric.period.start(period + 1),
             )
         ]
     )

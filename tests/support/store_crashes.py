@@ -6,14 +6,16 @@ import random
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from overstory.analysis.alarms.sums import ReportSums, Watch
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import Store, open_store
-from overstory.collector.store.schema import BATCH_IDS
+from overstory.collector.store.schema import tables_of_ids
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric
 from support.store_samples import NOW, counted, registry
@@ -22,6 +24,7 @@ from support.store_worker import PERIOD, PERIODS, batch, sent
 TESTS = Path(__file__).parents[1]
 STEP = 5
 MANY = 100_000
+WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 
 
 def start(url: str, first: int, last: int, step: int) -> subprocess.Popen[str]:
@@ -98,8 +101,12 @@ def wait_for_the_end_of(store: Store) -> None:
 
 def stored_numbers(store: Store) -> set[int]:
     """Return the numbers of the batches whose ids are stored."""
-    with store._database.snapshot() as connection:
-        return {int.from_bytes(batch, "big") for batch in connection.execute(select(BATCH_IDS.c.id)).scalars()}
+    with store._database.snapshot_of_ids() as connection:
+        return {
+            int.from_bytes(batch, "big")
+            for table in tables_of_ids(connection)
+            for batch in connection.execute(select(table.c.id)).scalars()
+        }
 
 
 def expected(metric: Metric, numbers: set[int]) -> dict[int, SupportCounts]:
@@ -125,3 +132,14 @@ def _by_period(metric: Metric, numbers: set[int]) -> dict[int, list[Report]]:
         for period, some in by_period.items()
         if some
     }
+
+
+def until_it_waits(store: Store, work: Future[Any], waiting: int = 1) -> None:
+    """Return once so many wait for a lock of this database."""
+    end = time.monotonic() + 20
+    while not work.done() and time.monotonic() < end:
+        with store._database.snapshot() as connection:
+            if connection.execute(WAITING).scalar_one() >= waiting:
+                return
+        time.sleep(0.01)
+    raise AssertionError("nobody waited")

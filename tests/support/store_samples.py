@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -87,7 +88,14 @@ def received(
         cohorts=wire.cohorts.tobytes(),
         bits=wire.octets().tobytes(),
         forget_after=metric.accept_until(period) if forget_after is None else forget_after,
+        ends=metric.period.start(period + 1),
     )
+
+
+def ids_in_file(sql: sqlite3.Connection) -> list[bytes]:
+    """Return the batch ids that a store's SQLite file remembers."""
+    days = sql.execute("SELECT day FROM batch_ids ORDER BY day").fetchall()
+    return [one for (day,) in days for (one,) in sql.execute(f"SELECT id FROM batch_ids_{day}")]
 
 
 def some(metric: Metric, period: int, count: int, seed: int) -> Received:

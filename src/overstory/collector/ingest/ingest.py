@@ -218,6 +218,7 @@ class Ingest:
                 cohorts=columns.cohorts,
                 bits=columns.bits,
                 forget_after=metric.accept_until(upload.period) + SLACK,
+                ends=metric.period.start(upload.period + 1),
                 group=upload.group,
             )
         )

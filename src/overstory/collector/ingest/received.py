@@ -43,6 +43,9 @@ class Received(NamedTuple):
         Its columns as they travel; see `overstory.protocol.wire.upload.Batch`.
     forget_after
         Unix time in seconds after which no copy of the batch can be accepted any more.
+    ends
+        Unix time in seconds at which its period ends: with the batch's own bytes it never changes, whatever the
+        registry says of late reports.
     group
         The group of its devices; empty where the upload named none.
     released
@@ -50,7 +53,8 @@ class Received(NamedTuple):
 
     Examples
     --------
-    >>> batch = Received("colour", 20_000, bytes(16), bytes(16), 8, 1, 1, bytes(2), bytes(1), 1_800_000_000)
+    >>> size, times = (8, 1, 1), (1_730_678_400, 1_728_086_400)
+    >>> batch = Received("colour", 20_000, bytes(16), bytes(16), *size, bytes(2), bytes(1), *times)
     >>> batch.metric, batch.num_reports
     ('colour', 1)
     """
@@ -65,5 +69,6 @@ class Received(NamedTuple):
     cohorts: bytes
     bits: bytes
     forget_after: int
+    ends: int
     group: str = ""
     released: Released | None = None

@@ -258,6 +258,7 @@ class TemplateCache:
             cohort,
             bits,
             like.forget_after,
+            like.ends,
             like.group,
         )
 

@@ -35,7 +35,18 @@ from overstory.collector.store.counts import (
 )
 from overstory.collector.store.database import Database, RecountError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
-from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHECKS, CHUNKS, COUNTS, IDS_DELETED, INBOX
+from overstory.collector.store.schema import (
+    ABOUT,
+    BATCH_IDS_BEFORE,
+    CHECKS,
+    CHUNKS,
+    COUNTS,
+    IDS_DELETED,
+    INBOX,
+    day_of_ids,
+    ids_table_name,
+    read_id_days,
+)
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -81,8 +92,8 @@ FOLD_BYTES: Final = 1 << 21
 FOLD_ROWS: Final = 1024
 TRIES: Final = 3
 
-CHANGED: Final = (INBOX.name, CHUNKS.name, COUNTS.name, CHECKS.name, BATCH_IDS.name)
-"""The tables that folding leaves old rows in; ids that came with the folded rows are among them."""
+CHANGED: Final = (INBOX.name, CHUNKS.name, COUNTS.name, CHECKS.name)
+"""The tables that folding leaves old rows in, besides that of the ids that came with the folded rows."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +147,9 @@ def compact(
         for key in waiting:
             if claim(key):
                 _try(tally, key, entries, lambda entry, key: _fold_all(database, entry, key, last, tally))
-    forgotten = delete_expired_ids(database, now) if forgetting else 0
-    return Compacted(tally.reports, tally.rows, forgotten, tuple(tally.waiting), database.erase_deleted())
+    forgotten, stay = delete_expired_ids(database, now) if forgetting else (0, [])
+    remains = (*stay, *database.erase_deleted())
+    return Compacted(tally.reports, tally.rows, forgotten, tuple(tally.waiting), remains)
 
 
 def _try(tally: _Tally, key: Key, entries: StoredMetrics, work: Callable[[StoredMetric, Key], None]) -> None:
@@ -203,6 +215,7 @@ def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> 
     counts = entry.count(new)
     sums = sum_new(entry, new, summed)
     chunked = chunk_rows(key, shuffled(join_rows([*rows, *partial])))
+    day = day_of_ids(entry.period.start(key.period + 1))
 
     def work(connection: Connection) -> None:
         add_counts(connection, entry, key, counts)
@@ -210,7 +223,8 @@ def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> 
         _take(connection, INBOX, rows)
         _take(connection, CHUNKS, partial)
         connection.execute(CHUNKS.insert(), chunked)
-        database.note_deletions(connection, CHANGED)
+        of_ids = {ids_table_name(day)} if day in read_id_days(connection) else set()
+        database.note_deletions(connection, {*CHANGED, *of_ids})
 
     database.write(work)
     return len(rows), len(new)
@@ -302,39 +316,57 @@ SLICES: Final = 256
 """A table with fewer than `FEW` ids is deleted from in one transaction, a larger one in this many."""
 
 
-def delete_expired_ids(database: Database, now: float) -> int:
-    """Delete the batch ids whose day has passed, once a day: they expire at the end of a day. Return how many.
+def delete_expired_ids(database: Database, now: float) -> tuple[int, list[str]]:
+    """Delete the batch ids whose day has passed, once a day: they expire at the end of a day.
 
-    A large table is gone through in slices, each a transaction: no writer waits for long.
+    Returns
+    -------
+    tuple of int and list of str
+        How many ids were deleted, and which tables of ids are still there although their day has passed.
     """
     today = int(now // DAY)
     with database.snapshot() as connection:
         last = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalar()
         if last is not None and int(last) >= today:
-            return 0
-        first_ids = select(BATCH_IDS.c.id).limit(FEW).subquery()
-        few = connection.execute(select(func.count()).select_from(first_ids)).scalar_one() < FEW
-    expired = BATCH_IDS.c.forget_after <= now
-    deleted = sum(_delete_ids(database, (expired, *part)) for part in _slices(few=few))
-    database.write(lambda connection: _note_day(database, connection, str(today)))
-    return deleted
+            return 0, []
+        expired = [day for day, until in read_id_days(connection).items() if until <= now]
+    dropped = {day: database.drop_ids(day, now) for day in expired}
+    deleted = _delete_ids_before(database, now) + sum(count for count in dropped.values() if count > 0)
+    stay = [f"{ids_table_name(day)}: it is in use, or another user's" for day, count in dropped.items() if count < 0]
+    if not stay:
+        database.write(lambda connection: _note_day(database, connection, str(today)))
+    return deleted, stay
+
+
+def _delete_ids_before(database: Database, now: float) -> int:
+    """Delete what expired of the ids that were accepted before schema 0006; return how many.
+
+    A large table is gone through in slices, each a transaction: no writer waits for long.
+    """
+    ids = BATCH_IDS_BEFORE.c
+    with database.snapshot() as connection:
+        first_ids = select(ids.id).limit(FEW).subquery()
+        count = connection.execute(select(func.count()).select_from(first_ids)).scalar_one()
+    if not count:
+        return 0
+    return sum(_delete_ids(database, (ids.forget_after <= now, *part)) for part in _slices(few=count < FEW))
 
 
 def _slices(*, few: bool) -> Iterable[tuple[ColumnElement[bool], ...]]:
-    """Return the conditions that cut the table of ids into slices, by the first byte of an id."""
+    """Return the conditions that cut a table of ids into slices, by the first byte of an id."""
     if few:
         return [()]
-    starts = [BATCH_IDS.c.id >= bytes([first]) for first in range(1, SLICES)]
-    ends = [BATCH_IDS.c.id < bytes([first]) for first in range(1, SLICES)]
+    starts = [BATCH_IDS_BEFORE.c.id >= bytes([first]) for first in range(1, SLICES)]
+    ends = [BATCH_IDS_BEFORE.c.id < bytes([first]) for first in range(1, SLICES)]
     return [(ends[0],), *zip(starts, ends[1:], strict=False), (starts[-1],)]
 
 
 def _delete_ids(database: Database, where: tuple[ColumnElement[bool], ...]) -> int:
     def work(connection: Connection) -> int:
         database.lock(connection)  # ids that are being rewritten would be missed
-        deleted = connection.execute(delete(BATCH_IDS).where(*where)).rowcount
+        deleted = connection.execute(delete(BATCH_IDS_BEFORE).where(*where)).rowcount
         if deleted:
-            database.note_deletions(connection, {BATCH_IDS.name})
+            database.note_deletions(connection, {BATCH_IDS_BEFORE.name})
         return deleted
 
     return database.write(work)

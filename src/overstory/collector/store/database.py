@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -107,6 +107,13 @@ def _meaning(text: str) -> str:
 Result = TypeVar("Result")
 
 
+class IdsOfDay(NamedTuple):
+    """Ids of batches that share a table (`schema.ids_table`), and the time after which all of them may be forgotten."""
+
+    forget_after: int
+    ids: Collection[bytes]
+
+
 class Database(ABC):
     """An engine, and what SQLite and PostgreSQL do differently."""
 
@@ -127,11 +134,24 @@ class Database(ABC):
         """Open a transaction that reads, and sees one moment however long it takes."""
 
     @abstractmethod
-    def insert_ids(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
-        """Insert these batch ids, and return those that are new.
+    def insert_ids(self, connection: Connection, by_day: Mapping[int, IdsOfDay]) -> dict[int, set[bytes]]:
+        """Insert these batch ids, each into the table of its day, and return those that are new.
 
-        Another transaction that inserts one of them at the same moment waits until this one has ended.
+        A table that is not there yet is made in the same transaction. Another transaction that inserts one of these ids
+        at the same moment waits until this one has ended.
         """
+
+    @abstractmethod
+    def drop_ids(self, day: int, now: float) -> int:
+        """Drop the table of a day's ids unless one of them is remembered at unix time `now`; return how many it had.
+
+        Transactions that insert ids are not kept waiting for long; -1: the table is still there and must be dropped
+        later, because it is in use or is another user's.
+        """
+
+    @abstractmethod
+    def snapshot_of_ids(self) -> AbstractContextManager[Connection]:
+        """Open a `snapshot` in which every table of ids can be read, though another process drops some of them."""
 
     @abstractmethod
     def lock(self, connection: Connection) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, func, select, update
 
 from overstory.collector.settings import DAY
 from overstory.collector.store.database import Database, StoreError
-from overstory.collector.store.schema import ABOUT, BATCH_IDS, COUNTS, METRICS, SHARD
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, BATCH_IDS_BEFORE, COUNTS, METRICS, SHARD
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ def _check_first_claim(
 
 
 def _is_empty(connection: Connection) -> bool:
-    tables = (BATCH_IDS, COUNTS)
+    tables = (BATCH_IDS, BATCH_IDS_BEFORE, COUNTS)
     return not any(
         connection.execute(select(func.count()).select_from(table.select().limit(1).subquery())).scalar_one()
         for table in tables

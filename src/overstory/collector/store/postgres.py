@@ -11,17 +11,42 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, create_engine, event, select, text
+from sqlalchemy import URL, Connection, create_engine, delete, event, func, select, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateTable
 
-from overstory.collector.store.database import Database, Result, StoreError, explain, translate_errors
-from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHECKS, CHUNKS, COUNTS, DELETED_FROM, INBOX, REWRITTEN
-
-INSERT_IDS: Final = text(
-    "INSERT INTO batch_ids (id, forget_after) "
-    "SELECT * FROM unnest(CAST(:ids AS bytea[]), CAST(:until AS bigint[])) "
-    "ON CONFLICT (id) DO NOTHING RETURNING id"
+from overstory.collector.store.database import Database, IdsOfDay, Result, StoreError, explain, translate_errors
+from overstory.collector.store.schema import (
+    ABOUT,
+    BATCH_IDS,
+    BATCH_IDS_BEFORE,
+    CHECKS,
+    CHUNKS,
+    COUNTS,
+    DELETED_FROM,
+    INBOX,
+    REWRITTEN,
+    ids_table,
+    ids_table_name,
+    read_id_days,
 )
+
+KEEP_DAY: Final = text(
+    "INSERT INTO batch_ids (day, forget_after) VALUES (:day, :until) "
+    "ON CONFLICT (day) DO UPDATE SET forget_after = greatest(batch_ids.forget_after, excluded.forget_after)"
+)
+"""Of two transactions that add the same day, one waits for the other: only one then makes the day's table."""
+
+IDS_BEFORE: Final = text("SELECT id FROM batch_ids_before WHERE id = ANY(CAST(:ids AS bytea[]))")
+
+INSERT_IDS: Final = (
+    "INSERT INTO {table} (id) SELECT * FROM unnest(CAST(:ids AS bytea[])) ON CONFLICT (id) DO NOTHING RETURNING id"
+)
+
+WAIT_BRIEFLY: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), true)")
+
+STAYS: Final = {"55P03", "40P01"}
+"""The codes for a table that cannot be dropped now: it is in use, or part of a deadlock."""
 
 DURABLE: Final = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
@@ -71,11 +96,56 @@ class PostgresDatabase(Database):
                     time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311 - two that met must not meet again
         raise AssertionError("the last attempt returns or raises")  # pragma: no cover
 
-    def insert_ids(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
-        """Insert all ids in one statement and in their order: two transactions then never deadlock."""
-        ids = sorted(forget_after)
-        rows = connection.execute(INSERT_IDS, {"ids": ids, "until": [forget_after[batch] for batch in ids]})
-        return {bytes(batch) for (batch,) in rows}
+    def insert_ids(self, connection: Connection, by_day: Mapping[int, IdsOfDay]) -> dict[int, set[bytes]]:
+        """Insert the ids of each day in one statement, days and ids in their order: two transactions never deadlock.
+
+        Reading `batch_ids` locks it until this transaction ends: none of the tables can be dropped meanwhile.
+        """
+        stored = read_id_days(connection)
+        for day, (forget_after, _) in sorted(by_day.items()):
+            if stored.get(day, -1) < forget_after:
+                connection.execute(KEEP_DAY, {"day": day, "until": forget_after})
+            if day not in stored:
+                connection.execute(CreateTable(ids_table(day), if_not_exists=True))
+        everything = [one for some in by_day.values() for one in some.ids]
+        before = {bytes(one) for one in connection.execute(IDS_BEFORE, {"ids": everything}).scalars()}
+        new = {}
+        for day, (_, ids) in sorted(by_day.items()):
+            insert = text(INSERT_IDS.format(table=ids_table_name(day)))
+            rows = connection.execute(insert, {"ids": sorted(set(ids) - before)})
+            new[day] = {bytes(one) for one in rows.scalars()}
+        return new
+
+    def drop_ids(self, day: int, now: float) -> int:
+        """Drop a table of ids, and with it its file, while no transaction inserts ids or reads them."""
+        table = ids_table(day)
+
+        def work(connection: Connection) -> int:
+            connection.execute(WAIT_BRIEFLY, {"ms": LOCK_MS})
+            connection.execute(text("LOCK TABLE batch_ids IN ACCESS EXCLUSIVE MODE"))
+            if read_id_days(connection).get(day, now + 1) > now:
+                return 0  # another process has dropped it, or has taken one more batch
+            table.drop(connection)
+            connection.execute(delete(BATCH_IDS).where(BATCH_IDS.c.day == day))
+            connection.execute(
+                delete(ABOUT).where(ABOUT.c.key.in_([DELETED_FROM + table.name, REWRITTEN + table.name]))
+            )
+            return 1
+
+        with self.snapshot_of_ids() as connection:  # before the lock: counting takes long
+            if day not in read_id_days(connection):
+                return 0
+            if not connection.execute(IS_OWNER, {"table": table.name}).scalar():
+                return -1
+            count: int = connection.execute(select(func.count()).select_from(table)).scalar_one()
+        with translate_errors(self.url):
+            try:
+                with self.engine.begin() as connection:
+                    return count * work(connection)
+            except DBAPIError as error:
+                if getattr(error.orig, "sqlstate", None) in STAYS:
+                    return -1
+                raise
 
     def serve_alone(self) -> None:
         """Do nothing: any number of collectors may serve one database."""
@@ -94,6 +164,16 @@ class PostgresDatabase(Database):
         """Open a repeatable read."""
         reading = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with translate_errors(self.url), reading.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def snapshot_of_ids(self) -> Iterator[Connection]:
+        """Open a repeatable read that keeps `batch_ids` locked for reading: dropping a table locks it for writing.
+
+        LOCK TABLE needs no snapshot: the transaction gets it after the lock, and sees what was dropped before.
+        """
+        with self.snapshot() as connection:
+            connection.execute(text("LOCK TABLE batch_ids IN ACCESS SHARE MODE"))
             yield connection
 
     @contextmanager
@@ -152,11 +232,15 @@ def _is_worth_repeating(error: DBAPIError, attempt: int) -> bool:
     return error.connection_invalidated and attempt == 0
 
 
-TABLES: Final = (INBOX.name, BATCH_IDS.name, CHUNKS.name, COUNTS.name, CHECKS.name)
+TABLES: Final = (INBOX.name, BATCH_IDS_BEFORE.name, CHUNKS.name, COUNTS.name, CHECKS.name)
+"""The tables that are rewritten, besides those of ids."""
 
-REST: Final = {INBOX.name: 1000, BATCH_IDS.name: 1000, CHUNKS.name: 100, COUNTS.name: 100, CHECKS.name: 100}
+REST: Final = {INBOX.name: 1000, BATCH_IDS_BEFORE.name: 1000, CHUNKS.name: 100, COUNTS.name: 100, CHECKS.name: 100}
 """After a rewriting a table rests for this many times its duration. Ingest waits while one of the first two is
 rewritten: a thousandth of the time. Only operators read the others, and only compactions write them."""
+
+REST_OF_IDS: Final = 1000
+"""The same for all tables of ids together: each rests for that many times its duration and the number of tables."""
 
 PASSES, PAUSE = 50, 0.02
 
@@ -170,7 +254,7 @@ END: Final = bytes([255]) * 17
 
 COMMIT_TIMES: Final = "the server keeps the time of every commit: set track_commit_timestamp = off"
 
-COUNT_IDS: Final = text("SELECT count(*) FROM batch_ids")
+IS_THERE: Final = text("SELECT to_regclass(:table) IS NOT NULL")
 LIMIT_WAIT: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), false)")
 IS_OWNER: Final = text("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST(:table AS regclass)")
 MARK: Final = text(
@@ -194,9 +278,9 @@ ERASED: Final = text(
 """Whether a rewritten table has no row that was deleted before transaction `xid`: rewriting freezes every row that all
 snapshots agree on, and notes up to which transaction they do."""
 
-INSERT_AGAIN: Final = text(
-    "WITH gone AS (DELETE FROM batch_ids WHERE id >= :first AND id < :end RETURNING id, forget_after) "
-    "INSERT INTO batch_ids (id, forget_after) SELECT id, forget_after FROM gone ORDER BY id"
+INSERT_AGAIN: Final = (
+    "WITH gone AS (DELETE FROM {table} WHERE id >= :first AND id < :end RETURNING *) "
+    "INSERT INTO {table} SELECT * FROM gone ORDER BY id"
 )
 
 
@@ -232,7 +316,11 @@ class Eraser:
         with self.database.work_claims() as claim, self.database.engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
             remains = [COMMIT_TIMES] if connection.execute(text("SHOW track_commit_timestamp")).scalar() == "on" else []
+            of_ids = list(map(ids_table_name, read_id_days(connection)))
             marked = [table for table in TABLES if _value(connection, DELETED_FROM + table) != ""]
+            # A table of ids that nobody has marked holds no id of a folded report.
+            marked += [table for table in of_ids if _value(connection, DELETED_FROM + table)]
+            factors = {**REST, **dict.fromkeys(of_ids, REST_OF_IDS * len(of_ids))}
             due = [table for table in marked if self._due(connection, table, at_once)]
             resting = [table for table in marked if table not in due]
             remains += [f"{table}: {why}" for table in resting if (why := _last_failure(connection, table))]
@@ -244,7 +332,7 @@ class Eraser:
                     if not claim(("erase", table)):
                         remains += [f"{table}: another process is rewriting it"] if table in at_once else []
                     elif self._due(connection, table, at_once):  # nobody has done it just before
-                        remains += [f"{table}: {why}" for why in self._try(connection, table)]
+                        remains += [f"{table}: {why}" for why in self._try(connection, table, factors[table])]
             finally:
                 if not connection.invalidated:
                     connection.execute(text("RESET lock_timeout"))
@@ -259,20 +347,23 @@ class Eraser:
         began, ends, _ = rest.split(" ", 2)
         return not float(began) <= self.clock(connection) < float(ends)  # a clock that was set back ends a rest
 
-    def _try(self, connection: Connection, table: str) -> list[str]:
-        """Rewrite one table; return why deleted rows can still be read in its file, if they can."""
+    def _try(self, connection: Connection, table: str, factor: int) -> list[str]:
+        """Rewrite one table, which then rests; return why deleted rows can still be read in its file, if they can."""
         mark = _value(connection, DELETED_FROM + table)
         began = self.clock(connection)
         try:
             why = self._rewrite(connection, table)
-        except StoreError as error:
-            why = str(error)
-        except DBAPIError as error:
-            why = "another transaction holds it" if _locked(error) else explain(error)
+        except (StoreError, DBAPIError) as error:
+            if not connection.execute(IS_THERE, {"table": table}).scalar():
+                return []  # ids that were dropped meanwhile
+            why = str(error) if isinstance(error, StoreError) else _reason(error)
         now = self.clock(connection)
-        rest = f"{now} {now + max(0.0, now - began) * REST[table]} {why}"
+        rest = f"{now} {now + max(0.0, now - began) * factor} {why}"
 
         def note(writing: Connection) -> None:
+            read_id_days(writing)  # which keeps the table there
+            if not writing.execute(IS_THERE, {"table": table}).scalar():
+                return
             if not why:
                 writing.execute(CLEAR, {"key": DELETED_FROM + table, "mark": mark})
             writing.execute(MARK, {"key": REWRITTEN + table, "value": rest})
@@ -283,8 +374,8 @@ class Eraser:
     def _rewrite(self, connection: Connection, table: str) -> str:
         if not connection.execute(IS_OWNER, {"table": table}).scalar():
             return "only its owner can rewrite it: let the collector connect as the table's owner"
-        if table == BATCH_IDS.name:
-            self._insert_again(connection.execute(COUNT_IDS).scalar_one())
+        if table.startswith(BATCH_IDS.name):
+            self._insert_again(table, connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())  # noqa: S608 - the store's own name
         xid = connection.execute(TRANSACTION).scalar()
         _wait_for_others(connection, xid)
         connection.execute(text(f"VACUUM (FULL) {table}"))
@@ -292,7 +383,7 @@ class Eraser:
             return "an open transaction can still see deleted rows"
         return ""
 
-    def _insert_again(self, count: int) -> None:
+    def _insert_again(self, table: str, count: int) -> None:
         """Give ids one transaction's number, in the order of their random bytes; a large table slice by slice.
 
         A transaction that inserts one of these ids meanwhile waits for the slice, and then meets the id.
@@ -300,11 +391,11 @@ class Eraser:
         slices = min(MOST_SLICES, 1 + count // SLICE)
         starts = [bytes([number * 256 // slices]) for number in range(1, slices)]
         for first, end in zip([b"", *starts], [*starts, END], strict=True):
-            self.database.write(lambda connection: self._insert_slice(connection, first, end))  # noqa: B023 - run at once
+            self.database.write(lambda connection: self._insert_slice(connection, table, first, end))  # noqa: B023 - run at once
 
-    def _insert_slice(self, connection: Connection, first: bytes, end: bytes) -> None:
+    def _insert_slice(self, connection: Connection, table: str, first: bytes, end: bytes) -> None:
         self.database.lock(connection)  # a deletion of expired ids would miss those that are being inserted
-        connection.execute(INSERT_AGAIN, {"first": first, "end": end})
+        connection.execute(text(INSERT_AGAIN.format(table=table)), {"first": first, "end": end})
 
 
 def _value(connection: Connection, key: str) -> str | None:
@@ -325,5 +416,6 @@ def _wait_for_others(connection: Connection, xid: str | None) -> None:
         time.sleep(PAUSE)
 
 
-def _locked(error: DBAPIError) -> bool:
-    return getattr(error.orig, "sqlstate", None) == "55P03"
+def _reason(error: DBAPIError) -> str:
+    locked = getattr(error.orig, "sqlstate", None) == "55P03"
+    return "another transaction holds it" if locked else explain(error)

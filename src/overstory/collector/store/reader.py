@@ -38,7 +38,6 @@ from overstory.collector.store.operations import (
 )
 from overstory.collector.store.schema import (
     ABOUT,
-    BATCH_IDS,
     CHECKS,
     CHUNKS,
     COUNTS,
@@ -47,6 +46,7 @@ from overstory.collector.store.schema import (
     REVISION,
     TOKEN_USED,
     TOKENS,
+    count_ids,
 )
 from overstory.collector.store.summary import NO_REPORTS, Summary, metric_summaries, sums_of
 
@@ -241,9 +241,9 @@ class StoreReader:
 
     def summary(self) -> Summary:
         """Return what the store holds, in figures."""
-        with self._database.snapshot() as connection:
+        with self._database.snapshot_of_ids() as connection:
             entries = read_stored_metrics(connection)
-            batch_ids = connection.execute(select(func.count()).select_from(BATCH_IDS)).scalar_one()
+            batch_ids = count_ids(connection)
             metrics = tuple(metric_summaries(connection, entries))
             size = self._database.size(connection)
             refused: Counter[str] = Counter()

@@ -1,6 +1,7 @@
 """The tables, the same in SQLite and PostgreSQL.
 
-    batch_ids   which batches were accepted: an id and the day after which it may be forgotten, nothing else
+    batch_ids   of which days batches were accepted, and until when their ids are remembered; see `ids_table`
+    batch_ids_before  ids of batches that were accepted before schema 0006, and the day after which each is forgotten
     inbox       reports as they came, merged per transaction: not counted yet
     chunks      reports already counted, shuffled within (metric, period, digest, group)
     counts      support counts per (metric, period, digest, group) of all that is in chunks and of what was there before
@@ -15,17 +16,34 @@
     exports     which reports were written where, and the manifest of each; `chunks.export_id` says which those are
     imports     how much of each part of another store's export was added
 
-Nothing joins `batch_ids` to reports: it has no number, no time of arrival, no metric, and in SQLite no row id.
+For each day of `batch_ids` there is one more table, of ids and nothing else. Nothing joins them to reports: they have
+no number, no time of arrival, no metric, and in SQLite no row id.
 A column here changes only together with a migration (`migrations/versions`); a test compares the two.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Double, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    func,
+    select,
+)
 
-REVISION: Final = "0005"
+from overstory.collector.settings import DAY
+
+REVISION: Final = "0006"
 """The schema that this program reads and writes."""
 
 METADATA: Final = MetaData()
@@ -64,10 +82,61 @@ def _reports(name: str, *more: Column[str]) -> Table:
 BATCH_IDS: Final = Table(
     "batch_ids",
     METADATA,
+    Column("day", BigInteger, primary_key=True, autoincrement=False),
+    Column("forget_after", BigInteger, nullable=False),
+)
+
+BATCH_IDS_BEFORE: Final = Table(
+    "batch_ids_before",
+    METADATA,
     Column("id", LargeBinary, primary_key=True),
     Column("forget_after", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
+"""Of schema 0005. Batches that are sent again are looked up in it; it never grows."""
+
+
+def day_of_ids(ends: int) -> int:
+    """Return the first day, counted from 1970, that begins when a period is over which ends at this unix time."""
+    return -(-ends // DAY)
+
+
+def ids_table_name(day: int) -> str:
+    """Return the name of the table of `ids_table`."""
+    return f"{BATCH_IDS.name}_{day}"
+
+
+@lru_cache(maxsize=1024)
+def ids_table(day: int) -> Table:
+    """Return the table of the ids of all batches whose period is over when this day begins; see `day_of_ids`.
+
+    The day follows from the batch's own bytes and the length of its metric's periods, which never changes: a batch that
+    is sent again, at whatever time and under whatever settings, meets its id there. The table is made with its first
+    id and dropped as a whole.
+    """
+    return Table(
+        ids_table_name(day),
+        MetaData(),
+        Column("id", LargeBinary, primary_key=True),
+        sqlite_with_rowid=False,
+    )
+
+
+def read_id_days(connection: Connection) -> dict[int, int]:
+    """Return the days that have a table of ids, in order, and after which time each table is dropped."""
+    return {row.day: row.forget_after for row in connection.execute(select(BATCH_IDS).order_by(BATCH_IDS.c.day))}
+
+
+def tables_of_ids(connection: Connection) -> list[Table]:
+    """Return all tables that ids are in; on PostgreSQL, none is dropped before this transaction has ended."""
+    return [BATCH_IDS_BEFORE, *map(ids_table, read_id_days(connection))]
+
+
+def count_ids(connection: Connection) -> int:
+    """Return the number of ids that are remembered."""
+    counts = (select(func.count()).select_from(table) for table in tables_of_ids(connection))
+    return sum(connection.execute(count).scalar_one() for count in counts)
+
 
 INBOX: Final = _reports("inbox")
 # Chunks with an id are never shuffled again: what is exported under the id stays the same. Empty: not exported yet.

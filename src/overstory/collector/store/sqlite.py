@@ -9,22 +9,25 @@ import logging
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, create_engine, event
+from sqlalchemy import URL, ColumnElement, Connection, create_engine, delete, event, func, select
 
 from overstory.collector.store.database import (
     DRIVER_ERRORS,
     Database,
+    IdsOfDay,
     Result,
     StoreError,
     store_error,
     translate_errors,
 )
+from overstory.collector.store.schema import BATCH_IDS, BATCH_IDS_BEFORE, ids_table, ids_table_name, read_id_days
 
 
 class FairLock:
@@ -86,10 +89,13 @@ TOGETHER: Final = (256, 32, 4, 1)
 """How many ids go into one statement. Each statement releases the interpreter lock and must get it back, and an event
 loop that is busy in another thread delays that."""
 
-INSERT: Final = {
-    count: f"INSERT INTO batch_ids (id, forget_after) VALUES {', '.join(['(?, ?)'] * count)} ON CONFLICT DO NOTHING"  # noqa: S608 - of question marks alone
-    for count in TOGETHER
-}
+MARKS: Final = {count: ", ".join(["?"] * count) for count in TOGETHER}
+ROWS: Final = {count: ", ".join(["(?)"] * count) for count in TOGETHER}
+
+AT_ONCE: Final = 100_000
+STARTS: Final = tuple(bytes([first]) for first in range(1, 256))
+"""A table with more ids than `AT_ONCE` is emptied in slices before it is dropped: all of its pages are overwritten, and
+no writer waits for long."""
 
 CHECKPOINT: Final = "PRAGMA wal_checkpoint(PASSIVE)"
 PASSES: Final = 4
@@ -191,21 +197,46 @@ class SqliteDatabase(Database):
             os.close(self._serving)
             self._serving = None
 
-    def insert_ids(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
-        """Insert all ids; look them up one by one only if some are stored: no other transaction writes meanwhile."""
+    def insert_ids(self, connection: Connection, by_day: Mapping[int, IdsOfDay]) -> dict[int, set[bytes]]:
+        """Insert all ids; look them up only if some are stored: no other transaction writes meanwhile."""
         raw = _raw(connection)
-        if _insert(raw, forget_after) == len(forget_after):
-            return set(forget_after)
+        _make_tables(connection, by_day)
+        before = _stored(raw, BATCH_IDS_BEFORE.name, [one for some in by_day.values() for one in some.ids])
+        if not before and all(_insert(raw, day, some.ids) == len(some.ids) for day, some in by_day.items()):
+            return {day: set(some.ids) for day, some in by_day.items()}
         # SQLite does not report which of them were stored. Nothing else has been written yet: begin again.
         raw.execute("ROLLBACK")
         raw.execute("BEGIN IMMEDIATE")
-        new = {
-            batch: until
-            for batch, until in forget_after.items()
-            if raw.execute("SELECT 1 FROM batch_ids WHERE id = ?", (batch,)).fetchone() is None
-        }
-        _insert(raw, new)
-        return set(new)
+        _make_tables(connection, by_day)
+        new = {}
+        for day, (_, ids) in by_day.items():
+            stored = _stored(raw, BATCH_IDS_BEFORE.name, ids) | _stored(raw, ids_table_name(day), ids)
+            new[day] = set(ids) - stored
+            _insert(raw, day, new[day])
+        return new
+
+    def drop_ids(self, day: int, now: float) -> int:
+        """Drop a table of ids; what it held is overwritten (`secure_delete`)."""
+        table = ids_table(day)
+
+        def work(connection: Connection, dropped: ColumnElement[bool] | None) -> int:
+            until = connection.execute(select(BATCH_IDS.c.forget_after).where(BATCH_IDS.c.day == day)).scalar()
+            if until is None or until > now:  # another process has dropped it, or has taken one more batch
+                return 0
+            if dropped is not None:
+                return connection.execute(delete(table).where(dropped)).rowcount
+            count: int = connection.execute(select(func.count()).select_from(table)).scalar_one()
+            table.drop(connection)
+            connection.execute(delete(BATCH_IDS).where(BATCH_IDS.c.day == day))
+            return count
+
+        with self.snapshot() as connection:
+            if day not in read_id_days(connection):
+                return 0
+            first = select(table.c.id).limit(AT_ONCE + 1).subquery()
+            many = connection.execute(select(func.count()).select_from(first)).scalar_one() > AT_ONCE
+        ends = [table.c.id < start for start in STARTS] if many else []  # from the first to the last: whole pages
+        return sum([self.write(partial(work, dropped=part)) for part in (*ends, None)])
 
     def size(self, connection: Connection) -> int:
         """Return the size of the file, its write-ahead log included."""
@@ -220,6 +251,10 @@ class SqliteDatabase(Database):
         """Open a reading transaction: in a write-ahead log it sees the moment of its first read."""
         with translate_errors(self.url), self.engine.connect() as connection, connection.begin():
             yield connection
+
+    def snapshot_of_ids(self) -> AbstractContextManager[Connection]:
+        """Open a `snapshot`: it sees tables that were dropped since."""
+        return self.snapshot()
 
     def work_claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
         """Accept every claim: one process compacts an embedded database."""
@@ -308,16 +343,46 @@ def _raw(connection: Connection) -> sqlite3.Connection:
     return driver
 
 
-def _insert(raw: sqlite3.Connection, forget_after: Mapping[bytes, int]) -> int:
-    """Insert ids that are not there yet; return how many."""
-    before = raw.total_changes
-    # In the order of the table: nothing then reveals which of them came first, and fewer pages change.
-    ordered = sorted(forget_after.items())
+def _make_tables(connection: Connection, by_day: Mapping[int, IdsOfDay]) -> None:
+    """Make the tables of ids that are not there yet, and let each stay for as long as its new ids must."""
+    raw = _raw(connection)
+    stored = dict(raw.execute("SELECT day, forget_after FROM batch_ids").fetchall())
+    for day, (forget_after, _) in by_day.items():
+        if day not in stored:
+            ids_table(day).create(connection, checkfirst=False)
+            raw.execute("INSERT INTO batch_ids (day, forget_after) VALUES (?, ?)", (day, forget_after))
+        elif stored[day] < forget_after:
+            raw.execute("UPDATE batch_ids SET forget_after = ? WHERE day = ?", (forget_after, day))
+
+
+def _together(ids: Collection[bytes]) -> Iterator[list[bytes]]:
+    """Cut ids into parts of `TOGETHER`, in their order."""
+    ordered = sorted(ids)
     at = 0
     for count in TOGETHER:
         while len(ordered) - at >= count:
-            raw.execute(INSERT[count], [value for row in ordered[at : at + count] for value in row])
+            yield ordered[at : at + count]
             at += count
+
+
+def _stored(raw: sqlite3.Connection, table: str, ids: Collection[bytes]) -> set[bytes]:
+    """Return which of these ids are in a table."""
+    if raw.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None:  # noqa: S608 - the store's own name
+        return set()
+    found: set[bytes] = set()
+    for some in _together(ids):
+        wanted = f"SELECT id FROM {table} WHERE id IN ({MARKS[len(some)]})"  # noqa: S608 - of question marks alone
+        found.update(one for (one,) in raw.execute(wanted, some))
+    return found
+
+
+def _insert(raw: sqlite3.Connection, day: int, ids: Collection[bytes]) -> int:
+    """Insert ids that are not there yet; return how many."""
+    before = raw.total_changes
+    # In the order of the table: nothing then reveals which of them came first, and fewer pages change.
+    for some in _together(ids):
+        rows = ROWS[len(some)]
+        raw.execute(f"INSERT INTO {ids_table_name(day)} (id) VALUES {rows} ON CONFLICT DO NOTHING", some)  # noqa: S608 - of question marks alone
     return raw.total_changes - before
 
 

@@ -22,7 +22,7 @@ from overstory.collector.store.copies.checks import OutsideRetention, outside_re
 from overstory.collector.store.copies.export import Export, Exported, Selection
 from overstory.collector.store.copies.imports import Imported, add_sets
 from overstory.collector.store.counts import inbox_rows
-from overstory.collector.store.database import Database
+from overstory.collector.store.database import Database, IdsOfDay
 from overstory.collector.store.metrics import StoredMetrics, claim_shard, read_stored_metrics, save_metrics
 from overstory.collector.store.operations import (
     CollectorState,
@@ -37,7 +37,7 @@ from overstory.collector.store.operations import (
     write_token_days,
 )
 from overstory.collector.store.reader import StoreReader
-from overstory.collector.store.schema import CHECKS, CHUNKS, INBOX, OF_REPORTS, TOKENS
+from overstory.collector.store.schema import CHECKS, CHUNKS, INBOX, OF_REPORTS, TOKENS, day_of_ids
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ class Store(StoreReader):
     >>> import tempfile
     >>> from overstory.collector.store import open_store
     >>> with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/store.db", create=True) as store:
-    ...     batch = Received("colour", 20_000, bytes(16), bytes(16), 8, 1, 1, bytes(2), bytes(1), 1_800_000_000)
+    ...     size, times = (8, 1, 1), (1_730_678_400, 1_728_086_400)
+    ...     batch = Received("colour", 20_000, bytes(16), bytes(16), *size, bytes(2), bytes(1), *times)
     ...     store.add([batch]), store.add([batch])
     ([True], [False])
     """
@@ -109,13 +110,11 @@ class Store(StoreReader):
         """
         if not received:
             return []
-        # To the end of a day: the exact second would be that of a metric's period, and link the id to the metric.
-        forget_after = {batch.batch: -(-batch.forget_after // DAY) * DAY for batch in received}
-        first = {received[place].batch: place for place in reversed(range(len(received)))}
+        by_day = _ids_by_day(received)
 
         def work(connection: Connection) -> list[bool]:
-            inserted = self._database.insert_ids(connection, forget_after)
-            new = [first[batch.batch] == place and batch.batch in inserted for place, batch in enumerate(received)]
+            left = self._database.insert_ids(connection, by_day)
+            new = [_take(left[day_of_ids(batch.ends)], batch.batch) for batch in received]
             fresh = list(compress(received, new))
             rows = inbox_rows(fresh)
             if rows:
@@ -319,6 +318,25 @@ class Store(StoreReader):
             raise ParameterError(f"there is no token {token_id}: overstory store tokens list shows the ids")
 
 
+def _ids_by_day(received: Sequence[Received]) -> dict[int, IdsOfDay]:
+    """Return the ids of these batches by the day of their tables, in order."""
+    found: dict[int, tuple[list[int], set[bytes]]] = {}
+    for batch in received:
+        times, ids = found.setdefault(day_of_ids(batch.ends), ([], set()))
+        times.append(batch.forget_after)
+        ids.add(batch.batch)
+    # To the end of a day: the exact second would be that of a metric's period, and link the ids to the metric.
+    return {day: IdsOfDay(-(-max(times) // DAY) * DAY, ids) for day, (times, ids) in sorted(found.items())}
+
+
+def _take(left: set[bytes], batch: bytes) -> bool:
+    """Take an id out of those that are new, once."""
+    if batch not in left:
+        return False
+    left.remove(batch)
+    return True
+
+
 def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool = False) -> Store:
     r"""Open the store that `url` names.
 
@@ -343,7 +361,8 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/store.db", create=True) as store:
-    ...     batch = Received("colour", 20_000, bytes(16), bytes(16), 8, 1, 1, b"\0\0", b"\1", 1_800_000_000)
+    ...     size, times = (8, 1, 1), (1_730_678_400, 1_728_086_400)
+    ...     batch = Received("colour", 20_000, bytes(16), bytes(16), *size, bytes(2), bytes(1), *times)
     ...     store.add([batch, batch])
     [True, False]
     """

@@ -28,6 +28,8 @@ from overstory.collector.store.schema import (
     METADATA,
     REWRITTEN,
     TABLE_DIGEST,
+    ids_table,
+    read_id_days,
 )
 from overstory.collector.store.sqlite import SqliteDatabase, create_private_file
 from overstory.files.io import sync
@@ -123,7 +125,7 @@ def restore(path: Path, url: str) -> int:
 def _copy_into(source: Database, target: Database) -> int:
     """Make `target` a store with everything in `source`; close it; return its number of reports."""
     try:
-        with source.snapshot() as reading:
+        with source.snapshot_of_ids() as reading:
             target.write(lambda writing: _copy_tables(reading, target, writing))
         return verify(target)
     finally:
@@ -136,6 +138,9 @@ def _copy_tables(reading: Connection, target: Database, writing: Connection) -> 
     if upgraded(target, writing, create=True) is not None:
         raise StoreError(f"{target.url}: there is a store already: name a new file, or an empty database")
     for table in METADATA.sorted_tables:
+        _copy_table(reading, writing, table)
+    for table in map(ids_table, read_id_days(reading)):
+        table.create(writing)
         _copy_table(reading, writing, table)
     for key in (TABLE_DIGEST, DELETED_FROM, REWRITTEN):  # facts about the source
         writing.execute(delete(ABOUT).where(ABOUT.c.key.startswith(key)))
@@ -180,7 +185,7 @@ def _check_seal(database: Database) -> None:
 def _digests(connection: Connection) -> dict[str, str]:
     """Return a digest of each table's rows, but for those of digests."""
     digests = {}
-    for table in METADATA.sorted_tables:
+    for table in (*METADATA.sorted_tables, *map(ids_table, read_id_days(connection))):
         rows = select(table).order_by(*table.primary_key)
         if table is ABOUT:
             rows = rows.where(~ABOUT.c.key.startswith(TABLE_DIGEST))

@@ -1,0 +1,309 @@
+"""Batch ids lie in a table for each day: a batch that is sent again meets its own, and a table is dropped whole."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import inspect, select, text
+
+from overstory.collector.store import Store, StoreError, open_store, restore, sqlite
+from overstory.collector.store.connection import connect, migrate
+from overstory.collector.store.database import IdsOfDay
+from overstory.collector.store.migrations import upgrade
+from overstory.collector.store.schema import BATCH_IDS_BEFORE, day_of_ids, ids_table, read_id_days, tables_of_ids
+from support.store_crashes import acknowledged, expected, go, start, until_it_waits
+from support.store_databases import fresh
+from support.store_samples import DAY, NOW, received, registry, reports, some
+
+PERIOD = 20_000
+
+
+def days(store: Store) -> dict[int, int]:
+    """Return the days that have a table, after seeing that these tables are there, and no others."""
+    with store._database.snapshot_of_ids() as connection:
+        found = read_id_days(connection)
+        names = set(inspect(connection).get_table_names())
+    assert {name for name in names if name.startswith("batch_ids_")} == {
+        "batch_ids_before",
+        *(ids_table(day).name for day in found),
+    }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ends", "day"),
+    [((PERIOD + 1) * DAY, PERIOD + 1), (PERIOD * DAY + 3600, PERIOD + 1), (PERIOD * DAY, PERIOD), (1, 1), (0, 0)],
+)
+def test_a_table_is_of_all_periods_that_are_over_when_its_day_begins(ends: int, day: int) -> None:
+    assert day_of_ids(ends) == day
+
+
+def test_metrics_share_the_table_of_a_day(store_url: str) -> None:
+    metrics = registry()
+    with open_store(store_url, metrics, create=True) as store:
+        store.add([some(metrics[name], PERIOD, 1, 1) for name in ("bloom", "colour", "size")])
+        store.add([some(metrics["bloom"], PERIOD + 1, 1, 1)])
+        until = metrics["bloom"].accept_until(PERIOD)
+        assert days(store) == {PERIOD + 1: until, PERIOD + 2: until + DAY}
+        assert store.summary().batch_ids == 4
+
+
+def test_a_batch_that_is_sent_again_after_midnight_is_known(store_url: str) -> None:
+    metrics = registry()
+    batch = some(metrics["bloom"], PERIOD, 5, 1)
+    with open_store(store_url, metrics, create=True) as store:
+        assert store.add([batch]) == [True]
+        for day in range(1, 4):
+            store.compact(NOW + day * DAY)
+            assert store.add([some(metrics["bloom"], PERIOD + day, 1, day), batch]) == [True, False]
+        assert store.counts(metrics["bloom"], PERIOD, PERIOD)[PERIOD].num_reports == 5
+
+
+@pytest.mark.parametrize("graces", [(2, 30), (30, 2)])
+def test_a_registry_with_another_grace_finds_the_ids_of_before(store_url: str, graces: tuple[int, int]) -> None:
+    metrics, end = registry(), (PERIOD + 1) * DAY
+    batch = some(metrics["bloom"], PERIOD, 5, 1)
+    with open_store(store_url, metrics, create=True) as store:
+        assert store.add([batch._replace(forget_after=end + graces[0] * DAY)]) == [True]
+        assert store.add([batch._replace(forget_after=end + graces[1] * DAY)]) == [False]
+        assert store.compact(end + 30 * DAY - 1).forgotten == 0  # the longer one holds for both
+        assert store.add([batch]) == [False]
+        assert store.compact(end + 30 * DAY).forgotten == 1
+        assert days(store) == {}
+
+
+def test_a_call_holds_batches_of_several_days_and_a_batch_twice(store_url: str) -> None:
+    metrics = registry()
+    batches = [some(metrics["bloom"], PERIOD + number % 3, 1, number) for number in range(12)]
+    with open_store(store_url, metrics, create=True) as store:
+        assert store.add([batches[4], batches[1]]) == [True, True]
+        again = [*batches, batches[0], batches[11]]
+        assert store.add(again) == [number not in {1, 4, 12, 13} for number in range(14)]
+        assert store.add(again) == [False] * 14
+        assert sum(one.num_reports for one in store.counts(metrics["bloom"], 0, PERIOD + 3).values()) == 12
+
+
+def test_dropping_goes_by_the_day_of_each_table(store_url: str) -> None:
+    metrics = registry()
+    metric = metrics["bloom"]
+    batches = [some(metric, PERIOD + number, 1, number) for number in range(4)]
+    with open_store(store_url, metrics, create=True) as store:
+        store.add(batches)
+        done = store.compact(metric.accept_until(PERIOD + 1))
+        assert (done.forgotten, done.remains) == (2, ())
+        assert sorted(days(store)) == [PERIOD + 3, PERIOD + 4]
+        assert store.last_day() == metric.accept_until(PERIOD + 1) // DAY
+        assert store.add(batches[2:]) == [False, False]
+        with store._database.snapshot() as connection:
+            keys = connection.execute(text("SELECT key FROM about")).scalars().all()
+        assert not [key for key in keys if str(PERIOD + 1) in key or str(PERIOD + 2) in key]
+
+
+def test_a_dropping_that_is_killed_between_slices_is_taken_up_again(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sqlite, "AT_ONCE", 10)
+    metrics, rng = registry(), random.Random(1)
+    metric = metrics["bloom"]
+    ids = [rng.randbytes(16) for _ in range(600)]
+    path = tmp_path / "store.db"
+    with open_store(str(path), metrics, create=True) as store:
+        sent = reports(metric, 1, rng)
+        store.add([received(metric, PERIOD, sent, batch=one) for one in ids])
+        until = metric.accept_until(PERIOD)
+        write, left = store._database.write, iter(range(100))
+
+        def killed(work: Any) -> Any:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return write(work)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store._database, "write", killed)
+            with pytest.raises(KeyboardInterrupt):
+                store._database.drop_ids(PERIOD + 1, until)
+        assert 100 < store.summary().batch_ids < 500
+        assert store.add([received(metric, PERIOD, sent, batch=max(ids))]) == [False]
+        assert store.compact(until).forgotten > 100
+        assert days(store) == {}
+    content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert not [one for one in ids if one in content]
+
+
+def older(url: str, ids: dict[bytes, int]) -> None:
+    """Make a store of schema 0005 that remembers these ids."""
+    database = connect(url, create=True)
+    database.write(lambda connection: upgrade(connection, revision="0005"))
+    insert = text("INSERT INTO batch_ids (id, forget_after) VALUES (:id, :until)")
+    rows = [{"id": one, "until": until} for one, until in ids.items()]
+    database.write(lambda connection: connection.execute(insert, rows))
+    database.close()
+
+
+def test_ids_of_the_schema_before_are_found_and_forgotten_on_their_days(store_url: str, tmp_path: Path) -> None:
+    metrics = registry()
+    metric = metrics["bloom"]
+    early, late, new = (some(metric, PERIOD, 1, number) for number in range(3))
+    older(store_url, {early.batch: int(NOW // DAY + 2) * DAY, late.batch: int(NOW // DAY + 5) * DAY})
+    database = connect(store_url)
+    assert migrate(database)[0] == "0005"
+    with pytest.raises(StoreError):  # a collector of before that runs still
+        database.write(
+            lambda connection: connection.execute(
+                text("INSERT INTO batch_ids (id, forget_after) VALUES (:id, 1)"), {"id": new.batch}
+            )
+        )
+    database.close()
+    with open_store(store_url, metrics) as store:
+        assert store.add([early, new, late]) == [False, True, False]
+        assert store.add([early, new, late]) == [False, False, False]
+        assert store.summary().batch_ids == 3
+        store.backup(tmp_path / "backup.db")
+        assert store.compact(NOW + 2 * DAY).forgotten == 1
+        assert store.add([late, new]) == [False, False]
+        assert store.compact(NOW + 5 * DAY).forgotten == 1
+        with store._database.snapshot() as connection:
+            assert connection.execute(select(BATCH_IDS_BEFORE)).all() == []
+        assert store.add([new]) == [False]
+    restore(tmp_path / "backup.db", str(tmp_path / "restored.db"))
+    with open_store(str(tmp_path / "restored.db"), metrics) as store:
+        assert store.add([early, new, late]) == [False, False, False]
+
+
+def test_a_sealed_backup_of_the_schema_before_is_migrated_and_restored(tmp_path: Path) -> None:
+    older(str(tmp_path / "backup.db"), {bytes(16): DAY})
+    path = tmp_path / "backup.db"
+    database = connect(str(path))
+    digest = {"key": "digest of batch_ids", "value": "not its digest"}
+    database.write(lambda connection: connection.execute(text("INSERT INTO about VALUES (:key, :value)"), digest))
+    migrate(database)
+    database.close()
+    with pytest.raises(StoreError, match=r"batch_ids_before.*: not what was backed up"):
+        restore(path, str(tmp_path / "restored.db"))
+
+
+@pytest.mark.slow
+def test_two_processes_that_send_the_same_first_batches(store_url: str) -> None:
+    metrics = registry()
+    metric = metrics["bloom"]
+    open_store(store_url, metrics, create=True).close()
+    workers = [start(store_url, 0, 60, 3) for _ in range(2)]
+    for worker in workers:
+        go(worker)
+    told = [acknowledged(worker.communicate(timeout=60)[0]) for worker in workers]
+    assert all(set(one) == set(range(60)) for one in told)
+    assert all(told[0][number] != told[1][number] for number in range(60))
+    with open_store(store_url, metrics) as store:
+        assert store.counts(metric, 0, 1 << 20) == expected(metric, set(range(60)))
+
+
+def test_first_batches_of_many_days_at_once_are_counted_once(store_url: str) -> None:
+    metrics, rng = registry(), random.Random(1)
+    metric = metrics["colour"]
+    batches = [some(metric, PERIOD + number % 12, 1, number) for number in range(48)]
+    with open_store(store_url, metrics, create=True) as one, open_store(store_url, metrics) as other:
+        ready = threading.Barrier(4)
+
+        def send(store: Store, order: list[Any]) -> int:
+            ready.wait()
+            return sum(sum(store.add(order[at : at + 6])) for at in range(0, 48, 6))
+
+        with ThreadPoolExecutor(4) as beside:
+            sent = [beside.submit(send, store, rng.sample(batches, 48)) for store in (one, other, one, other)]
+            assert sum(work.result() for work in sent) == 48
+        assert sorted(days(one)) == [PERIOD + 1 + number for number in range(12)]
+        assert sum(counts.num_reports for counts in one.counts(metric, 0, PERIOD + 12).values()) == 48
+
+
+def test_a_table_that_somebody_writes_to_is_dropped_later(shared_folder: Path) -> None:
+    metrics = registry()
+    metric = metrics["bloom"]
+    until = metric.accept_until(PERIOD)
+    first, second = (some(metric, PERIOD, 1, number) for number in range(2))
+    with fresh("postgresql", shared_folder) as url, open_store(url, metrics, create=True) as store:
+        store.add([first])
+        with open_store(url, metrics) as other, other._database.engine.begin() as writing:
+            other._database.insert_ids(writing, {PERIOD + 1: IdsOfDay(until, [second.batch])})
+            done = store.compact(until)
+            assert done.forgotten == 0
+            assert f"batch_ids_{PERIOD + 1}: it is in use, or another user's" in done.remains
+            assert store.last_day() is None
+        assert store.add([first, second]) == [False, False]
+        assert store.compact(until).forgotten == 2
+        assert days(store) == {}
+
+
+def test_who_waits_for_the_dropping_of_a_table_sees_that_it_is_gone(shared_folder: Path) -> None:
+    metrics = registry()
+    metric = metrics["bloom"]
+    first, late = (some(metric, PERIOD, 1, number) for number in range(2))
+    with (
+        fresh("postgresql", shared_folder) as url,
+        open_store(url, metrics, create=True) as one,
+        open_store(url, metrics) as other,
+        ThreadPoolExecutor(2) as beside,
+    ):
+        one.add([first])
+        with one._database.engine.begin() as dropping:
+            dropping.execute(text("LOCK TABLE batch_ids IN ACCESS EXCLUSIVE MODE"))
+            dropping.execute(text(f"DROP TABLE batch_ids_{PERIOD + 1}"))
+            dropping.execute(text("DELETE FROM batch_ids"))
+            counting = beside.submit(other.summary)
+            until_it_waits(one, counting)
+            adding = beside.submit(other.add, [late])
+            until_it_waits(one, adding, 2)
+        assert counting.result().batch_ids < 2
+        assert adding.result() == [True]
+        assert sorted(days(one)) == [PERIOD + 1]
+        assert one.add([late]) == [False]
+
+
+def test_a_backup_and_a_summary_hold_a_dropping_back_and_see_every_table(shared_folder: Path, tmp_path: Path) -> None:
+    metrics = registry()
+    metric = metrics["bloom"]
+    with fresh("postgresql", shared_folder) as url, open_store(url, metrics, create=True) as store:
+        store.add([some(metric, PERIOD, 1, 1)])
+        with open_store(url) as other, other._database.snapshot_of_ids() as reading:
+            assert store.compact(metric.accept_until(PERIOD)).forgotten == 0
+            assert [table.name for table in tables_of_ids(reading)] == ["batch_ids_before", f"batch_ids_{PERIOD + 1}"]
+            assert len(reading.execute(select(ids_table(PERIOD + 1))).all()) == 1
+        assert store.compact(metric.accept_until(PERIOD)).forgotten == 1
+
+
+def test_batches_are_counted_once_while_tables_are_dropped(store_url: str) -> None:
+    metrics = registry()
+    metric = metrics["colour"]
+    lasting = [some(metric, PERIOD + 50, 1, number) for number in range(80)]
+    with open_store(store_url, metrics, create=True) as one, open_store(store_url, metrics) as other:
+        done = threading.Event()
+
+        def forget() -> int:
+            dropped = day = 0
+            while not done.is_set() or day < 3:
+                day += 1
+                other.add([some(metric, PERIOD + day % 7, 0, day)])
+                # One day later each time, so that each time something is forgotten.
+                dropped += other.compact(metric.accept_until(PERIOD + 7) + day).forgotten
+                other._database.write(
+                    lambda connection: connection.execute(text("DELETE FROM about WHERE key = 'forgotten'"))
+                )
+            return dropped
+
+        def send(seed: int) -> int:
+            order = random.Random(seed).sample(lasting, 80)
+            return sum(
+                one.add([*order[at : at + 4], some(metric, PERIOD + at % 7, 0, at)])[:4].count(True)
+                for at in range(0, 80, 4)
+            )
+
+        with ThreadPoolExecutor(3) as beside:
+            forgetting = beside.submit(forget)
+            sent = [beside.submit(send, seed) for seed in range(2)]
+            total = sum(work.result() for work in sent)
+            done.set()
+            assert forgetting.result() > 3
+        assert total == 80
+        assert one.counts(metric, PERIOD + 50, PERIOD + 50)[PERIOD + 50].num_reports == 80
