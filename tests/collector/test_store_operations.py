@@ -6,11 +6,12 @@ import random
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect, text
+from sqlalchemy import Connection, inspect, text
 
 from overstory.collector.store import CollectorState, Refusals, StoreError, open_store, restore
 from overstory.collector.store.connection import connect, migrate
 from overstory.collector.store.migrations import upgrade
+from overstory.collector.store.schema import read_id_days
 from overstory.protocol.errors import ParameterError
 from support.store_samples import DAY, NOW, received, registry, reports
 
@@ -121,6 +122,19 @@ def first_schema(url: str) -> None:
     database.close()
 
 
+def in_one_table(connection: Connection) -> None:
+    """Put all batch ids into one table, as before schema 0006, and what a backup says of them."""
+    for day, until in read_id_days(connection).items():
+        connection.execute(text(f"INSERT INTO batch_ids_before SELECT id, {until} FROM batch_ids_{day}"))
+        connection.execute(text(f"DROP TABLE batch_ids_{day}"))
+    connection.execute(text("DROP TABLE batch_ids"))
+    connection.execute(text("ALTER TABLE batch_ids_before RENAME TO batch_ids"))
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("ALTER INDEX batch_ids_before_pkey RENAME TO batch_ids_pkey"))
+    connection.execute(text("DELETE FROM about WHERE key = 'digest of batch_ids'"))
+    connection.execute(text("UPDATE about SET key = 'digest of batch_ids' WHERE key = 'digest of batch_ids_before'"))
+
+
 def test_a_store_of_the_first_schema_is_refused_then_migrated_with_all_it_has(store_url: str) -> None:
     metrics = registry()
     batch = received(metrics["bloom"], TODAY, reports(metrics["bloom"], 5, random.Random(1)))
@@ -129,15 +143,16 @@ def test_a_store_of_the_first_schema_is_refused_then_migrated_with_all_it_has(st
         store.compact(NOW)
         counts = store.counts(metrics["bloom"], TODAY, TODAY)
     database = connect(store_url)  # back to what the first schema had
+    database.write(in_one_table)
     for table in LATER_TABLES:
         database.write(lambda connection, table=table: connection.execute(text(f"DROP TABLE {table}")))
     if store_url.startswith("postgresql"):  # the embedded database makes the tables again, and leaves the column there
         for statement in WITHOUT_GROUPS:
             database.write(lambda connection, statement=statement: connection.execute(text(statement)))
     database.write(lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '0001'")))
-    with pytest.raises(StoreError, match="has schema 0001, this program needs 0005: overstory store migrate"):
+    with pytest.raises(StoreError, match="has schema 0001, this program needs 0006: overstory store migrate"):
         open_store(store_url)
-    assert migrate(database) == ("0001", "0005")
+    assert migrate(database) == ("0001", "0006")
     database.close()
     with open_store(store_url) as store:
         assert store.add([batch]) == [False]
@@ -158,6 +173,7 @@ def test_a_backup_of_the_first_schema_is_migrated_and_restored(tmp_path: Path) -
     with open_store(str(tmp_path / "store.db"), registry(), create=True) as store:
         store.backup(tmp_path / "backup.db")
     database = connect(str(tmp_path / "backup.db"))
+    database.write(in_one_table)
     for table in LATER_TABLES:
         database.write(lambda connection, table=table: connection.execute(text(f"DROP TABLE {table}")))
         database.write(
@@ -166,7 +182,7 @@ def test_a_backup_of_the_first_schema_is_migrated_and_restored(tmp_path: Path) -
             )
         )
     database.write(lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '0001'")))
-    with pytest.raises(StoreError, match="has schema 0001, this program needs 0005"):
+    with pytest.raises(StoreError, match="has schema 0001, this program needs 0006"):
         restore(tmp_path / "backup.db", str(tmp_path / "restored.db"))
     migrate(database)
     database.close()

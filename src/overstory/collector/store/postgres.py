@@ -37,6 +37,8 @@ KEEP_DAY: Final = text(
 )
 """Of two transactions that add the same day, one waits for the other: only one then makes the day's table."""
 
+ANY_BEFORE: Final = text("SELECT EXISTS (SELECT FROM batch_ids_before)")
+
 IDS_BEFORE: Final = text("SELECT id FROM batch_ids_before WHERE id = ANY(CAST(:ids AS bytea[]))")
 
 INSERT_IDS: Final = (
@@ -78,6 +80,7 @@ class PostgresDatabase(Database):
         event.listen(engine, "connect", _durable)
         super().__init__(url.render_as_string(hide_password=True), engine)
         self._eraser = Eraser(self)
+        self._ids_before = True
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` in one transaction.
@@ -107,14 +110,20 @@ class PostgresDatabase(Database):
                 connection.execute(KEEP_DAY, {"day": day, "until": forget_after})
             if day not in stored:
                 connection.execute(CreateTable(ids_table(day), if_not_exists=True))
-        everything = [one for some in by_day.values() for one in some.ids]
-        before = {bytes(one) for one in connection.execute(IDS_BEFORE, {"ids": everything}).scalars()}
+        before = self._stored_before(connection, [one for some in by_day.values() for one in some.ids])
         new = {}
         for day, (_, ids) in sorted(by_day.items()):
             insert = text(INSERT_IDS.format(table=ids_table_name(day)))
             rows = connection.execute(insert, {"ids": sorted(set(ids) - before)})
             new[day] = {bytes(one) for one in rows.scalars()}
         return new
+
+    def _stored_before(self, connection: Connection, ids: list[bytes]) -> set[bytes]:
+        """Return which of these ids were accepted before schema 0006; a table that was seen empty stays empty."""
+        self._ids_before = self._ids_before and connection.execute(ANY_BEFORE).scalar_one()
+        if not self._ids_before:
+            return set()
+        return {bytes(one) for one in connection.execute(IDS_BEFORE, {"ids": ids}).scalars()}
 
     def drop_ids(self, day: int, now: float) -> int:
         """Drop a table of ids, and with it its file, while no transaction inserts ids or reads them."""
