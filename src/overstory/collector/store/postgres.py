@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, create_engine, delete, event, func, select, text
+from sqlalchemy import URL, Connection, TextClause, create_engine, delete, event, func, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
@@ -41,9 +42,7 @@ ANY_BEFORE: Final = text("SELECT EXISTS (SELECT FROM batch_ids_before)")
 
 IDS_BEFORE: Final = text("SELECT id FROM batch_ids_before WHERE id = ANY(CAST(:ids AS bytea[]))")
 
-INSERT_IDS: Final = (
-    "INSERT INTO {table} (id) SELECT * FROM unnest(CAST(:ids AS bytea[])) ON CONFLICT (id) DO NOTHING RETURNING id"
-)
+DAYS: Final = text("SELECT day, forget_after FROM batch_ids")
 
 WAIT_BRIEFLY: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), true)")
 
@@ -104,7 +103,7 @@ class PostgresDatabase(Database):
 
         Reading `batch_ids` locks it until this transaction ends: none of the tables can be dropped meanwhile.
         """
-        stored = read_id_days(connection)
+        stored = {row.day: row.forget_after for row in connection.execute(DAYS)}
         for day, (forget_after, _) in sorted(by_day.items()):
             if stored.get(day, -1) < forget_after:
                 connection.execute(KEEP_DAY, {"day": day, "until": forget_after})
@@ -113,8 +112,7 @@ class PostgresDatabase(Database):
         before = self._stored_before(connection, [one for some in by_day.values() for one in some.ids])
         new = {}
         for day, (_, ids) in sorted(by_day.items()):
-            insert = text(INSERT_IDS.format(table=ids_table_name(day)))
-            rows = connection.execute(insert, {"ids": sorted(set(ids) - before)})
+            rows = connection.execute(_insert_ids(day), {"ids": sorted(set(ids) - before)})
             new[day] = {bytes(one) for one in rows.scalars()}
         return new
 
@@ -226,6 +224,14 @@ class PostgresDatabase(Database):
 
     def release_free_space(self) -> None:
         """Do nothing: rewriting a table gives its room back, and autovacuum does."""
+
+
+@lru_cache(maxsize=1024)
+def _insert_ids(day: int) -> TextClause:
+    return text(
+        f"INSERT INTO {ids_table_name(day)} (id) SELECT * FROM unnest(CAST(:ids AS bytea[])) "  # noqa: S608 - the store's own name
+        "ON CONFLICT (id) DO NOTHING RETURNING id"
+    )
 
 
 def _durable(raw: Any, _: Any) -> None:
