@@ -15,7 +15,7 @@ from overstory.client.state.state import State
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import read_store
-from overstory.queries.remote import RemoteError, read_remote
+from overstory.queries.sources.remote import RemoteError, read_remote
 from support.collector_processes import CollectorProcess
 from support.registry_texts import COLOURS, registry_of
 from support.running import within
@@ -114,7 +114,7 @@ def test_a_device_with_a_newer_list_waits_for_the_collector(served: Any) -> None
 def test_an_answer_of_another_group_is_noticed(served: Any, monkeypatch: Any) -> None:
     """An earlier collector does not know the parameter; this one refuses it, and any answer is checked."""
     folder, url, token = served
-    from overstory.queries import remote
+    from overstory.queries.sources import remote
 
     metric = load_registry(folder / "metrics.toml")["colour"]
     fetch = remote._fetch_json

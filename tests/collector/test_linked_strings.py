@@ -28,7 +28,7 @@ from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.readings import read
-from overstory.queries.remote import read_remote
+from overstory.queries.sources.remote import read_remote
 from support.collector_in_process import ABOUT, batch_id
 from support.collector_processes import CollectorProcess
 from support.registry_texts import registry_of

@@ -14,7 +14,7 @@ from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.shards import shard_of
 from overstory.queries.counts import read_store
 from overstory.queries.facts import with_sums
-from overstory.queries.stores import SeveralStores
+from overstory.queries.sources.stores import SeveralStores
 from support.registry_texts import COLOURS, LISTED, registry_of
 from support.running import within
 

@@ -18,7 +18,7 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
-from overstory.queries.stores import SeveralStores
+from overstory.queries.sources.stores import SeveralStores
 from support.collector_processes import CollectorProcess
 from support.faulty_network import Address, FaultyNetwork, closing, whole_message
 from support.registry_texts import registry_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store
-    from overstory.queries.stores import SeveralStores
+    from overstory.queries.sources.stores import SeveralStores
 
 MOST_SHOWN: Final = 20
 
@@ -26,7 +26,7 @@ def open_stores(urls: Sequence[str]) -> Iterator[Store | SeveralStores]:
         When the stores cannot be added up; see `SeveralStores`.
     """
     from overstory.collector.store import open_store
-    from overstory.queries.stores import SeveralStores
+    from overstory.queries.sources.stores import SeveralStores
 
     with ExitStack() as opened:
         stores = [opened.enter_context(open_store(url)) for url in urls]

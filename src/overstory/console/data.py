@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import Aggregation, EstimateSeries
     from overstory.queries.readings import Reading
-    from overstory.queries.stores import SeveralStores
+    from overstory.queries.sources.stores import SeveralStores
 
 PeriodState = Literal["running", "settling", "final"]
 """A running period is not over; a settling one is over and still takes late reports; a final one takes none."""

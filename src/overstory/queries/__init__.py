@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from overstory.queries.comparison import Comparison, compare_ranges, parse_span
     from overstory.queries.counts import CountsStore, PeriodCounts, parse_range, read_store
     from overstory.queries.estimates import EstimateOptions, EstimateSeries, PeriodEstimate, read_estimates
-    from overstory.queries.remote import RemoteError, read_remote, read_remote_metric
+    from overstory.queries.sources.remote import RemoteError, read_remote, read_remote_metric
 
 __all__ = [
     "Comparison",
@@ -40,14 +40,14 @@ __getattr__, __dir__ = lazy_names(
         "CountsStore": "queries.counts",
         "PeriodEstimate": "queries.estimates",
         "EstimateSeries": "queries.estimates",
-        "RemoteError": "queries.remote",
+        "RemoteError": "queries.sources.remote",
         "Comparison": "queries.comparison",
         "compare_ranges": "queries.comparison",
         "parse_range": "queries.counts",
         "parse_span": "queries.comparison",
         "read_estimates": "queries.estimates",
-        "read_remote": "queries.remote",
-        "read_remote_metric": "queries.remote",
+        "read_remote": "queries.sources.remote",
+        "read_remote_metric": "queries.sources.remote",
         "read_store": "queries.counts",
     },
 )

@@ -92,7 +92,7 @@ def read_metric(args: argparse.Namespace) -> Metric:
         from overstory.protocol.metrics import load_registry
 
         return load_registry(args.registry)[args.metric]
-    from overstory.queries.remote import read_remote_metric
+    from overstory.queries.sources.remote import read_remote_metric
 
     metric = read_remote_metric(args.url, args.metric)
     if args.candidates:
@@ -131,7 +131,7 @@ def open_counts(
 
     first, last = parse_range(metric, *labels)
     if args.url:
-        from overstory.queries.remote import read_remote
+        from overstory.queries.sources.remote import read_remote
 
         token = args.token if args.token is not None else token_of_environment("ADMIN")
         yield _assuming(args, read_remote(args.url, token, metric, first, last, group=group))

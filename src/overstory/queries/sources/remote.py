@@ -63,7 +63,7 @@ def read_remote(
     >>> from overstory.protocol.metrics.registry import EXAMPLE
     >>> read_remote("http://127.0.0.1:1", "", parse_registry(EXAMPLE)["colour"])
     Traceback (most recent call last):
-    overstory.queries.remote.RemoteError: ...
+    overstory.queries.sources.remote.RemoteError: ...
     """
     ends = {name: None if p is None else metric.period.label(p) for name, p in (("from", first), ("to", last))}
     asked = ends | {"group": group}
@@ -96,7 +96,7 @@ def read_remote_metric(url: str, name: str, *, timeout: float = 60.0) -> Metric:
     --------
     >>> read_remote_metric("http://127.0.0.1:1", "colour")
     Traceback (most recent call last):
-    overstory.queries.remote.RemoteError: ...
+    overstory.queries.sources.remote.RemoteError: ...
     """
     address = f"{_checked_url(url)}/v1/metrics/{quote(name, safe='')}"
     try:
