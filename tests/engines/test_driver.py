@@ -185,8 +185,8 @@ def test_what_a_run_wrote_is_read_completely_or_refused(
     monkeypatch.setattr("overstory.engines.checkpoint.SHARE", math.inf)
     made, path = collection(), tmp_path / "unfinished"
     checkpoint = Checkpoint(path, "run")
-    checkpoint.write({None: made.counts}, {0, 1, 2, 7})
-    assert checkpoint.read() == ({None: made.counts}, {0, 1, 2, 7})
+    checkpoint.write({(0, None): made.counts}, {0, 1, 2, 7})
+    assert checkpoint.read() == ({(0, None): made.counts}, {0, 1, 2, 7})
     raw = path.read_bytes()
     for wrong in (raw[:-1], raw.replace(b"[7, 8]", b"[7, 9]"), b"[]\n" + raw, b"counts\n"):
         path.write_bytes(wrong)

@@ -77,17 +77,23 @@ def received(
 ) -> Received:
     """Return a batch as the collector hands it over."""
     wire = ReportBatch.of(metric.mechanism, sent)
+    given = {"batch": batch, "forget_after": forget_after}
+    return received_batch(metric, period, wire)._replace(**{k: v for k, v in given.items() if v is not None})
+
+
+def received_batch(metric: Metric, period: int, wire: ReportBatch) -> Received:
+    """Return reports as the collector hands them over."""
     return Received(
         metric=metric.id,
         period=period,
-        batch=batch_id() if batch is None else batch,
+        batch=batch_id(),
         digest=metric.mechanism.digest,
         num_bits=wire.num_bits,
         num_cohorts=wire.num_cohorts,
         num_reports=len(wire),
         cohorts=wire.cohorts.tobytes(),
         bits=wire.octets().tobytes(),
-        forget_after=metric.accept_until(period) if forget_after is None else forget_after,
+        forget_after=metric.accept_until(period),
         ends=metric.period.start(period + 1),
     )
 

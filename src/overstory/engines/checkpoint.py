@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.reports import SupportCounts
     from overstory.engines.places import Place
-    from overstory.engines.units import Job, Unit, Values
+    from overstory.engines.units import Job, Tally, Unit
 
 EVERY: Final = 2.0
 """Seconds between two writes, at least."""
@@ -32,7 +32,8 @@ SHARE: Final = 0.05
 def fingerprint(job: Job, places: Sequence[Place], units: Sequence[Unit]) -> str:
     """Return what a run is of: equal for equal files, units and questions."""
     digest = hashlib.blake2b(digest_size=16)
-    for part in (type(job).__name__, job.mechanism().digest, job.asked, job.listed, *places, *units):
+    asked = [(name, value) for name, value in vars(job).items() if name not in {"packed", "verify"}]
+    for part in (type(job).__name__, job.mechanism().digest, *asked, *places, *units):
         digest.update(part if isinstance(part, bytes) else repr(part).encode())
         digest.update(b"\0")
     return digest.hexdigest()
@@ -49,10 +50,10 @@ class Checkpoint:
         """Whether the file is of this run, or there is none."""
         return not self.path.exists() or self._header()[0].get("run") == self._fingerprint
 
-    def read(self) -> tuple[dict[Values | None, SupportCounts], set[int]] | None:
+    def read(self) -> tuple[dict[Tally, SupportCounts], set[int]] | None:
         """Return the counts and the numbers of the units they are of; None where there are none of this run.
 
-        There are counts for each range of values that units count, or those of all under None.
+        There are counts for each collection and range of values that units count.
         """
         if not self.path.exists():
             return None
@@ -60,19 +61,20 @@ class Checkpoint:
         if header.get("run") != self._fingerprint:
             return None
         numbers = {number for first, stop in header["units"] for number in range(first, stop)}
-        parts: dict[Values | None, SupportCounts] = {}
+        parts: dict[Tally, SupportCounts] = {}
         at = 0
-        for values, size in header["parts"]:
-            parts[None if values is None else tuple(values)], num_finished = decode_counts(body[at : at + size])
+        for collection, values, size in header["parts"]:
+            tally = collection, None if values is None else tuple(values)
+            parts[tally], num_finished = decode_counts(body[at : at + size])
             at += size
             if num_finished != len(numbers):
                 raise FormatError("the file of a run that was cut short is damaged: remove it", source=str(self.path))
         return parts, numbers
 
-    def write(self, parts: Mapping[Values | None, SupportCounts], finished: set[int]) -> None:
-        """Write what is finished, now and then."""
+    def write(self, parts: Mapping[Tally, SupportCounts], finished: set[int], *, at_once: bool = False) -> None:
+        """Write what is finished, now and then unless it must be written at once."""
         started = time.monotonic()
-        if started < self._next:
+        if started < self._next and not at_once:
             return
         ranges: list[list[int]] = []
         for number in sorted(finished):
@@ -80,8 +82,8 @@ class Checkpoint:
                 ranges[-1][1] = number + 1
             else:
                 ranges.append([number, number + 1])
-        encoded = [(values, encode_counts(counts, len(finished))) for values, counts in parts.items()]
-        sizes = [[values, len(raw)] for values, raw in encoded]
+        encoded = [(tally, encode_counts(counts, len(finished))) for tally, counts in parts.items()]
+        sizes = [[*tally, len(raw)] for tally, raw in encoded]
         header = json.dumps({"run": self._fingerprint, "units": ranges, "parts": sizes}).encode()
         with replacing(self.path) as name:
             Path(name).write_bytes(header + b"\n" + b"".join(raw for _, raw in encoded))

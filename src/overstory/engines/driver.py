@@ -16,11 +16,11 @@ from overstory.engines.units import BLOCKS, PACKED, ROWS
 from overstory.protocol.errors import OverstoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from overstory.analysis.reports import SupportCounts
     from overstory.engines.checkpoint import Checkpoint
-    from overstory.engines.units import Job, Unit, Values
+    from overstory.engines.units import Job, Tally, Unit, Values
 
 READING: Final = {BLOCKS: 2.4e-10, ROWS: 4.8e-10, PACKED: 7e-10}
 """Core-seconds for a byte of each layout, to read, check and hand it to a kernel."""
@@ -70,10 +70,10 @@ class Run:
 
     Parameters
     ----------
-    counts
-        The counts of all values, once every unit is counted.
     parts
-        The counts of each range of values that units count, or of all under None.
+        The counts of each collection and range of values that units count.
+    collections
+        The counts of each collection, once every unit is counted.
     repeats
         Results of units that had been counted already, and were dropped.
     resumed
@@ -82,7 +82,7 @@ class Run:
         What the engine states: see `Engine`.
     """
 
-    parts: dict[Values | None, SupportCounts]
+    parts: dict[Tally, SupportCounts]
     num_reports: int = 0
     num_bytes: int = 0
     num_units: int = 0
@@ -92,7 +92,13 @@ class Run:
     spilled: int | None = 0
     seconds: float = 0.0
     finished: set[int] = field(default_factory=set)
-    counts: SupportCounts = field(init=False)
+    collections: dict[int, SupportCounts] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> SupportCounts:
+        """The counts of the only collection."""
+        (counts,) = self.collections.values()
+        return counts
 
 
 def count(
@@ -120,7 +126,7 @@ def count(
     started = time.perf_counter()
     by_number = {unit.number: unit for unit in units}
     assert len(by_number) == len(units)
-    run = Run({values: job.empty(values) for values in {unit.values: None for unit in units} or (None,)})
+    run = Run({tally: job.empty(tally[1]) for tally in {unit.tally: None for unit in units} or ((0, None),)})
     run.num_units = len(units)
     if checkpoint is not None and (earlier := checkpoint.read()) is not None:
         run.parts, run.finished = earlier
@@ -138,7 +144,7 @@ def count(
         if checkpoint is not None:
             checkpoint.write(run.parts, run.finished)
     _check_complete(run, units)
-    run.counts = put_together(run.parts)
+    run.collections = _collections(run.parts)
     run.retries, run.spilled = getattr(engine, "retries", 0), getattr(engine, "spilled", None)
     run.seconds = time.perf_counter() - started
     run.num_reports, run.num_bytes = sizes_of(units)
@@ -161,8 +167,15 @@ def _take(run: Run, unit: Unit | None, raw: bytes) -> None:
             f"{unit.address}: {num_reports:,} reports were counted in {unit.first} .. {unit.stop}, and the file states "
             f"{unit.num_reports:,}: it was changed since, or is damaged"
         )
-    run.parts[unit.values] += counts
+    run.parts[unit.tally] += counts
     run.finished.add(unit.number)
+
+
+def _collections(parts: Mapping[Tally, SupportCounts]) -> dict[int, SupportCounts]:
+    ranges: dict[int, dict[Values | None, SupportCounts]] = {}
+    for (collection, values), counts in parts.items():
+        ranges.setdefault(collection, {})[values] = counts
+    return {collection: put_together(of) for collection, of in sorted(ranges.items())}
 
 
 def _check_complete(run: Run, units: Sequence[Unit]) -> None:

@@ -6,9 +6,10 @@ A file of an export that no manifest lists is of an export that was killed, or i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from overstory.engines.folders import Folder
+from overstory.engines.folders import Folder, FolderError, is_address
 from overstory.files.manifests import LARGEST, MANIFEST_NAME, Manifest, PartFile, manifest_name
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -68,6 +69,19 @@ def find_sets(source: str) -> list[ExportedSet]:
         raise ParameterError(f"{top.identity} holds no manifest: nothing was exported there, or no export has finished")
     check_once(sets)
     return sets
+
+
+def is_exported(source: str) -> bool:
+    """Whether this names a folder, or one in an object store, that holds a manifest at any depth."""
+    if not is_address(source):
+        return Path(source).is_dir() and any(MANIFEST_NAME.fullmatch(path.name) for path in Path(source).rglob("*"))
+    if "*" in source:
+        return False
+    try:
+        names = Folder(source).names(recursive=True)
+    except FolderError:  # of an object, for example
+        return False
+    return any(MANIFEST_NAME.fullmatch(name.rpartition("/")[2]) for name in names)
 
 
 def check_once(sets: Iterable[ExportedSet]) -> None:

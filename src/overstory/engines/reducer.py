@@ -31,9 +31,10 @@ def count_unit(job: Job, unit: Unit) -> bytes:
     """
     counts: SupportCounts | None = None
     num_reports = 0
+    count = job.counting(unit)
     with at_most(1):
         for batch in joined(read_unit(job, unit, job.mechanism())):
-            counted = job.count(batch, unit.values)
+            counted = count(batch)
             counts = counted if counts is None else counts + counted
             num_reports += len(batch)
     return encode_counts(job.empty(unit.values) if counts is None else counts, num_reports)

@@ -91,23 +91,26 @@ class EngineAnswers:
         return ones
 
 
-def answers_in_files(
-    engine: Engine, job: Job, units: Sequence[Unit], advance: Callable[[int], object] | None = None
-) -> list[tuple[EngineAnswers]]:
+def search_answers(counting: Counting, job: Job) -> list[tuple[EngineAnswers]]:
     """Return the answers to each question of a search, in the order of the questions.
 
     Parameters
     ----------
+    counting
+        Counts one job over all files; each level asks for one more.
     job
         The job of counting the search's reports.
     """
-
-    def counting(asked: Job) -> SupportCounts:
-        return count(engine, asked, units, advance=advance).counts
-
     sizes = counting(job).totals.tolist()
     own = (AnswersJob(job.packed, verify=job.verify, group=group) for group in range(len(sizes)))
     return [(EngineAnswers(counting, asked, size),) for asked, size in zip(own, sizes, strict=True)]
+
+
+def answers_in_files(
+    engine: Engine, job: Job, units: Sequence[Unit], advance: Callable[[int], object] | None = None
+) -> list[tuple[EngineAnswers]]:
+    """Return the same, counted by an engine in these units."""
+    return search_answers(lambda asked: count(engine, asked, units, advance=advance).counts, job)
 
 
 def _search_of(job: Job) -> SearchMechanism:

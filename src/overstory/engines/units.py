@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Support
@@ -42,13 +42,16 @@ PART_BYTES: Final = 1 << 22
 
 Values = tuple[int, int]
 """A range of the values that are counted: from the first place to before the second."""
+Tally = tuple[int, Values | None]
+"""What is added up: the number of a collection of reports, and the range of values, or all under None."""
 
 
 @dataclass(frozen=True)
 class Unit:
     """Part of a file: row groups of Parquet, or bytes of packed batches, from `first` to before `stop`.
 
-    Of a job that is divided over values too (`overstory.engines.division`), a unit counts a range of them.
+    Of a job that is divided over values too (`overstory.engines.division`), a unit counts a range of them. Counts of
+    different collections, such as two periods, are kept apart.
     """
 
     number: int
@@ -59,6 +62,14 @@ class Unit:
     num_reports: int
     num_bytes: int
     values: Values | None = None
+    collection: int = 0
+    watched: int = 0
+    """How many of its first reports a job looks at more closely, if it looks closer at some."""
+
+    @property
+    def tally(self) -> Tally:
+        """What its counts are added to."""
+        return self.collection, self.values
 
     @property
     def is_first(self) -> bool:
@@ -102,7 +113,8 @@ def _read_list(listed: Listed) -> tuple[Any, ...]:
 class Job:
     """What is done to each unit: its reports are counted; it travels to workers by pickle.
 
-    A job of another kind is a class that overrides `count`, and `num_values` where its values can be divided.
+    A job of another kind is a class that overrides `count`, `counting` where batches of a unit are not counted alike,
+    and `num_values` where its values can be divided.
 
     Parameters
     ----------
@@ -129,7 +141,7 @@ class Job:
         *,
         verify: bool = False,
         listed: Listed | None = None,
-    ) -> Job:
+    ) -> Self:
         """Return the job of counting a mechanism's reports."""
         return cls(pickle.dumps(mechanism), None if asked is None else tuple(asked), verify, listed)
 
@@ -148,6 +160,10 @@ class Job:
             first, stop = values
             chosen = range(first, stop) if chosen is None else chosen[first:stop]
         return count_reports(self.mechanism(), batch, chosen)
+
+    def counting(self, unit: Unit) -> Callable[[ReportBatch], SupportCounts]:
+        """Return what counts the batches of a unit, one after the other."""
+        return lambda batch: self.count(batch, unit.values)
 
     def empty(self, values: Values | None = None) -> SupportCounts:
         """Return the counts of no reports."""

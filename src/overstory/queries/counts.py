@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -82,6 +82,8 @@ class PeriodCounts:
         What relays released together; None for a metric that devices report directly.
     sums
         Sums of reports by period, by which crafted ones are noticed; empty unless they were read.
+    answers
+        What gives the answers to each question of a search, where an engine counts them instead of `reports`.
     """
 
     metric: Metric
@@ -93,6 +95,7 @@ class PeriodCounts:
     reports: Callable[[], Iterator[ReportBatch]] | None = field(default=None, repr=False)
     released: ReleasedPeriods | None = None
     sums: Mapping[int, ReportSums] = field(default_factory=dict, repr=False)
+    answers: Callable[[], Sequence[tuple[Any]]] | None = field(default=None, repr=False)
 
     @property
     def num_reports(self) -> int:
@@ -246,11 +249,12 @@ def read_store(
     0
     """
     chosen = None if group is None else {"groups": stored_groups(store, metric, group)}
+    read_reports = partial(store.reports, metric) if metric.mechanism.reads_reports else None
     periods = store.periods(metric.id)
     first = min([*periods, *([] if last is None else [last])], default=None) if first is None else first
     last = max([*periods, *([] if first is None else [first])], default=None) if last is None else last
     if first is None or last is None:
-        return PeriodCounts(metric, None, None, {}, (), group, _reports(store, metric, 1, 0))
+        return PeriodCounts(metric, None, None, {}, (), group, read_reports and partial(read_reports, 1, 0))
     _check_order(metric, first, last)
     by_digest: dict[bytes, dict[int, int]] = {}
     for (period, digest), number in store.tally(metric.id, first, last).items():
@@ -260,7 +264,7 @@ def read_store(
     others = [OtherParameters(digest, min(held), max(held), sum(held.values())) for digest, held in ordered]
     counts = store.counts(metric, first, last, **(chosen or {}))
     released = _read_released(store, metric, counts) if metric.is_oblivious else None
-    reports = _reports(store, metric, first, last)
+    reports = read_reports and partial(read_reports, first, last)
     return PeriodCounts(metric, first, last, counts, tuple(others), group, reports, released)
 
 
@@ -281,11 +285,6 @@ def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
 
     smallest = {metric.period.parse_label(row["period"]): int(row["smallest_release"]) for row in parsed["periods"]}
     return ReleasedPeriods(smallest, metric.groups is not None)
-
-
-def _reports(store: CountsStore, metric: Metric, first: int, last: int) -> Callable[[], Iterator[ReportBatch]] | None:
-    """Return what reads the stored reports, of a metric whose estimates need them."""
-    return partial(store.reports, metric, first, last) if metric.mechanism.reads_reports else None
 
 
 def stored_groups(store: CountsStore, metric: Metric, group: str) -> set[str]:

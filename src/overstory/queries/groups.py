@@ -268,8 +268,8 @@ def read_groups(
     chosen = options or EstimateOptions()
     chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
     hidden = tuple(name for name in groups.names if groups.hidden(name))
+    whole = counts_of(None)  # first: a source that counts then counts all reports at once
     counted = {name: counts_of(name) for name in groups.names if name not in hidden}
-    whole = counts_of(None)
     total = read(whole, kind, chosen)
     parts = tuple(
         GroupReading(name, groups.share(name), groups.expected(name), read(own, kind, chosen))

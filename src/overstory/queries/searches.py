@@ -8,6 +8,7 @@ one question, not with the store.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import StringIO
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -166,10 +167,8 @@ def read_search(
     _check(metric, kind, chosen)
     if counted.group is not None:
         raise ParameterError(f"{metric.id}: a search reads the answers of all groups together")
-    if counted.reports is None:
-        raise ParameterError(NO_ANSWERS.format(metric.id))
     progress = chosen.progress
-    with sorted_answers(search, counted.reports(), counted.num_reports, _part(progress, 0.0, 0.3)) as answers:
+    with _answers(search, counted, _part(progress, 0.0, 0.3)) as answers:
         discovered = find(
             search.plan,
             answers,
@@ -181,6 +180,20 @@ def read_search(
         stored = sum(len(batch) for (batch,) in answers)
     declared = replace(discovered, adjustment=chosen.adjustment, epsilon=search.epsilon)
     return SearchReading(counted, declared, stored)
+
+
+@contextmanager
+def _answers(
+    search: SearchMechanism, counted: PeriodCounts, progress: Progress | None
+) -> Iterator[Sequence[tuple[Any]]]:
+    """Yield the answers to each question: where an engine counts them, or sorted here."""
+    if counted.answers is not None:
+        yield counted.answers()
+        return
+    if counted.reports is None:
+        raise ParameterError(NO_ANSWERS.format(counted.metric.id))
+    with sorted_answers(search, counted.reports(), counted.num_reports, progress) as answers:
+        yield answers
 
 
 def _check(metric: Metric, kind: Aggregation, options: EstimateOptions) -> None:

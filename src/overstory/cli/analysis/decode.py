@@ -1,4 +1,4 @@
-"""``overstory decode``: counts in, estimates out; of files here, of stores and collectors in `decode_store`."""
+"""``overstory decode``: counts in, estimates out; of files here, of a registry's metric in `decode_store`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from overstory.cli.arguments import (
     read_mechanism,
 )
 from overstory.cli.rappor.decode_counts import is_labelled_form
+from overstory.cli.rappor.decode_exported import is_exported_form, run_exported
 from overstory.cli.rappor.sum_engine import add_engines
 from overstory.protocol.errors import ParameterError
 
@@ -41,7 +42,9 @@ With --pair, from counts of `overstory sum --pair`: the table of two variables t
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
 per period, or cumulative (over all reports so far); or compares two ranges. A device reports once a period and its
 reports share permanent responses. Standard errors assume that every device reported in every period, unless
---reports-per-device is given."""
+--reports-per-device is given.
+
+From folders of `overstory export`, with --registry: the same readings of any metric, from counts of an engine."""
 
 OF_FILES = ("params", "counts", "map")
 OF_STORES = ("metric", "registry")
@@ -56,6 +59,7 @@ def add_parser(commands: Any) -> None:
         more=MORE,
         example="overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
         "  overstory decode monday.parquet --candidates names.txt\n"
+        "  overstory decode exported/metric=colour --registry metrics.toml --per-period\n"
         "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
     )
     parser.add_argument("inputs", nargs="*", metavar="INPUT", help="files of reports, folders, globs or addresses")
@@ -110,12 +114,12 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_stores(parser: argparse.ArgumentParser) -> None:
-    stored = parser.add_argument_group("from a store or a collector")
+    stored = parser.add_argument_group("from a store, a collector, or exported folders")
     store_help = "a file, or postgresql://...; of a registry with shards, once for each shard's store"
     stored.add_argument("--store", action="append", metavar="URL", help=store_help)
     stored.add_argument("--url", metavar="URL", help="a collector's address; it needs an admin token")
     stored.add_argument("--token", help="an admin token (default: the variable OVERSTORY_ADMIN_TOKEN)")
-    stored.add_argument("--metric", metavar="ID", help="the metric's id")
+    stored.add_argument("--metric", metavar="ID", help="the metric's id (not needed where folders hold one)")
     stored.add_argument("--registry", metavar="FILE", help="the metric registry (not needed with --url)")
     stored.add_argument(
         "--from", dest="first", metavar="LABEL", help="the first period, such as 2026-11-21 or 2026-W47"
@@ -172,6 +176,10 @@ def _add_readings(stored: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_plot(args.plot)
+    if is_exported_form(args):
+        _check_single(args)
+        _check_ranges(args)
+        return run_exported(args, _run_metric)
     if is_labelled_form(args):
         from overstory.cli.analysis.decode_store import show_answer
         from overstory.cli.rappor.decode_counts import run_labelled
@@ -183,15 +191,18 @@ def run(args: argparse.Namespace) -> int:
 
         return run_pairs(args, show_answer)
     _check_single(args)
-    if _is_of_a_store(args):
-        if args.compare or args.compare_groups:
-            from overstory.cli.analysis import decode_compare
+    return _run_metric(args) if _is_of_a_store(args) else _run_files(args)
 
-            return decode_compare.run_compare(args) if args.compare else decode_compare.run_compare_groups(args)
-        from overstory.cli.analysis.decode_store import run_store
 
-        return run_store(args)
-    return _run_files(args)
+def _run_metric(args: argparse.Namespace) -> int:
+    """Read a metric of a registry, or compare two ranges or groups."""
+    if args.compare or args.compare_groups:
+        from overstory.cli.analysis import decode_compare
+
+        return decode_compare.run_compare(args) if args.compare else decode_compare.run_compare_groups(args)
+    from overstory.cli.analysis.decode_store import run_store
+
+    return run_store(args)
 
 
 FILES_ALONE = ("params", "counts", "map", "hash_family", "hash_key")
@@ -246,14 +257,14 @@ def _is_of_a_store(args: argparse.Namespace) -> bool:
         )
     if missing:
         raise ParameterError(f"--{source} needs {', '.join(missing)}")
-    if args.overlap is not None and not args.compare:
-        raise ParameterError("--overlap has no effect without --compare: it is how many devices two ranges share")
-    _check_groups(args)
+    _check_ranges(args)
     return source is not None
 
 
-def _check_groups(args: argparse.Namespace) -> None:
-    """Refuse options on groups that contradict each other."""
+def _check_ranges(args: argparse.Namespace) -> None:
+    """Refuse options on ranges and groups that contradict each other, or have no effect."""
+    if args.overlap is not None and not args.compare:
+        raise ParameterError("--overlap has no effect without --compare: it is how many devices two ranges share")
     if args.smooth and not args.by_group:
         raise ParameterError("--smooth has no effect without --by-group: it moves the shares of groups to their mean")
     chosen = [name for name in ("group", "by_group", "compare_groups") if getattr(args, name)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import check_pipes
@@ -25,7 +24,7 @@ NO_EFFECT: Final = (("plot", "--plot"), ("steps", "--steps"), ("delta", "--delta
 
 def run_compare(args: argparse.Namespace) -> int:
     """Run the command for two ranges."""
-    from overstory.cli.analysis.decode_store import open_counts, read_metric, read_options, show_answer
+    from overstory.cli.analysis.decode_store import open_source, read_metric, read_options, show_answer
     from overstory.queries.comparison import check_apart, parse_span
     from overstory.queries.readings import compare
 
@@ -37,11 +36,8 @@ def run_compare(args: argparse.Namespace) -> int:
     spans = [parse_span(metric, text) for text in args.compare]
     check_apart(metric, spans[0], spans[1])
     label = metric.period.label
-    with ExitStack() as stack:  # a search reads the answers themselves
-        a, b = (
-            stack.enter_context(open_counts(args, metric, (label(first), label(last)), args.group))
-            for first, last in spans
-        )
+    with open_source(args, metric) as read_range:  # a search reads the answers themselves
+        a, b = (read_range((label(first), label(last)), args.group) for first, last in spans)
         compared = compare(a, b, read_options(args), overlap=args.overlap or 0.0)
     show_answer(args, compared, "comparison", lambda written: _blocks(compared, written, everything=args.all))
     return 0
@@ -49,7 +45,7 @@ def run_compare(args: argparse.Namespace) -> int:
 
 def run_compare_groups(args: argparse.Namespace) -> int:
     """Run the command for two groups."""
-    from overstory.cli.analysis.decode_store import read_counts, read_metric, read_options, show_answer
+    from overstory.cli.analysis.decode_store import open_source, read_metric, read_options, show_answer
     from overstory.queries.readings import compare
 
     for name, option in NO_EFFECT:
@@ -60,8 +56,9 @@ def run_compare_groups(args: argparse.Namespace) -> int:
         raise ParameterError(f"--compare-groups {first} {second}: give two different groups")
     check_pipes(args)
     metric = read_metric(args)
-    a, b = (read_counts(args, metric, (args.first, args.last), group) for group in (first, second))
-    compared = compare(a, b, read_options(args))
+    with open_source(args, metric) as read_range:
+        a, b = (read_range((args.first, args.last), group) for group in (first, second))
+        compared = compare(a, b, read_options(args))
     show_answer(args, compared, "comparison", lambda written: _blocks(compared, written, everything=args.all))
     return 0
 

@@ -1,4 +1,4 @@
-"""``overstory decode --store`` and ``--url``: estimates of a registry's metric, from where its reports are stored."""
+"""``overstory decode`` of a registry's metric: estimates from a store, a collector's address or exported folders."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from overstory.queries.estimates import Aggregation, EstimateOptions
     from overstory.queries.readings import Reading
 
+    RangeReader = Callable[..., PeriodCounts]
+    """From the labels of the first and last period, either of them None, and a group, or None: all devices."""
+
 
 def run_store(args: argparse.Namespace) -> int:
     """Run the command in its second form."""
@@ -39,20 +42,15 @@ def run_store(args: argparse.Namespace) -> int:
 
 def _reading(args: argparse.Namespace, metric: Metric, kind: Aggregation) -> Reading:
     """Return the reading of all devices, of one group, or of each group."""
+    from overstory.queries.groups import read_groups
     from overstory.queries.readings import read
 
     options, ends = read_options(args), (args.first, args.last)
-    if not args.by_group:
-        with (
-            open_counts(args, metric, ends, args.group) as counted,
-            progress_shown(args, metric, options) as watched,
-        ):
-            return read(counted, kind, watched)
-    from overstory.queries.groups import read_groups
-
-    return read_groups(
-        metric, lambda group: read_counts(args, metric, ends, group), kind, options, smoothing=args.smooth
-    )
+    with open_source(args, metric) as read_range:
+        if args.by_group:
+            return read_groups(metric, lambda group: read_range(ends, group), kind, options, smoothing=args.smooth)
+        with progress_shown(args, metric, options) as watched:
+            return read(read_range(ends, args.group), kind, watched)
 
 
 class Answer(Protocol):
@@ -114,33 +112,41 @@ def progress_shown(args: argparse.Namespace, metric: Metric, options: EstimateOp
         yield replace(options, progress=lambda what, done: bar.reach(done, what)) if bar.is_shown else options
 
 
-def read_counts(
-    args: argparse.Namespace, metric: Metric, labels: tuple[str | None, str | None], group: str | None = None
-) -> PeriodCounts:
-    """Return the counts of a range of the store or of the collector that the options name."""
-    with open_counts(args, metric, labels, group) as counted:
-        return counted
+@contextmanager
+def open_source(args: argparse.Namespace, metric: Metric) -> Iterator[RangeReader]:
+    """Yield what reads ranges of periods of a metric from the source that the options name, while that is open."""
+    from overstory.queries.counts import parse_range
+
+    with _open(args, metric) as read_numbers:
+
+        def read_range(labels: tuple[str | None, str | None], group: str | None = None) -> PeriodCounts:
+            return _assuming(args, read_numbers(*parse_range(metric, *labels), group))
+
+        yield read_range
 
 
 @contextmanager
-def open_counts(
-    args: argparse.Namespace, metric: Metric, labels: tuple[str | None, str | None], group: str | None = None
-) -> Iterator[PeriodCounts]:
-    """Yield the same while the store is open, for what reads the reports as well."""
-    from overstory.queries.counts import parse_range, read_store
+def _open(args: argparse.Namespace, metric: Metric) -> Iterator[Callable[..., PeriodCounts]]:
+    """Yield the same by the numbers of periods, which may be None."""
+    from overstory.queries.counts import read_store
 
-    first, last = parse_range(metric, *labels)
     if args.url:
         from overstory.queries.sources.remote import read_remote
 
         token = args.token if args.token is not None else token_of_environment("ADMIN")
-        yield _assuming(args, read_remote(args.url, token, metric, first, last, group=group))
-        return
-    from overstory.cli.stores import open_stores
-    from overstory.queries.facts import with_sums
+        yield lambda first, last, group: read_remote(args.url, token, metric, first, last, group=group)
+    elif args.store:
+        from overstory.cli.stores import open_stores
+        from overstory.queries.facts import with_sums
 
-    with open_stores(args.store) as store:
-        yield _assuming(args, with_sums(store, read_store(store, metric, first, last, group=group)))
+        with open_stores(args.store) as store:
+            yield lambda first, last, group: with_sums(store, read_store(store, metric, first, last, group=group))
+    else:
+        from overstory.cli.rappor.decode_exported import open_exported
+        from overstory.queries.sources.exported import read_exported
+
+        with open_exported(args) as exported:
+            yield lambda first, last, group: read_exported(exported, metric, first, last, group=group)
 
 
 def _assuming(args: argparse.Namespace, counted: PeriodCounts) -> PeriodCounts:

@@ -70,7 +70,7 @@ def _option(name: str) -> str:
 
 def run_store(args: argparse.Namespace) -> int:
     """Run the command in its second form."""
-    from overstory.cli.analysis.decode_store import open_counts, progress_shown, read_metric
+    from overstory.cli.analysis.decode_store import open_source, progress_shown, read_metric
     from overstory.queries.estimates import EstimateOptions
     from overstory.queries.searches import read_search
 
@@ -83,8 +83,8 @@ def run_store(args: argparse.Namespace) -> int:
     options = EstimateOptions(
         alpha=args.alpha, correction=args.correction, interval_kind=args.interval, adjustment=args.adjustment
     )
-    with open_counts(args, metric, (args.first, args.last)) as counted, progress_shown(args, metric, options) as told:
-        reading = read_search(counted, "total", told)
+    with open_source(args, metric) as read_range, progress_shown(args, metric, options) as told:
+        reading = read_search(read_range((args.first, args.last)), "total", told)
     _write(args, reading)
     return 0
 

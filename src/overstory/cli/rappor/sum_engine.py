@@ -13,13 +13,14 @@ from overstory.presentation.document import Lines
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from overstory.engines.checkpoint import Checkpoint
     from overstory.engines.driver import Engine, Run
     from overstory.engines.places import Place
     from overstory.engines.units import Contents, Job, Unit
     from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.queries.sources.exported import Files
 
 ENGINES: Final = ("local", "dask", "spark")
 ALONE: Final = ("engine", "workers", "scheduler", "master", "dry_run", "verify", "resume", "candidates", "registry")
@@ -128,7 +129,7 @@ def find_units(args: argparse.Namespace, names: list[str]) -> CountedFiles:
     from overstory.engines.places import find_places
     from overstory.engines.units import Job, Listed, read_contents, unit_bytes, units_of
 
-    _check(args, names)
+    check_engine(args, names)
     engine = engine_of(args)
     workers = getattr(engine, "workers", None) or 8
     places = find_places(names)
@@ -164,7 +165,32 @@ def count_units(args: argparse.Namespace, files: CountedFiles, unfinished: str |
         checkpoint.remove()
 
 
-def _check(args: argparse.Namespace, names: list[str]) -> None:
+@contextmanager
+def counting_jobs(args: argparse.Namespace, engine: Engine) -> Iterator[Callable[[Job, Files], Run]]:
+    """Yield what counts one job after the other; with ``--resume``, each keeps what is finished until all are.
+
+    The first is kept in the file that is named, the others beside it.
+    """
+    from overstory.engines.checkpoint import Checkpoint, fingerprint
+
+    kept: list[Checkpoint] = []
+
+    def count_next(job: Job, files: Files) -> Run:
+        if args.resume is None:
+            return _count(args, engine, job, files.units, None)
+        path = f"{args.resume}.{len(kept)}" if kept else args.resume
+        kept.append(_own(Checkpoint(path, fingerprint(job, files.places, files.units)), asked=True))
+        run = _count(args, engine, job, files.units, kept[-1])
+        kept[-1].write(run.parts, run.finished, at_once=True)
+        return run
+
+    yield count_next
+    for checkpoint in kept:
+        checkpoint.remove()
+
+
+def check_engine(args: argparse.Namespace, names: list[str]) -> None:
+    """Refuse options that do not fit the engine, and names that it cannot read."""
     engine = args.engine or "local"
     for name, needed in (("scheduler", "dask"), ("master", "spark")):
         if getattr(args, name) and engine != needed:

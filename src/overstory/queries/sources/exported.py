@@ -1,0 +1,246 @@
+"""Exported files, read as a store is: an engine counts the reports of each period and group, each once.
+
+What the manifests say needs no engine: periods, groups, and how many reports there are of which parameters. Counts are
+kept, so that several readings of the same reports count them once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.engines.division import divide_values
+from overstory.engines.places import Place
+from overstory.engines.reducer import check_label, read_unit
+from overstory.engines.searches import search_answers
+from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.queries.counts import read_store
+from overstory.queries.facts import with_sums
+from overstory.queries.sources.watching import SumsJob
+
+if TYPE_CHECKING:
+    from overstory.engines.driver import Run
+    from overstory.engines.exported import ExportedSet
+    from overstory.privacy.shuffle.released import Released
+    from overstory.protocol.metrics import Metric
+    from overstory.queries.counts import PeriodCounts
+
+Read = TypeVar("Read", SupportCounts, ReportSums)
+
+
+class Files(NamedTuple):
+    """Files of reports, and the units that an engine counts of them."""
+
+    places: list[Place]
+    units: list[Unit]
+
+
+Counting = Callable[[Job, Files], "Run"]
+"""Counts units by an engine."""
+
+
+class Counted(NamedTuple):
+    """Reports that are counted together: those of a period and a group, counted in one way."""
+
+    counts_digest: bytes
+    period: int
+    group: str
+
+
+@dataclass
+class ExportedReports:
+    """The reports of exported folders, with the methods of a store that `read_store` calls.
+
+    Parameters
+    ----------
+    sets
+        What manifests list, each set once.
+    counting
+        What counts units.
+    workers
+        How many units are counted at a time, about.
+    verify
+        Whether checksums are compared.
+    """
+
+    sets: Sequence[ExportedSet]
+    counting: Counting
+    workers: int = 8
+    verify: bool = False
+    _counts: dict[Counted, SupportCounts] = field(default_factory=dict, repr=False)
+    _sums: dict[Counted, ReportSums] = field(default_factory=dict, repr=False)
+
+    def periods(self, metric_id: str) -> list[int]:
+        """Return the periods that have reports, ascending."""
+        return sorted({one.manifest.period for one in self.sets if one.manifest.metric == metric_id})
+
+    def groups(self, metric_id: str) -> list[str]:
+        """Return the groups that a metric has reports of; empty text: reports that name none."""
+        return sorted({one.manifest.group for one in self.sets if one.manifest.metric == metric_id})
+
+    def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
+        """Return the number of reports of each (period, mechanism digest)."""
+        reports: Counter[tuple[int, bytes]] = Counter()
+        for manifest in (one.manifest for one in self.sets):
+            if manifest.metric == metric_id and first <= manifest.period <= last:
+                reports[manifest.period, manifest.label.digest] += manifest.num_reports
+        return dict(sorted(reports.items()))
+
+    def releases(self, metric_id: str, first: int, last: int) -> Mapping[int, Released]:  # noqa: ARG002
+        """Return nothing: what relays released together is in the store alone."""
+        return {}
+
+    def counts(
+        self, metric: Metric, first: int, last: int, *, groups: Collection[str] | None = None
+    ) -> dict[int, SupportCounts]:
+        """Return the support counts by period."""
+        job = job_of(metric, verify=self.verify)
+
+        def read(files: Files, keys: Sequence[Counted]) -> None:
+            divided = files._replace(units=divide_values(job, files.units, self.workers))
+            counted = self.counting(job, divided).collections
+            self._counts.update((key, counted[number]) for number, key in enumerate(keys))
+
+        return self._added(self._counts, metric, self._chosen(metric, first, last, groups), read)
+
+    def sums(
+        self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
+    ) -> dict[int, ReportSums]:
+        """Return what is summed of the reports of each period, by which crafted ones are noticed."""
+        job = SumsJob.of(metric.mechanism, listed_labels(metric), verify=self.verify)
+        watch = job.watch
+        if watch is None:
+            return {}
+
+        def read(files: Files, keys: Sequence[Counted]) -> None:
+            summed = self.counting(job, files._replace(units=list(_watched(files.units)))).collections
+            self._sums.update((key, job.sums(summed[number])) for number, key in enumerate(keys))
+
+        return self._added(self._sums, metric, self._chosen(metric, first, last, groups), read)
+
+    def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
+        """Yield the reports themselves, read by this process."""
+        job, chosen = job_of(metric, verify=self.verify), self._chosen(metric, first, last)
+        for unit in self._files(metric, chosen).units if chosen else ():
+            yield from read_unit(job, unit, metric.mechanism)
+
+    def answers(self, metric: Metric, first: int, last: int) -> Sequence[tuple[Any]]:
+        """Return the answers of a search, which the engine counts where they lie."""
+        chosen = self._chosen(metric, first, last)
+        units = self._files(metric, chosen).units if chosen else []
+        files = Files(self._places(chosen), [replace(unit, collection=0) for unit in units])
+        return search_answers(lambda asked: self.counting(asked, files).counts, job_of(metric, verify=self.verify))
+
+    def files(self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None) -> Files:
+        """Return the files of a range of periods, and the units that their counts need."""
+        chosen = self._chosen(metric, first, last, groups)
+        files = self._files(metric, chosen) if chosen else Files([], [])
+        return files._replace(units=divide_values(job_of(metric), files.units, self.workers))
+
+    def _chosen(
+        self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
+    ) -> list[ExportedSet]:
+        """Return the sets of a metric's own parameters, of a range of periods and of some groups."""
+        chosen = []
+        for one in self.sets:
+            manifest = one.manifest
+            if manifest.metric != metric.id or not first <= manifest.period <= last:
+                continue
+            if manifest.period_seconds != metric.period.seconds:
+                lengths = f"{manifest.period_seconds:,} seconds, those of {metric.id} {metric.period.seconds:,}"
+                raise FormatError(f"its periods have {lengths}: give the registry of that time", source=one.source)
+            if manifest.label.digest == metric.mechanism.digest and (groups is None or manifest.group in groups):
+                chosen.append(one)
+        return chosen
+
+    def _added(
+        self,
+        known: Mapping[Counted, Read],
+        metric: Metric,
+        chosen: Sequence[ExportedSet],
+        read: Callable[[Files, Sequence[Counted]], None],
+    ) -> dict[int, Read]:
+        """Return what is known of each period, after `read` has read what is missing."""
+        missing = [one for one in chosen if _key(metric, one) not in known]
+        if missing:
+            read(self._files(metric, missing), _keys(metric, missing))
+        added: dict[int, Read] = {}
+        for key in _keys(metric, chosen):
+            added[key.period] = added[key.period] + known[key] if key.period in added else known[key]
+        return added
+
+    def _files(self, metric: Metric, chosen: Sequence[ExportedSet]) -> Files:
+        """Return the files of some sets, in units; a unit's collection is the number of its key."""
+        numbers = {key: number for number, key in enumerate(_keys(metric, chosen))}
+        places = self._places(chosen)
+        of_address = {one.address(part): numbers[_key(metric, one)] for one in chosen for part in one.manifest.parts}
+        contents = read_contents(places)
+        for file in contents[:1]:  # the others are of the same parameters
+            check_label(file.digest, metric.mechanism, file.place.address)
+        units = units_of(contents, unit_bytes(contents, self.workers))
+        return Files(places, [replace(unit, collection=of_address[unit.address]) for unit in units])
+
+    def _places(self, chosen: Iterable[ExportedSet]) -> list[Place]:
+        places = []
+        for one in chosen:
+            for part in one.manifest.parts:
+                one.check(part, content=False)
+                places.append(Place(one.address(part), part.bytes, f"crc32 {part.crc32}", part.reports))
+        return sorted(places, key=lambda place: place.address)
+
+
+def read_exported(
+    exported: ExportedReports, metric: Metric, first: int | None, last: int | None, *, group: str | None = None
+) -> PeriodCounts:
+    """Return the counts of a range of exported periods, with all that a reading may ask for; see `read_store`."""
+    counted = with_sums(exported, read_store(exported, metric, first, last, group=group))
+    if not metric.mechanism.reads_reports or counted.first is None or counted.last is None:
+        return counted
+    begin, end = counted.first, counted.last
+    return replace(counted, answers=lambda: exported.answers(metric, begin, end))
+
+
+def only_metric(sets: Iterable[ExportedSet]) -> str:
+    """Return the only metric that there are exported reports of.
+
+    Raises
+    ------
+    ParameterError
+        When there are several.
+    """
+    names = sorted({one.manifest.metric for one in sets})
+    if len(names) != 1:
+        raise ParameterError(f"reports of {', '.join(names)} are there: choose one by --metric")
+    return names[0]
+
+
+def job_of(metric: Metric, *, verify: bool = False) -> Job:
+    """Return the job of counting a metric's reports as a store counts them."""
+    return Job.of(metric.mechanism, listed_labels(metric) or None, verify=verify)
+
+
+def listed_labels(metric: Metric) -> tuple[str, ...]:
+    """Return the labels that reports are counted by, where the mechanism has no domain."""
+    return metric.labels if metric.counted_by_label and metric.domain.size is None else ()
+
+
+def _key(metric: Metric, one: ExportedSet) -> Counted:
+    return Counted(metric.counts_digest, one.manifest.period, one.manifest.group)
+
+
+def _keys(metric: Metric, chosen: Iterable[ExportedSet]) -> list[Counted]:
+    return sorted({_key(metric, one) for one in chosen})
+
+
+def _watched(units: Iterable[Unit]) -> Iterator[Unit]:
+    """Yield units that watch the first reports of each collection, as many as a store does."""
+    before: Counter[int] = Counter()
+    for unit in units:
+        room = max(PAIR_REPORTS - before[unit.collection], 0)
+        yield replace(unit, watched=min(room, unit.num_reports))
+        before[unit.collection] += unit.num_reports

@@ -1,0 +1,140 @@
+"""``overstory decode`` of exported folders: what is counted, what is refused, and what a killed run goes on from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from overstory.cli.main import main
+from overstory.collector.store import open_store
+from overstory.engines.driver import count
+from overstory.engines.exported import find_sets
+from overstory.engines.local import LocalEngine
+from overstory.engines.units import Job
+from overstory.protocol.metrics import Metric
+from overstory.queries.counts import read_store
+from overstory.queries.facts import with_sums
+from overstory.queries.sources import exported, watching
+from overstory.queries.sources.exported import ExportedReports, read_exported
+from support.exported_store import PERIODS, export_all, fill, registry, registry_toml, small_parts
+
+OPTIONS = ("--registry", "metrics.toml", "--metric")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store, and its export in parts of several row groups each."""
+    monkeypatch.chdir(tmp_path)
+    small_parts(monkeypatch.setattr)
+    monkeypatch.setattr("overstory.engines.units.SMALLEST_UNIT", 1)
+    (tmp_path / "metrics.toml").write_text(registry_toml())
+    fill("sqlite:///store.db", registry())
+    export_all("sqlite:///store.db", registry(), "exported")
+    return tmp_path
+
+
+def in_units(metric: Metric) -> ExportedReports:
+    """Return exported reports, of which each row group is a unit."""
+    return ExportedReports(find_sets("exported"), lambda job, files: count(LocalEngine(1), job, files.units))
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", ["bloom", "colour", "size"])
+def test_counts_and_sums_are_those_of_the_store(name: str) -> None:
+    metric = registry()[name]
+    with open_store("sqlite:///store.db", registry()) as store:
+        stored = with_sums(store, read_store(store, metric))
+    there = in_units(metric)
+    assert len(there.files(metric, *PERIODS).units) >= 4
+    read = read_exported(there, metric, None, None)
+    assert read.to_json() == stored.to_json()
+    assert read.sums == stored.sums
+    one = read_exported(there, metric, PERIODS[1], None)
+    assert one.counts == {PERIODS[1]: stored.counts[PERIODS[1]]}
+
+
+@pytest.mark.usefixtures("folder")
+def test_pairs_are_looked_for_in_the_first_reports_of_each_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as a store looks at, whatever the units: the other sums are of all reports."""
+    for module in (exported, watching):
+        monkeypatch.setattr(module, "PAIR_REPORTS", 37)
+    for name, groups in (("size", 1), ("colour", 3)):
+        sums = in_units(registry()[name]).sums(registry()[name], *PERIODS)
+        watched = {period: one.pair_reports for period, one in sums.items()}
+        if name == "colour":  # a symbol is one value: nothing is summed
+            assert watched == {}
+        else:
+            assert watched == dict.fromkeys(PERIODS, 37 * groups)
+            assert {one.num_reports for one in sums.values()} == {90}
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def run(*command: str) -> str:
+        assert main(["decode", *command]) == 2
+        return capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_refused(refused: Callable[..., str]) -> None:
+    assert "--store and exported are two sources" in refused("exported", *OPTIONS, "bloom", "--store", "store.db")
+    assert "--map has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--map", "map.csv")
+    assert "these reports are also those of" in refused("exported", "exported/metric=bloom", *OPTIONS, "bloom")
+    assert "--scheduler has no effect" in refused("exported", *OPTIONS, "bloom", "--scheduler", "tcp://a:1")
+    assert "colour has no groups" in refused("exported", *OPTIONS, "colour", "--group", "north")
+    weekly = registry_toml().replace('period = "day"', 'period = "week"')
+    Path("weekly.toml").write_text(weekly)
+    assert "its periods have 86,400 seconds" in refused("exported", "--registry", "weekly.toml", "--metric", "bloom")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_missing_or_damaged_part_is_an_error(refused: Callable[..., str]) -> None:
+    part = next(Path("exported/metric=bloom").rglob("part-*.parquet"))
+    raw = part.read_bytes()
+    part.write_bytes(raw[:-1])
+    assert f"{len(raw) - 1:,} bytes, and {len(raw):,} are listed" in refused("exported", *OPTIONS, "bloom")
+    part.unlink()
+    assert "is listed, and missing" in refused("exported", *OPTIONS, "bloom")
+
+
+@pytest.mark.usefixtures("folder")
+def test_reports_of_other_parameters_are_named_and_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("later.toml").write_text(registry_toml().replace("epsilon = 1.0", "epsilon = 2.0"))
+    shown = []
+    for source in (("--store", "store.db"), ("exported",)):
+        assert main(["decode", *source, "--registry", "later.toml", "--metric", "colour", "--json", "--quiet"]) == 0
+        shown.append(json.loads(capsys.readouterr().out))
+    assert shown[0] == shown[1]
+    assert [other["reports"] for other in shown[1]["other_parameters"]] == [540]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_dry_run_counts_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Job, "count", None)
+    assert main(["decode", "exported", *OPTIONS, "bloom", "--dry-run"]) == 0
+    assert "180 reports of rappor" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("folder")
+def test_files_without_a_manifest_keep_their_own_form(capsys: pytest.CaptureFixture[str]) -> None:
+    """Files that are named are read as files of reports, whose answer says how they were counted."""
+    parts = list(map(str, Path("exported/metric=colour").rglob("part-*.parquet")))
+    assert main(["decode", *parts, *OPTIONS, "colour", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["counting"]["engine"] == "local"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["dask", "spark"])
+@pytest.mark.usefixtures("folder")
+def test_a_cluster_reads_the_same(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip({"dask": "distributed", "spark": "pyspark"}[engine])
+    shown = []
+    for source in (("--store", "store.db"), ("exported", "--engine", engine, "--workers", "2")):
+        assert main(["decode", *source, *OPTIONS, "size", "--json", "--quiet", "--per-period"]) == 0
+        shown.append(json.loads(capsys.readouterr().out))
+    assert shown[0] == shown[1]
