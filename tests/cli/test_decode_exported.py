@@ -129,12 +129,13 @@ def test_files_without_a_manifest_keep_their_own_form(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of schedulers
 @pytest.mark.parametrize("engine", ["dask", "spark"])
 @pytest.mark.usefixtures("folder")
 def test_a_cluster_reads_the_same(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip({"dask": "distributed", "spark": "pyspark"}[engine])
     shown = []
     for source in (("--store", "store.db"), ("exported", "--engine", engine, "--workers", "2")):
-        assert main(["decode", *source, *OPTIONS, "size", "--json", "--quiet", "--per-period"]) == 0
+        assert main(["decode", *source, *OPTIONS, "colour", "--json", "--quiet", "--per-period"]) == 0
         shown.append(json.loads(capsys.readouterr().out))
     assert shown[0] == shown[1]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from functools import reduce
+from operator import add as plus
 
 import numpy as np
 import pytest
 
 from overstory.analysis.reports import ReportBatch
+from overstory.cli.main import main
 from overstory.collector.store import Received, open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
@@ -15,6 +19,7 @@ from overstory.protocol.metrics.shards import shard_of
 from overstory.queries.counts import read_store
 from overstory.queries.facts import with_sums
 from overstory.queries.sources.stores import SeveralStores
+from support.exported_store import export_all, sum_folder
 from support.registry_texts import COLOURS, LISTED, registry_of
 from support.running import within
 
@@ -158,3 +163,30 @@ def test_decode_and_the_console_take_several_stores(folder):
     checked = within("console", "--registry", "metrics.toml", *stores, "--check", cwd=folder)
     assert checked.returncode in {0, 1}, checked.stderr
     assert json.loads(checked.stdout)
+
+
+def test_shards_are_exported_into_one_folder_by_a_command_each(folder, tmp_path, capsys, monkeypatch):
+    """And read from there as from their stores; one file of each store is added up by `overstory sum`."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    registry = load_registry("metrics.toml")
+    (tmp_path / "files").mkdir()
+    for shard in range(COUNT):
+        with open_store(f"{shard}.db", registry) as store:
+            store.compact((DAY + 60) * 86_400, forgetting=False)
+        assert export_all(f"{shard}.db", registry, "exported", now=(DAY + 60) * 86_400).manifests
+        command = ["store", "export", f"{shard}.db", "--registry", "metrics.toml", "--metric", "colour", "-o"]
+        assert main([*command, f"files/{shard}.parquet"]) == 0
+    capsys.readouterr()
+    with open_store("all.db") as store:
+        whole = read_store(store, registry["colour"])
+    assert sum_folder(registry["colour"], "files") == reduce(plus, whole.counts.values())
+    stores = [part for shard in range(COUNT) for part in ("--store", f"{shard}.db")]
+    for name in registry:
+        shown = []
+        for source in (stores, ["exported"]):
+            command = ["decode", *source, "--registry", "metrics.toml", "--metric", name, "--json", "--quiet"]
+            assert main([*command, "--per-period"]) == 0
+            shown.append(json.loads(capsys.readouterr().out))
+        assert shown[0] == shown[1]
+        assert shown[0]["reports"] > 0

@@ -79,12 +79,14 @@ def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert shown["levels"] == expected["levels"]
     assert main([*command, "--dry-run"]) == 0
     assert "4,500 reports of prefix-search in 3 files" in capsys.readouterr().out
-    for options, says in (
-        (["--store", "x.db"], "--store has no effect with --reports"),
-        (["--resume", "x"], "--resume has no effect on a search"),
-    ):
-        assert main([*command, *options]) == 2
-        assert says in capsys.readouterr().err
+    assert main([*command, "--store", "x.db"]) == 2
+    assert "--store has no effect with --reports" in capsys.readouterr().err
+    offered = tmp_path / "found.txt"
+    offered.write_text("80\n300\n")
+    assert main([*command, "--candidates-out", str(offered)]) == 0
+    detected = [row["value"] for row in expected["estimates"] if row["detected"]]
+    assert offered.read_text().split() == list(dict.fromkeys(map(str, [80, 300, *detected])))
+    assert "candidates in" in capsys.readouterr().out
     assert main(["discover", "x.csv", "--column", "a", "--epsilon", "1", "--workers", "2"]) == 2
     assert "--workers has no effect without --reports" in capsys.readouterr().err
 

@@ -272,12 +272,12 @@ def compare_searches(
     return Comparison(a, b, both, tuple(dict.fromkeys(notes)))
 
 
-def merged_candidates(before: Sequence[str], reading: SearchReading) -> list[str]:
+def merged_candidates(before: Sequence[str], discovered: Discovered) -> list[str]:
     """Return candidates with the detected values after them, each once: the union over waves.
 
     A value that was detected in an earlier wave stays a candidate: whether a wave detects it again is chance.
     """
-    texts = map(as_line, reading.discovered.found())
+    texts = map(as_line, discovered.found())
     return list(dict.fromkeys([*before, *(text for text in texts if text)]))
 
 

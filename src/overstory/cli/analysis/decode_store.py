@@ -49,8 +49,9 @@ def _reading(args: argparse.Namespace, metric: Metric, kind: Aggregation) -> Rea
     with open_source(args, metric) as read_range:
         if args.by_group:
             return read_groups(metric, lambda group: read_range(ends, group), kind, options, smoothing=args.smooth)
+        counted = read_range(ends, args.group)
         with progress_shown(args, metric, options) as watched:
-            return read(read_range(ends, args.group), kind, watched)
+            return read(counted, kind, watched)
 
 
 class Answer(Protocol):
@@ -145,7 +146,7 @@ def _open(args: argparse.Namespace, metric: Metric) -> Iterator[Callable[..., Pe
         from overstory.cli.rappor.decode_exported import open_exported
         from overstory.queries.sources.exported import read_exported
 
-        with open_exported(args) as exported:
+        with open_exported(args, metric) as exported:
             yield lambda first, last, group: read_exported(exported, metric, first, last, group=group)
 
 

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.analysis.discover_store import add_store_options, is_of_a_store, run_store, search_files
+from overstory.cli.analysis.discover_store import (
+    add_store_options,
+    is_of_a_store,
+    offer_candidates,
+    run_store,
+    search_files,
+)
 from overstory.cli.arguments import (
     add_command,
     add_form,
@@ -36,7 +42,7 @@ full epsilon, and the search sees only the answers. So this is what a real colle
 values: some devices are asked about those, the others about the rest.
 
 With --store, the answers are those of real devices: of a metric whose domain is unknown strings or integers. With
---reports, they are in files, and an engine counts what each level asks."""
+--reports, they are in files, and an engine counts what each level asks; --resume keeps the finished levels."""
 
 
 def add_parser(commands: Any) -> None:
@@ -99,12 +105,13 @@ def run(args: argparse.Namespace) -> int:
             found.to_csv(text)
     if args.plot:
         _draw(found, args.plot)
+    offered = offer_candidates(args.candidates_out, found) if args.candidates_out else None
     if args.json:
         print(json.dumps({**found.to_json(everything=True), "plan": _about(plan)}, indent=2, allow_nan=False))
     else:
         from overstory.presentation.render_text import print_document
 
-        print_document(_blocks(found, plan))
+        print_document([*_blocks(found, plan), *([] if offered is None else [offered])])
     return 0
 
 

@@ -12,6 +12,7 @@ from overstory.cli.rappor.decode_counts import ENGINE_ALONE
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.discovery import Discovered
     from overstory.queries.searches import SearchReading
 
 OF_STORES: Final = ("store", "registry", "metric")
@@ -51,7 +52,7 @@ def is_of_a_store(args: argparse.Namespace) -> bool:
         raise ParameterError(
             f"{_option(of_store[0])} is about stored reports, and {_option(of_column[0])} about a file: give one form"
         )
-    in_store = [name for name in ("store", "first", "last", "candidates_out") if getattr(args, name) is not None]
+    in_store = [name for name in ("store", "first", "last") if getattr(args, name) is not None]
     if of_reports and in_store:
         raise ParameterError(f"{_option(in_store[0])} has no effect with --reports: files have no periods of a store")
     if not of_reports and (engine := given(args, ENGINE_ALONE)):
@@ -97,14 +98,13 @@ def search_files(args: argparse.Namespace) -> tuple[Any, Any] | None:
     from dataclasses import replace
 
     from overstory.cli.progress import progress
-    from overstory.cli.rappor.sum_engine import find_units, print_expected
+    from overstory.cli.rappor.sum_engine import counting_jobs, find_units, print_expected
     from overstory.discovery import find
-    from overstory.engines.searches import answers_in_files
+    from overstory.engines.searches import search_answers
     from overstory.protocol.search.mechanism import SearchMechanism
+    from overstory.queries.sources.exported import Files
 
     args.params = args.hash_family = args.hash_key = args.candidates = None
-    if args.resume:
-        raise ParameterError("--resume has no effect on a search: each level depends on the one before")
     files = find_units(args, args.reports)
     search = files.mechanism
     if not isinstance(search, SearchMechanism):
@@ -112,10 +112,14 @@ def search_files(args: argparse.Namespace) -> tuple[Any, Any] | None:
     if args.dry_run:
         print_expected(args, files)
         return None
-    with progress("searching", 1.0, quiet=args.quiet) as bar:
+    read = Files(files.places, files.units)
+    with (
+        progress("searching", 1.0, quiet=args.quiet) as bar,
+        counting_jobs(args, files.engine, is_watched=False) as count,
+    ):
         found = find(
             search.plan,
-            answers_in_files(files.engine, files.job, files.units),
+            search_answers(lambda asked: count(asked, read).counts, files.job),
             alpha=args.alpha,
             correction=args.correction,
             interval_kind=args.interval or "reports",
@@ -141,7 +145,7 @@ def _write(args: argparse.Namespace, reading: SearchReading) -> None:
             axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
             for panel, ax in zip(panels, axes, strict=True):
                 panel.draw(ax)
-    offered = _offer(args.candidates_out, reading) if args.candidates_out else None
+    offered = offer_candidates(args.candidates_out, reading.discovered) if args.candidates_out else None
     if args.json:
         import json
 
@@ -152,7 +156,7 @@ def _write(args: argparse.Namespace, reading: SearchReading) -> None:
     print_document([*reading.blocks(), *([] if offered is None else [offered])])
 
 
-def _offer(path: str, reading: SearchReading) -> Any:
+def offer_candidates(path: str, discovered: Discovered) -> Any:
     """Write the candidates that a file has, and the detected values after them; return what to say of it."""
     from overstory.files.candidates import read_candidates
     from overstory.files.io import writing_text
@@ -161,7 +165,7 @@ def _offer(path: str, reading: SearchReading) -> Any:
     from overstory.queries.searches import merged_candidates
 
     before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []
-    after = merged_candidates(before, reading)
+    after = merged_candidates(before, discovered)
     if not after:
         print(f"overstory: nothing was detected: {path} is not written", file=sys.stderr)
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,10 +12,9 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from overstory.engines.driver import Run
     from overstory.engines.exported import ExportedSet
-    from overstory.engines.units import Job
-    from overstory.queries.sources.exported import ExportedReports, Files
+    from overstory.protocol.metrics import Metric
+    from overstory.queries.sources.exported import ExportedReports
 
 OTHER_FORMS = ("params", "hash_family", "hash_key", "counts", "map", "boolean", "map2", "reports", "pair", "token")
 
@@ -47,22 +45,14 @@ def run_exported(args: argparse.Namespace, run_metric: Callable[[argparse.Namesp
 
 
 @contextmanager
-def open_exported(args: argparse.Namespace) -> Iterator[ExportedReports]:
+def open_exported(args: argparse.Namespace, metric: Metric) -> Iterator[ExportedReports]:
     """Yield the exported reports; what is finished is kept, where the options name a file, until they are read."""
-    from overstory.cli.rappor.sum_engine import CountedFiles, counting_jobs, engine_of, run_sentences
+    from overstory.cli.rappor.sum_engine import counting_jobs, engine_of
     from overstory.queries.sources.exported import ExportedReports
 
     engine = engine_of(args)
-    with counting_jobs(args, engine) as count:
-
-        def count_and_tell(job: Job, files: Files) -> Run:
-            run = count(job, files)
-            if not args.quiet and not args.json:
-                counted = CountedFiles(job.mechanism(), engine, job, files.places, files.units)
-                print("\n".join(f"overstory: {line}" for line in run_sentences(counted, run)), file=sys.stderr)
-            return run
-
-        yield ExportedReports(_find(args), count_and_tell, getattr(engine, "workers", None) or 8, args.verify)
+    with counting_jobs(args, engine, is_watched=not metric.mechanism.reads_reports) as count:
+        yield ExportedReports(_find(args), count, getattr(engine, "workers", None) or 8, args.verify)
 
 
 def _find(args: argparse.Namespace) -> list[ExportedSet]:
@@ -84,7 +74,7 @@ def _print_expected(args: argparse.Namespace) -> int:
 
     metric, engine = load_registry(args.registry)[args.metric], engine_of(args)
     first, last = parse_range(metric, args.first, args.last)
-    with open_exported(args) as exported:
+    with open_exported(args, metric) as exported:
         periods = [0, *exported.periods(metric.id)]
         files = exported.files(metric, periods[0] if first is None else first, periods[-1] if last is None else last)
     return print_expected(args, CountedFiles(metric.mechanism, engine, job_of(metric), files.places, files.units))

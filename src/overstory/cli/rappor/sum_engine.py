@@ -166,27 +166,43 @@ def count_units(args: argparse.Namespace, files: CountedFiles, unfinished: str |
 
 
 @contextmanager
-def counting_jobs(args: argparse.Namespace, engine: Engine) -> Iterator[Callable[[Job, Files], Run]]:
+def counting_jobs(
+    args: argparse.Namespace, engine: Engine, *, is_watched: bool = True
+) -> Iterator[Callable[[Job, Files], Run]]:
     """Yield what counts one job after the other; with ``--resume``, each keeps what is finished until all are.
 
-    The first is kept in the file that is named, the others beside it.
+    The first is kept in the file that is named, the others beside it. What was not counted by this run, or twice, is
+    told on the error stream.
+
+    Parameters
+    ----------
+    is_watched
+        Whether a bar shows how far each job is: False where one shows the whole.
     """
     from overstory.engines.checkpoint import Checkpoint, fingerprint
 
     kept: list[Checkpoint] = []
+    runs: list[Run] = []
 
     def count_next(job: Job, files: Files) -> Run:
-        if args.resume is None:
-            return _count(args, engine, job, files.units, None)
-        path = f"{args.resume}.{len(kept)}" if kept else args.resume
-        kept.append(_own(Checkpoint(path, fingerprint(job, files.places, files.units)), asked=True))
-        run = _count(args, engine, job, files.units, kept[-1])
-        kept[-1].write(run.parts, run.finished, at_once=True)
+        checkpoint = None
+        if args.resume is not None:
+            path = f"{args.resume}.{len(kept)}" if kept else args.resume
+            checkpoint = _own(Checkpoint(path, fingerprint(job, files.places, files.units)), asked=True)
+            kept.append(checkpoint)
+        run = _count(args, engine, job, files.units, checkpoint, is_watched=is_watched)
+        if checkpoint is not None:
+            checkpoint.write(run.parts, run.finished, at_once=True)
+        runs.append(run)
         return run
 
     yield count_next
     for checkpoint in kept:
         checkpoint.remove()
+    names = ("num_units", "resumed", "retries", "repeats")
+    sums = {name: sum(getattr(run, name) for run in runs) for name in names}
+    for note in [] if args.quiet else _again(sums["resumed"], sums["retries"] + sums["repeats"], sums["num_units"]):
+        print(f"overstory: {note}", file=sys.stderr)
 
 
 def check_engine(args: argparse.Namespace, names: list[str]) -> None:
@@ -242,12 +258,21 @@ def _own(checkpoint: Checkpoint, *, asked: bool) -> Checkpoint:
     return checkpoint
 
 
-def _count(args: argparse.Namespace, engine: Engine, job: Job, units: list[Unit], checkpoint: Checkpoint | None) -> Run:
+def _count(
+    args: argparse.Namespace,
+    engine: Engine,
+    job: Job,
+    units: list[Unit],
+    checkpoint: Checkpoint | None,
+    *,
+    is_watched: bool = True,
+) -> Run:
     from overstory.cli.progress import progress
     from overstory.engines.driver import count
 
     size = sum(unit.num_bytes for unit in units)
-    with progress(f"counting ({engine.name})", size or None, quiet=args.quiet, in_bytes=True) as bar:
+    quiet = args.quiet or not is_watched
+    with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
         return count(engine, job, units, checkpoint=checkpoint, advance=bar.advance)
 
 
@@ -310,11 +335,14 @@ def run_sentences(files: CountedFiles, run: Run) -> list[str]:
     rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
     spilled = "spills not known" if run.spilled is None else f"{in_bytes(run.spilled)} spilled to disk"
     notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {files.engine.name}: {rates}; {spilled}"]
-    if run.resumed:
-        notes.append(f"{run.resumed:,} units had been counted by an earlier run")
-    if run.retries + run.repeats:
-        notes.append(f"{run.retries + run.repeats:,} units were counted again, because a worker was lost")
-    return notes
+    return notes + _again(run.resumed, run.retries + run.repeats)
+
+
+def _again(resumed: int, repeated: int, units: int | None = None) -> list[str]:
+    """Return what to say of units that another run counted, and of those that were counted twice."""
+    of = "" if units is None else f" of {units:,}"
+    notes = [f"{resumed:,}{of} units had been counted by an earlier run"] if resumed else []
+    return notes + ([f"{repeated:,} units were counted again, because a worker was lost"] if repeated else [])
 
 
 def in_bytes(size: float) -> str:

@@ -23,7 +23,9 @@ EXPORT = """\
 Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
 metric=ID/period=N/digest=HEX, and a manifest of each. What is there already is not written again; an export that was
 killed is completed by the next one. `overstory sum DESTINATION/metric=ID` counts what manifests list, and so do Dask
-and Spark. Retention deletes reports in the store, never the exported files: that is yours to do."""
+and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. Of several shards, export each store into
+the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
+the exported files: that is yours to do."""
 
 IMPORT = """\
 Reads manifests, compares all files with them, and adds the reports and their counts to the store, each report once,

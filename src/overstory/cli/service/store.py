@@ -110,7 +110,13 @@ def _add_export(actions: Any) -> None:
     )
     export.add_argument("--to", dest="last", metavar="PERIOD", help="the last period")
     export.add_argument("--group", metavar="NAME", help="only the devices of this group, of a metric with groups")
-    export.add_argument("-o", "--output", required=True, metavar="FILE", help="the Parquet file")
+    export.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="the Parquet file; of several shards, one of each store: `overstory sum` adds files and folders",
+    )
 
 
 def _opened(args: argparse.Namespace) -> Store:
