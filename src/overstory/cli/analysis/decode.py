@@ -19,7 +19,6 @@ from overstory.cli.arguments import (
     read_mechanism,
 )
 from overstory.cli.rappor.decode_counts import is_labelled_form
-from overstory.cli.rappor.decode_exported import is_exported_form, run_exported
 from overstory.cli.rappor.sum_engine import add_engines
 from overstory.protocol.errors import ParameterError
 
@@ -176,10 +175,13 @@ def _add_readings(stored: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_plot(args.plot)
-    if is_exported_form(args):
-        _check_single(args)
-        _check_ranges(args)
-        return run_exported(args, _run_metric)
+    if args.inputs and args.registry:
+        from overstory.cli.rappor.decode_exported import is_exported_form, run_exported
+
+        if is_exported_form(args):
+            _check_single(args)
+            _check_ranges(args)
+            return run_exported(args, _run_metric)
     if is_labelled_form(args):
         from overstory.cli.analysis.decode_store import show_answer
         from overstory.cli.rappor.decode_counts import run_labelled

@@ -20,9 +20,7 @@ OTHER_FORMS = ("params", "hash_family", "hash_key", "counts", "map", "boolean", 
 
 
 def is_exported_form(args: argparse.Namespace) -> bool:
-    """Whether the options name a registry and exported folders alone; an error where they are of another form too."""
-    if not args.inputs or not args.registry:
-        return False
+    """Whether the inputs are exported folders alone; an error where the options are of another form too."""
     from overstory.engines.exported import is_exported
 
     if not all(map(is_exported, args.inputs)):
