@@ -41,9 +41,7 @@ With --pair, from counts of `overstory sum --pair`: the table of two variables t
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
 per period, or cumulative (over all reports so far); or compares two ranges. A device reports once a period and its
 reports share permanent responses. Standard errors assume that every device reported in every period, unless
---reports-per-device is given.
-
-From folders of `overstory export`, with --registry: the same readings of any metric, from counts of an engine."""
+--reports-per-device is given. From folders of `overstory export`, with --registry: the same, by counts of an engine."""
 
 OF_FILES = ("params", "counts", "map")
 OF_STORES = ("metric", "registry")

@@ -98,7 +98,8 @@ def search_files(args: argparse.Namespace) -> tuple[Any, Any] | None:
     from dataclasses import replace
 
     from overstory.cli.progress import progress
-    from overstory.cli.rappor.sum_engine import counting_jobs, find_units, print_expected
+    from overstory.cli.rappor.engine_runs import counting_jobs
+    from overstory.cli.rappor.sum_engine import find_units, print_expected
     from overstory.discovery import find
     from overstory.engines.searches import search_answers
     from overstory.protocol.search.mechanism import SearchMechanism

@@ -45,7 +45,8 @@ def run_exported(args: argparse.Namespace, run_metric: Callable[[argparse.Namesp
 @contextmanager
 def open_exported(args: argparse.Namespace, metric: Metric) -> Iterator[ExportedReports]:
     """Yield the exported reports; what is finished is kept, where the options name a file, until they are read."""
-    from overstory.cli.rappor.sum_engine import counting_jobs, engine_of
+    from overstory.cli.rappor.engine_runs import counting_jobs
+    from overstory.cli.rappor.sum_engine import engine_of
     from overstory.queries.sources.exported import ExportedReports
 
     engine = engine_of(args)

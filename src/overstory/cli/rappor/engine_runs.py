@@ -1,0 +1,120 @@
+"""Runs of an engine: what counts one job or several, shows how far it is, and keeps what is finished."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from overstory.cli.rappor.sum_engine import CountedFiles
+    from overstory.engines.checkpoint import Checkpoint
+    from overstory.engines.driver import Engine, Run
+    from overstory.engines.units import Job, Unit
+    from overstory.queries.sources.exported import Files
+
+
+@contextmanager
+def count_units(args: argparse.Namespace, files: CountedFiles, unfinished: str | None) -> Iterator[Run]:
+    """Yield the counts of files; what is finished is kept until they are written.
+
+    Parameters
+    ----------
+    unfinished
+        Where finished units are written unless the options name another file.
+    """
+    from overstory.engines.checkpoint import Checkpoint, fingerprint
+
+    checkpoint, path = None, args.resume or unfinished
+    if path is not None:
+        run_id = fingerprint(files.job, files.places, files.units)
+        checkpoint = _own(Checkpoint(path, run_id), asked=args.resume is not None)
+    yield _count(args, files.engine, files.job, files.units, checkpoint)
+    if checkpoint is not None:
+        checkpoint.remove()
+
+
+@contextmanager
+def counting_jobs(
+    args: argparse.Namespace, engine: Engine, *, is_watched: bool = True
+) -> Iterator[Callable[[Job, Files], Run]]:
+    """Yield what counts one job after the other; with ``--resume``, each keeps what is finished until all are.
+
+    The first is kept in the file that is named, the others beside it. What was not counted by this run, or twice, is
+    told on the error stream.
+
+    Parameters
+    ----------
+    is_watched
+        Whether a bar shows how far each job is: False where one shows the whole.
+    """
+    from overstory.engines.checkpoint import Checkpoint, fingerprint
+
+    kept: list[Checkpoint] = []
+    runs: list[Run] = []
+
+    def count_next(job: Job, files: Files) -> Run:
+        checkpoint = None
+        if args.resume is not None:
+            path = f"{args.resume}.{len(kept)}" if kept else args.resume
+            checkpoint = _own(Checkpoint(path, fingerprint(job, files.places, files.units)), asked=True)
+            kept.append(checkpoint)
+        run = _count(args, engine, job, files.units, checkpoint, is_watched=is_watched)
+        if checkpoint is not None:
+            checkpoint.write(run.parts, run.finished, at_once=True)
+        runs.append(run)
+        return run
+
+    yield count_next
+    for checkpoint in kept:
+        checkpoint.remove()
+    names = ("num_units", "resumed", "retries", "repeats")
+    sums = {name: sum(getattr(run, name) for run in runs) for name in names}
+    for note in (
+        [] if args.quiet else notes_of_repeats(sums["resumed"], sums["retries"] + sums["repeats"], sums["num_units"])
+    ):
+        print(f"overstory: {note}", file=sys.stderr)
+
+
+def _own(checkpoint: Checkpoint, *, asked: bool) -> Checkpoint:
+    """Return the checkpoint if it is of this run; one of another run is refused, or replaced where nobody named it."""
+    if checkpoint.belongs():
+        return checkpoint
+    if asked:
+        raise ParameterError(
+            f"--resume {checkpoint.path}: this is of a run over other files or parameters, or the files were changed "
+            "since; remove it, or name another"
+        )
+    print(f"overstory: {checkpoint.path} is of a run over other files: counting from the start", file=sys.stderr)
+    checkpoint.remove()
+    return checkpoint
+
+
+def _count(
+    args: argparse.Namespace,
+    engine: Engine,
+    job: Job,
+    units: list[Unit],
+    checkpoint: Checkpoint | None,
+    *,
+    is_watched: bool = True,
+) -> Run:
+    from overstory.cli.progress import progress
+    from overstory.engines.driver import count
+
+    size = sum(unit.num_bytes for unit in units)
+    quiet = args.quiet or not is_watched
+    with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
+        return count(engine, job, units, checkpoint=checkpoint, advance=bar.advance)
+
+
+def notes_of_repeats(resumed: int, repeated: int, units: int | None = None) -> list[str]:
+    """Return what to say of units that another run counted, and of those that were counted twice."""
+    of = "" if units is None else f" of {units:,}"
+    notes = [f"{resumed:,}{of} units had been counted by an earlier run"] if resumed else []
+    return notes + ([f"{repeated:,} units were counted again, because a worker was lost"] if repeated else [])
