@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -116,8 +117,8 @@ def test_objects_are_counted_where_they_lie(
 
 
 @pytest.mark.slow
-def test_an_export_into_an_object_store_is_counted_and_imported(
-    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_export_into_an_object_store_is_counted_decoded_and_imported(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     exported_store.small_parts(monkeypatch.setattr)
     metrics, url, other = exported_store.registry(), f"sqlite:///{tmp_path}/store.db", f"sqlite:///{tmp_path}/other.db"
@@ -135,3 +136,10 @@ def test_an_export_into_an_object_store_is_counted_and_imported(
     with open_store(url, metrics) as store:
         assert store.verify_export(Folder(address)) == (10, [])
         assert store.outside_retention(exported_store.LATER * 2)[0].destination.startswith("s3://exports/reports?")
+    (tmp_path / "metrics.toml").write_text(exported_store.registry_toml())
+    shown = []
+    for source in (["--store", url], [address]):
+        command = ["decode", *source, "--registry", str(tmp_path / "metrics.toml"), "--metric", "size", "--json"]
+        assert main([*command, "--quiet"]) == 0
+        shown.append(json.loads(capsys.readouterr().out))
+    assert shown[0] == shown[1]
