@@ -28,7 +28,12 @@ LONG: Final = frozenset((Path(__file__).parent / "long_tests.txt").read_text("ut
 """Cases that take seconds each: they run with the slow tests, and their quicker siblings with the others."""
 
 
-TOGETHER: Final = ("tests/engines/test_clusters.py", "tests/golden/test_golden.py", "tests/newcomers/test_operator.py")
+TOGETHER: Final = (
+    "tests/engines/test_clusters.py",
+    "tests/engines/test_spark.py",
+    "tests/golden/test_golden.py",
+    "tests/newcomers/test_operator.py",
+)
 """Files whose cases share what is costly to set up, or start clusters: `--dist loadgroup` gives each to one worker."""
 
 

@@ -1,6 +1,9 @@
-"""Small blocks, so that a few hundred reports are many units."""
+"""Small blocks, so that a few hundred reports are many units; an object store, and Java, for those that need them."""
 
-from collections.abc import Callable
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 from overstory.engines import division
 from overstory.files import blocks
 from support.engine_files import RAPPOR, Collection
+from support.object_store import object_store
 
 
 @pytest.fixture
@@ -33,3 +37,28 @@ def collection(tmp_path: Path, small_blocks: None) -> Callable[..., Collection]:
         return Collection(folder, name, parameters, size)
 
     return made
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with object_store() as options:
+        yield options
+
+
+@pytest.fixture
+def java(monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("java") is None and os.environ.get("OVERSTORY_JAVA") != "required":
+        pytest.skip("there is no Java here: apt install openjdk-17-jre-headless")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYTHONWARNINGS", "ignore")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder in which workers mark what they count; they find `support` where the tests do."""
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    folder = tmp_path / "watched"
+    folder.mkdir()
+    return folder

@@ -16,9 +16,7 @@ from overstory.engines.driver import EngineError, count
 from overstory.engines.local import MOST_TRIES, LocalEngine
 from overstory.engines.units import Unit
 from overstory.protocol.errors import FormatError
-from support.engine_files import RAPPOR, Collection
-
-OLH = {"epsilon": 1.0, "domain_size": 9, "num_seeds": 1 << 31}
+from support.engine_files import OLH, RAPPOR, Collection
 
 
 class KillingEngine(LocalEngine):

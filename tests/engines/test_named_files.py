@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from overstory.engines.units import read_contents, units_of
 from overstory.protocol.errors import FormatError, ParameterError
 from support import exported_store
 from support.engine_files import Collection
+from support.object_store import put
 
 
 def names(*inputs: str) -> list[str]:
@@ -64,35 +64,6 @@ def test_what_cannot_be_counted_is_named(folder: Path, inputs: list[str], says: 
 def test_a_missing_file_is_the_operating_systems_error(folder: Path) -> None:
     with pytest.raises(FileNotFoundError):
         find_places([f"{folder}/absent.parquet"])
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    """An object store on loopback; the text goes before the path and after it."""
-    from moto.server import ThreadedMotoServer
-
-    with socket.socket() as free, pytest.MonkeyPatch.context() as patch:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        for name, value in {"KEY_ID": "test", "KEY": "test"}.items():
-            patch.setenv({"KEY_ID": "AWS_ACCESS_KEY_ID", "KEY": "AWS_SECRET_ACCESS_KEY"}[name], value)
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        free.close()
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-        server.start()
-        try:
-            yield f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
-        finally:
-            server.stop()
-
-
-def put(options: str, name: str, content: bytes) -> None:
-    from pyarrow import fs
-
-    system, path = fs.FileSystem.from_uri(f"s3://{name}?{options}&allow_bucket_creation=true")
-    system.create_dir(path.split("/")[0])
-    with system.open_output_stream(path) as stream:
-        stream.write(content)
 
 
 @pytest.mark.slow

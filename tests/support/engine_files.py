@@ -18,6 +18,14 @@ from overstory.files.reports import write_packed
 from overstory.protocol.mechanisms.base import Mechanism
 
 RAPPOR: dict[str, Any] = {"num_bits": 20, "num_hashes": 2, "num_cohorts": 5, "f": 0.5, "p": 0.25, "q": 0.75}
+OLH: dict[str, Any] = {"epsilon": 1.0, "domain_size": 9, "num_seeds": 1 << 31}
+ORACLES: list[tuple[str, dict[str, Any]]] = [
+    ("rappor", RAPPOR),
+    ("olh", OLH),
+    ("grr", {"epsilon": 1.0, "domain_size": 9}),
+    ("hadamard", {"epsilon": 1.0, "domain_size": 100_000}),
+]
+"""An oracle for each way to count."""
 
 
 class Collection:

@@ -1,4 +1,4 @@
-"""The Spark engine: a data frame of units, each opened and counted by the worker that gets its row.
+"""The Spark engine: a data frame with a row for each unit, opened and counted by the worker that gets the row.
 
 Spark reads no reports: rows of reports through ``mapInArrow`` cost twenty times as much. Only the DataFrame API is
 used, so a session of Spark Connect serves as well as a classic one; nothing is counted in accumulators, which a
@@ -11,7 +11,6 @@ repeated task adds to twice. In a notebook, with a session of your own:
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -139,11 +138,10 @@ def stage_spills(session: Any) -> dict[int, int] | None:
 
 
 def _collect(session: Any, job: Job, units: Sequence[Unit]) -> list[tuple[int, bytes]]:
-    """Count some units as one job of Spark."""
-    rows = [(unit.number, pickle.dumps(unit)) for unit in units]
-    frame = session.createDataFrame(rows, "number int, unit binary").repartition(len(rows))
+    """Count some units as one job of Spark: a task for each, and no shuffle that a lost executor takes along."""
     try:
-        answers = frame.mapInArrow(_counting(job), SCHEMA).collect()
+        rows = session.range(0, len(units), 1, len(units))
+        answers = rows.mapInArrow(_counting(job, units), SCHEMA).collect()
     except Exception as error:
         raise EngineError(
             f"Spark gave up on units {units[0].number} .. {units[-1].number}: {_first_line(error)}"
@@ -154,21 +152,21 @@ def _collect(session: Any, job: Job, units: Sequence[Unit]) -> list[tuple[int, b
     return [(answer["number"], bytes(answer["counts"])) for answer in answers]
 
 
-def _counting(job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return the function that a worker of Spark maps over its rows."""
+def _counting(job: Job, units: Sequence[Unit]) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return the function that a worker of Spark maps over its rows, the places of the units to count."""
 
     def count(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
         types = pa.schema([("number", pa.int32()), ("counts", pa.binary()), ("error", pa.string())])
         for batch in batches:
-            for row in batch.to_pylist():
-                counts, problem = None, None
+            for place in batch.column(0).to_pylist():
+                unit, counts, problem = units[place], None, None
                 try:
-                    counts = count_unit(job, pickle.loads(row["unit"]))  # noqa: S301 - our own driver pickled it
+                    counts = count_unit(job, unit)
                 except (OverstoryError, OSError) as error:  # every try would fail alike: Spark is not to try again
                     problem = str(error)
-                yield pa.RecordBatch.from_pylist([{"number": row["number"], "counts": counts, "error": problem}], types)
+                yield pa.RecordBatch.from_pylist([{"number": unit.number, "counts": counts, "error": problem}], types)
 
     return count
 
