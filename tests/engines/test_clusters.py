@@ -9,8 +9,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +23,29 @@ from overstory.engines.driver import Engine, count
 from overstory.engines.local import MOST_TRIES, LocalEngine
 from overstory.engines.places import find_places
 from overstory.engines.reducer import count_unit
-from overstory.engines.units import Job, read_contents, units_of
+from overstory.engines.units import read_contents, units_of
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.search.mechanism import SearchMechanism
 from support import exported_store
-from support.engine_files import ORACLES, Collection
+from support.engine_files import ORACLES, Collection, exported_counts
 from support.engine_kills import KILLS, Kills, count_while_killing
 from support.object_store import put
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of schedulers whose workers are killed
 
 
+@pytest.fixture
+def impatience() -> Iterator[None]:
+    """Let Dask give a lost worker up at once, as where none is back in 15 s: the machine is busy."""
+    import dask
+    import distributed  # noqa: F401 - it has defaults, which must be there before one is set
+
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10 ms"}):
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("impatience")
 @pytest.mark.parametrize("kills", [KILLS, *(pytest.param(10, id=f"ten kills, {seed}") for seed in range(5))])
 def test_dask_counts_alike_when_workers_are_killed(
     collection: Callable[..., Collection], watched: Path, kills: int, request: pytest.FixtureRequest
@@ -97,14 +106,8 @@ def test_dask_counts_every_oracle_on_a_running_scheduler(
 @pytest.mark.slow
 def test_dask_counts_an_exported_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> None:
     exported_store.small_parts(monkeypatch.setattr)
-    metrics, url, folder = exported_store.registry(), f"sqlite:///{tmp_path}/store.db", tmp_path / "exported"
-    exported_store.fill(url, metrics)
-    exported_store.export_all(url, metrics, folder)
-    for name, stored in exported_store.counts_of(url, metrics).items():
-        units = units_of(read_contents(find_places([str(folder / f"metric={name}")])), 1)
-        assert len(units) > 1
-        run = count(DaskEngine(scheduler), Job.of(metrics[name].mechanism, verify=True), units)
-        assert run.counts == reduce(add, stored.values())
+    for job, units, stored in exported_counts(tmp_path):
+        assert count(DaskEngine(scheduler), job, units).counts == stored
 
 
 @pytest.mark.slow

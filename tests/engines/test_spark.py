@@ -10,7 +10,7 @@ import pytest
 
 from overstory.engines.division import divide_values
 from overstory.engines.driver import EngineError, count
-from support.engine_files import ORACLES, Collection
+from support.engine_files import ORACLES, Collection, exported_counts
 from support.engine_kills import KILLS, Kills, count_while_killing
 from support.spark_daemons import Cluster, running, start_connect
 
@@ -45,8 +45,10 @@ def test_spark_counts_alike_when_what_it_runs_is_killed(
             session.stop()
 
 
-def check_oracles(folder: Path, engine: Callable[[], Any]) -> None:
-    """Count every oracle, and a damaged file."""
+def check_counts(folder: Path, engine: Callable[[], Any]) -> None:
+    """Count every oracle, an exported store and a damaged file."""
+    for job, units, stored in exported_counts(folder):
+        assert count(engine(), job, units).counts == stored
     for name, parameters in ORACLES:
         reports = folder / name
         reports.mkdir()
@@ -60,20 +62,20 @@ def check_oracles(folder: Path, engine: Callable[[], Any]) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks", "small_ranges")
-def test_spark_counts_every_oracle_on_this_machine(tmp_path: Path) -> None:
+def test_spark_counts_alike_on_this_machine(tmp_path: Path) -> None:
     from pyspark.sql import SparkSession
 
     from overstory.engines.spark_session import SparkEngine
 
     session = SparkSession.builder.master("local[2,4]").config(map=QUIET).getOrCreate()
     try:
-        check_oracles(tmp_path, lambda: SparkEngine(session, workers=2))
+        check_counts(tmp_path, lambda: SparkEngine(session, workers=2))
     finally:
         session.stop()
 
 
 @pytest.mark.usefixtures("small_blocks", "small_ranges")
-def test_spark_counts_every_oracle_by_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_counts_alike_by_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql import SparkSession
 
     from overstory.engines.spark_session import SparkEngine
@@ -83,10 +85,46 @@ def test_spark_counts_every_oracle_by_connect(tmp_path: Path, monkeypatch: pytes
         address = start_connect(daemons)
         session = SparkSession.builder.remote(address).getOrCreate()
         try:
-            check_oracles(tmp_path, lambda: SparkEngine(session, workers=2))
+            check_counts(tmp_path, lambda: SparkEngine(session, workers=2))
         finally:
             session.stop()
         folder = tmp_path / "again"
         folder.mkdir()
         made = Collection(folder, *ORACLES[0])
         assert count(SparkEngine(master=address, workers=2), made.job(), made.units(1 << 20)).counts == made.counts
+
+
+def test_spark_states_what_its_tasks_spilled(collection: Callable[..., Collection]) -> None:
+    from pyspark.sql import SparkSession
+
+    from overstory.engines.spark_session import SparkEngine, stage_spills
+
+    builder = SparkSession.builder.master("local[2]").config(map=QUIET)
+    session = builder.config("spark.shuffle.spill.numElementsForceSpillThreshold", "1").getOrCreate()
+    try:
+        before = stage_spills(session)
+        session.range(100).repartition(3).count()
+        made, engine = collection(), SparkEngine(session, workers=2)
+        engine._add_spills(before, stage_spills(session))
+        assert engine.spilled is not None
+        assert engine.spilled > 0
+        alone = SparkEngine(session, workers=2)  # what others spill before a run is not the run's
+        run = count(alone, made.job(), made.units())
+        assert run.counts == made.counts
+        assert run.spilled == 0
+    finally:
+        session.stop()
+
+
+def test_what_forgotten_stages_of_spark_spilled_is_not_known() -> None:
+    from overstory.engines.spark_session import SparkEngine
+
+    def spilled(before: dict[int, int] | None, after: dict[int, int] | None) -> int | None:
+        engine = SparkEngine()
+        engine._add_spills(before, after)
+        return engine.spilled
+
+    assert spilled({0: 9, 1: 0}, {0: 9, 1: 0, 2: 4, 3: 1}) == 5
+    assert spilled({}, {0: 4}) == 4
+    assert spilled({0: 9, 1: 0}, {3: 1, 4: 1}) is None
+    assert spilled(None, None) is None  # Spark Connect

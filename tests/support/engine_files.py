@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from overstory.files import blocks
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
 from overstory.protocol.mechanisms.base import Mechanism
+from support import exported_store
 
 RAPPOR: dict[str, Any] = {"num_bits": 20, "num_hashes": 2, "num_cohorts": 5, "f": 0.5, "p": 0.25, "q": 0.75}
 OLH: dict[str, Any] = {"epsilon": 1.0, "domain_size": 9, "num_seeds": 1 << 31}
@@ -67,3 +71,14 @@ def pieces(batch: ReportBatch, rows: int) -> list[ReportBatch]:
         ReportBatch(batch.cohorts[at : at + rows], batch.bits[at : at + rows], batch.num_bits, batch.num_cohorts)
         for at in range(0, len(batch), rows)
     ]
+
+
+def exported_counts(place: Path) -> Iterator[tuple[Job, list[Unit], SupportCounts]]:
+    """Export a store of several metrics, and yield the job and the units of each, and what the store has counted."""
+    metrics, url, folder = exported_store.registry(), f"sqlite:///{place}/store.db", place / "exported"
+    exported_store.fill(url, metrics)
+    exported_store.export_all(url, metrics, folder)
+    for name, stored in exported_store.counts_of(url, metrics).items():
+        units = units_of(read_contents(find_places([str(folder / f"metric={name}")])), 1)
+        assert len(units) > 1
+        yield Job.of(metrics[name].mechanism, verify=True), units, reduce(add, stored.values())

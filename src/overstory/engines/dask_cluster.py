@@ -43,9 +43,14 @@ PRELOADED: Final = [
 SETTINGS: Final = {
     "distributed.scheduler.allowed-failures": MOST_LOSSES,
     "distributed.admin.low-level-log-length": 0,
+    # Dask takes a worker for good from a cluster that has missed it for 15 s; on a busy machine it starts for longer.
+    "distributed.deploy.lost-worker-timeout": "1 h",
+    # Without any worker Dask waits for ever.
+    "distributed.scheduler.no-workers-timeout": "10 minutes",
     "distributed.worker.profile.enabled": False,
     "distributed.worker.multiprocessing-method": "forkserver" if FORKS else "spawn",
 }
+"""Of a cluster of our own; some are read when a worker is lost."""
 ALONE: Final = {
     "ARROW_IO_THREADS": "2",
     "MALLOC_TRIM_THRESHOLD_": "65536",
