@@ -60,7 +60,8 @@ def defaults(*packages: str) -> dict[str, str]:
 
 def check(shown: dict[str, str]) -> None:
     assert {name: default[:40] for name, default in shown.items() if len(default) > LONGEST} == {}
-    values = {value for value in os.environ.values() if len(value) >= 8} | {SECRET}
+    # Spark is told by a variable to stay on this machine (SPARK_LOCAL_IP): the loopback address is nobody's secret.
+    values = ({value for value in os.environ.values() if len(value) >= 8} - {"127.0.0.1"}) | {SECRET}
     assert [name for name, default in shown.items() if any(value in default for value in values)] == []
 
 
