@@ -19,7 +19,7 @@ from test_searches import METRIC, in_files
 from overstory.cli.main import main
 from overstory.engines.dask_cluster import MOST_LOSSES, DaskEngine
 from overstory.engines.division import divide_values
-from overstory.engines.driver import Engine, count
+from overstory.engines.driver import Engine, EngineError, count
 from overstory.engines.local import MOST_TRIES, LocalEngine
 from overstory.engines.places import find_places
 from overstory.engines.reducer import count_unit
@@ -195,6 +195,18 @@ def test_what_a_lost_worker_of_dask_spilled_is_not_known() -> None:
     assert spilled(({"a": None}, {"a": None})) is None  # a version of Dask without this metric
 
 
+def test_workers_that_do_not_start_are_a_clear_failure(
+    collection: Callable[..., Collection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Cluster failed to start")
+
+    monkeypatch.setattr("distributed.LocalCluster", fail)
+    made = collection()
+    with pytest.raises(EngineError, match="Dask's workers did not start: Cluster failed to start"):
+        count(DaskEngine(workers=1), made.job(), made.units())
+
+
 def test_no_scheduler_is_a_clear_failure(
     collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
@@ -206,6 +218,10 @@ def test_no_scheduler_is_a_clear_failure(
     command = ["sum", folder, "--engine", "dask", "--scheduler", address, "-o", str(tmp_path / "c.csv")]
     assert main(command) == 2
     assert f"there is no Dask scheduler at {address}" in capsys.readouterr().err
+    for scheme in ("sc", "spark"):
+        master = address.replace("tcp", scheme)
+        assert main(["sum", folder, "--engine", "spark", "--master", master, "-o", str(tmp_path / "c.csv")]) == 2
+        assert f"no Spark session at {master}: " in capsys.readouterr().err
     for options, says in (
         (["--scheduler", address], "--scheduler has no effect without --engine dask"),
         (["--engine", "dask", "--master", "local"], "--master has no effect without --engine spark"),

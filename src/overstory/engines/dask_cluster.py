@@ -116,8 +116,9 @@ class DaskEngine:
             try:
                 place = self.scheduler or stack.enter_context(_own_cluster(cores(self.workers)))
                 client = Client(place, set_as_default=False, timeout=TIMEOUT)
-            except (OSError, ValueError) as error:
-                raise EngineError(f"there is no Dask scheduler at {self.scheduler}: {error}") from error
+            except (OSError, ValueError, RuntimeError) as error:
+                what = "Dask's workers did not start" if self.scheduler is None else "there is no Dask scheduler at "
+                raise EngineError(f"{what}{self.scheduler or ''}: {error}") from error
             stack.callback(client.close)
             self.client = client
             try:

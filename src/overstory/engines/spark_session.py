@@ -11,10 +11,12 @@ repeated task adds to twice. In a notebook, with a session of your own:
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from overstory.engines.driver import EngineError
 from overstory.engines.reducer import count_unit
@@ -31,6 +33,11 @@ WAVES: Final = 2
 """Jobs that run at the same time: while the last tasks of one end, the next has begun."""
 PER_WAVE: Final = 4
 """Units of a job for each worker: their counts come back together."""
+
+TIMEOUT: Final = 20
+"""Seconds in which a master or a server of Spark Connect must answer."""
+PORTS: Final = {"sc": 15002, "spark": 7077}
+"""Where they listen unless the address says otherwise."""
 
 LISTENING: Final = 10_000
 """Milliseconds in which Spark must have noted what its tasks did."""
@@ -94,6 +101,8 @@ class SparkEngine:
         if self.session is not None:
             yield self.session
             return
+        if self.master is not None and self.master.startswith(("sc://", "spark://")):
+            _check_answers(self.master)
         from pyspark.sql import SparkSession
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -119,6 +128,20 @@ class SparkEngine:
             yield session
         finally:
             session.stop()
+
+
+def _check_answers(master: str) -> None:
+    """Raise EngineError when nobody listens at any of a master's addresses: Spark itself would try for minutes."""
+    scheme, _, hosts = master.partition("://")
+    problem: Exception | None = None
+    for host in hosts.split(","):
+        try:
+            place = urlsplit(f"//{host}")
+            with socket.create_connection((place.hostname or "", place.port or PORTS[scheme]), TIMEOUT):
+                return
+        except (OSError, ValueError) as error:
+            problem = error
+    raise EngineError(f"no Spark session at {master}: {problem}")
 
 
 def stage_spills(session: Any) -> dict[int, int] | None:
