@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from overstory.collector.store import Store, open_store
+from overstory.protocol.metrics import MetricRegistry
 from support.store_databases import KINDS, fresh
+from support.store_samples import registry
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +25,16 @@ def store_url(request: pytest.FixtureRequest, shared_folder: Path) -> Iterator[s
     """An empty database, of each kind in turn."""
     with fresh(request.param, shared_folder) as url:
         yield url
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> MetricRegistry:
+    """The sample metrics."""
+    return registry(folder=tmp_path)
+
+
+@pytest.fixture
+def store(store_url: str, metrics: MetricRegistry) -> Iterator[Store]:
+    """A store of these metrics."""
+    with open_store(store_url, metrics, create=True) as opened:
+        yield opened

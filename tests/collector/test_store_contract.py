@@ -20,17 +20,6 @@ from support.store_samples import DAY, NOW, as_multiset, counted, received, regi
 PERIOD = 20_000
 
 
-@pytest.fixture
-def metrics(tmp_path: Path) -> Any:
-    return registry(folder=tmp_path)
-
-
-@pytest.fixture
-def store(store_url: str, metrics: Any) -> Any:
-    with open_store(store_url, metrics, create=True) as opened:
-        yield opened
-
-
 ALL = ("bloom", "colour", "size", "tree")
 
 

@@ -22,12 +22,6 @@ def metrics() -> Any:
     return registry()
 
 
-@pytest.fixture
-def store(store_url: str, metrics: Any) -> Any:
-    with open_store(store_url, metrics, create=True) as opened:
-        yield opened
-
-
 def released(
     metrics: Any, release: bytes, message: int, reports: int = 1, *, name: str = "colour", period: int = PERIOD
 ):

@@ -23,17 +23,6 @@ from support.store_samples import ABOUT, DAY, NOW, received, registry, reports
 PERIOD = 20_000
 
 
-@pytest.fixture
-def metrics(tmp_path: Path) -> Any:
-    return registry(folder=tmp_path)
-
-
-@pytest.fixture
-def store(store_url: str, metrics: Any) -> Any:
-    with open_store(store_url, metrics, create=True) as opened:
-        yield opened
-
-
 def summed(metric: Any, sent: Any) -> ReportSums:
     """Sum reports in one go."""
     watch = Watch.of(metric.mechanism, metric.labels if metric.id == "tree" else ())
