@@ -25,8 +25,8 @@ from pathlib import Path
 
 from overstory.collector.settings import DAY
 from overstory.collector.store import open_store
-from overstory.collector.store.connection import connect
-from overstory.collector.store.database import IdsOfDay
+from overstory.collector.store.databases.connection import connect
+from overstory.collector.store.databases.database import IdsOfDay
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, load_registry
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_reports, encode_upload

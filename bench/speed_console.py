@@ -14,8 +14,8 @@ from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.positions import positions_of
 from overstory.collector.store import open_store
-from overstory.collector.store.connection import connect
 from overstory.collector.store.counts import pack_counts
+from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.metrics import StoredMetric
 from overstory.collector.store.schema import COUNTS
 from overstory.console.alarms import find_alarms, read_history

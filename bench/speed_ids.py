@@ -17,8 +17,8 @@ from pathlib import Path
 
 from overstory.collector.settings import DAY
 from overstory.collector.store import open_store
-from overstory.collector.store.connection import connect
-from overstory.collector.store.database import Database, IdsOfDay
+from overstory.collector.store.databases.connection import connect
+from overstory.collector.store.databases.database import Database, IdsOfDay
 from overstory.protocol.wire.upload import ID_BYTES
 
 COMMIT = 2_000

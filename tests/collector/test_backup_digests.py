@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from overstory.collector.store import StoreError, open_store
-from overstory.collector.store.connection import connect
 from overstory.collector.store.copies.backup import restore
+from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.schema import ABOUT, METADATA, TABLE_DIGEST, ids_table_name, tables_of_ids
 from support.store_samples import NOW, registry, some
 

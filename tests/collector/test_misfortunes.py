@@ -25,9 +25,9 @@ from overstory.collector.http.listening import queued
 from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, InboxAges
-from overstory.collector.store.connection import connect
-from overstory.collector.store.database import Database, DiskFullError
-from overstory.collector.store.store import Retained
+from overstory.collector.store.databases.connection import connect
+from overstory.collector.store.databases.database import Database, DiskFullError
+from overstory.collector.store.retention import Retained
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.period import DAY
 from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, upload

@@ -221,7 +221,7 @@ def test_batch_ids_are_forgotten_after_their_day_and_not_before(store: Store, me
 
 
 def test_a_large_table_of_ids_is_gone_through_in_slices(store: Store, metrics: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("overstory.collector.store.sqlite.AT_ONCE", 10)
+    monkeypatch.setattr("overstory.collector.store.databases.sqlite.AT_ONCE", 10)
     metric, rng = metrics["bloom"], random.Random(3)
     edges = [bytes([first]) + bytes(15) for first in range(256)] + [
         bytes([first]) + b"\xff" * 15 for first in range(256)

@@ -18,8 +18,9 @@ import pytest
 from sqlalchemy import delete, select
 
 from overstory.cli.main import main
-from overstory.collector.store import open_store, postgres
-from overstory.collector.store.postgres import REST, TABLES, Eraser
+from overstory.collector.store import open_store
+from overstory.collector.store.databases import eraser
+from overstory.collector.store.databases.eraser import REST, TABLES, Eraser
 from overstory.collector.store.schema import ABOUT, ids_table, ids_table_name
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, received, registry, reports
@@ -282,7 +283,7 @@ def test_a_backup_holds_no_marks(url: str, tmp_path: Path) -> None:
 def test_collectors_share_a_tables_rest(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for table in TABLES:
         monkeypatch.setitem(REST, table, 10**6)
-    monkeypatch.setattr(postgres, "REST_OF_IDS", 10**6)
+    monkeypatch.setattr(eraser, "REST_OF_IDS", 10**6)
     metrics, rng = registry(), random.Random(1)
     first, second = (received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 30, rng)) for _ in range(2))
     with open_store(url, metrics, create=True) as store, open_store(url, metrics) as other:

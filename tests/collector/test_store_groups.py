@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import text
 
 from overstory.collector.store import Store, StoreError, open_store, restore
-from overstory.collector.store.connection import connect, migrate
 from overstory.collector.store.counts import pack_counts
+from overstory.collector.store.databases.connection import connect, migrate
 from overstory.collector.store.migrations import upgrade
 from support.store_samples import DAY, NOW, counted, received, registry, reports
 

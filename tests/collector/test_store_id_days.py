@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from sqlalchemy import inspect, select, text
 
-from overstory.collector.store import Store, StoreError, open_store, restore, sqlite
-from overstory.collector.store.connection import connect, migrate
-from overstory.collector.store.database import IdsOfDay
+from overstory.collector.store import Store, StoreError, open_store, restore
+from overstory.collector.store.databases import sqlite
+from overstory.collector.store.databases.connection import connect, migrate
+from overstory.collector.store.databases.database import IdsOfDay
 from overstory.collector.store.migrations import upgrade
 from overstory.collector.store.schema import BATCH_IDS_BEFORE, day_of_ids, ids_table, read_id_days, tables_of_ids
 from support.store_crashes import acknowledged, expected, go, start, until_it_waits

@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import inspect, text
 
 from overstory.collector.store import Store, StoreError, migrations, open_store, restore
-from overstory.collector.store import connection as opening
-from overstory.collector.store.connection import connect, migrate
+from overstory.collector.store.databases import connection as opening
+from overstory.collector.store.databases.connection import connect, migrate
 from overstory.collector.store.metrics import read_stored_metrics
 from overstory.collector.store.migrations import upgrade
 from overstory.collector.store.schema import METADATA, REVISION

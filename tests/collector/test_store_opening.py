@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from overstory.collector.store import StoreError, open_store, restore, sqlite
-from overstory.collector.store.connection import connect, migrate
+from overstory.collector.store import StoreError, open_store, restore
+from overstory.collector.store.databases import sqlite
+from overstory.collector.store.databases.connection import connect, migrate
 from support.store_databases import fresh
 from support.store_samples import NOW, registry, some
 

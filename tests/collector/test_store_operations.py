@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, inspect, text
 
 from overstory.collector.store import CollectorState, Refusals, StoreError, open_store, restore
-from overstory.collector.store.connection import connect, migrate
+from overstory.collector.store.databases.connection import connect, migrate
 from overstory.collector.store.migrations import upgrade
 from overstory.collector.store.schema import read_id_days
 from overstory.protocol.errors import ParameterError

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from overstory.collector.store import StoreError, open_store, sqlite
-from overstory.collector.store.connection import connect
+from overstory.collector.store import StoreError, open_store
+from overstory.collector.store.databases import sqlite
+from overstory.collector.store.databases.connection import connect
 from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000

@@ -8,8 +8,8 @@ from pathlib import Path
 from sqlalchemy import select
 
 from overstory.collector.store import open_store
-from overstory.collector.store.compaction import _note_day
 from overstory.collector.store.metrics import StoredMetric, _write, read_stored_metrics
+from overstory.collector.store.retention import _note_day
 from overstory.collector.store.schema import ABOUT, IDS_DELETED
 from support.store_crashes import until_it_waits
 from support.store_databases import fresh

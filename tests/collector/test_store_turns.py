@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from overstory.collector.store.sqlite import FairLock
+from overstory.collector.store.databases.sqlite import FairLock
 
 
 def waiting(lock: FairLock, number: int) -> None:

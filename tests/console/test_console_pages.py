@@ -11,7 +11,7 @@ from itertools import product
 import httpx
 import pytest
 
-from overstory.collector.store.database import StoreError
+from overstory.collector.store.databases.database import StoreError
 from overstory.console.app import ALWAYS
 from overstory.console.lists import CandidateLists
 from overstory.console.screens.registry import SCREENS

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from overstory.collector.store import Received
 from overstory.collector.store.compaction import Compacted
-from overstory.collector.store.store import Retained
+from overstory.collector.store.retention import Retained
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.protocol.wire.upload import Upload, encode_columns, encode_reports, encode_upload

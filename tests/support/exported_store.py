@@ -20,7 +20,7 @@ from overstory.collector.store import Store, open_store
 from overstory.collector.store.copies import export
 from overstory.collector.store.copies.export import Exported, Selection
 from overstory.collector.store.copies.imports import Imported
-from overstory.collector.store.sqlite import SqliteDatabase
+from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.engines.exported import find_sets
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from overstory.collector.log import SparseLog
 from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.collector.store import Received
-from overstory.collector.store.database import DiskFullError
+from overstory.collector.store.databases.database import DiskFullError
 
 GROUP_BYTES: Final = 4 * MEBIBYTE
 """The most bytes of a commit, unless a single request has more: later requests wait less."""

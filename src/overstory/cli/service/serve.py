@@ -177,7 +177,7 @@ def _has_password(url: str | None) -> bool:
 def _open(url: str, registry: MetricRegistry, shard: int | None) -> Store:
     from overstory.collector.log import log_event
     from overstory.collector.store import open_store
-    from overstory.collector.store.connection import MissingStoreError
+    from overstory.collector.store.databases.connection import MissingStoreError
 
     try:
         store = open_store(url)

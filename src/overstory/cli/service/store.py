@@ -134,7 +134,7 @@ def _registry_of(args: argparse.Namespace) -> MetricRegistry | None:
 
 
 def _create(args: argparse.Namespace) -> int:
-    from overstory.collector.store.connection import connect, migrate
+    from overstory.collector.store.databases.connection import connect, migrate
 
     database = connect(args.url, create=True)
     try:
@@ -150,7 +150,7 @@ def _create(args: argparse.Namespace) -> int:
 
 
 def _migrate(args: argparse.Namespace) -> int:
-    from overstory.collector.store.connection import connect, migrate
+    from overstory.collector.store.databases.connection import connect, migrate
 
     database = connect(args.url)
     try:

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Final
 
 from overstory.collector.store import Store, open_store
-from overstory.collector.store.connection import MissingStoreError
+from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.store.metrics import StoredMetric
 from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.text import epsilon_text, plural

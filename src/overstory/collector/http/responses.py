@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from overstory.collector.http.endpoint import ALWAYS, RETRY_AFTER, Response, error_response
 from overstory.collector.store import StoreError
-from overstory.collector.store.database import RecountError
+from overstory.collector.store.databases.database import RecountError
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import UnknownMetricError
 from overstory.protocol.wire.reasons import Reason

@@ -12,14 +12,13 @@ are shuffled into, or have waited for minutes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from overstory.collector.settings import DAY
 from overstory.collector.store.counts import (
     Key,
     chunk_rows,
@@ -33,15 +32,13 @@ from overstory.collector.store.counts import (
     sum_reports,
     sums_of_key,
 )
-from overstory.collector.store.database import Database, RecountError
+from overstory.collector.store.databases.database import Database, RecountError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
+from overstory.collector.store.retention import delete_expired_ids
 from overstory.collector.store.schema import (
-    ABOUT,
-    BATCH_IDS_BEFORE,
     CHECKS,
     CHUNKS,
     COUNTS,
-    IDS_DELETED,
     INBOX,
     day_of_ids,
     ids_table_name,
@@ -309,70 +306,3 @@ def _counts_row(entry: StoredMetric, counts: SupportCounts) -> dict[str, Any]:
         "num_reports": counts.num_reports,
         "counts": pack_counts(counts),
     }
-
-
-FEW: Final = 100_000
-SLICES: Final = 256
-"""A table with fewer than `FEW` ids is deleted from in one transaction, a larger one in this many."""
-
-
-def delete_expired_ids(database: Database, now: float) -> tuple[int, list[str]]:
-    """Delete the batch ids whose day has passed, once a day: they expire at the end of a day.
-
-    Returns
-    -------
-    tuple of int and list of str
-        How many ids were deleted, and which tables of ids are still there although their day has passed.
-    """
-    today = int(now // DAY)
-    with database.snapshot() as connection:
-        last = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalar()
-        if last is not None and int(last) >= today:
-            return 0, []
-        expired = [day for day, until in read_id_days(connection).items() if until <= now]
-    dropped = {day: database.drop_ids(day, now) for day in expired}
-    deleted = _delete_ids_before(database, now) + sum(count for count in dropped.values() if count > 0)
-    stay = [f"{ids_table_name(day)}: it is in use, or another user's" for day, count in dropped.items() if count < 0]
-    if not stay:
-        database.write(lambda connection: _note_day(database, connection, str(today)))
-    return deleted, stay
-
-
-def _delete_ids_before(database: Database, now: float) -> int:
-    """Delete what expired of the ids that were accepted before schema 0006; return how many.
-
-    A large table is gone through in slices, each a transaction: no writer waits for long.
-    """
-    ids = BATCH_IDS_BEFORE.c
-    with database.snapshot() as connection:
-        first_ids = select(ids.id).limit(FEW).subquery()
-        count = connection.execute(select(func.count()).select_from(first_ids)).scalar_one()
-    if not count:
-        return 0
-    return sum(_delete_ids(database, (ids.forget_after <= now, *part)) for part in _slices(few=count < FEW))
-
-
-def _slices(*, few: bool) -> Iterable[tuple[ColumnElement[bool], ...]]:
-    """Return the conditions that cut a table of ids into slices, by the first byte of an id."""
-    if few:
-        return [()]
-    starts = [BATCH_IDS_BEFORE.c.id >= bytes([first]) for first in range(1, SLICES)]
-    ends = [BATCH_IDS_BEFORE.c.id < bytes([first]) for first in range(1, SLICES)]
-    return [(ends[0],), *zip(starts, ends[1:], strict=False), (starts[-1],)]
-
-
-def _delete_ids(database: Database, where: tuple[ColumnElement[bool], ...]) -> int:
-    def work(connection: Connection) -> int:
-        database.lock(connection)  # ids that are being rewritten would be missed
-        deleted = connection.execute(delete(BATCH_IDS_BEFORE).where(*where)).rowcount
-        if deleted:
-            database.note_deletions(connection, {BATCH_IDS_BEFORE.name})
-        return deleted
-
-    return database.write(work)
-
-
-def _note_day(database: Database, connection: Connection, day: str) -> None:
-    database.lock(connection)  # of two collectors that delete ids for the first time, only one may make the row
-    if not connection.execute(update(ABOUT).where(ABOUT.c.key == IDS_DELETED).values(value=day)).rowcount:
-        connection.execute(ABOUT.insert(), [{"key": IDS_DELETED, "value": day}])

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, func, select
 
-from overstory.collector.store.database import RecountError, StoreError
+from overstory.collector.store.databases.database import RecountError, StoreError
 from overstory.collector.store.metrics import StoredMetric
 from overstory.collector.store.schema import CHECKS, CHUNKS, COUNTS
 from overstory.protocol.errors import ParameterError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, func, select, update
 
 from overstory.collector.settings import DAY
-from overstory.collector.store.database import Database, StoreError
+from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.schema import ABOUT, BATCH_IDS, BATCH_IDS_BEFORE, COUNTS, METRICS, SHARD
 from overstory.protocol.errors import ParameterError
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, func, select, text, update
 
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
-from overstory.collector.store.database import Database
+from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetrics
 from overstory.collector.store.schema import ABOUT, COLLECTORS, METRICS, NOTES, RELEASES, TALLIES, TOKEN_USED
 from overstory.protocol.errors import ParameterError

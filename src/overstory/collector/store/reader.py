@@ -23,7 +23,7 @@ from overstory.collector.store.counts import (
     sum_reports,
     sums_of_key,
 )
-from overstory.collector.store.database import Database
+from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import ServedShard, StoredMetric, read_shard, read_stored_metrics
 from overstory.collector.store.operations import (
     CollectorState,

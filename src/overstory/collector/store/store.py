@@ -7,60 +7,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, delete, update
+from sqlalchemy import Connection, update
 
 from overstory.collector.auth import Role, make_token
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.compaction import Compacted, InboxAges, compact
-from overstory.collector.store.connection import check, connect, migrate
 from overstory.collector.store.copies.checks import OutsideRetention, outside_retention, verify
 from overstory.collector.store.copies.export import Export, Exported, Selection
 from overstory.collector.store.copies.imports import Imported, add_sets
 from overstory.collector.store.counts import inbox_rows
-from overstory.collector.store.database import Database, IdsOfDay
-from overstory.collector.store.metrics import StoredMetrics, claim_shard, read_stored_metrics, save_metrics
+from overstory.collector.store.databases.connection import check, connect, migrate
+from overstory.collector.store.databases.database import Database, IdsOfDay
+from overstory.collector.store.metrics import StoredMetrics, claim_shard, save_metrics
 from overstory.collector.store.operations import (
     CollectorState,
     Note,
     Refused,
     delete_note,
     make_note,
-    retain_operations,
     write_note,
     write_releases,
     write_state,
     write_token_days,
 )
 from overstory.collector.store.reader import StoreReader
-from overstory.collector.store.schema import CHECKS, CHUNKS, INBOX, OF_REPORTS, TOKENS, day_of_ids
+from overstory.collector.store.retention import Retained, retain
+from overstory.collector.store.schema import INBOX, TOKENS, day_of_ids
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.engines.exported import ExportedSet
     from overstory.engines.folders import Folder
     from overstory.protocol.metrics import MetricRegistry
-
-
-@dataclass(frozen=True)
-class Retained:
-    """What retention deleted.
-
-    Attributes
-    ----------
-    reports, chunks
-        Reports past retention, and the rows that they were stored in. Their counts stay.
-    remains
-        What was deleted and can still be read in the database's files, and why; see `Database.erase_deleted`.
-    """
-
-    reports: int
-    chunks: int
-    remains: tuple[str, ...] = ()
 
 
 class Store(StoreReader):
@@ -166,26 +148,7 @@ class Store(StoreReader):
         Refusals are deleted with their metric's reports, those by day after 400 days; the row of a collector a week
         after its last heartbeat.
         """
-        with self._database.snapshot() as connection:
-            entries = read_stored_metrics(connection, self._metrics)
-        # The registry's metrics come last: the registry decides how long a metric's reports are stored.
-        expired = {entry.metric: entry.last_expired(now) for entry in entries.values()}
-        self._database.write(lambda connection: retain_operations(connection, entries, now))
-        sizes = [size for metric, last in expired.items() for size in self._delete_chunks(metric, last)]
-        self._database.release_free_space()
-        return Retained(sum(sizes), len(sizes), self._database.erase_deleted(OF_REPORTS if sizes else ()))
-
-    def _delete_chunks(self, metric: str, last: int) -> list[int]:
-        """Delete a metric's chunks up to the period `last`; return their numbers of reports."""
-        past, sums = ((table.c.metric == metric) & (table.c.period <= last) for table in (CHUNKS, CHECKS))
-
-        def work(connection: Connection) -> list[int]:
-            sizes = list(connection.execute(delete(CHUNKS).where(past).returning(CHUNKS.c.num_reports)).scalars())
-            if connection.execute(delete(CHECKS).where(sums)).rowcount or sizes:
-                self._database.note_deletions(connection, OF_REPORTS)
-            return sizes
-
-        return self._database.write(work)
+        return retain(self._database, self._metrics, now)
 
     def export_closed(
         self,

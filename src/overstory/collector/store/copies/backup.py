@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Table, delete, func, select
 
-from overstory.collector.store.connection import check, connect, upgraded
 from overstory.collector.store.counts import Key, key_columns, unpack_counts, unpack_sums
-from overstory.collector.store.database import Database, StoreError
+from overstory.collector.store.databases.connection import check, connect, create_private_file, upgraded
+from overstory.collector.store.databases.database import Database, StoreError
+from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.collector.store.schema import (
     ABOUT,
     CHECKS,
@@ -31,7 +32,6 @@ from overstory.collector.store.schema import (
     ids_table,
     read_id_days,
 )
-from overstory.collector.store.sqlite import SqliteDatabase, create_private_file
 from overstory.files.io import sync
 
 ADDED_COLUMNS: Final = frozenset({"device_group", "export_id"})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from overstory.collector.store.copies import export_rows as rows
-from overstory.collector.store.database import Database
+from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import read_stored_metrics
 from overstory.protocol.errors import OverstoryError
 

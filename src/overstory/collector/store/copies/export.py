@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from overstory.collector.store.copies import export_rows as rows
 from overstory.collector.store.copies.export_rows import ReportSet
 from overstory.collector.store.counts import TOGETHER, Key, join_rows, shuffled
-from overstory.collector.store.database import Database, StoreError
+from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
 from overstory.collector.store.schema import CHUNKS
 from overstory.protocol.errors import OverstoryError

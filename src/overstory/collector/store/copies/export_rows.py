@@ -18,7 +18,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, delete, func, select, update
 
 from overstory.collector.store.counts import Key, key_columns, keys_of
-from overstory.collector.store.database import Database
+from overstory.collector.store.databases.database import Database
 from overstory.collector.store.schema import ABOUT, CHUNKS, EXPORTS, INBOX, STORE_ID
 
 WRITING: Final = "writing"

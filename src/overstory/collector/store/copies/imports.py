@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select, update
 from overstory.collector.store.compaction import OvertakenError, add_counts, add_sums, sum_new
 from overstory.collector.store.copies import export_rows
 from overstory.collector.store.counts import Key, chunk_rows, shuffled, sums_of_key
-from overstory.collector.store.database import Database, StoreError
+from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
 from overstory.collector.store.schema import CHUNKS, IMPORTS
 from overstory.protocol.errors import FormatError

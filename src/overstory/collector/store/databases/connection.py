@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -9,10 +11,10 @@ from sqlalchemy import URL, Connection, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError
 
 from overstory.collector.store import migrations
-from overstory.collector.store.database import Database, StoreError
-from overstory.collector.store.postgres import PostgresDatabase
+from overstory.collector.store.databases.database import Database, StoreError
+from overstory.collector.store.databases.postgres import PostgresDatabase
+from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.collector.store.schema import REVISION
-from overstory.collector.store.sqlite import SqliteDatabase, create_private_file
 
 FORMS: Final = "sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE"
 
@@ -110,3 +112,9 @@ def upgraded(
     elif schema != newest:
         migrations.upgrade(connection, folder=folder)
     return schema
+
+
+def create_private_file(path: Path) -> None:
+    """Make an empty file that its owner alone can read, unless there is one; SQLite gives its log the same rights."""
+    with suppress(OSError):  # such as a folder that cannot be written: SQLite reports it
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

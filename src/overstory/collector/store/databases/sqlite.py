@@ -5,12 +5,11 @@ Writers of one process take turns through `FairLock`, in the order in which they
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 from sqlalchemy import URL, ColumnElement, Connection, create_engine, delete, event, func, select
 
-from overstory.collector.store.database import (
+from overstory.collector.store.databases.database import (
     DRIVER_ERRORS,
     Database,
     IdsOfDay,
@@ -27,6 +26,7 @@ from overstory.collector.store.database import (
     store_error,
     translate_errors,
 )
+from overstory.collector.store.databases.serving import lock_for_serving
 from overstory.collector.store.schema import BATCH_IDS, BATCH_IDS_BEFORE, ids_table, ids_table_name, read_id_days
 
 
@@ -68,8 +68,6 @@ class FairLock:
             else:
                 self.taken = False
 
-
-_log: Final = logging.getLogger("overstory.collector")
 
 PATIENCE: Final = 15.0
 """Seconds to wait for another process's transaction."""
@@ -165,30 +163,8 @@ class SqliteDatabase(Database):
             )
 
     def serve_alone(self) -> None:
-        """Lock a small separate file: the system releases the lock however this process ends.
-
-        The database's file cannot be used for that: closing it once would release SQLite's locks.
-        """
-        path = Path(f"{self.path}-serving")
-        try:
-            lock_file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:  # a full or read-only disk: no other collector can write there either
-            _log.warning("%s: cannot check whether another collector serves this file: %s", self.url, error.strerror)
-            return
-        number = ""
-        if not _lock(lock_file):
-            with suppress(OSError):
-                number = os.read(lock_file, 20).decode("ascii", "replace").strip()
-            os.close(lock_file)
-            process = f"process {number}" if number.isdigit() else "another process"
-            raise StoreError(
-                f"{self.url}: {process} serves this file already, and only one can: stop it first; for several "
-                "collectors use a PostgreSQL store"
-            )
-        with suppress(OSError):
-            os.ftruncate(lock_file, 0)
-            os.write(lock_file, b"%d\n" % os.getpid())
-        self._serving = lock_file
+        """Lock a small separate file until this database is closed, or the process ends."""
+        self._serving = lock_for_serving(self.path, self.url)
 
     def close(self) -> None:
         """Close every connection; another process may serve the file then."""
@@ -301,12 +277,6 @@ class SqliteDatabase(Database):
             _raw(connection).executescript("PRAGMA incremental_vacuum")
 
 
-def create_private_file(path: Path) -> None:
-    """Make an empty file that its owner alone can read, unless there is one; SQLite gives its log the same rights."""
-    with suppress(OSError):  # such as a folder that cannot be written: SQLite reports it
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-
-
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return what does not depend on a file's name: its device and its number there; None without a file."""
     try:
@@ -314,27 +284,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _lock(file: int) -> bool:
-    """Lock an open file for this process; False when another process has the lock."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: an open file that is written to cannot be locked by a byte that nobody reads
-        import msvcrt
-
-        try:
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:  # a file system without locks
-        _log.warning("cannot check whether another collector serves this store: %s", error.strerror)
-    return True
 
 
 def _raw(connection: Connection) -> sqlite3.Connection:

@@ -1,0 +1,1 @@
+"""The databases that a store may be in: SQLite and PostgreSQL."""

@@ -1,0 +1,214 @@
+"""Erasing in PostgreSQL: tables that rows were deleted from are rewritten, so that their files keep nothing of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, select, text
+from sqlalchemy.exc import DBAPIError
+
+from overstory.collector.store.databases.database import Database, StoreError, explain
+from overstory.collector.store.schema import (
+    ABOUT,
+    BATCH_IDS,
+    BATCH_IDS_BEFORE,
+    CHECKS,
+    CHUNKS,
+    COUNTS,
+    DELETED_FROM,
+    INBOX,
+    REWRITTEN,
+    ids_table_name,
+    read_id_days,
+)
+
+TABLES: Final = (INBOX.name, BATCH_IDS_BEFORE.name, CHUNKS.name, COUNTS.name, CHECKS.name)
+"""The tables that are rewritten, besides those of ids."""
+
+REST: Final = {INBOX.name: 1000, BATCH_IDS_BEFORE.name: 1000, CHUNKS.name: 100, COUNTS.name: 100, CHECKS.name: 100}
+"""After a rewriting a table rests for this many times its duration. Ingest waits while one of the first two is
+rewritten: a thousandth of the time. Only operators read the others, and only compactions write them."""
+
+REST_OF_IDS: Final = 1000
+"""The same for all tables of ids together: each rests for that many times its duration and the number of tables."""
+
+PASSES, PAUSE = 50, 0.02
+
+LOCK_MS: Final = 200
+"""How long to wait for the lock of a table: all later users of the table wait behind this one."""
+
+SLICE: Final = 4000
+MOST_SLICES: Final = 256
+END: Final = bytes([255]) * 17
+"""Greater than every batch id."""
+
+COMMIT_TIMES: Final = "the server keeps the time of every commit: set track_commit_timestamp = off"
+
+IS_THERE: Final = text("SELECT to_regclass(:table) IS NOT NULL")
+LIMIT_WAIT: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), false)")
+IS_OWNER: Final = text("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST(:table AS regclass)")
+MARK: Final = text(
+    "INSERT INTO about (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+CLEAR: Final = text(
+    "INSERT INTO about (key, value) VALUES (:key, '') "
+    "ON CONFLICT (key) DO UPDATE SET value = '' WHERE about.value = CAST(:mark AS text)"
+)
+"""A mark that was made meanwhile stays."""
+
+TIME: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
+TRANSACTION: Final = text("SELECT CAST(CAST(pg_current_xact_id() AS xid) AS text)")
+ENDED: Final = text(
+    "SELECT age(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS xid)) <= age(CAST(CAST(:xid AS text) AS xid))"
+)
+ERASED: Final = text(
+    "SELECT age(relfrozenxid) <= age(CAST(CAST(:xid AS text) AS xid)) FROM pg_class "
+    "WHERE oid = CAST(:table AS regclass)"
+)
+"""Whether a rewritten table has no row that was deleted before transaction `xid`: rewriting freezes every row that all
+snapshots agree on, and notes up to which transaction they do."""
+
+INSERT_AGAIN: Final = (
+    "WITH gone AS (DELETE FROM {table} WHERE id >= :first AND id < :end RETURNING *) "
+    "INSERT INTO {table} SELECT * FROM gone ORDER BY id"
+)
+
+
+def server_time(connection: Connection) -> float:
+    """Return the server's Unix time: the one clock that all processes share."""
+    now: float = connection.execute(TIME).scalar_one()
+    return now
+
+
+@dataclass
+class Eraser:
+    """Rewrites tables that rows were deleted from, each as often as its size allows.
+
+    PostgreSQL leaves a deleted row on its page, with the number of the transaction that wrote it: a report could be
+    joined to the batch id that came in the same transaction. A plain VACUUM frees the room and need not overwrite it.
+    VACUUM FULL writes a table into a new file, without the rows that nobody can see any more, and deletes the old file.
+    The rows that stay have their transaction numbers still, so batch ids are first deleted and inserted again, in their
+    own order.
+
+    Both respect every open snapshot, `pg_dump`'s as well. A row that such a snapshot can still see stays in the file;
+    the table is then rewritten again later.
+
+    Which tables must be rewritten, and until when each rests, is in the store itself: all processes that share it take
+    part in the same work, and the next one does what a killed one left undone.
+    """
+
+    database: Database
+    clock: Callable[[Connection], float] = server_time  # Unix time in seconds
+
+    def erase(self, urgent: Iterable[str]) -> tuple[str, ...]:
+        """Rewrite the tables that are due; see `Database.erase_deleted`."""
+        at_once = set(urgent)
+        with self.database.work_claims() as claim, self.database.engine.connect() as plain:
+            connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+            remains = [COMMIT_TIMES] if connection.execute(text("SHOW track_commit_timestamp")).scalar() == "on" else []
+            of_ids = list(map(ids_table_name, read_id_days(connection)))
+            marked = [table for table in TABLES if _value(connection, DELETED_FROM + table) != ""]
+            # A table of ids that nobody has marked holds no id of a folded report.
+            marked += [table for table in of_ids if _value(connection, DELETED_FROM + table)]
+            factors = {**REST, **dict.fromkeys(of_ids, REST_OF_IDS * len(of_ids))}
+            due = [table for table in marked if self._due(connection, table, at_once)]
+            resting = [table for table in marked if table not in due]
+            remains += [f"{table}: {why}" for table in resting if (why := _last_failure(connection, table))]
+            if not due:
+                return tuple(remains)
+            connection.execute(LIMIT_WAIT, {"ms": LOCK_MS})
+            try:
+                for table in due:
+                    if not claim(("erase", table)):
+                        remains += [f"{table}: another process is rewriting it"] if table in at_once else []
+                    elif self._due(connection, table, at_once):  # nobody has done it just before
+                        remains += [f"{table}: {why}" for why in self._try(connection, table, factors[table])]
+            finally:
+                if not connection.invalidated:
+                    connection.execute(text("RESET lock_timeout"))
+        return tuple(remains)
+
+    def _due(self, connection: Connection, table: str, at_once: set[str]) -> bool:
+        if _value(connection, DELETED_FROM + table) == "":
+            return False
+        rest = _value(connection, REWRITTEN + table)
+        if rest is None or table in at_once:
+            return True
+        began, ends, _ = rest.split(" ", 2)
+        return not float(began) <= self.clock(connection) < float(ends)  # a clock that was set back ends a rest
+
+    def _try(self, connection: Connection, table: str, factor: int) -> list[str]:
+        """Rewrite one table, which then rests; return why deleted rows can still be read in its file, if they can."""
+        mark = _value(connection, DELETED_FROM + table)
+        began = self.clock(connection)
+        try:
+            why = self._rewrite(connection, table)
+        except (StoreError, DBAPIError) as error:
+            if not connection.execute(IS_THERE, {"table": table}).scalar():
+                return []  # ids that were dropped meanwhile
+            why = str(error) if isinstance(error, StoreError) else _reason(error)
+        now = self.clock(connection)
+        rest = f"{now} {now + max(0.0, now - began) * factor} {why}"
+
+        def note(writing: Connection) -> None:
+            read_id_days(writing)  # which keeps the table there
+            if not writing.execute(IS_THERE, {"table": table}).scalar():
+                return
+            if not why:
+                writing.execute(CLEAR, {"key": DELETED_FROM + table, "mark": mark})
+            writing.execute(MARK, {"key": REWRITTEN + table, "value": rest})
+
+        self.database.write(note)
+        return [why] if why else []
+
+    def _rewrite(self, connection: Connection, table: str) -> str:
+        if not connection.execute(IS_OWNER, {"table": table}).scalar():
+            return "only its owner can rewrite it: let the collector connect as the table's owner"
+        if table.startswith(BATCH_IDS.name):
+            self._insert_again(table, connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())  # noqa: S608 - the store's own name
+        xid = connection.execute(TRANSACTION).scalar()
+        _wait_for_others(connection, xid)
+        connection.execute(text(f"VACUUM (FULL) {table}"))
+        if not connection.execute(ERASED, {"table": table, "xid": xid}).scalar():
+            return "an open transaction can still see deleted rows"
+        return ""
+
+    def _insert_again(self, table: str, count: int) -> None:
+        """Give ids one transaction's number, in the order of their random bytes; a large table slice by slice.
+
+        A transaction that inserts one of these ids meanwhile waits for the slice, and then meets the id.
+        """
+        slices = min(MOST_SLICES, 1 + count // SLICE)
+        starts = [bytes([number * 256 // slices]) for number in range(1, slices)]
+        for first, end in zip([b"", *starts], [*starts, END], strict=True):
+            self.database.write(lambda connection: self._insert_slice(connection, table, first, end))  # noqa: B023 - run at once
+
+    def _insert_slice(self, connection: Connection, table: str, first: bytes, end: bytes) -> None:
+        self.database.lock(connection)  # a deletion of expired ids would miss those that are being inserted
+        connection.execute(text(INSERT_AGAIN.format(table=table)), {"first": first, "end": end})
+
+
+def _value(connection: Connection, key: str) -> str | None:
+    return connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == key)).scalar()
+
+
+def _last_failure(connection: Connection, table: str) -> str:
+    """Return why the last rewriting of a table failed; an empty text when it succeeded."""
+    rest = _value(connection, REWRITTEN + table)
+    return rest.split(" ", 2)[2] if rest else ""
+
+
+def _wait_for_others(connection: Connection, xid: str | None) -> None:
+    """Wait a little for the transactions that began before `xid`: those of senders take milliseconds."""
+    for _ in range(PASSES):
+        if connection.execute(ENDED, {"xid": xid}).scalar():
+            return
+        time.sleep(PAUSE)
+
+
+def _reason(error: DBAPIError) -> str:
+    locked = getattr(error.orig, "sqlstate", None) == "55P03"
+    return "another transaction holds it" if locked else explain(error)
