@@ -20,8 +20,9 @@ from sqlalchemy import delete, select
 from overstory.cli.main import main
 from overstory.collector.store import open_store
 from overstory.collector.store.databases import eraser
+from overstory.collector.store.databases.connection import connect, migrate
 from overstory.collector.store.databases.eraser import REST, TABLES, Eraser
-from overstory.collector.store.schema import ABOUT, ids_table, ids_table_name
+from overstory.collector.store.schema import ABOUT, METADATA, ids_table, ids_table_name
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, received, registry, reports
 
@@ -114,6 +115,116 @@ def test_payloads_that_were_not_folded_are_seen_in_the_files(url: str) -> None:
 def present(url: str, needles: list[bytes]) -> int:
     content = b"".join(files(url).values())
     return sum(needle in content for needle in needles)
+
+
+def test_samples_for_the_planner_hold_no_report_and_no_id(url: str) -> None:
+    """ANALYZE copied whole payloads into pg_statistic, where they outlived the compaction."""
+    rng = random.Random(1)
+    ids, payloads = commits(url, rng, folded=False)
+    with psycopg.connect(url, autocommit=True) as sql:
+        sql.execute("ANALYZE")
+        sampled = {f"{table}.{name}" for table, name in sql.execute(SAMPLED).fetchall()}
+    assert {"inbox.num_reports", "inbox.metric", "tokens.role"} - sampled == {"tokens.role"}  # it is empty
+    with open_store(url, registry()) as store:
+        assert store.compact(NOW).remains == ()
+        bits = open_chunk(url)
+        with psycopg.connect(url, autocommit=True) as sql:
+            sql.execute("ANALYZE")
+        rested(store)
+        store.compact(NOW + 400 * DAY)
+        assert store.retain(NOW + 400 * DAY).reports == 360
+    assert present(url, [*payloads, *ids, bits]) == 0
+
+
+SAMPLED = "SELECT tablename, attname FROM pg_stats WHERE schemaname = 'public'"
+
+
+def open_chunk(url: str) -> bytes:
+    with psycopg.connect(url) as sql:
+        return bytes(sql.execute("SELECT bits FROM chunks").fetchone()[0])[:50]
+
+
+def test_a_migrated_store_forgets_the_samples_that_it_had(url: str) -> None:
+    ids, payloads = commits(url, random.Random(1), folded=False)
+    unsampled = [(table.name, column.name) for table in unsampled_tables() for column in table.columns if column.info]
+    assert len(unsampled) == 8
+    with psycopg.connect(url, autocommit=True) as sql:  # back to what schema 0006 had
+        for table, column in unsampled:
+            sql.execute(f"ALTER TABLE {table} ALTER COLUMN {column} SET STATISTICS -1")
+        sql.execute("UPDATE alembic_version SET version_num = '0006'")
+        sql.execute("ANALYZE")
+    database = connect(url)
+    assert migrate(database) == ("0006", "0007")
+    database.close()
+    with open_store(url, registry()) as store:
+        assert store.compact(NOW).remains == ()
+        # What is deleted from pg_statistic stays in its file, until it is rewritten: that is what was owed.
+        assert present(url, payloads) == 0
+        rested(store)
+        store.compact(NOW + 400 * DAY)
+    assert present(url, ids) == 0
+    with psycopg.connect(url, autocommit=True) as sql:
+        sql.execute("ANALYZE")
+        assert not {(table, column) for table, column in sql.execute(SAMPLED).fetchall()} & set(unsampled)
+
+
+def unsampled_tables() -> list[Any]:
+    return [*METADATA.sorted_tables, ids_table(PERIOD + 1)]
+
+
+def test_without_the_migration_the_samples_stay_in_the_files(url: str) -> None:
+    # That the tests above look in the right place.
+    ids, payloads = commits(url, random.Random(1), folded=False)
+    with psycopg.connect(url, autocommit=True) as sql:
+        for table, column in (("inbox", "bits"), (IDS, "id")):
+            sql.execute(f"ALTER TABLE {table} ALTER COLUMN {column} SET STATISTICS -1")
+        sql.execute("ANALYZE")
+    with open_store(url, registry()) as store:
+        assert store.compact(NOW).remains == ()
+        assert present(url, payloads) == 12
+        rested(store)
+        store.compact(NOW + 400 * DAY)
+    assert present(url, ids) == 12
+
+
+def test_who_does_not_own_the_database_hears_that_its_owner_must_compact_once(url: str) -> None:
+    metrics = registry()
+    open_store(url, metrics, create=True).close()
+    name = urlsplit(url).path.removeprefix("/")
+    with psycopg.connect(url, autocommit=True) as sql:
+        sql.execute(f"CREATE ROLE {name} LOGIN")
+        try:
+            sql.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}")
+            sql.execute("INSERT INTO about VALUES ('owed to pg_statistic', '0007')")
+            with open_store(url.replace("postgres:@", f"{name}:@"), metrics) as store:
+                assert "pg_statistic: only the database's owner can rewrite it: run overstory store compact once" in (
+                    " ".join(store.compact(NOW).remains)
+                )
+            with open_store(url, metrics) as store:
+                rested(store)
+                assert store.compact(NOW).remains == ()
+            assert sql.execute("SELECT value FROM about WHERE key = 'owed to pg_statistic'").fetchone() == ("",)
+        finally:
+            sql.execute(f"DROP OWNED BY {name}")
+            sql.execute(f"DROP ROLE {name}")
+
+
+@pytest.mark.parametrize(
+    "setting", ["log_statement = 'mod'", "log_min_duration_statement = '1d'", "log_parameter_max_length_on_error = 9"]
+)
+def test_a_server_that_logs_values_is_named(url: str, setting: str) -> None:
+    name = urlsplit(url).path.removeprefix("/")
+    with open_store(url, registry(), create=True) as store:
+        assert store.compact(NOW).remains == ()
+    with psycopg.connect(url, autocommit=True) as sql:
+        sql.execute(f"ALTER DATABASE {name} SET {setting}")
+    with open_store(url, registry()) as store:
+        assert "set log_parameter_max_length = 0" in " ".join(store.compact(NOW).remains)
+    with psycopg.connect(url, autocommit=True) as sql:
+        sql.execute(f"ALTER DATABASE {name} SET log_parameter_max_length = 0")
+        sql.execute(f"ALTER DATABASE {name} SET log_parameter_max_length_on_error = 0")
+    with open_store(url, registry()) as store:
+        assert store.compact(NOW).remains == ()
 
 
 def test_a_partly_filled_chunk_and_earlier_counts_are_not_in_the_files(url: str) -> None:

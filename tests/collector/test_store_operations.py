@@ -150,9 +150,9 @@ def test_a_store_of_the_first_schema_is_refused_then_migrated_with_all_it_has(st
         for statement in WITHOUT_GROUPS:
             database.write(lambda connection, statement=statement: connection.execute(text(statement)))
     database.write(lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '0001'")))
-    with pytest.raises(StoreError, match="has schema 0001, this program needs 0006: overstory store migrate"):
+    with pytest.raises(StoreError, match="has schema 0001, this program needs 0007: overstory store migrate"):
         open_store(store_url)
-    assert migrate(database) == ("0001", "0006")
+    assert migrate(database) == ("0001", "0007")
     database.close()
     with open_store(store_url) as store:
         assert store.add([batch]) == [False]
@@ -182,7 +182,7 @@ def test_a_backup_of_the_first_schema_is_migrated_and_restored(tmp_path: Path) -
             )
         )
     database.write(lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '0001'")))
-    with pytest.raises(StoreError, match="has schema 0001, this program needs 0006"):
+    with pytest.raises(StoreError, match="has schema 0001, this program needs 0007"):
         restore(tmp_path / "backup.db", str(tmp_path / "restored.db"))
     migrate(database)
     database.close()

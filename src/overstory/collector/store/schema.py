@@ -37,18 +37,36 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    event,
     func,
     select,
+    text,
 )
 
 from overstory.collector.settings import DAY
 
-REVISION: Final = "0006"
+REVISION: Final = "0007"
 """The schema that this program reads and writes."""
 
 METADATA: Final = MetaData()
 
+UNSAMPLED: Final = {"unsampled": True}
+"""What a column says of itself whose values come from devices. For its planner, PostgreSQL copies samples of a column's
+values into a table of its own, `pg_statistic`, where they stay when their rows are deleted: not of these columns."""
+
 _ROW_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _without_samples(table: Table) -> Table:
+    """Let PostgreSQL take no samples of the table's unsampled columns, from the transaction on that makes the table."""
+    changes = ", ".join(f"ALTER COLUMN {column.name} SET STATISTICS 0" for column in table.columns if column.info)
+
+    def change(_: Table, connection: Connection, **_options: object) -> None:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text(f"ALTER TABLE {table.name} {changes}"))
+
+    event.listen(table, "after_create", change)
+    return table
 
 
 def _key(*, primary: bool = False) -> tuple[Column[str], Column[int], Column[bytes], Column[str]]:
@@ -62,7 +80,7 @@ def _key(*, primary: bool = False) -> tuple[Column[str], Column[int], Column[byt
 
 
 def _reports(name: str, *more: Column[str]) -> Table:
-    return Table(
+    table = Table(
         name,
         METADATA,
         Column("id", _ROW_NUMBER, primary_key=True),
@@ -70,13 +88,14 @@ def _reports(name: str, *more: Column[str]) -> Table:
         Column("num_bits", Integer, nullable=False),
         Column("num_cohorts", BigInteger, nullable=False),
         Column("num_reports", Integer, nullable=False),
-        Column("cohorts", LargeBinary, nullable=False),
-        Column("bits", LargeBinary, nullable=False),
+        Column("cohorts", LargeBinary, nullable=False, info=UNSAMPLED),
+        Column("bits", LargeBinary, nullable=False, info=UNSAMPLED),
         *more,
         Index(f"{name}_by_key", "metric", "period", "digest", "device_group"),
         # A number is never used again: folding deletes rows by their numbers, and must not meet others under them.
         sqlite_autoincrement=True,
     )
+    return _without_samples(table)
 
 
 BATCH_IDS: Final = Table(
@@ -86,12 +105,14 @@ BATCH_IDS: Final = Table(
     Column("forget_after", BigInteger, nullable=False),
 )
 
-BATCH_IDS_BEFORE: Final = Table(
-    "batch_ids_before",
-    METADATA,
-    Column("id", LargeBinary, primary_key=True),
-    Column("forget_after", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
+BATCH_IDS_BEFORE: Final = _without_samples(
+    Table(
+        "batch_ids_before",
+        METADATA,
+        Column("id", LargeBinary, primary_key=True, info=UNSAMPLED),
+        Column("forget_after", BigInteger, nullable=False),
+        sqlite_with_rowid=False,
+    )
 )
 """Of schema 0005. Batches that are sent again are looked up in it; it never grows."""
 
@@ -114,12 +135,13 @@ def ids_table(day: int) -> Table:
     is sent again, at whatever time and under whatever settings, meets its id there. The table is made with its first
     id and dropped as a whole.
     """
-    return Table(
+    table = Table(
         ids_table_name(day),
         MetaData(),
-        Column("id", LargeBinary, primary_key=True),
+        Column("id", LargeBinary, primary_key=True, info=UNSAMPLED),
         sqlite_with_rowid=False,
     )
+    return _without_samples(table)
 
 
 def read_id_days(connection: Connection) -> dict[int, int]:
@@ -142,13 +164,15 @@ INBOX: Final = _reports("inbox")
 # Chunks with an id are never shuffled again: what is exported under the id stays the same. Empty: not exported yet.
 CHUNKS: Final = _reports("chunks", Column("export_id", Text, nullable=False, server_default=""))
 
-COUNTS: Final = Table(
-    "counts",
-    METADATA,
-    *_key(primary=True),
-    Column("counts_digest", LargeBinary, nullable=False),
-    Column("num_reports", BigInteger, nullable=False),
-    Column("counts", LargeBinary, nullable=False),
+COUNTS: Final = _without_samples(
+    Table(
+        "counts",
+        METADATA,
+        *_key(primary=True),
+        Column("counts_digest", LargeBinary, nullable=False),
+        Column("num_reports", BigInteger, nullable=False),
+        Column("counts", LargeBinary, nullable=False, info=UNSAMPLED),
+    )
 )
 
 METRICS: Final = Table(
@@ -223,12 +247,14 @@ RELEASES: Final = Table(
     Column("messages", BigInteger, nullable=False),
 )
 
-CHECKS: Final = Table(
-    "checks",
-    METADATA,
-    *_key(primary=True),
-    Column("num_reports", BigInteger, nullable=False),
-    Column("sums", LargeBinary, nullable=False),
+CHECKS: Final = _without_samples(
+    Table(
+        "checks",
+        METADATA,
+        *_key(primary=True),
+        Column("num_reports", BigInteger, nullable=False),
+        Column("sums", LargeBinary, nullable=False, info=UNSAMPLED),
+    )
 )
 
 EXPORTS: Final = Table(

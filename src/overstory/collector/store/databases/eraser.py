@@ -28,7 +28,18 @@ from overstory.collector.store.schema import (
 TABLES: Final = (INBOX.name, BATCH_IDS_BEFORE.name, CHUNKS.name, COUNTS.name, CHECKS.name)
 """The tables that are rewritten, besides those of ids."""
 
-REST: Final = {INBOX.name: 1000, BATCH_IDS_BEFORE.name: 1000, CHUNKS.name: 100, COUNTS.name: 100, CHECKS.name: 100}
+SAMPLES: Final = "pg_statistic"
+"""PostgreSQL's own table of sampled values. It is rewritten once, after the migration to the schema whose columns of
+reports and ids are not sampled (0007)."""
+
+REST: Final = {
+    INBOX.name: 1000,
+    BATCH_IDS_BEFORE.name: 1000,
+    CHUNKS.name: 100,
+    COUNTS.name: 100,
+    CHECKS.name: 100,
+    SAMPLES: 1000,
+}
 """After a rewriting a table rests for this many times its duration. Ingest waits while one of the first two is
 rewritten: a thousandth of the time. Only operators read the others, and only compactions write them."""
 
@@ -46,10 +57,20 @@ END: Final = bytes([255]) * 17
 """Greater than every batch id."""
 
 COMMIT_TIMES: Final = "the server keeps the time of every commit: set track_commit_timestamp = off"
+LOGGED: Final = (
+    "the server's log has reports and batch ids, as values of statements: set log_parameter_max_length = 0 and "
+    "log_parameter_max_length_on_error = 0"
+)
+LOGS_VALUES: Final = text(
+    "SELECT coalesce(current_setting('log_parameter_max_length', true), '-1') <> '0' "
+    "AND (current_setting('log_statement') IN ('mod', 'all') OR current_setting('log_min_duration_statement') <> '-1') "
+    "OR coalesce(current_setting('log_parameter_max_length_on_error', true), '0') <> '0'"
+)
 
 IS_THERE: Final = text("SELECT to_regclass(:table) IS NOT NULL")
 LIMIT_WAIT: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), false)")
 IS_OWNER: Final = text("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST(:table AS regclass)")
+IS_OWNER_OF_ALL: Final = text("SELECT pg_has_role(datdba, 'USAGE') FROM pg_database WHERE datname = current_database()")
 MARK: Final = text(
     "INSERT INTO about (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
@@ -108,11 +129,11 @@ class Eraser:
         at_once = set(urgent)
         with self.database.work_claims() as claim, self.database.engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-            remains = [COMMIT_TIMES] if connection.execute(text("SHOW track_commit_timestamp")).scalar() == "on" else []
+            remains = _settings_that_keep(connection)
             of_ids = list(map(ids_table_name, read_id_days(connection)))
             marked = [table for table in TABLES if _value(connection, DELETED_FROM + table) != ""]
             # A table of ids that nobody has marked holds no id of a folded report.
-            marked += [table for table in of_ids if _value(connection, DELETED_FROM + table)]
+            marked += [table for table in (*of_ids, SAMPLES) if _value(connection, DELETED_FROM + table)]
             factors = {**REST, **dict.fromkeys(of_ids, REST_OF_IDS * len(of_ids))}
             due = [table for table in marked if self._due(connection, table, at_once)]
             resting = [table for table in marked if table not in due]
@@ -165,7 +186,10 @@ class Eraser:
         return [why] if why else []
 
     def _rewrite(self, connection: Connection, table: str) -> str:
-        if not connection.execute(IS_OWNER, {"table": table}).scalar():
+        if table == SAMPLES:
+            if not connection.execute(IS_OWNER_OF_ALL).scalar():
+                return "only the database's owner can rewrite it: run overstory store compact once as that user"
+        elif not connection.execute(IS_OWNER, {"table": table}).scalar():
             return "only its owner can rewrite it: let the collector connect as the table's owner"
         if table.startswith(BATCH_IDS.name):
             self._insert_again(table, connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())  # noqa: S608 - the store's own name
@@ -189,6 +213,13 @@ class Eraser:
     def _insert_slice(self, connection: Connection, table: str, first: bytes, end: bytes) -> None:
         self.database.lock(connection)  # a deletion of expired ids would miss those that are being inserted
         connection.execute(text(INSERT_AGAIN.format(table=table)), {"first": first, "end": end})
+
+
+def _settings_that_keep(connection: Connection) -> list[str]:
+    """Return which of the server's settings keep what compaction deletes."""
+    keeps_times = connection.execute(text("SHOW track_commit_timestamp")).scalar() == "on"
+    logs_values = connection.execute(LOGS_VALUES).scalar()
+    return [*([COMMIT_TIMES] if keeps_times else []), *([LOGGED] if logs_values else [])]
 
 
 def _value(connection: Connection, key: str) -> str | None:

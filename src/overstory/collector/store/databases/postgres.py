@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from sqlalchemy import URL, Connection, TextClause, create_engine, delete, event, func, select, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.schema import CreateTable
 
 from overstory.collector.store.databases.database import (
     Database,
@@ -108,7 +107,8 @@ class PostgresDatabase(Database):
             if stored.get(day, -1) < forget_after:
                 connection.execute(KEEP_DAY, {"day": day, "until": forget_after})
             if day not in stored:
-                connection.execute(CreateTable(ids_table(day), if_not_exists=True))
+                # Unless another transaction made it, which this one waited for.
+                ids_table(day).create(connection, checkfirst=True)
         before = self._stored_before(connection, [one for some in by_day.values() for one in some.ids])
         new = {}
         for day, (_, ids) in sorted(by_day.items()):
