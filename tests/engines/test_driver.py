@@ -129,6 +129,23 @@ def test_an_object_with_a_map_is_an_engine_of_which_no_spills_are_known(collecti
     assert (run.counts, run.retries, run.spilled) == (made.counts, 0, None)
 
 
+def test_a_run_states_what_it_added_to_the_figures_of_its_engine(collection: Callable[..., Collection]) -> None:
+    class Busy:
+        """Counts a unit again in each of its runs, and spills."""
+
+        retries, spilled = 3, 500
+
+        def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
+            self.retries, self.spilled = self.retries + 1, self.spilled + 70
+            return ((unit.number, count_unit(job, unit)) for unit in units)
+
+    busy: Any = Busy()
+    made = collection()
+    for _ in range(2):
+        run = count(busy, made.job(), made.units())
+        assert (run.retries, run.spilled) == (1, 70)
+
+
 def test_counting_imports_no_pandas(collection: Callable[..., Collection], tmp_path: Path) -> None:
     """It would take longer than counting ten million reports, in every worker."""
     made = collection()

@@ -1,13 +1,9 @@
 """What the end of a run states, in words: rates, repeated units, spilled bytes."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from overstory.cli.rappor.sum_engine import run_sentences
 from overstory.engines.driver import Run
-
-FILES = SimpleNamespace(engine=SimpleNamespace(name="dask"))
 
 
 @pytest.mark.parametrize(
@@ -16,6 +12,6 @@ FILES = SimpleNamespace(engine=SimpleNamespace(name="dask"))
 def test_a_run_states_its_rates_and_spills_and_what_was_repeated(spilled: int | None, says: str) -> None:
     run = Run({}, num_reports=1000, num_bytes=16_000, num_units=4, seconds=2.0, spilled=spilled)
     rates = f"4 units in 2.0 s by dask: 500 reports and 8 kB a second; {says}"
-    assert run_sentences(FILES, run) == [rates]  # type: ignore[arg-type]
+    assert run_sentences("dask", run) == [rates]
     run.retries, run.repeats = 1, 2
-    assert run_sentences(FILES, run) == [rates, "3 units were counted again, because a worker was lost"]  # type: ignore[arg-type]
+    assert run_sentences("dask", run) == [rates, "3 units were counted again, because a worker was lost"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     shown = json.loads(capsys.readouterr().out)
     assert [row["value"] for row in shown["estimates"]] == [row["value"] for row in expected["estimates"]]
     assert shown["levels"] == expected["levels"]
+    assert main([*command, "--engine", "local"]) == 0
+    assert re.search(
+        r"overstory: \d+ units in [\d.]+ s by local: [\d,]+ reports and .* a second; 0 B spilled to disk\n",
+        (capsys.readouterr().err),
+    )
     assert main([*command, "--dry-run"]) == 0
     assert "4,500 reports of prefix-search in 3 files" in capsys.readouterr().out
     assert main([*command, "--store", "x.db"]) == 2

@@ -51,12 +51,12 @@ class Engine(Protocol):
 
     @property
     def retries(self) -> int:
-        """How often a unit was counted again because a worker was lost, where the engine can tell."""
+        """How often this engine has counted a unit again because a worker was lost, where it can tell."""
         ...
 
     @property
     def spilled(self) -> int | None:
-        """Bytes that the workers wrote to disk for want of memory; None where the engine cannot tell."""
+        """Bytes that this engine's workers have written to disk for want of memory; None where it cannot tell."""
         ...
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
@@ -79,7 +79,7 @@ class Run:
     resumed
         Units taken over from an earlier run that was killed.
     retries, spilled
-        What the engine states: see `Engine`.
+        By how much the engine's own figures grew: see `Engine`.
     """
 
     parts: dict[Tally, SupportCounts]
@@ -123,7 +123,7 @@ def count(
     EngineError
         When a unit's counts are missing, damaged, or of another number of reports than its file states.
     """
-    started = time.perf_counter()
+    started, (retries, spilled) = time.perf_counter(), _figures(engine)
     by_number = {unit.number: unit for unit in units}
     assert len(by_number) == len(units)
     run = Run({tally: job.empty(tally[1]) for tally in {unit.tally: None for unit in units} or ((0, None),)})
@@ -145,10 +145,17 @@ def count(
             checkpoint.write(run.parts, run.finished)
     _check_complete(run, units)
     run.collections = _collections(run.parts)
-    run.retries, run.spilled = getattr(engine, "retries", 0), getattr(engine, "spilled", None)
+    all_retries, all_spilled = _figures(engine)
+    run.retries = all_retries - retries
+    run.spilled = None if all_spilled is None or spilled is None else all_spilled - spilled
     run.seconds = time.perf_counter() - started
     run.num_reports, run.num_bytes = sizes_of(units)
     return run
+
+
+def _figures(engine: Engine) -> tuple[int, int | None]:
+    """Return the engine's `retries` and `spilled`; one of the user's own may have neither."""
+    return getattr(engine, "retries", 0), getattr(engine, "spilled", None)
 
 
 def sizes_of(units: Sequence[Unit]) -> tuple[int, int]:

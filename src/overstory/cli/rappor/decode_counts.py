@@ -131,7 +131,9 @@ def _of_reports(args: argparse.Namespace, files: Any) -> CountedEstimate:
     oracle = _oracle(files.mechanism)
     with count_units(args, files, None) as run:
         answer = _estimated(args, oracle, run.counts, files.job.values())
-    return replace(answer, counted=tuple(run_sentences(files, run)), about={"counting": run_facts(files, run)})
+    return replace(
+        answer, counted=tuple(run_sentences(files.engine.name, run)), about={"counting": run_facts(files, run)}
+    )
 
 
 def _of_counts(args: argparse.Namespace) -> CountedEstimate:

@@ -46,13 +46,14 @@ def counting_jobs(
     """Yield what counts one job after the other; with ``--resume``, each keeps what is finished until all are.
 
     The first is kept in the file that is named, the others beside it. What was not counted by this run, or twice, is
-    told on the error stream.
+    printed on the error stream; before it, where the options name the engine, how fast it was and what was spilled.
 
     Parameters
     ----------
     is_watched
         Whether a bar shows how far each job is: False where one shows the whole.
     """
+    from overstory.cli.rappor.sum_engine import run_sentences
     from overstory.engines.checkpoint import Checkpoint, fingerprint
 
     kept: list[Checkpoint] = []
@@ -73,12 +74,22 @@ def counting_jobs(
     yield count_next
     for checkpoint in kept:
         checkpoint.remove()
-    names = ("num_units", "resumed", "retries", "repeats")
-    sums = {name: sum(getattr(run, name) for run in runs) for name in names}
-    for note in (
-        [] if args.quiet else notes_of_repeats(sums["resumed"], sums["retries"] + sums["repeats"], sums["num_units"])
-    ):
+    if args.quiet or not runs:
+        return
+    whole = _whole_of(runs)
+    notes = notes_of_repeats(whole.resumed, whole.retries + whole.repeats, whole.num_units)
+    for note in [*(run_sentences(engine.name, whole)[:1] if args.engine else []), *notes]:
         print(f"overstory: {note}", file=sys.stderr)
+
+
+def _whole_of(runs: list[Run]) -> Run:
+    """Return what runs took together; a file that each of them read counts each time."""
+    from overstory.engines.driver import Run
+
+    names = ("num_reports", "num_bytes", "num_units", "resumed", "repeats", "retries", "seconds")
+    sums = {name: sum(getattr(run, name) for run in runs) for name in names}
+    spills = [run.spilled for run in runs]
+    return Run({}, **sums, spilled=None if None in spills else sum(size or 0 for size in spills))
 
 
 def _own(checkpoint: Checkpoint, *, asked: bool) -> Checkpoint:

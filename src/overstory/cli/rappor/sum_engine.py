@@ -227,18 +227,20 @@ def _print_run(args: argparse.Namespace, files: CountedFiles, run: Run) -> None:
     totals = run.counts.totals.tolist()
     outcome = {"reports": run.num_reports, "cohorts": totals, "output": args.output, **run_facts(files, run)}
     counted = f"{run.num_reports:,} reports of {files.mechanism.name} in {run.counts.num_cohorts:,} cohorts"
-    print_outcome(args, outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(files, run)))
+    print_outcome(
+        args, outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(files.engine.name, run))
+    )
 
 
-def run_sentences(files: CountedFiles, run: Run) -> list[str]:
-    """Return the same in sentences."""
+def run_sentences(engine: str, run: Run) -> list[str]:
+    """Return the same in sentences, the rates first."""
     from overstory.cli.rappor.engine_runs import notes_of_repeats
     from overstory.privacy.text import plural
 
     spent = max(run.seconds, 1e-9)
     rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
     spilled = "spills not known" if run.spilled is None else f"{in_bytes(run.spilled)} spilled to disk"
-    notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {files.engine.name}: {rates}; {spilled}"]
+    notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {engine}: {rates}; {spilled}"]
     return notes + notes_of_repeats(run.resumed, run.retries + run.repeats)
 
 
