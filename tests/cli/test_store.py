@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     metric, rng = registry()["colour"], random.Random(1)
     done = within("store", "create", "reports.db", "--registry", "metrics.toml", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "sqlite:///reports.db: created, schema 0006\n")
+    assert (done.returncode, done.stdout) == (0, "sqlite:///reports.db: created, schema 0007\n")
     with open_store(str(tmp_path / "reports.db")) as store:
         store.add(
             [received(metric, DAY, reports(metric, 10, rng)), received(metric, DAY + 1, reports(metric, 20, rng))]
@@ -42,8 +42,8 @@ def answer(folder: Path, *arguments: object) -> Any:
 
 
 def test_a_store_is_made_once(folder: Path) -> None:
-    assert answer(folder, "create", "reports.db") == {"url": "sqlite:///reports.db", "schema": "0006", "made": False}
-    assert answer(folder, "migrate", "reports.db") == {"url": "sqlite:///reports.db", "from": "0006", "to": "0006"}
+    assert answer(folder, "create", "reports.db") == {"url": "sqlite:///reports.db", "schema": "0007", "made": False}
+    assert answer(folder, "migrate", "reports.db") == {"url": "sqlite:///reports.db", "from": "0007", "to": "0007"}
 
 
 def test_compact_retain_and_summary(folder: Path) -> None:

@@ -14,16 +14,18 @@ from support.store_samples import registry
 
 
 @pytest.fixture(scope="session")
-def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all processes of this test run share."""
-    base = tmp_path_factory.getbasetemp()
-    return base.parent if base.name.startswith("popen-") else base
+def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of this process's PostgreSQL.
+
+    Another process of the test run has another: transactions of all databases of a server keep deleted rows readable.
+    """
+    return tmp_path_factory.getbasetemp()
 
 
 @pytest.fixture(params=KINDS)
-def store_url(request: pytest.FixtureRequest, shared_folder: Path) -> Iterator[str]:
+def store_url(request: pytest.FixtureRequest, server_folder: Path) -> Iterator[str]:
     """An empty database, of each kind in turn."""
-    with fresh(request.param, shared_folder) as url:
+    with fresh(request.param, server_folder) as url:
         yield url
 
 

@@ -211,9 +211,9 @@ def test_the_last_refusals_are_stored_when_a_collector_stops(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_two_collectors_of_one_database_both_appear(tmp_path: Path, shared_folder: Path) -> None:
+def test_two_collectors_of_one_database_both_appear(tmp_path: Path, server_folder: Path) -> None:
     with (
-        fresh("postgresql", shared_folder) as url,
+        fresh("postgresql", server_folder) as url,
         open_store(url, create=True) as store,
         collectors(tmp_path, url, 2) as running,
     ):

@@ -480,8 +480,8 @@ def test_a_trickle_of_reports_does_not_write_whole_chunks_again_and_again(tmp_pa
         database.close()
 
 
-def test_postgresql_commits_to_the_disk_whatever_it_was_set_to(shared_folder) -> None:
-    with fresh("postgresql", shared_folder) as url:
+def test_postgresql_commits_to_the_disk_whatever_it_was_set_to(server_folder) -> None:
+    with fresh("postgresql", server_folder) as url:
         open_store(url, create=True).close()
         engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:

@@ -171,10 +171,10 @@ def test_after_ten_seconds_of_it_everything_goes_on(misfortune, mounts, tmp_path
 
 
 @pytest.mark.slow
-def test_after_ten_seconds_without_its_database_everything_goes_on(tmp_path, shared_folder) -> None:
+def test_after_ten_seconds_without_its_database_everything_goes_on(tmp_path, server_folder) -> None:
     registry = tmp_path / "metrics.toml"
     registry.write_text(REGISTRY)
-    with fresh("postgresql", shared_folder) as url, fresh("postgresql", shared_folder) as beside:
+    with fresh("postgresql", server_folder) as url, fresh("postgresql", server_folder) as beside:
         engine = create_engine(beside.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
         name = url.partition("?")[0].rpartition("/")[2]
 

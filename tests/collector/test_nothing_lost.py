@@ -15,8 +15,8 @@ from support.store_databases import fresh
 
 
 @pytest.mark.parametrize(("kind", "collectors"), [("sqlite", 1), ("postgresql", 1), ("postgresql", 2)])
-def test_a_few_rounds(shared_folder, tmp_path, kind, collectors):
-    with fresh(kind, shared_folder) as url:
+def test_a_few_rounds(server_folder, tmp_path, kind, collectors):
+    with fresh(kind, server_folder) as url:
         books, met = rounds_balance(url, tmp_path, number=2, collectors=collectors, seed=10 + collectors)
     assert seen(met), met
     assert books.uploads >= LEAST

@@ -346,10 +346,10 @@ def test_a_restore_that_breaks_off_leaves_no_store(
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def fresh_url(request: Any, shared_folder: Path) -> Any:
+def fresh_url(request: Any, server_folder: Path) -> Any:
     from support.store_databases import fresh
 
-    with fresh(request.param, shared_folder) as url:
+    with fresh(request.param, server_folder) as url:
         yield url
 
 

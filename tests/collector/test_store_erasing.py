@@ -34,8 +34,8 @@ BIRTH = 0
 
 
 @pytest.fixture
-def url(shared_folder: Path) -> Iterator[str]:
-    with fresh("postgresql", shared_folder) as one:
+def url(server_folder: Path) -> Iterator[str]:
+    with fresh("postgresql", server_folder) as one:
         yield one
 
 

@@ -219,12 +219,12 @@ def test_first_batches_of_many_days_at_once_are_counted_once(store_url: str) -> 
         assert sum(counts.num_reports for counts in one.counts(metric, 0, PERIOD + 12).values()) == 48
 
 
-def test_a_table_that_somebody_writes_to_is_dropped_later(shared_folder: Path) -> None:
+def test_a_table_that_somebody_writes_to_is_dropped_later(server_folder: Path) -> None:
     metrics = registry()
     metric = metrics["bloom"]
     until = metric.accept_until(PERIOD)
     first, second = (some(metric, PERIOD, 1, number) for number in range(2))
-    with fresh("postgresql", shared_folder) as url, open_store(url, metrics, create=True) as store:
+    with fresh("postgresql", server_folder) as url, open_store(url, metrics, create=True) as store:
         store.add([first])
         with open_store(url, metrics) as other, other._database.engine.begin() as writing:
             other._database.insert_ids(writing, {PERIOD + 1: IdsOfDay(until, [second.batch])})
@@ -237,12 +237,12 @@ def test_a_table_that_somebody_writes_to_is_dropped_later(shared_folder: Path) -
         assert days(store) == {}
 
 
-def test_who_waits_for_the_dropping_of_a_table_sees_that_it_is_gone(shared_folder: Path) -> None:
+def test_who_waits_for_the_dropping_of_a_table_sees_that_it_is_gone(server_folder: Path) -> None:
     metrics = registry()
     metric = metrics["bloom"]
     first, late = (some(metric, PERIOD, 1, number) for number in range(2))
     with (
-        fresh("postgresql", shared_folder) as url,
+        fresh("postgresql", server_folder) as url,
         open_store(url, metrics, create=True) as one,
         open_store(url, metrics) as other,
         ThreadPoolExecutor(2) as beside,
@@ -262,10 +262,10 @@ def test_who_waits_for_the_dropping_of_a_table_sees_that_it_is_gone(shared_folde
         assert one.add([late]) == [False]
 
 
-def test_a_backup_and_a_summary_hold_a_dropping_back_and_see_every_table(shared_folder: Path, tmp_path: Path) -> None:
+def test_a_backup_and_a_summary_hold_a_dropping_back_and_see_every_table(server_folder: Path, tmp_path: Path) -> None:
     metrics = registry()
     metric = metrics["bloom"]
-    with fresh("postgresql", shared_folder) as url, open_store(url, metrics, create=True) as store:
+    with fresh("postgresql", server_folder) as url, open_store(url, metrics, create=True) as store:
         store.add([some(metric, PERIOD, 1, 1)])
         with open_store(url) as other, other._database.snapshot_of_ids() as reading:
             assert store.compact(metric.accept_until(PERIOD)).forgotten == 0

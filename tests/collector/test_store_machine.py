@@ -84,11 +84,11 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_store_is_what_lists_in_memory_are(kind: str, shared_folder: Path) -> None:
+def test_a_store_is_what_lists_in_memory_are(kind: str, server_folder: Path) -> None:
     few = settings(
         max_examples=12,
         stateful_step_count=12,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(lambda: StoreMachine(kind, shared_folder), settings=few)
+    run_state_machine_as_test(lambda: StoreMachine(kind, server_folder), settings=few)

@@ -193,15 +193,15 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert "secret" not in told
 
 
-def test_a_database_that_is_not_on_the_server(shared_folder: Path) -> None:
-    with fresh("postgresql", shared_folder) as url:
+def test_a_database_that_is_not_on_the_server(server_folder: Path) -> None:
+    with fresh("postgresql", server_folder) as url:
         missing = url.replace("/store_", "/no_store_")
         assert "there is no such database on this server: make it first (createdb NAME)" in refused(missing)
 
 
-def test_a_server_that_closes_a_connection_is_asked_again(shared_folder: Path) -> None:
+def test_a_server_that_closes_a_connection_is_asked_again(server_folder: Path) -> None:
     metrics = registry()
-    with fresh("postgresql", shared_folder) as url, open_store(url, metrics, create=True) as store:
+    with fresh("postgresql", server_folder) as url, open_store(url, metrics, create=True) as store:
         store.add([some(metrics["bloom"], PERIOD, 5, 1)])
         end_connections(url)
         assert store.add([some(metrics["bloom"], PERIOD, 5, 2)]) == [True]

@@ -12,11 +12,11 @@ from support.store_samples import NOW, registry, some
 PERIOD = 20_000
 
 
-def test_a_dump_restored_into_an_empty_database_is_the_store(shared_folder: Path, tmp_path: Path) -> None:
+def test_a_dump_restored_into_an_empty_database_is_the_store(server_folder: Path, tmp_path: Path) -> None:
     metrics = registry()
     metric = metrics["bloom"]
-    with fresh("postgresql", shared_folder) as url, fresh("postgresql", shared_folder) as other:
-        tools, dump = server(shared_folder).bin_path, tmp_path / "reports.dump"
+    with fresh("postgresql", server_folder) as url, fresh("postgresql", server_folder) as other:
+        tools, dump = server(server_folder).bin_path, tmp_path / "reports.dump"
         first, second, late = (some(metric, PERIOD, 20, seed) for seed in range(3))
         with open_store(url, metrics, create=True) as store:
             store.add([first])

@@ -95,9 +95,9 @@ def test_a_restored_store_has_the_releases(store: Store, metrics: Any, tmp_path:
         assert again.summary().releases == 1
 
 
-def test_collectors_that_take_one_release_together_add_up(shared_folder: Path, metrics: Any) -> None:
+def test_collectors_that_take_one_release_together_add_up(server_folder: Path, metrics: Any) -> None:
     """Two collectors on one PostgreSQL store, parts that overlap, in opposite orders: no deadlock, no message twice."""
-    with fresh("postgresql", shared_folder) as url:
+    with fresh("postgresql", server_folder) as url:
         open_store(url, metrics, create=True).close()
         messages = [released(metrics, FIRST, number) for number in range(220)]
         parts = [messages[at : at + 30] for at in range(0, 200, 10)]

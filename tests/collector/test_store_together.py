@@ -16,11 +16,11 @@ from support.store_databases import fresh
 from support.store_samples import DAY, NOW, registry
 
 
-def test_two_that_start_with_the_same_new_metrics(shared_folder: Path) -> None:
+def test_two_that_start_with_the_same_new_metrics(server_folder: Path) -> None:
     metrics = registry()
     wanted = {(entry.metric, entry.mechanism.digest): entry for entry in map(StoredMetric.of, metrics.values())}
     with (
-        fresh("postgresql", shared_folder) as url,
+        fresh("postgresql", server_folder) as url,
         open_store(url, create=True) as one,
         ThreadPoolExecutor(1) as beside,
     ):
@@ -32,9 +32,9 @@ def test_two_that_start_with_the_same_new_metrics(shared_folder: Path) -> None:
             assert set(read_stored_metrics(connection)) == set(wanted)
 
 
-def test_two_that_forget_for_the_first_time(shared_folder: Path) -> None:
+def test_two_that_forget_for_the_first_time(server_folder: Path) -> None:
     with (
-        fresh("postgresql", shared_folder) as url,
+        fresh("postgresql", server_folder) as url,
         open_store(url, create=True) as one,
         open_store(url) as other,
         ThreadPoolExecutor(1) as beside,

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests, from a wheel: one server per test run, a fresh database per test."""
+"""A real PostgreSQL for the tests, from a wheel: one server per process of a test run, a fresh database per test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 
 def start(folder: Path) -> Any:
-    """Start the server of this test run, or join it: processes that name the same folder share one server.
+    """Start the server of this folder, or join it: processes that name the same folder share one server.
 
     As root it runs as a user of its own, `pgserver`: PostgreSQL refuses to be root. Its files lie beside the folder and
     not in it: pytest takes from everybody else the right to enter its own folders whenever it starts. The last process

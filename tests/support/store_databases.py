@@ -16,7 +16,7 @@ KINDS = ("sqlite", "postgresql")
 
 @cache
 def server(folder: Path) -> Any:
-    """Start this test run's PostgreSQL, or join it."""
+    """Start the PostgreSQL of a folder, or join it."""
     return start(folder)
 
 
@@ -29,7 +29,7 @@ def fresh(kind: str, folder: Path) -> Iterator[str]:
     kind
         One of KINDS.
     folder
-        A folder that all processes of this test run share.
+        The folder of the server; see `server`.
     """
     if kind == "sqlite":
         with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as own:
