@@ -2,11 +2,13 @@
 
 import json
 import math
-from itertools import product
+from itertools import islice, product
 
 import pytest
 
+from overstory.privacy.accounts import Event, Spend
 from overstory.privacy.attacks import evidence_of, linkability, posterior
+from overstory.privacy.ledger import Ledger
 from overstory.privacy.payloads.linked import LinkedTerms
 from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_from_json, terms_of
 from overstory.privacy.statements import statement
@@ -19,6 +21,7 @@ TWICE = {"oracle": "basic-rappor", "domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.
 FILTER = {"oracle": "rappor", "num_bits": 32, "num_cohorts": 8}
 PAIR = joint(of=[CHAIN, TWICE])
 FILTERS = joint(of=[FILTER, FILTER])
+MANY = joint(of=[{"oracle": "l-grr", "domain_size": 100, "epsilon_permanent": 4, "epsilon_report": 0.5}] * 2)
 ONCE = joint(of=[{"oracle": "grr", "domain_size": 3, "epsilon": 1.0}, TWICE])
 FRESH = joint(of=[{"oracle": "wb", "domain_size": 3, "epsilon": 1.0, "window": 7}] * 2)
 
@@ -99,3 +102,48 @@ def test_the_statement_names_the_parts_epsilons():
     text = json.dumps(statement(PAIR).to_json())
     assert "alone they cost 1.0000 (l-grr)" in text
     assert "which part" in text
+
+
+def ledger_of(built, pairs):
+    """Return the ledger of a device that reported these pairs."""
+    numbers = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+    ledger = Ledger("someone")
+    for pair in pairs:
+        ledger = ledger.commit(Spend.of("trees", built, Event.VALUE, number=numbers[pair]))
+    return ledger
+
+
+def pattern(values):
+    return [values.index(value) for value in values]
+
+
+@pytest.mark.parametrize("built", [PAIR, ONCE, MANY], ids=["pair", "once", "many"])
+def test_a_ledger_of_several_pairs_is_not_below_what_histories_of_one_pattern_disclose(built):
+    """Pairs that have one value share a response of that part: its reports can cost more than each alone."""
+    sizes = [min(part.domain_size, 3) for part in built.components]
+    pairs = list(product(*map(range, sizes)))
+    largest = 0.0
+    for first in islice(product(pairs, repeat=2), 0, None, 2):
+        paid = ledger_of(built, first).epsilon
+        for second in product(pairs, repeat=2):
+            if all(pattern([x[i] for x in first]) == pattern([y[i] for y in second]) for i in range(2)):
+                disclosed = epsilon_between(built, first, second)
+                assert paid >= disclosed
+                largest = max(largest, disclosed / paid)
+    assert largest > 0.9
+
+
+def test_two_pairs_that_share_a_value_cost_more_than_each_alone():
+    disclosed = epsilon_between(MANY, [(0, 2), (0, 3)], [(1, 4), (1, 5)])
+    assert disclosed == pytest.approx(2.2335, abs=1e-4)
+    alone = 2 * ledger_of(MANY, [(0, 2)]).epsilon
+    assert alone < disclosed <= ledger_of(MANY, [(0, 2), (0, 3)]).epsilon
+
+
+def test_a_ledger_of_pairs_never_falls_and_never_passes_all_values_of_both_parts():
+    ledgers = [ledger_of(PAIR, [(number % 3, number % 2) for number in range(count)]) for count in range(1, 40)]
+    epsilons = [ledger.epsilon for ledger in ledgers]
+    assert epsilons == sorted(epsilons)
+    most = sum(part.most_values * part.epsilon_permanent for part in terms_of(PAIR).parts)
+    assert epsilons[-1] <= most + 1e-9
+    assert ledger_of(PAIR, [(0, 0)] * 9).epsilon == pytest.approx(terms_of(PAIR).epsilon_n(9), abs=1e-12)

@@ -13,7 +13,6 @@ This page is a constitution. A ledger is read years after it was written, so:
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from typing import Any
 from overstory.privacy.approximate import epsilon_at
 from overstory.privacy.histories.pairs import MOST_CHANGE_REPORTS
 from overstory.privacy.payloads.registry import terms_from_json, terms_of
-from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.terms import Terms
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
 
@@ -188,20 +187,13 @@ class Account:
     def epsilon(self) -> float:
         """Epsilon of the account, rounded up.
 
-        Where all noise is fresh: reports times that of one, against any other history. Otherwise the sum over values of
-        epsilon_n, against histories with the same pattern of permanent responses. Reports of nobody knows which known
-        value are counted for every value, and unknown ones moreover as values of their own.
+        Where all noise is fresh: reports times that of one, against any other history. Otherwise that of their
+        permanent responses, against histories with the same pattern of those; see `Terms.epsilon_history`. Reports of
+        nobody knows which known value are counted for every value, and unknown ones moreover as values of their own.
         """
         if self.terms.fresh:
             return self.terms.epsilon_any(self.reports)
-        # A report of an unrecorded value may have been of any value: it counts for every one.
-        loose = self.known + self.unknown
-        costs = [(values, self.terms.epsilon_n(reports + loose)) for reports, values in self._by_reports().items()]
-        if self.unknown:
-            costs.append((self.unknown, self.terms.epsilon_n(loose)))
-        # Never more than all values at their permanent epsilon: post-processing of the permanent responses.
-        most = self.terms.most_values
-        return min(add_up(costs), math.inf if most is None else add_up([(most, self.terms.epsilon_permanent)]))
+        return self.terms.epsilon_history(self._by_reports(), self.known, self.unknown)
 
     @property
     def epsilon_any(self) -> float:

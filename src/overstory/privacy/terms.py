@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -112,6 +112,25 @@ class Terms(ABC):
         if self.fresh and reports is not None:
             return self.epsilon_any(reports)
         return add_up([(distinct, self.epsilon_permanent)])
+
+    def epsilon_history(self, responses: Mapping[int, int], known: int, unknown: int) -> float:
+        """Epsilon of reports through memoized responses, rounded up, against histories of the same pattern.
+
+        Parameters
+        ----------
+        responses
+            How many responses were reported so often: responses by their reports.
+        known, unknown
+            Further reports: through these responses, nobody knows which; and through any responses whatever.
+        """
+        # A report of an unrecorded value may have been of any value: it counts for every one.
+        loose = known + unknown
+        costs = [(times, self.epsilon_n(reports + loose)) for reports, times in responses.items()]
+        if unknown:
+            costs.append((unknown, self.epsilon_n(loose)))
+        # Never more than all values at their permanent epsilon: post-processing of the permanent responses.
+        most = self.most_values
+        return min(add_up(costs), math.inf if most is None else add_up([(most, self.epsilon_permanent)]))
 
 
 def add_up(epsilons: Iterable[tuple[int, float]]) -> float:

@@ -13,6 +13,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import localcontext
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from overstory.privacy.histories.pairs import PRECISE, Worst
@@ -48,7 +50,7 @@ class LinkedTerms(Terms):
     most_values: int | None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(map(_terms, self.parts)))
+        object.__setattr__(self, "parts", tuple(read_part(part, KINDS) for part in self.parts))
         if len(self.parts) != PARTS:
             raise ParameterError(f"linked terms are of {PARTS} parts, not {len(self.parts)}")
 
@@ -77,20 +79,55 @@ class LinkedTerms(Terms):
     def _worst(self, reports: int) -> Worst:
         return Worst(add_up((1, part.epsilon_any(reports)) for part in self.parts), exact=False)
 
+    def epsilon_history(self, responses: Mapping[int, int], known: int, unknown: int) -> float:
+        """Epsilon of reports of pairs, rounded up: a bound, for pairs can share the response of one part."""
+        reports = sum(times * number for times, number in responses.items()) + known + unknown
+        pairs = sum(responses.values()) + unknown
+        return add_up((1, _most_of_part(part, reports, pairs)) for part in self.parts)
+
     def canonical(self) -> dict[str, Any]:
         """Return the terms as JSON values."""
         parts = [part.canonical() for part in self.parts]
         return {"kind": self.kind, "parts": parts, "most_values": self.most_values}
 
 
-def _terms(part: Any) -> Any:
+def _most_of_part(part: Terms, reports: int, pairs: int) -> float:
+    """Return a bound on the epsilon of one part's reports, however they are spread over the values of so many pairs.
+
+    With n_v reports of the value v, at most G values and N reports in all, epsilon is the sum over v of epsilon_n(n_v).
+    That is at most G epsilon_n(N), for epsilon_n never falls, and at most N times the largest epsilon_n(n) / n.
+    """
+    if part.fresh:
+        return part.epsilon_any(reports)
+    values = min(pairs, pairs if part.most_values is None else part.most_values)
+    most = add_up([(values, part.epsilon_n(reports))])
+    return most if values == 1 else min(most, _round_up(reports * _largest_rate(part, reports)))
+
+
+@lru_cache(maxsize=1024)
+def _largest_rate(part: Terms, reports: int) -> Fraction:
+    """Return the largest epsilon_n(n) / n of up to so many reports of a value."""
+    best, number = Fraction(part.epsilon_n(1)), 2
+    # epsilon_n(n) / n is at most epsilon_permanent / n.
+    while number <= reports and Fraction(part.epsilon_permanent) > best * number:
+        best = max(best, Fraction(part.epsilon_n(number)) / number)
+        number += 1
+    return best
+
+
+def _round_up(exact: Fraction) -> float:
+    near = float(exact)
+    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
+
+
+def read_part(part: Any, kinds: Mapping[str, type[Any]]) -> Any:
     """Return a part's terms, from their canonical form where that is given."""
     if not isinstance(part, Mapping):
         return part
     given = {name: _tuples(value) for name, value in part.items() if name != "kind"}
-    if part.get("kind") not in KINDS:
-        raise ParameterError(f"a part's terms are of a kind {', '.join(KINDS)}, not {part.get('kind')!r}")
-    return KINDS[part["kind"]](**given)
+    if part.get("kind") not in kinds:
+        raise ParameterError(f"a part's terms are of a kind {', '.join(kinds)}, not {part.get('kind')!r}")
+    return kinds[part["kind"]](**given)
 
 
 def _tuples(value: Any) -> Any:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Final
 
 from overstory.privacy.payloads.base import CANDIDATES, Attack, Disclosure, bounded
 from overstory.privacy.payloads.bits import BitDisclosure
-from overstory.privacy.payloads.divided import DividedDisclosure
+from overstory.privacy.payloads.divided import DividedDisclosure, SeveralTerms, terms_of_several
 from overstory.privacy.payloads.item_sets import ItemBitDisclosure, ItemDisclosure
 from overstory.privacy.payloads.linked import LinkedDisclosure
 from overstory.privacy.payloads.search import SearchDisclosure
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
-from overstory.privacy.payloads.single_round import NumberDisclosure, NumberTerms, SetDisclosure
+from overstory.privacy.payloads.single_round import NumberDisclosure, SetDisclosure
 from overstory.privacy.payloads.symbols import SymbolDisclosure
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import FormatError, ParameterError
@@ -25,12 +25,12 @@ from overstory.protocol.numeric.ranges import RangeRandomizer
 class LevelDisclosure(Disclosure[RangeRandomizer]):
     """What a report of one level of a tree discloses: what that level's mechanism does, and the level."""
 
-    terms_type: ClassVar[type[Terms]] = NumberTerms
+    terms_type: ClassVar[type[Terms]] = SeveralTerms
 
     @property
     def terms(self) -> Terms:
-        """Those of the worst level; a node of the last one is a symbol, so no level has more values."""
-        return terms_of(max(reversed(self.mechanism.mechanisms), key=lambda level: level.epsilon_report))
+        """Those of all levels."""
+        return terms_of_several(level.terms for level in self._levels)
 
     @property
     def _levels(self) -> tuple[Disclosure[Any], ...]:

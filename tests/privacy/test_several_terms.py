@@ -1,0 +1,84 @@
+"""Mechanisms of which a device uses one: what it costs is never below what the one that it uses discloses."""
+
+import json
+import math
+
+import pytest
+
+from overstory.privacy.accounts import Event, Spend
+from overstory.privacy.ledger import Ledger
+from overstory.privacy.payloads.divided import SeveralTerms, terms_of_several
+from overstory.privacy.payloads.registry import terms_from_json, terms_of
+from overstory.privacy.registry.totals import charge
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.divided import divided
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.numeric.ranges import RangeRandomizer
+
+TABLES = [("2 3 8", "0 1,0 2,1 2"), ("3 2 2", "0 1, 2"), ("4 5", "0,1"), ("6 6", "0 1")]
+
+
+@pytest.mark.parametrize(("sizes", "tables"), TABLES)
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.5])
+@pytest.mark.parametrize("oracle", ["grr", "oue", "sue", "projective"])
+def test_no_table_discloses_more_than_the_terms_of_all(oracle, epsilon, sizes, tables):
+    built = divided(oracle=oracle, epsilon=epsilon, sizes=sizes, tables=tables)
+    terms = terms_of(built)
+    for part in map(terms_of, built.parts):
+        assert terms.epsilon_n(1) >= part.epsilon_n(1)
+        assert terms.epsilon_permanent >= part.epsilon_permanent
+        assert terms.epsilon_any(3) >= part.epsilon_any(3)
+        for values in (1, 2, 20, 1000):
+            assert terms.epsilon_values(values) >= part.epsilon_values(values)
+        for reports in (1, 5, 1000):
+            assert charge("same-pattern", terms, reports) >= charge("same-pattern", part, reports)
+
+
+def test_a_ledger_of_the_largest_table_is_what_its_responses_disclose():
+    """The largest epsilon was that of a table of 6 cells, after which 18 of this table's 24 were free."""
+    built = divided(oracle="grr", epsilon=0.5, sizes="2 3 8", tables="0 1,0 2,1 2")
+    chances = [built.likelihood(Report(2, payload), 0) for payload in range(24)]
+    one = math.log(max(chances) / min(chances))
+    ledger = Ledger("someone")
+    for number in range(20):
+        ledger = ledger.commit(Spend.of("trees", built, Event.VALUE, number=number))
+    assert 20 * one <= ledger.epsilon <= 20 * one + 1e-6
+    assert Ledger.from_json(ledger.to_json()) == ledger
+
+
+def grr_level(domain_size, epsilon):
+    return mechanism("grr", domain_size=domain_size, epsilon=epsilon)
+
+
+def chain_level(domain_size, epsilon):
+    return mechanism("l-grr", domain_size=domain_size, epsilon_permanent=2 * epsilon, epsilon_report=epsilon)
+
+
+@pytest.mark.parametrize("level", [grr_level, chain_level])
+def test_no_level_of_a_tree_discloses_more_than_the_terms_of_all(level):
+    built = RangeRandomizer(100, 1.0, level_oracle=level)
+    terms = terms_of(built)
+    assert terms.most_values == 100
+    for part in map(terms_of, built.mechanisms):
+        for reports in (1, 2, 5, 100):
+            assert terms.epsilon_n(reports) >= part.epsilon_n(reports)
+            assert terms.epsilon_any(reports) >= part.epsilon_any(reports)
+        assert terms.change_leak(3) >= part.change_leak(3)
+        assert terms.epsilon_values(50) >= part.epsilon_values(50)
+        assert terms.equal_bits_share or not part.equal_bits_share
+    again = terms_from_json(json.loads(json.dumps(terms.canonical())))
+    assert again == terms
+    assert not again.fresh
+
+
+def test_one_mechanism_or_one_that_always_costs_most_has_its_own_terms():
+    part = terms_of(grr_level(4, 1.0))
+    assert terms_of_several([part, part]) is part
+    assert type(terms_of(RangeRandomizer(100, 1.0))) is type(terms_of(mechanism("oue", domain_size=9, epsilon=1.0)))
+
+
+@pytest.mark.parametrize("parts", [[], [{"kind": "linked"}], [{"kind": "symbols"}] * 2])
+def test_damaged_terms_are_refused(parts):
+    with pytest.raises((FormatError, ParameterError)):
+        terms_from_json({"kind": SeveralTerms.kind, "parts": parts, "most_values": 6})
