@@ -2,7 +2,7 @@
 
 import pytest
 
-from overstory.cli.rappor.sum_engine import run_sentences
+from overstory.cli.rappor.engine_runs import run_sentences
 from overstory.engines.driver import Run
 
 

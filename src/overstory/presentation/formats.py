@@ -105,3 +105,17 @@ def seconds_text(seconds: float) -> str:
         step = 10 ** (len(str(int(seconds))) - 2)
         return f"{round(seconds / step) * step:,}"
     return f"{seconds:.0f}" if seconds >= 10 else f"{max(seconds, 0.01):.2f}".rstrip("0").rstrip(".")
+
+
+def in_bytes(size: float) -> str:
+    """Return a number of bytes in a unit that leaves few digits.
+
+    Examples
+    --------
+    >>> in_bytes(512), in_bytes(16e9)
+    ('512 B', '16 GB')
+    """
+    for unit, power in (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3)):
+        if size >= 10**power:
+            return f"{size / 10**power:.3g} {unit}"
+    return f"{size:.0f} B"

@@ -125,8 +125,8 @@ def run_labelled(args: argparse.Namespace, show_answer: Callable[..., None]) -> 
 
 def _of_reports(args: argparse.Namespace, files: Any) -> CountedEstimate:
     """Count the reports by an engine, and estimate."""
-    from overstory.cli.rappor.engine_runs import count_units
-    from overstory.cli.rappor.sum_engine import run_facts, run_sentences
+    from overstory.cli.rappor.engine_runs import count_units, run_sentences
+    from overstory.cli.rappor.sum_engine import run_facts
 
     oracle = _oracle(files.mechanism)
     with count_units(args, files, None) as run:

@@ -53,7 +53,6 @@ def counting_jobs(
     is_watched
         Whether a bar shows how far each job is: False where one shows the whole.
     """
-    from overstory.cli.rappor.sum_engine import run_sentences
     from overstory.engines.checkpoint import Checkpoint, fingerprint
 
     kept: list[Checkpoint] = []
@@ -122,6 +121,18 @@ def _count(
     quiet = args.quiet or not is_watched
     with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
         return count(engine, job, units, checkpoint=checkpoint, advance=bar.advance)
+
+
+def run_sentences(engine: str, run: Run) -> list[str]:
+    """Return how the counting went, in sentences: the rates first."""
+    from overstory.presentation.formats import in_bytes
+    from overstory.privacy.text import plural
+
+    spent = max(run.seconds, 1e-9)
+    rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
+    spilled = "spills not known" if run.spilled is None else f"{in_bytes(run.spilled)} spilled to disk"
+    notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {engine}: {rates}; {spilled}"]
+    return notes + notes_of_repeats(run.resumed, run.retries + run.repeats)
 
 
 def notes_of_repeats(resumed: int, repeated: int, units: int | None = None) -> list[str]:

@@ -182,6 +182,7 @@ def _mechanism(args: argparse.Namespace, contents: list[Contents]) -> LocalRando
 def print_expected(args: argparse.Namespace, files: CountedFiles) -> int:
     """Print what would be read, and how long it may take."""
     from overstory.engines.driver import STARTS, core_seconds, sizes_of
+    from overstory.presentation.formats import in_bytes
     from overstory.privacy.text import plural
 
     engine, units = files.engine.name, files.units
@@ -224,35 +225,11 @@ def run_facts(files: CountedFiles, run: Run) -> dict[str, Any]:
 
 
 def _print_run(args: argparse.Namespace, files: CountedFiles, run: Run) -> None:
+    from overstory.cli.rappor.engine_runs import run_sentences
+
     totals = run.counts.totals.tolist()
     outcome = {"reports": run.num_reports, "cohorts": totals, "output": args.output, **run_facts(files, run)}
     counted = f"{run.num_reports:,} reports of {files.mechanism.name} in {run.counts.num_cohorts:,} cohorts"
     print_outcome(
         args, outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(files.engine.name, run))
     )
-
-
-def run_sentences(engine: str, run: Run) -> list[str]:
-    """Return the same in sentences, the rates first."""
-    from overstory.cli.rappor.engine_runs import notes_of_repeats
-    from overstory.privacy.text import plural
-
-    spent = max(run.seconds, 1e-9)
-    rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
-    spilled = "spills not known" if run.spilled is None else f"{in_bytes(run.spilled)} spilled to disk"
-    notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {engine}: {rates}; {spilled}"]
-    return notes + notes_of_repeats(run.resumed, run.retries + run.repeats)
-
-
-def in_bytes(size: float) -> str:
-    """Return a number of bytes in a unit that leaves few digits.
-
-    Examples
-    --------
-    >>> in_bytes(512), in_bytes(16e9)
-    ('512 B', '16 GB')
-    """
-    for unit, power in (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3)):
-        if size >= 10**power:
-            return f"{size / 10**power:.3g} {unit}"
-    return f"{size:.0f} B"

@@ -122,8 +122,8 @@ def _print_exported(
     done: Exported,
     outside: list[OutsideRetention],
 ) -> None:
-    from overstory.cli.rappor.sum_engine import in_bytes
     from overstory.collector.store.copies.checks import retained_too_briefly
+    from overstory.presentation.formats import in_bytes
 
     reports, size = (sum(getattr(one, name) for one in done.manifests) for name in ("num_reports", "num_bytes"))
     brief = [name for name in retained_too_briefly(registry) if args.metric in {None, name}]
