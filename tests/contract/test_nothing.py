@@ -7,10 +7,15 @@ from itertools import product
 
 import pytest
 
+from overstory.analysis.alarms.crafted import check_collection
+from overstory.analysis.alarms.sums import Watch
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.reports import ReportBatch
 from overstory.client import Randomizer
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import mechanism
-from support.contract_cases import SMALL_CASES, TYPICAL_CASES, answers_filters, some_values
+from overstory.protocol.sampling import SeededEntropy
+from support.contract_cases import SMALL_CASES, TYPICAL_CASES, Case, answers_filters, domain_of, some_values
 from support.contract_enumeration import (
     COHORTS,
     ONE,
@@ -176,3 +181,38 @@ def test_what_a_share_of_nothing_adds_to_each_value_exactly(name, parameters, ga
         outputs, own, _ = built.encoding.sizes
         supports = Fraction(own, outputs)
     assert (supports - built.q_star) / (built.p_star - built.q_star) == gain
+
+
+DEVICES = 4_000
+CROWDED = Case("rappor", {"num_bits": 8, "num_hashes": 6, "num_cohorts": 4, "f": 0.2, "p": 0.3, "q": 0.8})
+"""Filters of more than half of the bits: nothing is a filter, too."""
+
+
+def reports_of(built, values, nothing):
+    """Reports of real devices, of which this share has no value."""
+    entropy = SeededEntropy(1)
+    for number in range(DEVICES):
+        device = Randomizer(built, secret=number.to_bytes(16, "big"), metric="law", entropy=entropy)
+        if number % 10 < 10 * nothing:
+            yield device.report_of(device.nothing())
+        else:
+            yield device.report(values[number // 10 % len(values)])
+
+
+@pytest.mark.parametrize("nothing", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("case", [*TYPICAL_CASES, CROWDED], ids=str)
+def test_reports_of_nothing_do_not_look_crafted(case, nothing):
+    """Each collection has an alarm with a chance of at most .001, all 160 with one of .15; fixed seeds.
+
+    `dispersion` is left out: it measures a decoder's fit, which nothing disturbs, as strings outside the list do.
+    """
+    built = case.build()
+    oracle, values = FrequencyOracle(built), some_values(built, 9)
+    names = values if domain_of(built) is None else []
+    batch = ReportBatch.of(built, reports_of(built, values, nothing))
+    asked = None if built.encoding.decoded or built.encoding.by_seed else names or None
+    counts, watch = oracle.accumulate(batch, asked), Watch.of(built, names)
+    estimate = oracle.estimate(counts, names) if names else oracle.estimate(counts)
+    checks = check_collection(built, counts, estimate, sums=watch and watch.sum(batch), labels=names)
+    assert checks
+    assert [check.name for check in checks if check.raised and check.name != "dispersion"] == []

@@ -1,5 +1,7 @@
 """Checks of one collection for crafted reports: what honest devices cannot have sent, whatever their values are.
 
+Any share of the devices may report *nothing*, for want of a value that can be reported. `dispersion` alone is raised by
+honest devices, too: it is a decoder's measure of fit, and strings missing from the list and reports of nothing count.
 Each check has a p-value; Holm's rule over all checks of a reading admits alarms at .001: the chance of any false one.
 A check never changes an estimate. docs/explanation/crafted-reports.md says what each sees, and what none can see.
 """
@@ -50,8 +52,8 @@ MEANINGS: Final[dict[str, tuple[str, str]]] = {
         f"reports crafted for one value, and values past the first {WATCHED}",
     ),
     "sum": (
-        "The shares do not add up to 100%: reports vote for more or fewer values than their noise explains.",
-        "reports with a usual number of votes",
+        "The shares add up to more than 100%, or to less than reports of nothing explain: some are crafted.",
+        "reports with a usual number of votes, or with fewer",
     ),
     "below-zero": (
         "Too many shares are far below zero: some reports raise a few values as no honest ones would.",
@@ -210,9 +212,9 @@ def _of_counts(mechanism: Mechanism, counts: SupportCounts, estimate: Estimate |
     p, q = float(mechanism.p_star), float(mechanism.q_star)
     encoding: Any = mechanism.encoding
     if isinstance(encoding, OneHot | LocalHash | SignMatrix) and encoding.domain_size == counts.num_bits:
-        yield _sum(counts, 1, p, q)
+        yield _sum(counts, 1, _own_bits_of_nothing(encoding), p, q)
     if isinstance(encoding, Bloom) and encoding.ones[0] == encoding.ones[1]:
-        yield _sum(counts, encoding.num_hashes, p, q)
+        yield _sum(counts, encoding.num_hashes, _own_bits_of_nothing(encoding), p, q)
     if encoding.decoded and estimate is not None:
         yield from _dispersion(cast("Decoded", estimate))
     elif estimate is not None and len(estimate) and not (encoding.by_seed or isinstance(encoding, LinearHash)):
@@ -227,13 +229,17 @@ def _dispersion(decoded: Decoded) -> Iterator[Check]:
         yield Check(name="dispersion", statistic=decoded.dispersion, p_value=p_value, detail=detail)
 
 
-def _sum(counts: SupportCounts, own: int, p: float, q: float) -> Check:
-    """Check that all shares add up to 1: a report has `own` bits of its value, and the others'."""
-    reports, others = counts.num_reports, counts.num_bits - own
+def _sum(counts: SupportCounts, own: int, of_nothing: int, p: float, q: float) -> Check:
+    """Check what all shares add up to: a report has `own` bits of its value, or `of_nothing` bits without one.
+
+    Where that is none, every sum from 0 to 1 is honest. The error is that of the mixture that varies most.
+    """
+    reports, bits = counts.num_reports, counts.num_bits
     span = reports * own * (p - q)
-    total = (float(counts.ones.sum()) - reports * counts.num_bits * q) / span
-    error = math.sqrt(reports * (own * p * (1 - p) + others * q * (1 - q))) / abs(span)
-    z = (total - 1.0) / error
+    total = (float(counts.ones.sum()) - reports * bits * q) / span
+    variance = max(part * p * (1 - p) + (bits - part) * q * (1 - q) for part in (own, of_nothing))
+    error = math.sqrt(reports * variance) / abs(span)
+    z = (total - min(max(total, of_nothing / own), 1.0)) / error
     p_value = min(1.0, 2.0 * float(upper_p_values(np.array([abs(z)]), np.ones(1))[0]))
     return Check(name="sum", statistic=z, p_value=p_value, detail=f"{total:.2%} (standard error {error:.2%})")
 
@@ -258,7 +264,7 @@ def _of_sums(mechanism: Mechanism, sums: ReportSums | None, labels: Sequence[str
         detail = f"chi-square {statistic:,.0f} over {len(sums.seeds):,} remainders of the seed"
         yield Check(name="seeds", statistic=statistic, p_value=p_value, detail=detail)
     if sums.ones.sum() >= LEAST_REPORTS:
-        statistic, degrees, p_value = nulls.chi_square(sums.ones, ones_chances(watch))
+        statistic, degrees, p_value = nulls.chi_square_of_mixture(sums.ones, *ones_chances(watch))
         detail = f"chi-square {statistic:,.0f} with {degrees} degrees of freedom"
         yield Check(name="ones", statistic=statistic, p_value=p_value, detail=detail)
     if sums.pair_reports >= LEAST_REPORTS and len(sums.pairs) > 1:
@@ -270,14 +276,24 @@ def _of_sums(mechanism: Mechanism, sums: ReportSums | None, labels: Sequence[str
         yield Check(name="pairs", statistic=z, p_value=p_value, detail=detail)
 
 
-def ones_chances(watch: Watch) -> NDArray[np.float64]:
-    """Return the chance of each cell of the histogram of ones, float64 of shape (cells,)."""
+def _own_bits_of_nothing(encoding: Any) -> int:
+    """Return how many bits a report of nothing holds up as its own; a uniform symbol is noise to every value."""
+    return encoding.nothing.bit_count() if isinstance(encoding, OneHot | Bloom | SampledBits) else 0
+
+
+def ones_chances(watch: Watch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the chances of the cells of the histogram of ones: in reports of values, and in those of nothing."""
     mechanism, bits = watch.mechanism, watch.num_bits
     p, q = float(mechanism.p_star), float(mechanism.q_star)
     encoding: Any = mechanism.encoding
-    chances = nulls.ones_distribution(bits, encoding.num_hashes if isinstance(encoding, Bloom) else 1, p, q)
+    value = nulls.ones_distribution(bits, encoding.num_hashes if isinstance(encoding, Bloom) else 1, p, q)
+    nothing = nulls.ones_distribution(bits, _own_bits_of_nothing(encoding), p, q)
     if isinstance(encoding, SampledBits):  # a device's cohort asks it for its value, or not
-        chances = encoding.asked * chances + (1.0 - encoding.asked) * nulls.ones_distribution(bits, 0, p, q)
+        value = encoding.asked * value + (1.0 - encoding.asked) * nothing
     assert not isinstance(encoding, HASHED) or watch.counts_ones
     cells = watch.cells(np.arange(bits + 1))
-    return np.asarray(np.bincount(cells, weights=chances, minlength=watch.num_cells), np.float64)
+    of_value, of_nothing = (
+        np.asarray(np.bincount(cells, weights=chances, minlength=watch.num_cells), np.float64)
+        for chances in (value, nothing)
+    )
+    return of_value, of_nothing

@@ -1,9 +1,12 @@
-r"""What sums over honest reports look like, whatever the values are: p-values that no unknown share enters.
+r"""What sums over honest reports look like, whatever the values are: p-values that hold for all unknown shares.
 
-*Ones.* A report of d bits has :math:`\mathrm{Bin}(h, p^*) + \mathrm{Bin}(d - h, q^*)` ones, h of them its value's.
+*Ones.* A report of d bits has :math:`\mathrm{Bin}(h, p^*) + \mathrm{Bin}(d - h, q^*)` ones, h of them its value's. A
+report of *nothing* has h = 0, and which share of the reports it is nobody knows: chi-square is taken against the
+nearest mixture of the two laws. Its p-value has a degree of freedom for each cell but one, none less for the share
+that was fitted, so it is the largest of all mixtures, and right also where nobody reports nothing.
 
 *Pairs.* A report holds one of two values at most, so one factor of :math:`X = (b_i - q^*)(b_j - q^*)` has mean 0 given
-the value, and is independent of the other: :math:`E X = 0`. The p-value is Chernoff's bound,
+the value, or given none, and is independent of the other: :math:`E X = 0`. The p-value is Chernoff's bound,
 :math:`\min_t (E e^{t X} e^{-t x})^n`, because X is far from normal where q* is small.
 
 *Shares below zero.* With z the noise of an estimated share over its standard error, and a true share of at least 0,
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 EXPECTED: Final = 20.0
 """Reports that a cell of a chi-square test is expected to have, at least: cells with fewer are merged."""
+HALVINGS: Final = 50
+"""Of the interval in which the share of a mixture is searched."""
 FEW_EACH: Final = 100.0
 """Reports a cohort from which on chi-square is exact enough."""
 STRONGEST: Final = 64
@@ -57,19 +62,56 @@ def chi_square(observed: I64, chances: F64) -> tuple[float, int, float]:
     >>> chi_square(np.array([60, 40]), np.array([0.5, 0.5]))[:2]
     (4.0, 1)
     """
-    expected = float(observed.sum()) * chances
+    return chi_square_of_mixture(observed, chances, chances)
+
+
+def chi_square_of_mixture(observed: I64, first: F64, second: F64) -> tuple[float, int, float]:
+    """Return the same against the nearest mixture of two laws, whose shares are not known; see the module.
+
+    Cells are merged by the smaller of the two chances, so that every mixture fills them.
+
+    Examples
+    --------
+    >>> first, second = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.25, 0.5])
+    >>> statistic, degrees, p_value = chi_square_of_mixture(np.array([35, 25, 40]), first, second)
+    >>> round(statistic, 6), degrees, round(p_value, 6)  # 40% of the first law
+    (0.0, 2, 1.0)
+    >>> chi_square_of_mixture(np.array([60, 20, 20]), first, second)[:2]  # past the first law
+    (4.0, 2)
+    """
+    reports = float(observed.sum())
+    cells = _merged(reports * np.minimum(first, second))
+    if cells[-1] < 1:
+        return 0.0, 0, 1.0
+    counted = np.bincount(cells, observed).astype(np.float64)
+    wanted = _nearest(counted, *(np.bincount(cells, reports * law).astype(np.float64) for law in (first, second)))
+    statistic = float(((counted - wanted) ** 2 / wanted).sum())
+    return statistic, len(wanted) - 1, chi2_tail(len(wanted) - 1, statistic)
+
+
+def _merged(expected: F64) -> I64:
+    """Return for each cell the number of that which it is merged into; what is left over joins its neighbour."""
     cells, filled = np.zeros(len(expected), np.int64), 0.0
     for place, number in enumerate(expected[:-1]):
         filled += number
         cells[place + 1] = cells[place] + (filled >= EXPECTED)
         filled = 0.0 if filled >= EXPECTED else filled
-    wanted, counted = np.bincount(cells, expected), np.bincount(cells, observed)
-    if len(wanted) > 1 and wanted[-1] < EXPECTED:  # what is left over joins its neighbour
-        wanted, counted = (np.append(array[:-2], array[-2:].sum()) for array in (wanted, counted))
-    if len(wanted) < 2:
-        return 0.0, 0, 1.0
-    statistic = float(((counted - wanted) ** 2 / wanted).sum())
-    return statistic, len(wanted) - 1, chi2_tail(len(wanted) - 1, statistic)
+    left_over = filled + float(expected[-1]) < EXPECTED
+    return np.minimum(cells, max(int(cells[-1]) - left_over, 0))
+
+
+def _nearest(counted: F64, first: F64, second: F64) -> F64:
+    """Return the mixture of two rows of expected counts that has the least chi-square.
+
+    Chi-square is convex in the share, so its slope is searched for a change of sign.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        share = (low + high) / 2
+        slope = (counted**2 * (first - second) / ((1.0 - share) * first + share * second) ** 2).sum()
+        low, high = (share, high) if slope < 0.0 else (low, share)
+    share = high if low > 0.0 else 0.0
+    return (1.0 - share) * first + share * second
 
 
 def balance(sizes: I64, shares: F64) -> tuple[float, float]:

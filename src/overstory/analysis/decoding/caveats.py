@@ -24,8 +24,8 @@ NEEDED_SHARE = 0.25
 
 
 WHY_RESIDUALS = (
-    "strings are missing from the list, devices reported more than once, reports are crafted, or the map is not the "
-    "clients' own"
+    "strings are missing from the list, devices reported nothing or more than once, reports are crafted, or the map is "
+    "not the clients' own"
 )
 WHY_COHORTS = "devices do not draw their cohorts at random, or somebody sends reports of few cohorts"
 
