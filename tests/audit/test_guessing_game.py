@@ -49,34 +49,8 @@ def test_false_alarms_of_audits_at_exactly_the_declared_epsilon() -> None:
     assert alarms > 2  # and it is a test at all
 
 
-@pytest.mark.parametrize(
-    ("oracle", "epsilon", "excess", "reports"),
-    [("oue", 1, 0.05, 79_000), ("oue", 1, 0.10, 20_000), ("sue", 4, 0.10, 10_000), ("hadamard", 1, 0.25, 3400)],
-)
-def test_reports_that_certify_an_excess(oracle: str, epsilon: float, excess: float, reports: int) -> None:
-    """The exact binomial's numbers for alpha .001 and power .9, all reports being of the pair, within 6%."""
-    built = mechanism(oracle, domain_size=100, epsilon=epsilon)
-    share = {
-        "hadamard": 0.5,
-        "oue": float(built.p_star * (1 - built.q_star) + built.q_star * (1 - built.p_star)),
-        "sue": float(built.p_star * (1 - built.q_star) + built.q_star * (1 - built.p_star)),
-    }[oracle]
-    game = Game("likelihood", round(reports * share), 0, 0.001)
-    seen = game.detectable_excess(float(epsilon))
-    assert seen is not None
-    assert abs(seen - excess) < 0.06 * excess
-
-
-def test_what_is_called_detectable_is_seen_nine_times_in_ten() -> None:
-    game = Game("likelihood", 5000, 0, 0.001)
-    excess, needed = game.detectable_excess(1.0), game.needed(1.0)
-    assert excess is not None
-    assert needed is not None
-    assert math.isclose(float(at_least(needed, 5000, chance_of(1.0 + excess))), 0.9, rel_tol=1e-9)
-
-
 def test_few_guesses_can_certify_nothing() -> None:
-    assert Game("likelihood", 20, 20, 0.001).detectable_excess(4.0) is None
+    assert Game("likelihood", 20, 20, 0.001).needed(4.0) is None
     assert Game("likelihood", 0, 0, 0.001).lower == 0.0
     assert odds(1.0) == math.inf
 
@@ -109,8 +83,9 @@ def test_levels_are_those_that_scores_have_and_as_frequent() -> None:
     conformance = conformance_of(declared)
     (answers,) = SimulatedClient(1).answer(declared, [fresh(declared, 40_000, rng, choose=False)])
     pair = answers.take(answers.values < 2)
-    levels, scores = conformance.levels(pair), np.abs(conformance.scores(pair))
+    (levels, *_), scores = conformance.levels(pair)(0.0), np.abs(conformance.scores(pair))
     assert math.isclose(levels.counts.sum(), len(pair))
+    assert np.allclose(levels.right, 1 / (1 + np.exp(-levels.ratios)))
     for ratio in np.unique(levels.ratios.round(9)):
         expected = levels.counts[np.isclose(levels.ratios, ratio)].sum()
         assert abs(np.isclose(scores, ratio).sum() - expected) < 5 * math.sqrt(expected) + 1

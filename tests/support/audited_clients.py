@@ -122,6 +122,37 @@ class OtherParameters(SimulatedClient):
         return super().permanent(true, self.really.rounds)
 
 
+class OtherRates(SimulatedClient):
+    """Each bit is sent as 1 with the same probability in every report: `one` if it is set, else `zero`."""
+
+    def __init__(self, seed: Any, one: float, zero: float) -> None:
+        super().__init__(seed)
+        self.one, self.zero = one, zero
+
+    def permanent(self, true: Any, rounds: Any) -> Any:
+        return true
+
+    def instantaneous(self, permanent: Any, rounds: Any, true: Any) -> Any:
+        return self.uniform(true.shape) < np.where(true, np.float32(self.one), np.float32(self.zero))
+
+
+class OtherEpsilonOfSymbols(SimulatedClient):
+    """Direct symbols, memoized, the true one kept as often as another epsilon says."""
+
+    def __init__(self, seed: Any, epsilon: float) -> None:
+        super().__init__(seed)
+        self.epsilon = epsilon
+
+    def run(self, declared: Declared, asked: Questions) -> Answers:
+        size, odds = declared.mechanism.payload_limit, np.exp(self.epsilon)
+        cohorts = self.cohorts(declared, asked)
+        own = declared.symbols(asked.values, cohorts)
+        _, first, devices = np.unique(asked.clients, return_index=True, return_inverse=True)
+        is_kept = self.rng.random(len(first)) < odds / (odds + size - 1)
+        others = self.rng.integers(1, size, len(first))
+        return Answers(asked, cohorts, (own + np.where(is_kept, 0, others)[devices]) % size)
+
+
 class TruthNowAndThen(SimulatedClient):
     """Some reports are the true bits."""
 

@@ -100,7 +100,7 @@ def audited(checkout: Path, folder: Path) -> None:
     family = ("--hash-family", "google-rappor-python")
     declared = ("--params", "params.csv", *family, "--restart", "--reports", 20_000, "--alpha", 1e-6)
     said = json.loads(overstory(folder, "audit", *declared, "--json", "--", *client))
-    report(f"tests/rappor_sim.py: epsilon at least {said['epsilon']['lower']:.4f}", said["verdict"], "no fault found")
+    report(f"tests/rappor_sim.py: epsilon at least {said['epsilon']['lower']:.6f}", said["verdict"], "no fault found")
 
 
 def texts(program: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from overstory.audit.answers import Answers
 from overstory.audit.bits import BitConformance
 from overstory.audit.checks import Check, Conformance
 from overstory.audit.cohorts import cohort_checks, equal_cohorts, kept_cohorts
-from overstory.audit.game import play
+from overstory.audit.game import detectable_excess, play
 from overstory.audit.probabilities import most_extreme
 from overstory.audit.questions import Questions, fresh, repeated, twins
 from overstory.audit.result import AuditResult, Timed
@@ -139,6 +139,8 @@ class _Audit:
             self._check(cohort_checks(answers, declared.num_cohorts))
         self.notes += self.conformance.remarks(answers)
         games = play(self.conformance, answers, settings.alpha)
+        levels = self.conformance.levels(answers.take(answers.values < 2))
+        excess = detectable_excess(levels, declared.epsilon, settings.alpha)
         self._check(self._at_once(self._ask(*twins(declared, settings.twins, self.rng, choose=choose))))
         self._remember(choose=choose)
         return AuditResult(
@@ -150,6 +152,7 @@ class _Audit:
             declared=declared.epsilon,
             timed=tuple(self.timed),
             games=tuple(games),
+            detectable_excess=excess,
             notes=tuple(self.notes),
         )
 

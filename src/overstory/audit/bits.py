@@ -5,8 +5,9 @@ The bits of a report are independent, given the value: so counts over bits and d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from overstory.audit.checks import (
     Conformance,
     Floats,
     Levels,
+    LevelsOf,
     alike,
     binned,
     identical,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from overstory.audit.declared import Declared
 
 Bits = NDArray[np.uint8]
+WAYS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""How much of a larger epsilon is in what a 1 says; the rest is in what a 0 says."""
 
 
 class BitConformance(Conformance):
@@ -198,24 +202,41 @@ class BitConformance(Conformance):
         """ln P(1 | 1) / P(1 | 0), and ln P(0 | 1) / P(0 | 0)."""
         return float(np.log(self.p / self.q)), float(np.log((1 - self.p) / (1 - self.q)))
 
-    def levels(self, answers: Answers) -> Levels:
-        """Return every log ratio that the numbers of ones among those bits can make."""
+    def levels(self, answers: Answers) -> LevelsOf:
+        """Return every log ratio that the numbers of ones among those bits can make.
+
+        Noise is less where the declared noise can be made of it by adding some: then neither a 1 nor a 0 says less
+        than declared. Both may say more, or one of them: each is a way to have less noise.
+        """
         first, second = self._sides(answers)
         shapes, times = np.unique(
             np.stack([(second > first).sum(1), (first > second).sum(1)], axis=1), axis=0, return_counts=True
         )
         lit, dark = self._losses
-        ratios, counts = [], []
+
+        def levels(excess: float) -> list[Levels]:
+            gain = excess * (lit - dark)
+            return [self._levels(shapes, times, lit + part * gain, dark - (1 - part) * gain) for part in WAYS]
+
+        return levels
+
+    def _levels(self, shapes: Column, times: Column, lit: float, dark: float) -> Levels:
+        """Return the levels of a client for which a 1 says `lit`, and a 0 `dark`."""
+        zero = math.expm1(dark) / (math.exp(dark) - math.exp(lit))
+        one = zero * math.exp(lit)
+        parts = []
         for (raised, lowered), often in zip(shapes.tolist(), times.tolist(), strict=True):
-            ups, downs = np.arange(raised + 1), np.arange(lowered + 1)
-            up, down = ups * lit + (raised - ups) * dark, downs * lit + (lowered - downs) * dark
-            laws = [
-                np.outer(binomial_law(raised, one), binomial_law(lowered, other))
-                for one, other in ((self.p, self.q), (self.q, self.p))
-            ]
-            ratios.append(np.abs(up[:, None] - down).ravel())
-            counts.append(often * (laws[0] + laws[1]).ravel() / 2)
-        return Levels(np.concatenate(ratios), np.concatenate(counts))
+            ups, downs = (
+                ones * self._losses[0] + ones[::-1] * self._losses[1] for ones in map(_upto, (raised, lowered))
+            )
+            for_first, for_second = (
+                np.outer(binomial_law(raised, up), binomial_law(lowered, down)).ravel()
+                for up, down in ((zero, one), (one, zero))
+            )
+            score, sent = (ups[:, None] - downs).ravel(), for_first + for_second
+            right = np.where(score > 0, for_second, for_first) / np.maximum(sent, 1e-300)
+            parts.append((np.abs(score), often * sent / 2, right))
+        return Levels(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
     def true_sides(self, answers: Answers) -> Column:
         """Return which value's bits a report is."""
@@ -227,6 +248,10 @@ class BitConformance(Conformance):
         """Return the bits."""
         reports: Bits = answers.reports
         return reports
+
+
+def _upto(many: int) -> Floats:
+    return np.arange(many + 1, dtype=np.float64)
 
 
 def _deviation(weights: Any) -> float:

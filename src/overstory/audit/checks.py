@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -111,10 +112,37 @@ def pairs_of(ones: NDArray[Any], lines: NDArray[Any]) -> tuple[Floats, Floats, F
 
 @dataclass(frozen=True)
 class Levels:
-    """How far a report speaks for one value of the pair: each level's log ratio, and how often it is expected."""
+    """How far reports of the pair speak for one of its values.
+
+    Attributes
+    ----------
+    ratios
+        The size of each level's log ratio, as declared.
+    counts
+        How many reports a client is expected to send at each level.
+    right
+        How likely a guess at each level is right, with that client.
+    """
 
     ratios: Floats
-    counts: Floats = field(default_factory=lambda: np.ones(1))
+    counts: Floats
+    right: Floats
+
+
+LevelsOf = Callable[[float], list[Levels]]
+"""The levels of clients whose epsilon is above the declared one by a share of it: less noise, in each way there is."""
+
+
+def one_level(ratio: float, count: float, excess: float) -> list[Levels]:
+    """Return the levels of a mechanism whose reports speak for a value with all of epsilon, or for none.
+
+    Examples
+    --------
+    >>> one_level(1.0, 50.0, 0.5)[0].right.round(4).tolist()
+    [0.8176]
+    """
+    right = 1 / (1 + math.exp(-ratio * (1 + excess)))
+    return [Levels(np.array([ratio]), np.array([count]), np.array([right]))]
 
 
 class Conformance(ABC):
@@ -140,8 +168,8 @@ class Conformance(ABC):
         """Return ln P(report | second value) - ln P(report | first value), of the pair, as declared."""
 
     @abstractmethod
-    def levels(self, answers: Answers) -> Levels:
-        """Return the sizes that `scores` can have."""
+    def levels(self, answers: Answers) -> LevelsOf:
+        """Return the sizes that `scores` can have, for the declared client and for those with less noise."""
 
     @abstractmethod
     def features(self, answers: Answers) -> NDArray[np.uint8] | None:

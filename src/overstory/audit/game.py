@@ -23,12 +23,15 @@ from overstory.audit.probabilities import at_least
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Answers
-    from overstory.audit.checks import Conformance, Levels
+    from overstory.audit.checks import Conformance, Levels, LevelsOf
 
 SHARES: Final = {"likelihood": 0.8, "truth": 0.1, "learned": 0.1}
 """How the games share alpha: that of the declared likelihood is the sharpest for a client that does as declared."""
 POWER: Final = 0.9
 """An excess is called detectable if it is seen nine times in ten."""
+LARGEST: Final = 100.0
+"""No epsilon above this is called detectable: a guess can hardly be more certain."""
+STEPS: Final = 30
 FEWEST: Final = 40
 """Reports of the pair with fewer than this, no score is learned."""
 MOST_GROUPS: Final = 64
@@ -54,19 +57,6 @@ class Game:
     def lower(self) -> float:
         """The epsilon that is certainly lost; 0 where nothing is certain."""
         return max(0.0, odds(lower_bound(self.correct, self.guesses, self.alpha)))
-
-    def detectable_excess(self, declared: float) -> float | None:
-        """Return by which share a true epsilon must exceed `declared` to be seen nine times in ten.
-
-        None where no number of right guesses would be enough.
-        """
-        needed = self.needed(declared)
-        if needed is None:
-            return None
-        from scipy.special import betaincinv
-
-        chance = float(betaincinv(needed, self.guesses - needed + 1, POWER))
-        return odds(chance) / declared - 1.0
 
     def needed(self, declared: float) -> int | None:
         """Return the fewest right guesses that give a bound above `declared`."""
@@ -98,7 +88,7 @@ def play(conformance: Conformance, answers: Answers, alpha: float) -> list[Game]
     pair = answers.take(answers.values < 2)
     coins, share = pair.values, {name: part * alpha for name, part in SHARES.items()}
     scores = conformance.scores(pair)
-    limit = threshold(conformance.levels(pair), share["likelihood"])
+    limit = threshold(conformance.levels(pair)(0.0)[0], share["likelihood"])
     games = [_game("likelihood", np.abs(scores) >= limit, scores > 0, coins, share["likelihood"])]
     sides = conformance.true_sides(pair)
     if sides is not None:
@@ -119,13 +109,54 @@ def threshold(levels: Levels, alpha: float) -> float:
     ratios = levels.ratios[order]
     counts = levels.counts[order]
     guesses = np.cumsum(counts)
-    right = np.cumsum(counts / (1 + np.exp(-ratios)))
+    right = np.cumsum(counts * levels.right[order])
     ends = np.flatnonzero(np.append(np.diff(ratios) < -1e-9, True))
     ends = ends[ratios[ends] > 1e-9]
     if not len(ends):
         return math.inf
     best = max(ends.tolist(), key=lambda end: lower_bound(int(right[end]), max(math.ceil(guesses[end]), 1), alpha))
     return float(ratios[best]) - 1e-9
+
+
+def detectable_excess(levels_of: LevelsOf, declared: float, alpha: float) -> float | None:
+    """Return by which share less noise in every report must raise epsilon to be seen nine times in ten.
+
+    It is seen if the game of the declared likelihood bounds epsilon above `declared`. The same kind of report can have
+    less noise in several ways; the one that is hardest to see counts. None where nothing would be seen.
+    """
+    if not 0 < declared < LARGEST:
+        return None
+    share = SHARES["likelihood"] * alpha
+    limit = threshold(levels_of(0.0)[0], share)
+
+    def is_seen(excess: float) -> bool:
+        return all(_power(levels, limit, declared, share) >= POWER for levels in levels_of(excess))
+
+    low, high = math.inf, math.inf
+    for epsilon in np.geomspace(LARGEST, declared, STEPS).tolist():  # from above: every larger fault is seen, too
+        low, high = epsilon / declared - 1.0, low
+        if not is_seen(low):
+            break
+    if math.isinf(high):
+        return None
+    while high - low > 1e-4 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_seen(middle) else (middle, high)
+    return high
+
+
+def _power(levels: Levels, limit: float, declared: float, alpha: float) -> float:
+    """Return how likely the expected number of guesses gives a bound above `declared`.
+
+    Of that many guesses, each right with a chance of its level's, the right ones are binomial.
+    """
+    guessed = levels.ratios >= limit
+    guesses = float(levels.counts[guessed].sum())
+    needed = Game("likelihood", int(guesses), 0, alpha).needed(declared)
+    if needed is None:
+        return 0.0
+    right = float((levels.counts * levels.right)[guessed].sum()) / guesses
+    return float(at_least(needed, int(guesses), right))
 
 
 def _learned(conformance: Conformance, pair: Answers, alpha: float) -> Game | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.analysis.selection.detection import holm
 from overstory.presentation.document import Block, Column, Lines, Notice, Paragraph, Table
 from overstory.presentation.formats import finite, p_value
-from overstory.privacy.text import epsilon_text
+from overstory.privacy.text import epsilon_text, rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from overstory.audit.checks import Check
@@ -45,6 +46,9 @@ class AuditResult:
         Of fresh devices.
     declared
         Epsilon of one report.
+    detectable_excess
+        By which share of the declared epsilon less noise in every report must raise it to be seen nine times in ten;
+        None where that few reports show none. Of a fault in a few reports it says nothing.
     notes
         What was not tested, and why.
     """
@@ -57,6 +61,7 @@ class AuditResult:
     declared: float
     timed: tuple[Timed, ...]
     games: tuple[Game, ...]
+    detectable_excess: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -84,11 +89,6 @@ class AuditResult:
         if self.lower > self.declared:
             return "violates"
         return "deviates" if self.failed else "no fault found"
-
-    @property
-    def detectable_excess(self) -> float | None:
-        """By which share of the declared epsilon the true one must exceed it to be seen nine times in ten."""
-        return self.games[0].detectable_excess(self.declared)
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""
@@ -173,15 +173,27 @@ class AuditResult:
     def _epsilon(self) -> Iterator[str]:
         best = max(self.games, key=lambda game: game.lower)
         share = f"{best.correct:,} of {best.guesses:,} guesses of the value were right ({best.name})"
-        yield f"{share}: epsilon is at least {self.lower:.4f} with {100 * (1 - self.alpha):.10g}% confidence"
-        yield f"declared: {epsilon_text(self.declared)}"
+        lower, declared = self._bounds()
+        yield f"{share}: epsilon is at least {lower} with {100 * (1 - self.alpha):.10g}% confidence"
+        yield f"declared: {declared}"
+
+    def _bounds(self) -> tuple[str, str]:
+        """Return the certain epsilon, rounded down, and the declared one, rounded up, in their true order."""
+        digits = 4
+        while True:
+            step = Decimal(1).scaleb(-digits)
+            lower = rounded_down(self.lower, step)
+            if self.lower <= self.declared:
+                return f"{lower:f}", epsilon_text(self.declared)
+            declared = rounded_up(self.declared, step)
+            if lower > declared:
+                return f"{lower:f}", f"{declared:f}"
+            digits += 1
 
     def _conclusion(self) -> str:
         if self.verdict == "violates":
-            return (
-                f"violates: a report reveals more than declared (epsilon at least {self.lower:.4f}, declared "
-                f"{epsilon_text(self.declared)})"
-            )
+            lower, declared = self._bounds()
+            return f"violates: a report reveals more than declared (epsilon at least {lower}, declared {declared})"
         if self.verdict == "deviates":
             names = ", ".join(self.failed)
             return (
@@ -190,9 +202,13 @@ class AuditResult:
             )
         excess = self.detectable_excess
         if excess is None:
-            seen = "that is too few to see any excess of epsilon"
+            seen = "that is too few to say how large a fault would have been seen"
         else:
-            seen = f"an epsilon {excess:.1%} above the declared one would have been seen nine times in ten"
+            percent = rounded_up(100 * excess, Decimal("0.1"))
+            seen = (
+                f"too little noise in every report, with an epsilon {percent:,f}% above the declared one, would have "
+                "been seen nine times in ten; a fault in only some of the reports can be larger and not be seen"
+            )
         return f"no fault found in {self.reports:,} reports: {seen}"
 
 

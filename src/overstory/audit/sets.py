@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from fractions import Fraction
@@ -16,9 +17,11 @@ from overstory.audit.checks import (
     Conformance,
     Floats,
     Levels,
+    LevelsOf,
     binned,
     identical,
     neighbours,
+    one_level,
     one_of,
     pairs_of,
     rate,
@@ -109,9 +112,15 @@ class SetConformance(Conformance):
     def _loss(self) -> float:
         return float(np.log(float(self.within / self.without)))
 
-    def levels(self, answers: Answers) -> Levels:  # noqa: ARG002 - there is one
-        """Return epsilon."""
-        return Levels(np.array([self._loss]))
+    def levels(self, answers: Answers) -> LevelsOf:
+        """Return epsilon, for reports that the set of one value of the pair alone holds."""
+        alone, rest = self.own - self.shared, self.outputs - self.own
+
+        def levels(excess: float) -> list[Levels]:
+            ratio = math.exp(self._loss * (1 + excess))
+            return one_level(self._loss, len(answers) * alone * (ratio + 1) / (self.own * ratio + rest), excess)
+
+        return levels
 
 
 class SubsetConformance(SetConformance):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,9 +17,11 @@ from overstory.audit.checks import (
     Conformance,
     Floats,
     Levels,
+    LevelsOf,
     binned,
     identical,
     neighbours,
+    one_level,
     one_of,
     rate,
     rates_by,
@@ -127,9 +130,17 @@ class SymbolConformance(Conformance):
         signs: Floats = is_second.astype(np.float64) - is_first
         return float(np.log(self.keep / self.other)) * signs
 
-    def levels(self, answers: Answers) -> Levels:  # noqa: ARG002 - there is one
-        """Return epsilon."""
-        return Levels(np.array([np.log(self.keep / self.other)]))
+    def levels(self, answers: Answers) -> LevelsOf:
+        """Return epsilon, for reports that are the symbol of one value of the pair alone."""
+        sides = np.zeros(len(answers), np.int64)
+        first, second = (self.declared.symbols(sides + value, answers.cohorts) for value in (0, 1))
+        apart, epsilon = int((first != second).sum()), math.log(self.keep / self.other)
+
+        def levels(excess: float) -> list[Levels]:
+            other = 1 / (math.exp(epsilon * (1 + excess)) + self.size - 1)
+            return one_level(epsilon, apart * (1 - (self.size - 2) * other), excess)
+
+        return levels
 
     def features(self, answers: Answers) -> NDArray[np.uint8] | None:
         """Return which symbol it is."""

@@ -45,6 +45,17 @@ def rounded_up(number: float, step: Decimal) -> Decimal:
     return exact.quantize(step, ROUND_CEILING, wide)
 
 
+def rounded_down(number: float, step: Decimal) -> Decimal:
+    """Return the largest multiple of `step`, a power of ten, that is not above `number`: of what is "at least" so much.
+
+    Examples
+    --------
+    >>> print(rounded_down(1.20877834, Decimal("0.0001")), rounded_down(2.0, Decimal("0.0001")))
+    1.2087 2.0000
+    """
+    return Decimal(number).quantize(step, ROUND_FLOOR, Context(prec=400))
+
+
 MOST: Final = math.log(1e6)
 """Past this epsilon a factor says nothing more to a person."""
 CERTAIN: Final = "practically certain"
