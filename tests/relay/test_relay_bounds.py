@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import math
 import socket
 import ssl
 import subprocess
 import time
+import tracemalloc
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from overstory.protocol.oblivious.messages import REQUEST_TYPE
-from overstory.relay.limits import HOUR, TokenBuckets, network_of
+from overstory.relay.limits import HourlyLimit, network_of
 from overstory.relay.server import MOST_OF_ONE
 from support.relays import health, message, post, receiving, relaying
 
@@ -25,52 +30,117 @@ class Clock:
         return self.now
 
 
-def test_an_hour_s_messages_at_once_and_then_evenly():
+def test_an_hour_s_messages_at_once_and_then_none_for_an_hour():
     clock = Clock()
-    buckets = TokenBuckets(50, clock=clock)
-    assert [buckets.take("192.0.2.1") for _ in range(50)] == [0.0] * 50
-    assert buckets.take("192.0.2.1") == pytest.approx(72)
-    assert buckets.take("192.0.2.2") == 0.0, "another address has its own"
-    clock.now = 71.0
-    assert buckets.take("192.0.2.1") == pytest.approx(1)
-    clock.now = 72.0
-    assert [buckets.take("192.0.2.1") > 0 for _ in range(2)] == [False, True]
+    limit = HourlyLimit(50, clock=clock)
+    clock.now = 30.0
+    assert [limit.take("192.0.2.1") for _ in range(50)] == [0.0] * 50
+    assert limit.take("192.0.2.1") == 3630.0, "an hour, and the rest of the minute"
+    assert limit.take("192.0.2.2") == 0.0, "another address has its own"
+    clock.now = 3659.0
+    assert limit.take("192.0.2.1") == 1.0
+    clock.now = 3660.0
+    assert [limit.take("192.0.2.1") for _ in range(50)] == [0.0] * 50
+    assert limit.take("192.0.2.1") > 0
 
 
-def test_however_it_is_asked_no_more_than_two_hours_worth_in_an_hour():
+def test_however_often_it_is_asked_no_more_than_the_limit_in_an_hour():
     clock = Clock()
-    buckets = TokenBuckets(50, clock=clock)
+    limit = HourlyLimit(50, clock=clock)
     taken = 0
-    for second in range(3600):
+    for second in range(3601):
         clock.now = float(second)
-        taken += buckets.take("192.0.2.1") == 0.0
-    assert taken == 50 + 49
+        taken += limit.take("192.0.2.1") == 0.0
+    assert taken == 50
+
+
+def most_in_an_hour(times):
+    """The largest number of times in a window of 3,600 seconds, both ends of which belong to it."""
+    return max((bisect_right(times, began + 3600) - number for number, began in enumerate(times)), default=0)
+
+
+pauses = st.one_of(
+    st.just(0.0),
+    st.floats(0, 5000, allow_subnormal=False),
+    st.sampled_from([1e-9, 59.999999, 60.0, 3540.0, 3599.999999, 3600.0, 3660.0]),
+)
+
+
+@given(per_hour=st.integers(1, 6), begun=st.floats(0, 1e9), pauses=st.lists(pauses, max_size=80))
+def test_whatever_the_times_no_hour_has_more_than_the_limit_and_no_slower_sender_is_refused(per_hour, begun, pauses):
+    clock = Clock()
+    clock.now = begun
+    limit = HourlyLimit(per_hour, clock=clock)
+    taken = []
+    for pause in pauses:
+        clock.now += pause
+        seconds = limit.take("192.0.2.1")
+        if not seconds:
+            taken.append(clock.now)
+            continue
+        assert 0 < seconds <= 3660
+        recent = len(taken) - bisect_left(taken, clock.now - 3660)
+        assert recent >= per_hour, "refused, though fewer came in the last 61 minutes"
+    assert most_in_an_hour(taken) <= per_hour
+
+
+@given(per_hour=st.integers(1, 6), begun=st.floats(0, 1e9), pauses=st.lists(pauses, max_size=40))
+def test_the_time_that_a_refusal_names_is_when_the_next_message_is_taken(per_hour, begun, pauses):
+    clock = Clock()
+    clock.now = begun
+    limit = HourlyLimit(per_hour, clock=clock)
+    for pause in pauses:
+        clock.now += pause
+        seconds = limit.take("192.0.2.1")
+        if seconds:
+            clock.now += math.ceil(seconds)  # as Retry-After has it
+            assert limit.take("192.0.2.1") == 0.0
 
 
 def test_addresses_are_forgotten_and_their_number_is_bounded():
     clock = Clock()
-    buckets = TokenBuckets(50, most=1000, clock=clock)
+    limit = HourlyLimit(50, most=1000, clock=clock)
     for number in range(5000):
-        buckets.take(f"10.0.{number >> 8}.{number & 255}")
-    assert len(buckets) == 1000
-    clock.now = HOUR / 50
-    buckets.forget()
-    assert len(buckets) == 0
+        limit.take(f"10.0.{number >> 8}.{number & 255}")
+    assert len(limit) == 1000
+    clock.now = 3659.0
+    limit.forget()
+    assert len(limit) == 1000
+    clock.now = 3660.0
+    limit.forget()
+    assert len(limit) == 0
+
+
+def test_memory_is_bounded_however_long_and_evenly_an_address_sends():
+    clock = Clock()
+    limit = HourlyLimit(1 << 20, most=100, clock=clock)
+    peaks = []
+    tracemalloc.start()
+    for _ in range(3):
+        tracemalloc.reset_peak()
+        for _ in range(122):
+            clock.now += 30.0
+            for number in range(100):
+                limit.take(f"192.0.2.{number}")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+    tracemalloc.stop()
+    assert peaks[-1] < 100 * 1000, "bytes: 61 minutes of 100 addresses, 8 bytes each"
+    assert peaks[-1] < 1.1 * peaks[0]
 
 
 def test_an_ipv6_sender_is_its_network():
-    buckets = TokenBuckets(1)
-    assert buckets.take("2001:db8:0:1::1") == 0.0
-    assert buckets.take("2001:db8:0:1:ffff::2") > 0
-    assert buckets.take("2001:db8:0:2::1") == 0.0
+    limit = HourlyLimit(1)
+    assert limit.take("2001:db8:0:1::1") == 0.0
+    assert limit.take("2001:db8:0:1:ffff::2") > 0
+    assert limit.take("2001:db8:0:2::1") == 0.0
     assert network_of("fe80::1%eth0") == "fe80::"
 
 
-def test_no_address_is_in_the_buckets():
-    buckets = TokenBuckets(1)
-    buckets.take("192.0.2.77")
-    assert "192.0.2.77" not in repr(vars(buckets))
-    assert TokenBuckets(1).name("192.0.2.77") != buckets.name("192.0.2.77"), "the key is the process's"
+def test_no_address_is_in_what_is_counted():
+    limit = HourlyLimit(1)
+    limit.take("192.0.2.77")
+    assert "192.0.2.77" not in repr(vars(limit))
+    assert HourlyLimit(1).name("192.0.2.77") != limit.name("192.0.2.77"), "the key is the process's"
 
 
 def test_too_many_messages_get_429_and_a_time():
@@ -79,7 +149,7 @@ def test_too_many_messages_get_429_and_a_time():
         assert statuses == [200, 200, 429], "what a sender says of its address is not listened to"
         status, headers, _ = post(relay.address, message(9))
         assert status == 429
-        assert 1790 <= int(headers["retry-after"]) <= 1800
+        assert 3590 <= int(headers["retry-after"]) <= 3660
         assert health(relay.address)["answers"] == {"200": 2, "429": 2}
         assert len(side.passed) == 2
 

@@ -1,16 +1,18 @@
-"""How much one address may send: in memory alone, of a bounded number of addresses, and forgotten within the hour."""
+"""How much one address may send: in memory alone, of a bounded number of addresses, and forgotten after the hour."""
 
 from __future__ import annotations
 
 import ipaddress
 import secrets
 import time
+from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
-HOUR: Final = 3600.0
+MINUTE: Final = 60.0  # seconds
+MINUTES: Final = 60
 MOST_ADDRESSES: Final = 100_000
 
 
@@ -25,7 +27,7 @@ def network_of(address: str) -> str:
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        return ""  # a Unix socket, or no address: all of these share one bucket
+        return ""  # a Unix socket, or no address: all of these are counted together
     if isinstance(parsed, ipaddress.IPv6Address):
         if parsed.ipv4_mapped is not None:
             return str(parsed.ipv4_mapped)
@@ -45,66 +47,68 @@ def forwarded_address(header: str, peer: str) -> str:
     return last if network_of(last) else peer
 
 
-class TokenBuckets:
-    """One bucket of tokens for each address: `per_hour` at once, and refilled evenly.
+class HourlyLimit:
+    """Takes at most `per_hour` messages of each address in any hour: all at once, or apart.
 
-    What is in memory is a keyed hash of each address, with a key that ends with the process, and the time at which its
-    bucket is full again; the entry is removed then.
+    What is in memory is a keyed hash of each address, with a key that ends with the process, and how many messages it
+    sent in which minute. A message counts until the 60 minutes after its own are over; an address of which none counts
+    any more is removed.
 
     Examples
     --------
-    >>> now = 0.0
-    >>> buckets = TokenBuckets(2, clock=lambda: now)
-    >>> [buckets.take("192.0.2.7") for _ in range(3)]
-    [0.0, 0.0, 1800.0]
-    >>> now = 1800.0
-    >>> buckets.take("192.0.2.7"), len(buckets)
+    >>> now = 30.0
+    >>> limit = HourlyLimit(2, clock=lambda: now)
+    >>> [limit.take("192.0.2.7") for _ in range(3)]
+    [0.0, 0.0, 3630.0]
+    >>> now = 3660.0
+    >>> limit.take("192.0.2.7"), len(limit)
     (0.0, 1)
-    >>> now = 7200.0
-    >>> buckets.take("192.0.2.8"), len(buckets)
+    >>> now = 7320.0
+    >>> limit.take("192.0.2.8"), len(limit)
     (0.0, 1)
     """
 
     def __init__(self, per_hour: int, most: int = MOST_ADDRESSES, clock: Callable[[], float] = time.monotonic) -> None:
-        self._interval = HOUR / per_hour
-        self._most, self._clock = most, clock
+        self._per_hour, self._most, self._clock = per_hour, most, clock
         self._key = secrets.token_bytes(32)
-        self._full_at: OrderedDict[bytes, float] = OrderedDict()  # the address used last is the last entry
+        # Of each address: minute, messages, minute, messages, ...; the address that sent last is the last entry.
+        self._sent: OrderedDict[bytes, array[int]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._full_at)
+        return len(self._sent)
 
     def name(self, address: str) -> bytes:
         """Return the keyed hash under which an address is counted."""
         return blake2b(network_of(address).encode(), digest_size=16, key=self._key).digest()
 
     def take(self, address: str) -> float:
-        """Take a token, and return 0; without one, return the seconds until there is one."""
+        """Count a message, and return 0; if it would be one too many, return the seconds until one more is taken."""
+        self.forget()
         now, name = self._clock(), self.name(address)
-        self._forget(now)
-        full_at = max(now, self._full_at.get(name, now)) + self._interval
-        missing = full_at - now - HOUR
-        if missing > 1e-6:
-            return missing
-        self._full_at[name] = full_at
-        self._full_at.move_to_end(name)
-        while len(self._full_at) > self._most:
-            self._full_at.popitem(last=False)
+        minute = int(now // MINUTE)
+        sent = self._sent.get(name, array("I"))
+        while sent and sent[0] + MINUTES < minute:
+            del sent[:2]
+        if sum(sent[1::2]) >= self._per_hour:
+            return (sent[0] + MINUTES + 1) * MINUTE - now
+        if sent and sent[-2] == minute:
+            sent[-1] += 1
+        else:
+            sent.extend((minute, 1))
+        self._sent[name] = sent
+        self._sent.move_to_end(name)
+        while len(self._sent) > self._most:
+            self._sent.popitem(last=False)
         return 0.0
 
-    def _forget(self, now: float) -> None:
-        """Remove the oldest entries whose buckets are full; an entry is behind a fuller one for an hour at most."""
-        while self._full_at:
-            name, full_at = next(iter(self._full_at.items()))
-            if full_at > now:
-                return
-            del self._full_at[name]
-
     def forget(self) -> None:
-        """Remove every entry whose bucket is full."""
-        now = self._clock()
-        for name in [name for name, full_at in self._full_at.items() if full_at <= now]:
-            del self._full_at[name]
+        """Remove every address of which no message counts any more."""
+        minute = int(self._clock() // MINUTE)
+        while self._sent:
+            name, sent = next(iter(self._sent.items()))
+            if sent[-2] + MINUTES >= minute:
+                return
+            del self._sent[name]
 
 
 class OpenConnections:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from overstory.client.upload.http import http_transport
 from overstory.relay.forwarding import Forwarder
-from overstory.relay.limits import TokenBuckets
+from overstory.relay.limits import HourlyLimit
 from overstory.relay.server import Bounds, RelayServer, listen
 from overstory.relay.service import LOG, RelayService, Troubles, is_loopback
 from overstory.relay.shuffling import Rules, Shuffler
@@ -52,7 +52,7 @@ class Settings:
     gateway
         The address of the collector, without a path of its own.
     per_hour
-        Messages that one address may send.
+        Messages that one address may send in any hour.
     trust_forwarded
         Whether a proxy in front of the relay names the sender in X-Forwarded-For.
     shuffling
@@ -80,7 +80,7 @@ async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
     async with _delivery(settings, troubles) as delivery:
         service = RelayService(
             delivery.deliver,
-            TokenBuckets(settings.per_hour),
+            HourlyLimit(settings.per_hour),
             troubles,
             trust_forwarded=settings.trust_forwarded,
             describe=delivery.describe,

@@ -107,7 +107,7 @@ class RelayServer:
             task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, connected: socket.socket, peer: str) -> None:
-        name = self._service.buckets.name(peer)
+        name = self._service.limit.name(peer)
         entered = self._open.enter(name)
         try:
             if entered:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from overstory.protocol.oblivious.messages import REQUEST_TYPE
 from overstory.relay.connection import Answer, Head, RefusedError, problem
-from overstory.relay.limits import TokenBuckets, forwarded_address
+from overstory.relay.limits import HourlyLimit, forwarded_address
 
 LOG: Final = logging.getLogger("overstory.relay")
 LEAST_BODY: Final = 7 + 32 + 16
@@ -59,7 +59,7 @@ class RelayService:
     ----------
     deliver
         Passes one message on, or stores it, and returns the answer to its sender. It does not raise.
-    buckets
+    limit
         What each address may send.
     trust_forwarded
         Whether a proxy in front of the relay names the sender in X-Forwarded-For.
@@ -75,14 +75,14 @@ class RelayService:
     def __init__(
         self,
         deliver: Callable[[bytes], Awaitable[Answer]],
-        buckets: TokenBuckets,
+        limit: HourlyLimit,
         troubles: Troubles,
         *,
         trust_forwarded: bool = False,
         describe: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._deliver, self._describe = deliver, describe
-        self.buckets, self.troubles, self._trust_forwarded = buckets, troubles, trust_forwarded
+        self.limit, self.troubles, self._trust_forwarded = limit, troubles, trust_forwarded
         self.counts: Counter[str] = Counter()
         self.closing = False
 
@@ -100,10 +100,10 @@ class RelayService:
         elif self.closing:
             raise RefusedError(problem(503, "the relay is about to stop", BUSY_SECONDS))
         else:
-            self._check_bucket(peer, head)
+            self._check_limit(peer, head)
 
-    def _check_bucket(self, peer: str, head: Head) -> None:
-        seconds = self.buckets.take(self._sender(peer, head))
+    def _check_limit(self, peer: str, head: Head) -> None:
+        seconds = self.limit.take(self._sender(peer, head))
         if seconds:
             raise RefusedError(problem(429, "this address has sent enough for now", math.ceil(seconds)))
 
@@ -122,7 +122,7 @@ class RelayService:
         """Return counts for this machine alone: how many messages wait would help whoever floods a release."""
         facts: dict[str, Any] = {"status": "stopping" if self.closing else "ok"}
         if is_loopback(sender):
-            facts |= {**self._describe(), "answers": dict(sorted(self.counts.items())), "addresses": len(self.buckets)}
+            facts |= {**self._describe(), "answers": dict(sorted(self.counts.items())), "addresses": len(self.limit)}
         return Answer(200, "application/json", json.dumps(facts).encode())
 
     def count(self, answer: Answer) -> None:
@@ -130,8 +130,8 @@ class RelayService:
         self.counts[str(answer.status)] += 1
 
     def look(self) -> None:
-        """Log what went wrong in the last minute, and forget addresses that may send as much as any other."""
-        self.buckets.forget()
+        """Log what went wrong in the last minute, and forget addresses that have sent nothing for an hour."""
+        self.limit.forget()
         for line in self.troubles.lines():
             LOG.warning("%s", line)
 

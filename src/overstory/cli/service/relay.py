@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="private key of the certificate, PEM")
     bounds = parser.add_argument_group("bounds")
     bounds.add_argument(
-        "--per-hour", type=int, default=50, metavar="N", help="messages of one address in an hour (default: 50)"
+        "--per-hour", type=int, default=50, metavar="N", help="messages of one address in any hour (default: 50)"
     )
     bounds.add_argument(
         "--trust-forwarded",
