@@ -156,20 +156,6 @@ def test_fewer_than_enough_are_dropped_at_the_end_and_never_sent(stage, caplog):
     made.run(lambda: len(made.sent) == 1)
 
 
-def test_the_first_message_after_a_long_silence_has_half_of_the_time_before_it(stage):
-    made = stage()
-    for now in (499.0, 500.0, 899.0, 900.0, 1300.0):
-        made.now = now
-        made.run(ticks(made, 3))
-    made.spool.put([message(1)])
-    made.now = 1300.0 + 899.0
-    made.run(ticks(made, 3))
-    assert made.spool.count == 1
-    made.now += 1.0
-    made.run(lambda: made.spool.count == 0)
-    assert dict(made.spool.totals) == {"dropped": 1}
-
-
 def test_a_release_after_a_long_silence_waits_for_messages_alone(stage):
     made = stage()
     made.now = 600.0
@@ -384,6 +370,7 @@ def test_many_senders_at_once_are_all_released(tmp_path):
         ("--gateway http://c --shuffle --spool s --token-file t --least 1", "give 2 <= --least <= --capacity"),
         ("--gateway http://c --shuffle --spool s --token-file t --every soon", "a number with s, m, h or d"),
         ("--gateway http://c --shuffle --spool s --token-file t --every 40d", "shorter than --every 40d"),
+        ("--gateway http://c --shuffle --spool s --token-file t --every 0s --at-most 1s", "1s: give at least 2s"),
         ("--gateway http://c --shuffle --spool s --token-file t", "other users can read this token: chmod 600 t"),
         ("--gateway http://c --shuffle --spool s --token-file none", "none: no such file or directory"),
         ("--gateway http://c --shuffle --spool s --token-file empty", "empty: it is empty"),

@@ -37,8 +37,9 @@ class Rules:
     Attributes
     ----------
     at_most
-        Seconds after which messages are dropped, if fewer than `least` have come: a smaller release would break the
-        promise, and the collector no longer takes reports of periods that ended long ago.
+        Seconds after the last release at which messages are dropped, if fewer than `least` have come: a smaller release
+        would break the promise, and the collector no longer takes reports of periods that ended long ago. While nothing
+        waits, that time moves on in steps of half of this: the first message after a silence has at least half of it.
     """
 
     least: int = 1000
@@ -95,7 +96,8 @@ class Shuffler:
             while self._pending:
                 batch, self._pending = self._pending, []
                 try:
-                    fitting = await asyncio.to_thread(self._spool.put, [message for message, _ in batch])
+                    messages = [message for message, _ in batch]
+                    fitting = await asyncio.to_thread(self._spool.put, messages, self._rules.at_most // 2)
                 except Exception as error:  # noqa: BLE001 - whatever the disk reports, each sender gets an answer
                     reason = error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}")
                     for _, stored in batch:
@@ -130,15 +132,13 @@ class Shuffler:
         if self._spool.release is None:
             if self._spool.count >= self._rules.least and self._spool.age >= self._rules.every:
                 await asyncio.to_thread(self._spool.seal)
-            elif not self._spool.count and self._spool.age >= self._rules.at_most / 2 > self._rules.every:
-                await asyncio.to_thread(self._spool.begin_again, self._rules.every)
-            elif self._spool.count < self._rules.least and self._spool.age >= self._rules.at_most:
+            elif 0 < self._spool.count < self._rules.least and self._spool.waited >= self._rules.at_most:
                 await self._drop()
         if self._spool.release is not None:
             await self._send_release(*self._spool.release)
 
     async def _drop(self) -> None:
-        dropped = await asyncio.to_thread(self._spool.drop)
+        dropped = await asyncio.to_thread(self._spool.drop, self._rules.least)
         if dropped:
             LOG.warning(
                 "dropped %s: fewer than %s have come since the last release, and a smaller release would break the "

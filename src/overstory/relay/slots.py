@@ -4,7 +4,8 @@ The file has its full size from the beginning. Each message is written into free
 `fdatasync` for all messages that wait for it, and is overwritten with zeros once it is done. There is no journal and no
 index: each slot has a checksum, so after a crash a half-written message is recognized, and it was never acknowledged.
 
-    slot 0: magic (8 bytes) | slots (4) | start of the file (8, seconds) | check (8) | zeros
+    slot 0: magic (8 bytes) | slots (4) | start of the file (8, seconds) | check (8)
+        | start of the gathering, if it is later (8, seconds) | zeros
     a message, in one slot or a chain: key (16, random) | 1 in the first slot, else 2 (1) | next slot (4; 0: none)
         | bytes of the message from here to its end (4) | check (8) | data | zeros
 """
@@ -25,6 +26,7 @@ from overstory.protocol.errors import FormatError
 SLOT: Final = 1024
 MAGIC: Final = b"OVSPOOL1"
 _START: Final = struct.Struct(">8sIQ")
+_LATER: Final = struct.Struct(">Q")
 _HEAD: Final = struct.Struct(">16sBII")
 CHECK: Final = 8
 DATA: Final = SLOT - _HEAD.size - CHECK
@@ -68,6 +70,8 @@ class SlotFile:
     ----------
     began
         When the file was begun, in seconds since 1970: not when a message came.
+    since
+        From when the time of its messages counts, in seconds since 1970: not when the first came.
     heads
         The first slot of each message, in the order of the file.
     """
@@ -76,7 +80,7 @@ class SlotFile:
         self.path = path
         self._file: BinaryIO = path.open("r+b", buffering=0)
         try:
-            self.slots, self.began = self._read_start()
+            self.slots, self.began, self.since = self._read_start()
             self.heads, self._free = array("I"), array("I")
             self._scan()
         except BaseException:
@@ -88,7 +92,7 @@ class SlotFile:
         """Write a file without messages, and wait until it is on the disk."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(_start_slot(slots, began))
+            file.write(_start_slot(slots, began, began))
             for at in range(0, slots, BLOCK):
                 file.write(EMPTY_BLOCK[: SLOT * (slots - at)])
             file.flush()
@@ -156,8 +160,13 @@ class SlotFile:
         """Remove all messages, and begin the file again at another time."""
         self.wipe(self.heads)
         self.heads, self.began = array("I"), began
-        self._write(0, _start_slot(self.slots, began))
+        self.count_from(began)
         _sync(self._file.fileno())
+
+    def count_from(self, since: int) -> None:
+        """Let the time of the messages that come now count from then; it is on the disk when they are."""
+        self.since = since
+        self._write(0, _start_slot(self.slots, self.began, since))
 
     def touch(self) -> None:
         """Change the file's times, so that they are not those of the last message."""
@@ -213,19 +222,21 @@ class SlotFile:
         if self._file.write(raw) != SLOT:
             raise OSError(f"{self.path}: a slot was written in part")
 
-    def _read_start(self) -> tuple[int, int]:
+    def _read_start(self) -> tuple[int, int, int]:
         raw = self._raw(0)
         size = os.fstat(self._file.fileno()).st_size
         if len(raw) == SLOT and raw.startswith(MAGIC):
             _, slots, began = _START.unpack_from(raw)
-            if raw == _start_slot(slots, began) and size == (slots + 1) * SLOT:
-                return slots, began
+            since = _LATER.unpack_from(raw, _START.size + CHECK)[0] or began
+            if raw == _start_slot(slots, began, since) and size == (slots + 1) * SLOT:
+                return slots, began, since
         raise FormatError("this is no spool of a relay, or it is damaged", source=str(self.path))
 
 
-def _start_slot(slots: int, began: int) -> bytes:
+def _start_slot(slots: int, began: int, since: int) -> bytes:
     start = _START.pack(MAGIC, slots, began)
-    return (start + _check(0, start, b"")).ljust(SLOT, b"\0")
+    later = b"" if since == began else _LATER.pack(since)
+    return (start + _check(0, start, later) + later).ljust(SLOT, b"\0")
 
 
 def _encode(slot: int, piece: Piece) -> bytes:

@@ -10,6 +10,7 @@ totals.json          how many messages were released, taken, refused and dropped
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import time
 from collections import Counter
@@ -82,7 +83,8 @@ class Spool:
             sync_folder(self.folder)
         fresh.unlink(missing_ok=True)
         file = SlotFile(waiting)
-        file.began = min(file.began, self._now())  # a clock that was ahead must not keep messages back
+        now = self._now()  # a clock that was ahead must not keep messages back
+        file.began, file.since = min(file.began, now), min(file.since, now)
         return file
 
     def _open_release(self) -> tuple[bytes, SlotFile] | None:
@@ -105,17 +107,31 @@ class Spool:
 
     @property
     def age(self) -> float:
-        """Seconds since the last release, or since the folder was made."""
+        """Seconds since the last release, since messages were dropped, or since the folder was made."""
         return max(0.0, self._clock() - self._waiting.began)
+
+    @property
+    def waited(self) -> float:
+        """Seconds that the messages are taken to have waited: no message that waits came earlier."""
+        return max(0.0, self._clock() - self._waiting.since)
 
     @property
     def totals(self) -> Mapping[str, int]:
         """Counts since the folder was made; after a crash the answers to one part may be counted twice."""
         return dict(self._totals)
 
-    def put(self, messages: Sequence[bytes]) -> list[bool]:
-        """Write messages, and wait until they are on the disk; return of each whether there was room."""
+    def put(self, messages: Sequence[bytes], step: float = math.inf) -> list[bool]:
+        """Write messages, and wait until they are on the disk; return of each whether there was room.
+
+        Parameters
+        ----------
+        step
+            Whole seconds. If nothing waits, `waited` becomes less than this. The time from which it counts moves on by
+            multiples of it: the moment at which the first message came would be written otherwise.
+        """
         with self._busy:
+            if not self.count and self.waited >= step:
+                self._waiting.count_from(self._waiting.since + int(self.waited // step * step))
             return self._waiting.add(messages)
 
     def seal(self) -> None:
@@ -152,19 +168,15 @@ class Spool:
             sync_folder(self.folder)
             self._count({"releases": 1})
 
-    def drop(self) -> int:
-        """Remove all messages that wait, and return how many."""
+    def drop(self, least: int) -> int:
+        """Remove all messages that wait, unless there are `least` by now, and return how many were removed."""
         with self._busy:
             dropped = self.count
+            if dropped >= least:
+                return 0
             self._count({"dropped": dropped})
             self._waiting.restart(self._now())
             return dropped
-
-    def begin_again(self, age: float) -> None:
-        """Let the spool, in which nothing waits, be of that age: messages that come now have their time before them."""
-        with self._busy:
-            if not self.count:
-                self._waiting.restart(int(self._clock() - age))
 
     def touch(self) -> None:
         """Change the times of the waiting messages' file."""

@@ -29,7 +29,8 @@ SIGTERM and SIGINT end the relay after the messages that have begun. GET /health
 EXAMPLE = "overstory relay --gateway https://collector.example.org --port 8100"
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-LEAST_SECONDS: Final = 1
+LEAST_AT_MOST: Final = 2.0
+"""Seconds: the spool counts whole ones, and moves on by half of this."""
 
 
 def add_parser(commands: Any) -> None:
@@ -67,7 +68,11 @@ def add_parser(commands: Any) -> None:
         help="time between two releases, such as 90m, 24h or 7d (default: 24h)",
     )
     shuffle.add_argument(
-        "--at-most", default="30d", metavar="TIME", help="drop what waits if --least is not reached (default: 30d)"
+        "--at-most",
+        default="30d",
+        metavar="TIME",
+        help="drop what waits if --least is not reached within this; not shorter than --every; the first message after "
+        "a silence has at least half of it (default: 30d)",
     )
     shuffle.add_argument(
         "--capacity",
@@ -140,6 +145,8 @@ def _shuffling(args: argparse.Namespace) -> Shuffling | None:
     if args.least < 2 or not args.least <= args.capacity < 1 << 31:
         raise ParameterError(f"--least {args.least}, --capacity {args.capacity}: give 2 <= --least <= --capacity")
     every, at_most = duration("--every", args.every), duration("--at-most", args.at_most)
+    if at_most < LEAST_AT_MOST:
+        raise ParameterError(f"--at-most {args.at_most}: give at least {LEAST_AT_MOST:g}s")
     if at_most < every:
         raise ParameterError(f"--at-most {args.at_most}: it is shorter than --every {args.every}")
     from overstory.relay.process import Shuffling
