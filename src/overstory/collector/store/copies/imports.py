@@ -18,7 +18,7 @@ from overstory.collector.store.copies import export_rows
 from overstory.collector.store.counts import Key, chunk_rows, shuffled, sums_of_key
 from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
-from overstory.collector.store.schema import CHUNKS, IMPORTS
+from overstory.collector.store.schema import CHECKS, CHUNKS, COUNTS, IMPORTS
 from overstory.protocol.errors import FormatError
 
 if TYPE_CHECKING:
@@ -186,6 +186,7 @@ class _Adding:
             else:
                 row = {"id": manifest.id, "part": number, "row_groups": 1, "num_reports": len(batch)}
                 connection.execute(IMPORTS.insert(), [row])
+            self.database.note_deletions(connection, {COUNTS.name, CHECKS.name})
             return True
 
         if self._write(work):
