@@ -212,7 +212,14 @@ def test_who_does_not_own_the_database_hears_that_its_owner_must_compact_once(ur
 
 
 @pytest.mark.parametrize(
-    "setting", ["log_statement = 'mod'", "log_min_duration_statement = '1d'", "log_parameter_max_length_on_error = 9"]
+    "setting",
+    [
+        "log_statement = 'mod'",
+        "log_min_duration_statement = '1d'",
+        "log_min_duration_sample = '1d'",
+        "log_transaction_sample_rate = 0.001",
+        "log_parameter_max_length_on_error = 9",
+    ],
 )
 def test_a_server_that_logs_values_is_named(url: str, setting: str) -> None:
     name = urlsplit(url).path.removeprefix("/")
@@ -227,6 +234,26 @@ def test_a_server_that_logs_values_is_named(url: str, setting: str) -> None:
         sql.execute(f"ALTER DATABASE {name} SET log_parameter_max_length_on_error = 0")
     with open_store(url, registry()) as store:
         assert store.compact(NOW).remains == ()
+
+
+def test_a_server_that_explains_statements_in_its_log_is_named(url: str) -> None:
+    name = urlsplit(url).path.removeprefix("/")
+    open_store(url, registry(), create=True).close()
+    for milliseconds, named in ((250, True), (-1, False)):
+        with psycopg.connect(url, autocommit=True) as sql:  # also where the module is not installed
+            sql.execute(f"ALTER DATABASE {name} SET auto_explain.log_min_duration = {milliseconds}")
+            sql.execute(f"ALTER DATABASE {name} SET auto_explain.log_parameter_max_length = 0")
+        with open_store(url, registry()) as store:
+            assert ("set auto_explain.log_min_duration = -1" in " ".join(store.compact(NOW).remains)) is named
+
+
+def test_a_plan_has_the_values_that_it_was_made_for(url: str) -> None:
+    """So no limit on parameters keeps them out of what auto_explain writes."""
+    open_store(url, registry(), create=True).close()
+    with psycopg.connect(url, autocommit=True) as sql:
+        sql.execute("PREPARE look (bytea) AS SELECT id FROM batch_ids_before WHERE id = $1")
+        plan = sql.execute("EXPLAIN EXECUTE look ('\\x0123456789abcdef')").fetchall()
+    assert "0123456789abcdef" in str(plan)
 
 
 def test_a_partly_filled_chunk_and_earlier_counts_are_not_in_the_files(url: str) -> None:

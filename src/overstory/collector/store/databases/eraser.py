@@ -63,9 +63,16 @@ LOGGED: Final = (
 )
 LOGS_VALUES: Final = text(
     "SELECT coalesce(current_setting('log_parameter_max_length', true), '-1') <> '0' "
-    "AND (current_setting('log_statement') IN ('mod', 'all') OR current_setting('log_min_duration_statement') <> '-1') "
+    "AND (current_setting('log_statement') IN ('mod', 'all') OR current_setting('log_min_duration_statement') <> '-1' "
+    "OR coalesce(current_setting('log_min_duration_sample', true), '-1') <> '-1' "
+    "OR CAST(coalesce(current_setting('log_transaction_sample_rate', true), '0') AS double precision) > 0) "
     "OR coalesce(current_setting('log_parameter_max_length_on_error', true), '0') <> '0'"
 )
+EXPLAINED: Final = (
+    "the module auto_explain writes reports and batch ids into the server's log: set auto_explain.log_min_duration = -1"
+)
+EXPLAINS: Final = text("SELECT coalesce(current_setting('auto_explain.log_min_duration', true), '-1') <> '-1'")
+"""A limit on parameters does not help: a plan that was made for certain values has them as constants."""
 
 IS_THERE: Final = text("SELECT to_regclass(:table) IS NOT NULL")
 LIMIT_WAIT: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), false)")
@@ -218,8 +225,12 @@ class Eraser:
 def _settings_that_keep(connection: Connection) -> list[str]:
     """Return which of the server's settings keep what compaction deletes."""
     keeps_times = connection.execute(text("SHOW track_commit_timestamp")).scalar() == "on"
-    logs_values = connection.execute(LOGS_VALUES).scalar()
-    return [*([COMMIT_TIMES] if keeps_times else []), *([LOGGED] if logs_values else [])]
+    found = {
+        COMMIT_TIMES: keeps_times,
+        LOGGED: connection.execute(LOGS_VALUES).scalar(),
+        EXPLAINED: connection.execute(EXPLAINS).scalar(),
+    }
+    return [problem for problem, is_there in found.items() if is_there]
 
 
 def _value(connection: Connection, key: str) -> str | None:
