@@ -304,6 +304,63 @@ def test_no_transaction_number_is_of_an_arrival(url: str) -> None:
             assert [row[0] for row in rows] == sorted(ids) != ids
 
 
+def test_no_number_of_postgresql_shows_the_order_of_chunks(url: str) -> None:
+    """Nor of counts: not a transaction's number, not a place in the file, not the number of what lies outside a row."""
+    metrics, rng = registry(), random.Random(1)
+    with open_store(url, metrics, create=True) as store:
+        for period in rng.sample(range(PERIOD, PERIOD + 12), 12):
+            store.add([received(metrics["bloom"], period, reports(metrics["bloom"], 2000, rng))])
+            store.compact(NOW)
+        assert order_of(url) != sorted(order_of(url))
+        rested(store)
+        store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 2000, rng))])
+        assert store.compact(NOW).remains == ()
+        own = order_of(url, "id")
+        assert [order_of(url, order) for order in OTHER_ORDERS] == [own] * len(OTHER_ORDERS)
+        with psycopg.connect(url) as sql:
+            for table in ("chunks", "counts"):
+                assert sql.execute(f"SELECT count(DISTINCT xmin::text) FROM {table}").fetchone() == (1,)
+            assert order_of(url, "ctid", "counts") == list(range(PERIOD, PERIOD + 12))
+
+
+OTHER_ORDERS = ("ctid", "xmin::text::bigint, ctid", "pg_column_toast_chunk_id(bits)")
+
+
+def order_of(url: str, order: str = "ctid", table: str = "chunks") -> list[int]:
+    with psycopg.connect(url) as sql:
+        return [period for (period,) in sql.execute(f"SELECT period FROM {table} ORDER BY {order}").fetchall()]
+
+
+def test_attempts_while_a_transaction_is_open_do_not_pile_up_copies(url: str) -> None:
+    metrics, rng = registry(), random.Random(1)
+    sizes = []
+    with open_store(url, metrics, create=True) as store, psycopg.connect(url) as reader:
+        store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 40_000, rng))])
+        store.compact(NOW)
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM about")
+        for number in range(5):
+            with psycopg.connect(url, autocommit=True) as sql:
+                sql.execute("UPDATE about SET value = 'x' WHERE key = 'owed to chunks'")
+            rested_with_reasons(url)
+            assert "chunks: an open transaction can still see deleted rows" in store.compact(NOW).remains, number
+            with psycopg.connect(url) as sql:
+                sizes.append(sql.execute("SELECT pg_total_relation_size('chunks')").fetchone()[0])
+        reader.rollback()
+        rested_with_reasons(url)
+        assert store.compact(NOW).remains == ()
+    assert len(set(sizes)) == 1
+
+
+def rested_with_reasons(url: str) -> None:
+    """Let all tables have rested, and leave why their last rewriting failed."""
+    with psycopg.connect(url, autocommit=True) as sql:
+        sql.execute(
+            "UPDATE about SET value = '0 0 ' || substr(value, 1 + length(split_part(value, ' ', 1)) + 1 "
+            "+ length(split_part(value, ' ', 2)) + 1) WHERE key LIKE 'rest of %'"
+        )
+
+
 def test_forgotten_ids_are_not_in_the_files(url: str) -> None:
     ids, _ = commits(url, random.Random(1))
     assert present(url, ids) == 12

@@ -160,6 +160,78 @@ def test_a_new_store_is_what_all_migrations_make(tmp_path: Path) -> None:
     assert "overstory store" in made[0]
 
 
+def number_chunks(url: str) -> None:
+    """Number chunks as they came, which schema 0006 did, in PostgreSQL from a sequence."""
+    database = connect(url)
+
+    def work(connection: Any) -> None:
+        for number, drawn in enumerate(chunks(connection), 1):
+            connection.execute(text(f"UPDATE chunks SET id = {number} WHERE id = {drawn}"))
+        if database.kind == "postgresql":
+            connection.execute(text("CREATE SEQUENCE chunks_id_seq OWNED BY chunks.id"))
+            connection.execute(text("ALTER TABLE chunks ALTER COLUMN id SET DEFAULT nextval('chunks_id_seq')"))
+
+    database.write(work)
+    database.close()
+
+
+def back_to_0006(url: str) -> None:
+    database = connect(url)
+    database.write(lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '0006'")))
+    database.close()
+
+
+def chunks(connection: Any) -> dict[int, int]:
+    """Return the ids of chunks in the order of their periods, which is the order in which they were written."""
+    return {row.id: row.period for row in connection.execute(text("SELECT id, period FROM chunks ORDER BY period"))}
+
+
+@pytest.fixture
+def numbered(store_url: str) -> str:
+    metrics, rng = registry(), random.Random(1)
+    with open_store(store_url, metrics, create=True) as store:
+        for period in range(PERIOD, PERIOD + 20):
+            store.add([received(metrics["bloom"], period, reports(metrics["bloom"], 2, rng))])
+            store.compact(NOW)
+    number_chunks(store_url)
+    return store_url
+
+
+def test_chunks_that_were_numbered_get_random_ids(numbered: str) -> None:
+    back_to_0006(numbered)
+    database = connect(numbered)
+    assert migrate(database) == ("0006", REVISION)
+    with database.snapshot() as connection:
+        ids = list(chunks(connection))
+        assert len(ids) == 20
+        assert min(ids) > 20
+        assert ids not in (sorted(ids), sorted(ids, reverse=True))
+        if database.kind == "postgresql":  # no program adds a chunk with the next number
+            (column,) = [one for one in inspect(connection).get_columns("chunks") if one["name"] == "id"]
+            assert column["default"] is None
+    database.close()
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_numbered_chunks_of_a_backup_get_random_ids_when_it_is_restored(numbered: str, tmp_path: Path) -> None:
+    """Its own digests are of the numbers: a backup that was migrated is still compared with them."""
+    with open_store(numbered) as store:
+        store.backup(tmp_path / "backup.db")
+    back_to_0006(str(tmp_path / "backup.db"))
+    backup = connect(str(tmp_path / "backup.db"))
+    assert migrate(backup) == ("0006", REVISION)
+    with backup.snapshot() as connection:
+        assert list(chunks(connection)) == list(range(1, 21))
+    backup.close()
+    assert restore(tmp_path / "backup.db", str(tmp_path / "restored.db")) == 40
+    restored = connect(str(tmp_path / "restored.db"))
+    with restored.snapshot() as connection:
+        ids = list(chunks(connection))
+    restored.close()
+    assert min(ids) > 20
+    assert ids not in (sorted(ids), sorted(ids, reverse=True))
+
+
 DUMP = Path(__file__).parents[1] / "vectors" / "store-0001.sql"
 OWN_SEEDS = ", num_seeds = 2147483648"
 """What version 0.1 meant by a hashing oracle that names no number of seeds."""

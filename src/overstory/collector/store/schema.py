@@ -3,7 +3,7 @@
     batch_ids   of which days batches were accepted, and until when their ids are remembered; see `ids_table`
     batch_ids_before  ids of batches that were accepted before schema 0006, and the day after which each is forgotten
     inbox       reports as they came, merged per transaction: not counted yet
-    chunks      reports already counted, shuffled within (metric, period, digest, group)
+    chunks      reports already counted, shuffled within (metric, period, digest, group); under random ids
     counts      support counts per (metric, period, digest, group) of all that is in chunks and of what was there before
     metrics     what a mechanism's digest stands for, so that counting and retention need no registry
     tokens      SHA-256 of bearer tokens
@@ -23,6 +23,7 @@ A column here changes only together with a migration (`migrations/versions`); a 
 
 from __future__ import annotations
 
+import secrets
 from functools import lru_cache
 from typing import Final
 
@@ -57,6 +58,15 @@ values into a table of its own, `pg_statistic`, where they stay when their rows 
 _ROW_NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
+def random_id() -> int:
+    """Return the id of a new chunk.
+
+    Chunks that were numbered as they are written would show their order over all metrics: beside those of an hourly
+    metric, to the hour.
+    """
+    return 1 + secrets.randbelow((1 << 63) - 1)
+
+
 def _without_samples(table: Table) -> Table:
     """Let PostgreSQL take no samples of the table's unsampled columns, from the transaction on that makes the table."""
     changes = ", ".join(f"ALTER COLUMN {column.name} SET STATISTICS 0" for column in table.columns if column.info)
@@ -79,11 +89,11 @@ def _key(*, primary: bool = False) -> tuple[Column[str], Column[int], Column[byt
     )
 
 
-def _reports(name: str, *more: Column[str]) -> Table:
+def _reports(name: str, number: Column[int], *more: Column[str]) -> Table:
     table = Table(
         name,
         METADATA,
-        Column("id", _ROW_NUMBER, primary_key=True),
+        number,
         *_key(),
         Column("num_bits", Integer, nullable=False),
         Column("num_cohorts", BigInteger, nullable=False),
@@ -160,9 +170,13 @@ def count_ids(connection: Connection) -> int:
     return sum(connection.execute(count).scalar_one() for count in counts)
 
 
-INBOX: Final = _reports("inbox")
+INBOX: Final = _reports("inbox", Column("id", _ROW_NUMBER, primary_key=True))
 # Chunks with an id are never shuffled again: what is exported under the id stays the same. Empty: not exported yet.
-CHUNKS: Final = _reports("chunks", Column("export_id", Text, nullable=False, server_default=""))
+CHUNKS: Final = _reports(
+    "chunks",
+    Column("id", _ROW_NUMBER, primary_key=True, autoincrement=False, default=random_id),
+    Column("export_id", Text, nullable=False, server_default=""),
+)
 
 COUNTS: Final = _without_samples(
     Table(

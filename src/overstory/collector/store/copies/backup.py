@@ -149,15 +149,30 @@ def _copy_tables(reading: Connection, target: Database, writing: Connection) -> 
 def _copy_table(reading: Connection, writing: Connection, table: Table) -> None:
     if table is ABOUT:
         writing.execute(delete(ABOUT))
-    reports = table in {INBOX, CHUNKS}
-    # The number of a row of reports has no meaning: the new database gives its own.
-    columns = [column for column in table.columns if not (reports and column.primary_key)]
+    if table is CHUNKS:
+        _copy_chunks(reading, writing)
+        return
+    # The number of a row of the inbox has no meaning: the new database gives its own.
+    columns = [column for column in table.columns if not (table is INBOX and column.primary_key)]
     rows = reading.execute(
         select(*columns).order_by(*table.primary_key),
-        execution_options={"yield_per": FEW if reports else ROWS},
+        execution_options={"yield_per": FEW if table is INBOX else ROWS},
     )
     for some in rows.mappings().partitions():
         writing.execute(table.insert(), [dict(row) for row in some])
+
+
+def _copy_chunks(reading: Connection, writing: Connection) -> None:
+    """Copy chunks in a random order and under new ids: those of a backup of before schema 0007 are in their order."""
+    numbers = list(reading.execute(select(CHUNKS.c.id)).scalars())
+    random = secrets.SystemRandom()
+    random.shuffle(numbers)
+    columns = [column for column in CHUNKS.columns if column is not CHUNKS.c.id]
+    for start in range(0, len(numbers), FEW):
+        some = CHUNKS.c.id.in_(numbers[start : start + FEW])
+        rows = [dict(row) for row in reading.execute(select(*columns).where(some)).mappings()]
+        random.shuffle(rows)
+        writing.execute(CHUNKS.insert(), rows)
 
 
 def _seal(connection: Connection) -> None:

@@ -104,6 +104,15 @@ INSERT_AGAIN: Final = (
     "INSERT INTO {table} SELECT * FROM gone ORDER BY id"
 )
 
+ALL_AGAIN: Final = (
+    "WITH gone AS (DELETE FROM {table} RETURNING *) INSERT INTO {table} SELECT * FROM gone ORDER BY {order}"
+)
+LIMIT_WAIT_ONCE: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), true)")
+
+INSERTED_AGAIN: Final = {table.name: ", ".join(table.primary_key.columns.keys()) for table in (CHUNKS, COUNTS, CHECKS)}
+"""Tables whose rows are written in one transaction by each rewriting, and their order: by an id that is random, or by
+metric and period."""
+
 
 def server_time(connection: Connection) -> float:
     """Return the server's Unix time: the one clock that all processes share."""
@@ -118,8 +127,8 @@ class Eraser:
     PostgreSQL leaves a deleted row on its page, with the number of the transaction that wrote it: a report could be
     joined to the batch id that came in the same transaction. A plain VACUUM frees the room and need not overwrite it.
     VACUUM FULL writes a table into a new file, without the rows that nobody can see any more, and deletes the old file.
-    The rows that stay have their transaction numbers still, so batch ids are first deleted and inserted again, in their
-    own order.
+    The rows that stay have their transaction numbers still, which tell in which order they were written, among those
+    of all tables. So batch ids, chunks and counts are first deleted and inserted again, in an order of their own.
 
     Both respect every open snapshot, `pg_dump`'s as well. A row that such a snapshot can still see stays in the file;
     the table is then rewritten again later.
@@ -200,12 +209,27 @@ class Eraser:
             return "only its owner can rewrite it: let the collector connect as the table's owner"
         if table.startswith(BATCH_IDS.name):
             self._insert_again(table, connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())  # noqa: S608 - the store's own name
+        if table in INSERTED_AGAIN:
+            # While an open transaction sees the old rows, each attempt would leave one more copy of all of them.
+            if _last_failure(connection, table) and (why := self._vacuum(connection, table)):
+                return why
+            self._insert_all_again(table)
+        return self._vacuum(connection, table)
+
+    def _vacuum(self, connection: Connection, table: str) -> str:
         xid = connection.execute(TRANSACTION).scalar()
         _wait_for_others(connection, xid)
         connection.execute(text(f"VACUUM (FULL) {table}"))
         if not connection.execute(ERASED, {"table": table, "xid": xid}).scalar():
             return "an open transaction can still see deleted rows"
         return ""
+
+    def _insert_all_again(self, table: str) -> None:
+        """Give all rows of a table one transaction's number; who writes it meanwhile waits, and meets the same rows."""
+        with self.database.engine.begin() as connection:
+            connection.execute(LIMIT_WAIT_ONCE, {"ms": LOCK_MS})
+            connection.execute(text(f"LOCK TABLE {table} IN EXCLUSIVE MODE"))
+            connection.execute(text(ALL_AGAIN.format(table=table, order=INSERTED_AGAIN[table])))
 
     def _insert_again(self, table: str, count: int) -> None:
         """Give ids one transaction's number, in the order of their random bytes; a large table slice by slice.
