@@ -18,10 +18,12 @@ import pytest
 from sqlalchemy import delete, select
 
 from overstory.cli.main import main
+from overstory.collector.ingest.received import Released
 from overstory.collector.store import open_store
 from overstory.collector.store.databases import eraser
 from overstory.collector.store.databases.connection import connect, migrate
 from overstory.collector.store.databases.eraser import REST, TABLES, Eraser
+from overstory.collector.store.operations import CollectorState
 from overstory.collector.store.schema import ABOUT, METADATA, ids_table, ids_table_name
 from support.exported_store import LATER, export_all, fill, import_all
 from support.exported_store import registry as export_registry
@@ -381,6 +383,25 @@ def test_reports_past_retention_are_not_in_the_files(url: str) -> None:
     assert present(url, [bits[:50]]) == 0
 
 
+def test_what_operators_had_deleted_is_not_in_the_files(url: str) -> None:
+    metrics, rng = registry(), random.Random(1)
+    release, collector = rng.randbytes(16), CollectorState("5f3a9c0177", "0.2.0", int(NOW), int(NOW), 0)
+    refused = {("bloom", PERIOD, "a reason to look for"): 1}
+    with open_store(url, metrics, create=True) as store:
+        store.compact(NOW)  # a store without marks is rewritten once
+        rested(store)
+        one = received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 30, rng))
+        store.add([one._replace(released=Released(release, 0))])
+        store.report_state(collector, refused)
+        note = store.add_note("Jane Doe broke the build", PERIOD)
+        needles = [release, collector.id.encode(), b"a reason to look for", b"Jane Doe"]
+        assert [present(url, [needle]) for needle in needles] == [1, 1, 1, 1]
+        store.remove_note(note.id)
+        store.compact(NOW)
+        assert store.retain(NOW + 400 * DAY).remains == ()
+    assert [present(url, [needle]) for needle in needles] == [0, 0, 0, 0]
+
+
 def test_a_table_in_use_is_not_waited_for_and_is_rewritten_later(url: str) -> None:
     metrics, rng = registry(), random.Random(1)
     first, second = (received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 30, rng)) for _ in range(2))
@@ -423,6 +444,10 @@ def test_a_user_who_does_not_own_the_tables_hears_of_it(url: str) -> None:
                     "chunks",
                     "counts",
                     "checks",
+                    "tallies",
+                    "releases",
+                    "collectors",
+                    "notes",
                     IDS,
                 ]
                 assert all("let the collector connect as the table's owner" in one for one in done.remains)

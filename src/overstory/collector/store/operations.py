@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, func, select, text, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, select, text, update
 
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
@@ -284,19 +284,27 @@ def write_note(connection: Connection, note: Note) -> None:
     connection.execute(NOTES.insert(), [{**asdict(note), "metric": note.metric or ""}])
 
 
-def delete_note(connection: Connection, note_id: str) -> bool:
+def delete_note(database: Database, connection: Connection, note_id: str) -> bool:
     """Delete a note; False when there is none with this id."""
-    return bool(connection.execute(delete(NOTES).where(NOTES.c.id == note_id)).rowcount)
+    is_deleted = bool(connection.execute(delete(NOTES).where(NOTES.c.id == note_id)).rowcount)
+    if is_deleted:
+        database.note_deletions(connection, {NOTES.name})
+    return is_deleted
 
 
-def retain_operations(connection: Connection, entries: StoredMetrics, now: float) -> None:
+def retain_operations(database: Database, connection: Connection, entries: StoredMetrics, now: float) -> None:
     """Delete refusals and releases past retention, and the rows of collectors that ended long ago. Notes stay."""
     expired = {"": int(now // DAY) - TALLY_DAYS - 1}
     expired |= {entry.metric: entry.last_expired(now) for entry in entries.values()}
-    for metric, last in sorted(expired.items()):
-        connection.execute(delete(TALLIES).where(TALLIES.c.metric == metric, TALLIES.c.period <= last))
-        connection.execute(delete(RELEASES).where(RELEASES.c.metric == metric, RELEASES.c.period <= last))
-    connection.execute(delete(COLLECTORS).where(COLLECTORS.c.last_seen < int(now) - DEAD_DAYS * DAY))
+    past: list[tuple[Table, ColumnElement[bool]]] = [
+        (table, (table.c.metric == metric) & (table.c.period <= last))
+        for metric, last in sorted(expired.items())
+        for table in (TALLIES, RELEASES)
+    ]
+    past.append((COLLECTORS, COLLECTORS.c.last_seen < int(now) - DEAD_DAYS * DAY))
+    database.note_deletions(
+        connection, {table.name for table, rows in past if connection.execute(delete(table).where(rows)).rowcount}
+    )
 
 
 def write_token_days(database: Database, connection: Connection, days: Mapping[str, int]) -> None:

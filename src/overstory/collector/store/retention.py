@@ -47,7 +47,7 @@ def retain(database: Database, entries: StoredMetrics, now: float) -> Retained:
         entries = read_stored_metrics(connection, entries)
     # The registry's metrics come last: the registry decides how long a metric's reports are stored.
     expired = {entry.metric: entry.last_expired(now) for entry in entries.values()}
-    database.write(lambda connection: retain_operations(connection, entries, now))
+    database.write(lambda connection: retain_operations(database, connection, entries, now))
     sizes = [size for metric, last in expired.items() for size in _delete_chunks(database, metric, last)]
     database.release_free_space()
     return Retained(sum(sizes), len(sizes), database.erase_deleted(OF_REPORTS if sizes else ()))

@@ -225,7 +225,7 @@ class Store(StoreReader):
         ParameterError
             When no note has this id.
         """
-        if not self._database.write(lambda connection: delete_note(connection, note_id)):
+        if not self._database.write(lambda connection: delete_note(self._database, connection, note_id)):
             raise ParameterError(f"there is no note {note_id}: overstory store notes list shows the ids")
 
     def serve_alone(self) -> None:

@@ -17,15 +17,21 @@ from overstory.collector.store.schema import (
     BATCH_IDS_BEFORE,
     CHECKS,
     CHUNKS,
+    COLLECTORS,
     COUNTS,
     DELETED_FROM,
     INBOX,
+    NOTES,
+    RELEASES,
     REWRITTEN,
+    TALLIES,
     ids_table_name,
     read_id_days,
 )
 
-TABLES: Final = (INBOX.name, BATCH_IDS_BEFORE.name, CHUNKS.name, COUNTS.name, CHECKS.name)
+TABLES: Final = tuple(
+    table.name for table in (INBOX, BATCH_IDS_BEFORE, CHUNKS, COUNTS, CHECKS, TALLIES, RELEASES, COLLECTORS, NOTES)
+)
 """The tables that are rewritten, besides those of ids."""
 
 SAMPLES: Final = "pg_statistic"
@@ -38,10 +44,14 @@ REST: Final = {
     CHUNKS.name: 100,
     COUNTS.name: 100,
     CHECKS.name: 100,
+    TALLIES.name: 1000,
+    RELEASES.name: 1000,
+    COLLECTORS.name: 1000,
+    NOTES.name: 1000,
     SAMPLES: 1000,
 }
-"""After a rewriting a table rests for this many times its duration. Ingest waits while one of the first two is
-rewritten: a thousandth of the time. Only operators read the others, and only compactions write them."""
+"""After a rewriting a table rests for this many times its duration. Collectors wait while one of those with 1000 is
+rewritten: a thousandth of the time. Only operators read the others, and only compactions and imports write them."""
 
 REST_OF_IDS: Final = 1000
 """The same for all tables of ids together: each rests for that many times its duration and the number of tables."""
