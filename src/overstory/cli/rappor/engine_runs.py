@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from overstory.protocol.errors import ParameterError
 
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from overstory.engines.driver import Engine, Run
     from overstory.engines.units import Job, Unit
     from overstory.queries.sources.exported import Files
+
+OUTPUTS: Final = {"output": "-o", "csv": "--csv", "plot": "--plot", "candidates_out": "--candidates-out"}
+"""Options that name a file to write."""
+INPUTS: Final = ("inputs", "reports")
 
 
 @contextmanager
@@ -30,6 +36,7 @@ def count_units(args: argparse.Namespace, files: CountedFiles, unfinished: str |
     """
     from overstory.engines.checkpoint import Checkpoint, fingerprint
 
+    check_resume(args, unfinished)
     checkpoint, path = None, args.resume or unfinished
     if path is not None:
         run_id = fingerprint(files.job, files.places, files.units)
@@ -55,6 +62,7 @@ def counting_jobs(
     """
     from overstory.engines.checkpoint import Checkpoint, fingerprint
 
+    check_resume(args)
     kept: list[Checkpoint] = []
     runs: list[Run] = []
 
@@ -79,6 +87,30 @@ def counting_jobs(
     notes = notes_of_repeats(whole.resumed, whole.retries + whole.repeats, whole.num_units)
     for note in [*(run_sentences(engine.name, whole)[:1] if args.engine else []), *notes]:
         print(f"overstory: {note}", file=sys.stderr)
+
+
+def check_resume(args: argparse.Namespace, unfinished: str | None = None) -> None:
+    """Refuse a file for what is finished that is also a result or an input: it is removed at the end.
+
+    Raises
+    ------
+    ParameterError
+        When it is; also when a result has the name of a later file of ``--resume``, such as FILE.1.
+    """
+    path = args.resume or unfinished
+    if path is None:
+        return
+    of_resume = re.compile(rf"{re.escape(_real(path))}(\.[0-9]+)?")
+    named = [(option, getattr(args, name, None)) for name, option in OUTPUTS.items()]
+    named += [("the input", text) for name in INPUTS for text in getattr(args, name, None) or ()]
+    for what, text in named:
+        if text and text != "-" and of_resume.fullmatch(_real(text)):
+            option = f"--resume {path}" if args.resume else path
+            raise ParameterError(f"{option} and {what} {text} are one file, which is removed at the end: name another")
+
+
+def _real(path: str) -> str:
+    return os.path.normcase(os.path.realpath(path))
 
 
 def _whole_of(runs: list[Run]) -> Run:
