@@ -8,6 +8,7 @@ import pickle
 import random
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -205,9 +206,34 @@ def test_what_a_run_wrote_is_read_completely_or_refused(
     checkpoint.write({(0, None): made.counts}, {0, 1, 2, 7})
     assert checkpoint.read() == ({(0, None): made.counts}, {0, 1, 2, 7})
     raw = path.read_bytes()
-    for wrong in (raw[:-1], raw.replace(b"[7, 8]", b"[7, 9]"), b"[]\n" + raw, b"counts\n"):
+    cut = [raw[:size] for size in range(len(raw))]
+    shorter = [raw[start:] for start in range(1, len(raw))]
+    flipped = [raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :] for at in range(len(raw))]
+    for wrong in (*cut, *shorter, *flipped, raw + b"\0", raw.replace(b"[7, 8]", b"[6, 7]"), b"[]\n" + raw):
         path.write_bytes(wrong)
-        with pytest.raises(FormatError):
+        with pytest.raises(FormatError, match=f"^{path}: this is no file of a run that was cut short, or a damaged"):
             checkpoint.read()
+        checkpoint.remove()
+        assert path.exists(), "it is none of this run"
+    path.write_bytes(raw)
     checkpoint.remove()
     assert checkpoint.read() is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{",
+        b"[]",
+        b'{"run": "run", "parts": []}',
+        b'{"run": "run", "units": []}',
+        b'{"run": "run", "units": [1], "parts": []}',
+        b'{"run": "run", "units": [], "parts": [[0, null, 9]]}',
+        b'{"run": "run", "units": [], "parts": [[0, 1, 9]]}',
+    ],
+)
+def test_a_file_of_another_program_is_one_error(tmp_path: Any, header: bytes) -> None:
+    path = tmp_path / "unfinished"
+    path.write_bytes(header + b"\n" + zlib.crc32(header + b"\n").to_bytes(4))
+    with pytest.raises(FormatError, match=f"^{path}: this is no file of a run"):
+        Checkpoint(path, "run").read()

@@ -9,6 +9,7 @@ import pytest
 from test_searches import METRIC, in_files
 
 from overstory.cli.main import main
+from overstory.files import io
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.search.mechanism import SearchMechanism
 from support.engine_files import Collection
@@ -57,3 +58,43 @@ def test_a_search_does_not_remove_what_it_writes(
     command = ("discover", "--reports", "reports", "--registry", "metrics.toml", "--metric", "port", "--quiet")
     assert main([*command, "--resume", "found.svg", option, "./found.svg"]) == 2
     assert f"--resume found.svg and {option} ./found.svg are one file" in capsys.readouterr().err
+
+
+DAMAGED = [b"", b"PAR1", b'{"run": "a", "parts": []}\n', b"\0" * 300]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_file_that_nobody_named_is_no_obstacle(
+    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    made = collection()
+    counts, unfinished = tmp_path / "c.csv", tmp_path / "c.csv.unfinished"
+    assert main(["sum", str(made.folder), "--quiet", "-o", str(tmp_path / "right.csv")]) == 0
+    unfinished.write_bytes(content)
+    assert main(["sum", str(made.folder), "--quiet", "-o", str(counts)]) == 0
+    assert f"{unfinished} is damaged: counting from the start" in capsys.readouterr().err
+    assert counts.read_bytes() == (tmp_path / "right.csv").read_bytes()
+    assert not unfinished.exists()
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_file_that_is_named_is_refused_by_its_name(
+    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    named = tmp_path / "kept"
+    named.write_bytes(content)
+    command = ["sum", str(collection().folder), "--quiet", "-o", str(tmp_path / "c.csv"), "--resume", str(named)]
+    assert main(command) == 2
+    assert f"{named}: this is no file of a run that was cut short, or a damaged one" in capsys.readouterr().err
+    assert named.read_bytes() == content
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the name may be there after a power cut, and its content not."""
+    steps: list[tuple[str, str]] = []
+    replace = Path.replace
+    monkeypatch.setattr(io, "sync", lambda path: steps.append(("sync", path.name)))
+    monkeypatch.setattr(Path, "replace", lambda self, to: (steps.append(("replace", to.name)), replace(self, to))[1])
+    with io.replacing(tmp_path / "c.csv") as name:
+        Path(name).write_text("1")
+    assert steps == [("sync", Path(name).name), ("replace", "c.csv"), ("sync", tmp_path.name)]

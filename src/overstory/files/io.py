@@ -12,7 +12,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TextIO, TypeAlias, cast
 
@@ -91,7 +91,8 @@ def reading(path: FilePath, advance: Advance | None = None) -> Iterator[BinaryIO
 def replacing(path: FilePath) -> Iterator[str]:
     """Give the name of a temporary file in the folder of `path`; it replaces `path`, or is removed after an error.
 
-    A device or a pipe is not replaced: its own name is given.
+    It is on the disk before it gets its name, and then its name is: power may fail at any time. A device or a pipe is
+    not replaced: its own name is given.
 
     Examples
     --------
@@ -113,12 +114,15 @@ def replacing(path: FilePath) -> Iterator[str]:
     _create(temporary, path)
     try:
         yield str(temporary)
+        sync(temporary)
         if earlier is not None:
             temporary.chmod(stat.S_IMODE(earlier.st_mode))
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    with suppress(OSError):  # a folder that may not be listed cannot be opened, and some file systems sync none
+        sync(target.parent)
 
 
 def _create(temporary: Path, path: FilePath) -> None:

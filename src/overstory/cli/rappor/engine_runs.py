@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,16 +124,23 @@ def _whole_of(runs: list[Run]) -> Run:
 
 
 def _own(checkpoint: Checkpoint, *, asked: bool) -> Checkpoint:
-    """Return the checkpoint if it is of this run; one of another run is refused, or replaced where nobody named it."""
-    if checkpoint.belongs():
-        return checkpoint
+    """Return the checkpoint if it is sound and of this run; another is refused, or removed where nobody named it."""
+    try:
+        if checkpoint.belongs():
+            checkpoint.read()
+            return checkpoint
+        problem = "is of a run over other files"
+    except FormatError:
+        if asked:
+            raise
+        problem = "is damaged"
     if asked:
         raise ParameterError(
             f"--resume {checkpoint.path}: this is of a run over other files or parameters, or the files were changed "
             "since; remove it, or name another"
         )
-    print(f"overstory: {checkpoint.path} is of a run over other files: counting from the start", file=sys.stderr)
-    checkpoint.remove()
+    print(f"overstory: {checkpoint.path} {problem}: counting from the start", file=sys.stderr)
+    checkpoint.path.unlink(missing_ok=True)
     return checkpoint
 
 
