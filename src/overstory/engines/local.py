@@ -8,12 +8,14 @@ import queue
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.engines.driver import EngineError
 from overstory.engines.reducer import count_unit
+from overstory.engines.results import results_of
 from overstory.kernels.threads import cores
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ MOST_TRIES: Final = 5
 """Workers that one unit may lose in a row: then it is the unit's fault."""
 SMALL: Final = 1 << 34
 """Bytes up to which threads of this process count: as fast as workers, and these must start and load the kernels."""
+AHEAD: Final = 4
+"""Units for each worker that are waiting, being counted, or counted and not yet added."""
 
 
 class LocalEngine:
@@ -53,17 +57,13 @@ class LocalEngine:
     def _by_threads(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Count in this process, which has loaded all it needs: the kernels release the interpreter's lock."""
         with ThreadPoolExecutor(min(self.workers, len(units))) as pool:
-            counting = {pool.submit(count_unit, job, unit): unit.number for unit in units}
-            try:
-                for done in as_completed(counting):
-                    yield counting[done], done.result()
-            finally:
-                for waiting in counting:
-                    waiting.cancel()
+            ahead = AHEAD * self.workers
+            yield from results_of(pool, lambda unit: (unit.number, count_unit(job, unit)), units, ahead=ahead)
 
     def _by_workers(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
-        waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
-        for unit in units:
+        waiting: queue.SimpleQueue[Unit | None] = queue.SimpleQueue()
+        later = iter(units)
+        for unit in islice(later, AHEAD * self.workers):
             waiting.put(unit)
         done: queue.SimpleQueue[tuple[int, bytes] | BaseException] = queue.SimpleQueue()
         stop = threading.Event()
@@ -79,9 +79,14 @@ class LocalEngine:
                 answer = done.get()
                 if isinstance(answer, BaseException):
                     raise answer
+                for unit in islice(later, 1):
+                    waiting.put(unit)
                 yield answer
+                del answer
         finally:
             stop.set()
+            for _ in threads:
+                waiting.put(None)
             for process in list(self.processes.values()):
                 process.kill()
             for thread in threads:
@@ -91,17 +96,13 @@ class LocalEngine:
         self,
         place: int,
         job: bytes,
-        waiting: queue.SimpleQueue[Unit],
+        waiting: queue.SimpleQueue[Unit | None],
         done: queue.SimpleQueue[Any],
         stop: threading.Event,
     ) -> None:
-        """Hand units to one worker until none is left; start another worker when it is lost."""
+        """Hand units to one worker until there is None; start another worker when it is lost."""
         try:
-            while not stop.is_set():
-                try:
-                    unit = waiting.get_nowait()
-                except queue.Empty:
-                    return
+            while (unit := waiting.get()) is not None and not stop.is_set():
                 done.put(self._count(place, job, unit, stop))
         except BaseException as error:  # noqa: BLE001 - the driver raises it
             done.put(error)

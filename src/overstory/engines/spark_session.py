@@ -13,13 +13,15 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from overstory.engines.driver import EngineError
 from overstory.engines.reducer import count_unit
+from overstory.engines.results import results_of
 from overstory.kernels.threads import cores
 from overstory.protocol.errors import OverstoryError, ParameterError
 
@@ -74,13 +76,8 @@ class SparkEngine:
         waves = [units[start : start + size] for start in range(0, len(units), size)]
         with self._session() as session, ThreadPoolExecutor(WAVES) as threads:
             before = stage_spills(session)
-            jobs = [threads.submit(_collect, session, job, wave) for wave in waves]
-            try:
-                for ended in as_completed(jobs):
-                    yield from ended.result()
-            finally:
-                for waiting in jobs:
-                    waiting.cancel()
+            for ended in results_of(threads, partial(_collect, session, job), waves, ahead=2 * WAVES):
+                yield from ended
             self._add_spills(before, stage_spills(session))
 
     def _add_spills(self, before: dict[int, int] | None, after: dict[int, int] | None) -> None:
