@@ -23,6 +23,7 @@ from overstory.engines.places import find_places
 from overstory.engines.searches import answers_in_files
 from overstory.engines.units import Job, read_contents, units_of
 from overstory.files import blocks
+from overstory.files.candidates import read_candidates
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
 from overstory.protocol.metrics import load_registry
@@ -93,6 +94,11 @@ def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     detected = [row["value"] for row in expected["estimates"] if row["detected"]]
     assert offered.read_text().split() == list(dict.fromkeys(map(str, [80, 300, *detected])))
     assert "candidates in" in capsys.readouterr().out
+    quoted = tmp_path / "found.csv"
+    quoted.write_text('"a,b"\n" ""c"""\n80\n')
+    for _ in range(2):
+        assert main([*command, "--candidates-out", str(quoted)]) == 0
+        assert read_candidates(quoted) == list(dict.fromkeys(["a,b", ' "c"', "80", *map(str, detected)]))
     assert main(["discover", "x.csv", "--column", "a", "--epsilon", "1", "--workers", "2"]) == 2
     assert "--workers has no effect without --reports" in capsys.readouterr().err
 

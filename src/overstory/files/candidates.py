@@ -24,7 +24,7 @@ from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,12 +38,28 @@ def read_candidates(path: FilePath, advance: Advance | None = None) -> list[str]
     Blank lines are passed over, and a candidate that occurs twice is taken once.
     """
     source = os.fspath(path)
-    is_csv = source.removesuffix(".gz").endswith(".csv")
-    lines = read_records(path, _only_field, advance=advance) if is_csv else _lines(path, advance)
+    lines = read_records(path, _only_field, advance=advance) if _is_csv(path) else _lines(path, advance)
     candidates = list(dict.fromkeys(lines))
     if not candidates:
         raise FormatError("the file is empty: expected one candidate per line", source=source)
     return candidates
+
+
+def write_candidates(path: FilePath, candidates: Iterable[str]) -> None:
+    """Write candidates as `read_candidates` reads them from a file of this name."""
+    with writing_text(path) as text:
+        text.writelines(f"{_field(candidate) if _is_csv(path) else candidate}\n" for candidate in candidates)
+
+
+def _field(candidate: str) -> str:
+    """Return a candidate as the only field of its line, which may be blank or begin like a byte order mark."""
+    if candidate.strip("\ufeff \t") == candidate:
+        return quoted(candidate)
+    return '"' + candidate.replace('"', '""') + '"'
+
+
+def _is_csv(path: FilePath) -> bool:
+    return os.fspath(path).removesuffix(".gz").endswith(".csv")
 
 
 def _only_field(fields: list[str]) -> str:

@@ -159,8 +159,7 @@ def _write(args: argparse.Namespace, reading: SearchReading) -> None:
 
 def offer_candidates(path: str, discovered: Discovered) -> Any:
     """Write the candidates that a file has, and the detected values after them; return what to say of it."""
-    from overstory.files.candidates import read_candidates
-    from overstory.files.io import writing_text
+    from overstory.files.candidates import read_candidates, write_candidates
     from overstory.presentation.document import Lines
     from overstory.privacy.text import plural
     from overstory.queries.searches import merged_candidates
@@ -170,7 +169,6 @@ def offer_candidates(path: str, discovered: Discovered) -> Any:
     if not after:
         print(f"overstory: nothing was detected: {path} is not written", file=sys.stderr)
         return None
-    with writing_text(path) as text:
-        text.writelines(f"{candidate}\n" for candidate in after)
+    write_candidates(path, after)
     more = f", {len(after) - len(before):,} of them new" if before else ""
     return Lines(f"{plural(len(after), 'candidate')} in {path}{more}")
