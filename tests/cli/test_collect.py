@@ -143,11 +143,17 @@ def test_the_same_command_gives_the_same_page(folder):
         (("s.csv", "--column", "state", "--epsilon-permanent", 1), "needs --epsilon, what"),
         (("s.csv", "--column", "state", "--oracle", "wb"), "it takes epsilon and window"),
         (("s.csv", "--column", "state", "--epsilon", -1), "epsilon"),
+        (("s.csv", "--column", "state", "--encoding", "rot13"), "--encoding rot13: this is no encoding of text"),
+        (("s.csv", "--column", "state", "--encoding", "hex"), "--encoding hex: this is no encoding of text"),
+        (("far.csv", "--column", "x", "--numeric"), "lie too far apart, or too close together, to choose bins"),
+        (("near.csv", "--column", "x", "--numeric"), "lie too far apart, or too close together, to choose bins"),
         (("s.csv", "--column", "state", "--seed", -1), "--seed -1"),
         (("s.csv", "--column", "state", "--reports-per-device", 0), "at least 1"),
     ],
 )
 def test_bad_input_is_one_sentence(folder, arguments, words):
+    (folder / "far.csv").write_text("x\n1e308\n-1e308\n5\n")
+    (folder / "near.csv").write_text("x\n1e-320\n3e-320\n")
     done = within("collect", *arguments, cwd=folder)
     assert done.returncode == 2
     assert words in done.stderr

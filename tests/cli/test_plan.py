@@ -102,6 +102,20 @@ def test_thrifty(capsys):
         ([*NEEDS[1:], "--num-bits", "0"], "num_bits (k) = 0"),
         ([*NEEDS[1:], "--num-cohorts", "0"], "num_cohorts (m) = 0"),
         (["--params", "{params}", "--num-hashes", "0", "--reports", "5", "--candidates", "3"], "--num-hashes: only"),
+        (
+            ["--params", "{params}", "--reports", "5", "--candidates", "3", "--share", "1e-160"],
+            "share = 1e-160: no number",
+        ),
+        (
+            ["--domain-size", "9", "--epsilon", "1e-300", "--reports", "5"],
+            "reaches epsilon 1e-300",
+        ),
+        (
+            ["--domain-size", "9", "--epsilon", "1e-300", "--epsilon-permanent", "1e-299", "--reports", "5"],
+            "reaches epsilon 1e-300",
+        ),
+        (["--domain-size", "9", "--epsilon", "1", "--reports", "5", "--most", str(10**22)], "number from 1 to 9"),
+        (["--domain-size", "9", "--epsilon", "1", "--reports", "5", "--most", str(10**9)], "number from 1 to 9"),
         (["--params", "{params}", "--reports", "many", "--candidates", "3"], "is not a whole number"),
     ],
 )

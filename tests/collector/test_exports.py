@@ -346,6 +346,9 @@ def test_a_manifest_that_was_altered_is_refused(filled: Any) -> None:
     }.items():  # fmt: skip
         with pytest.raises(FormatError, match="here"):
             Manifest.from_json(json.dumps(fields | {name: value}), "here")
+    without = {"parts": [], "reports": 0, "bytes": 0, "cohort_totals": [0 for _ in fields["cohort_totals"]]}
+    with pytest.raises(FormatError, match="it lists no part"):
+        Manifest.from_json(json.dumps(fields | without), "here")
     with pytest.raises(ParameterError, match="holds no manifest"):
         find_sets(str(folder.parent / "nowhere"))
 

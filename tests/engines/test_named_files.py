@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.collector.store import open_store
-from overstory.engines.driver import count
+from overstory.engines.dask_cluster import DaskEngine
+from overstory.engines.driver import EngineError, count
 from overstory.engines.exported import find_sets
 from overstory.engines.folders import Folder
 from overstory.engines.local import LocalEngine
@@ -114,3 +116,17 @@ def test_an_export_into_an_object_store_is_counted_decoded_and_imported(
         assert main([*command, "--quiet"]) == 0
         shown.append(json.loads(capsys.readouterr().out))
     assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("scheduler", ["nonsense", "tcp://host", "tcp://:8786", "host:port", "tls://host:99999"])
+def test_a_scheduler_without_a_host_or_a_port_is_refused(scheduler: str) -> None:
+    with pytest.raises(ParameterError, match=f"--scheduler {scheduler}: give a host and a port"):
+        DaskEngine(scheduler)
+
+
+def test_a_scheduler_that_is_not_there_is_one_error(collection: Callable[..., Collection]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
+    made = collection()
+    with pytest.raises(EngineError, match=f"there is no Dask scheduler at {address}: .*refused"):
+        count(DaskEngine(address), made.job(), made.units())

@@ -6,11 +6,13 @@ import itertools
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import uuid
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from overstory.engines.driver import EngineError
 from overstory.engines.reducer import count_unit
@@ -26,6 +28,8 @@ AHEAD: Final = 4
 """Tasks that wait at the scheduler for each worker: results are taken as they come, and none is gathered."""
 TIMEOUT: Final = 20
 """Seconds in which a scheduler must answer."""
+TCP: Final = ("tcp", "tls")
+"""Protocols whose schedulers listen at a host and a port."""
 MOST_LOSSES: Final = 10
 """Workers that one unit may lose: Dask's own limit of 3 is for faults of the task."""
 WRITTEN: Final = ("disk-write", "bytes")
@@ -76,6 +80,8 @@ class DaskEngine:
     def __init__(self, scheduler: str | None = None, workers: int | None = None) -> None:
         if find_spec("distributed") is None:
             raise ParameterError("--engine dask needs Dask: pip install 'overstory[dask]'")
+        if scheduler is not None:
+            _host_and_port(scheduler)
         self.scheduler, self.workers = scheduler, workers
         self.retries = 0
         self.spilled: int | None = 0
@@ -113,6 +119,8 @@ class DaskEngine:
         from distributed import Client
 
         with ExitStack() as stack:
+            if self.scheduler is not None:
+                _check_answers(self.scheduler)
             try:
                 place = self.scheduler or stack.enter_context(_own_cluster(cores(self.workers)))
                 client = Client(place, set_as_default=False, timeout=TIMEOUT)
@@ -125,6 +133,38 @@ class DaskEngine:
                 yield client
             finally:
                 self.client = None
+
+
+def _host_and_port(scheduler: str) -> tuple[str, int] | None:
+    """Return where a scheduler listens; None where its protocol is neither TCP nor TLS.
+
+    Raises
+    ------
+    ParameterError
+        When there is no host or no port.
+    """
+    scheme, has_scheme, rest = scheduler.rpartition("://")
+    if has_scheme and scheme not in TCP:
+        return None
+    try:
+        place = urlsplit(f"//{rest}")
+        host, port = place.hostname, place.port
+    except ValueError:
+        host = port = None
+    if not host or not port:
+        raise ParameterError(f"--scheduler {scheduler}: give a host and a port, such as tcp://host:8786")
+    return host, port
+
+
+def _check_answers(scheduler: str) -> None:
+    """Raise EngineError when nobody listens there: Dask itself would try again and again, and print why."""
+    place = _host_and_port(scheduler)
+    if place is None:
+        return
+    try:
+        socket.create_connection(place, TIMEOUT).close()
+    except OSError as error:
+        raise EngineError(f"there is no Dask scheduler at {scheduler}: {error}") from error
 
 
 @contextmanager

@@ -157,6 +157,7 @@ class Manifest:
         faults = {
             "an id is not 32 hexadecimal digits": not (ID.fullmatch(self.id) and ID.fullmatch(self.store)),
             "a part has another name than an export gives": not all(map(PART_NAME.fullmatch, files)),
+            "it lists no part": not self.parts,
             "a part is listed twice": len(set(files)) != len(files),
             "the digest is of other parameters": fields["digest"] != self.label.digest.hex(),
             "the parts do not add up": (fields["reports"], fields["bytes"]) != (self.num_reports, self.num_bytes),

@@ -9,11 +9,15 @@ import math
 from collections.abc import Callable
 from functools import cache, partial
 from statistics import NormalDist
+from typing import Final
 
 from overstory.analysis.variance import frequency_variance
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.payloads import BitMechanism
+
+LEAST_SHARE: Final = 1e-100
+"""A smaller one is refused: the reports that it needs have more digits than a float's exponent."""
 
 
 def count_error(mechanism: Mechanism, num_reports: float, frequency: float, num_fitted: int) -> float:
@@ -204,10 +208,17 @@ def reports_needed(mechanism: BitMechanism, num_candidates: int, frequency: floa
     >>> [f"{reports_needed(basic, 10**5, share, quantile):.1e}" for share in (0.01, 0.001, 0.0001)]
     ['9.6e+05', '9.6e+07', '9.6e+09']
     """
-    if not 0 < frequency <= 1:
-        raise ParameterError(f"share = {frequency}: give a fraction above 0 and at most 1, such as 0.01")
+    check_share(frequency)
     fitted = fitted_candidates(mechanism, num_candidates, frequency)
     return math.ceil((quantile * count_error(mechanism, 1.0, 0.0, fitted) / frequency) ** 2)
+
+
+def check_share(share: float) -> None:
+    """Raise ParameterError unless this is a fraction that some number of devices shows."""
+    if not 0 < share <= 1:
+        raise ParameterError(f"share = {share}: give a fraction above 0 and at most 1, such as 0.01")
+    if share < LEAST_SHARE:
+        raise ParameterError(f"share = {share}: no number of devices would be enough; give a larger fraction")
 
 
 def root(rising: Callable[[float], float]) -> float:

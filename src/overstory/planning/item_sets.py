@@ -18,6 +18,7 @@ from overstory.analysis.variance import frequency_variance
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import percent, thousands
 from overstory.protocol.encodings.base import check_count
+from overstory.protocol.encodings.item_sets import ItemBits
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.item_sets import INNER, item_bits, padding_and_sampling
@@ -116,6 +117,7 @@ def rank_item_mechanisms(
     ('padding-and-sampling (grr)', {'epsilon': 1.0, 'length': 5, 'inner': 'grr'}, 0.0135)
     """
     check_count("reports", num_reports, 1, 1 << 62)
+    ItemBits(domain_size, most)  # says so when one is out of range, before a list as long as `most` is made
     weights = _checked(sizes_about(None, most) if sizes is None else sizes)
     share = math.fsum(size * weight for size, weight in enumerate(weights)) / domain_size
     bits = item_bits(domain_size=domain_size, most=most, epsilon=epsilon)  # says so when a number is out of range

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from overstory.analysis.variance import check_reports_per_device, design_effect, frequency_variance, lasting_variance
-from overstory.planning.detection import NINE_IN_TEN, count_error, critical_value, fitted_candidates
+from overstory.planning.detection import NINE_IN_TEN, check_share, count_error, critical_value, fitted_candidates
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 
@@ -76,8 +76,7 @@ def required_sample_size(
     >>> [required_sample_size(oue, share, 100) for share in (0.1, 0.01, 0.001)]
     [7866, 771496, 76999362]
     """
-    if not 0 < share <= 1:
-        raise ParameterError(f"share = {share}: give a fraction above 0 and at most 1, such as 0.01")
+    check_share(share)
     shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
     variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
     few, enough = 0, math.ceil(variance * (_reach(alpha, num_candidates) / share) ** 2) + 1

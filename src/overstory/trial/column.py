@@ -30,6 +30,8 @@ from overstory.trial.population import (
 SAMPLE: Final = 100_000
 """Numbers that bins are chosen by."""
 USUAL_BINS: Final = 20
+LEAST_WIDTH: Final = 1e-300
+"""Of a bin that is chosen: the powers of ten below have few digits left, or none."""
 TAILS: Final = (0.01, 0.99)
 """Between these quantiles of the column the bins are chosen."""
 
@@ -125,6 +127,11 @@ def round_bins(low: float, high: float, count: int) -> Bins:
     if high <= low:
         return Bins(low - 0.5, low + 1.5, 2)
     least = (high - low) / count
+    if not LEAST_WIDTH < least < math.inf:
+        raise ParameterError(
+            f"numbers from {low:g} to {high:g} lie too far apart, or too close together, to choose bins: give --bins "
+            "MIN MAX COUNT"
+        )
     power = math.floor(math.log10(least))
     step = next(factor for factor in (1, 2, 5, 10) if factor * 10.0**power >= least * (1 - 1e-9))
     first, last = math.floor(low / (step * 10.0**power)), math.ceil(high / (step * 10.0**power))

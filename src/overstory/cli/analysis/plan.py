@@ -125,6 +125,7 @@ def _choose_for_sets(args: argparse.Namespace) -> int:
     from overstory.planning.registry import oracle_toml
     from overstory.presentation.document import Lines
     from overstory.presentation.render_text import print_document
+    from overstory.protocol.encodings.item_sets import ItemBits
     from overstory.protocol.errors import ParameterError
 
     idle = given(args, ("epsilon_permanent", "share", *STRINGS_ONLY))
@@ -133,6 +134,7 @@ def _choose_for_sets(args: argparse.Namespace) -> int:
             "a plan for sets of items takes --domain-size D, --most M, --epsilon E, --reports N and, if it is known, "
             f"--typical S{'; it takes no ' if idle else ''}{', '.join(idle)}"
         )
+    ItemBits(args.domain_size, args.most)  # says so when one is out of range
     sizes = sizes_about(args.typical, args.most)
     ranking = rank_item_mechanisms(args.domain_size, args.most, args.epsilon, args.reports, sizes)
     best = ranking[0]

@@ -41,9 +41,11 @@ class Form:
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise ParameterError(f"--delimiter {printable(self.delimiter)!r}: give one character, or tab")
         try:
-            codecs.lookup(self.encoding or "utf-8")
+            encoding = codecs.lookup(self.encoding or "utf-8")
         except LookupError as error:
             raise ParameterError(f"--encoding {self.encoding}: there is no such encoding") from error
+        if not encoding._is_text_encoding:  # noqa: SLF001 - as Python's own `open` asks
+            raise ParameterError(f"--encoding {self.encoding}: this is no encoding of text, as latin-1 is")
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ def _options(
 ) -> Iterator[tuple[float, BalancedHash | SeededHash]]:
     """Yield every set that can tell the values apart, with its variance."""
     for size in ranges:
-        variance = 1 / (alpha(size) ** 2 * (size - 1))
+        variance = _variance(alpha, size)
         for seeds in _powers(size) if num_seeds is None else (num_seeds,):
             if balanced_values(size, seeds) >= domain_size:
                 yield variance, BalancedHash(size, seeds, domain_size)
@@ -231,7 +231,13 @@ def best_hash_range(epsilon: float) -> int:
 def least_range(ranges: Iterable[int], alpha: Alpha) -> int:
     """Return the range g of least variance 1 / (alpha(g)^2 (g - 1)), alpha being the whole chain's."""
     usable = (g for g in ranges if 2 <= g <= MAX_RANGE)
-    return min(usable, key=lambda g: 1 / (alpha(g) ** 2 * (g - 1)), default=MAX_RANGE)
+    return min(usable, key=lambda size: _variance(alpha, size), default=MAX_RANGE)
+
+
+def _variance(alpha: Alpha, size: int) -> float:
+    """Return 1 / (alpha^2 (g - 1)) of a range; infinity where epsilon is too small for a float to tell alpha from 0."""
+    squared = alpha(size) ** 2
+    return 1 / (squared * (size - 1)) if squared else math.inf
 
 
 def kept_by(epsilon: float) -> Alpha:

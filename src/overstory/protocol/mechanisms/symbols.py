@@ -243,6 +243,8 @@ def _twice(name: str, parameters: dict[str, Any], encoding: SymbolEncoding) -> S
 
 def _exact_alpha(memoized: SymbolChannel, epsilon_report: float) -> Fraction:
     """alpha(epsilon_report) / alpha(epsilon_permanent), rounded down to the grid."""
+    if not memoized.alpha:
+        raise ParameterError("no channel on the 2**-32 grid reaches epsilon_permanent: it is too small")
     wished = SymbolChannel.of(memoized.domain_size, epsilon=epsilon_report).alpha
     return Fraction(math.floor(ONE * wished / memoized.alpha), ONE)
 
