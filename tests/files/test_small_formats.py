@@ -4,18 +4,17 @@ import codecs
 import gzip
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.files import candidates
-from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_candidates, write_map
+from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_map
 from overstory.files.columns import blocks as arrow_csv
 from overstory.files.csv import Skipped, blocks
 from overstory.files.rappor import (
@@ -311,26 +310,6 @@ def test_a_csv_of_candidates_may_quote_them(tmp_path: Path) -> None:
     assert read_candidates(written(tmp_path, '"a, b"\n"two\nlines"\nplain\n')) == ["a, b", "two\nlines", "plain"]
     with pytest.raises(FormatError, match="line 2: expected one candidate, found 2 fields"):
         read_candidates(written(tmp_path, "plain\na,b\n"))
-
-
-@pytest.mark.parametrize("name", ["found.csv", "found.csv.gz"])
-@given(candidates=st.lists(TEXT.filter(bool), min_size=1, unique=True))
-@example(
-    candidates=["a,b", 'say "hi"', '"quoted"', " two spaces  ", "\ttab", "two\nlines", "one\rreturn", " ", "'", "=1+1"]
-)
-@example(candidates=["\ufeffmarked", "plain"])
-def test_candidates_written_as_csv_are_read_again(name: str, candidates: list[str]) -> None:
-    with TemporaryDirectory() as folder:
-        path = Path(folder, name)
-        write_candidates(path, candidates)
-        assert read_candidates(path) == candidates
-
-
-@pytest.mark.parametrize("name", ["found.txt", "found", "found.txt.gz"])
-def test_candidates_are_written_one_a_line_elsewhere(tmp_path: Path, name: str) -> None:
-    candidates = ["a,b", 'say "hi"', '"quoted"', " two spaces  "]
-    write_candidates(tmp_path / name, candidates)
-    assert read_candidates(tmp_path / name) == candidates
 
 
 @pytest.mark.parametrize(

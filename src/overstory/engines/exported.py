@@ -77,10 +77,13 @@ def is_exported(source: str) -> bool:
         return Path(source).is_dir() and any(MANIFEST_NAME.fullmatch(path.name) for path in Path(source).rglob("*"))
     if "*" in source:
         return False
+    folder = Folder(source)
     try:
-        names = Folder(source).names(recursive=True)
-    except FolderError:  # of an object, for example
-        return False
+        names = folder.names(recursive=True)
+    except FolderError:
+        if folder.is_file():
+            return False
+        raise
     return any(MANIFEST_NAME.fullmatch(name.rpartition("/")[2]) for name in names)
 
 

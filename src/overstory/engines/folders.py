@@ -114,6 +114,13 @@ class Folder:
         start = len(path) + 1
         return sorted(info.path[start:] for info in infos if info.type == fs.FileType.File)
 
+    def is_file(self) -> bool:
+        """Whether this is the path or the address of a file, and no folder."""
+        from pyarrow import fs
+
+        with self._errors(""):
+            return bool(self._system.get_file_info(self._path).type == fs.FileType.File)
+
     def size(self, name: str) -> int | None:
         """Return the size of a file in bytes; None where there is none."""
         from pyarrow import fs
@@ -182,7 +189,7 @@ class Folder:
             if self._is_local:
                 shown, reason = f"{self._path}/{name}", getattr(error, "strerror", None) or str(error).splitlines()[0]
             else:
-                shown, reason = name, str(error).splitlines()[0]
+                shown, reason = name or self.identity, str(error).splitlines()[0]
             raise FolderError(f"{shown.partition('?')[0]}: {reason[:1].lower()}{reason[1:]}") from error
 
 

@@ -6,10 +6,11 @@ A row for each report has a column of cohorts and one of packed bits; `overstory
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from overstory.files.io import Advance, FilePath
 
 ROWS = 1 << 18
+STORES: Final = re.compile(r"AWS Error|When |google::cloud|GetFileInfo|HTTP|curl", re.IGNORECASE)
+"""How what Arrow says begins where an object store did not answer."""
 
 
 def write_parquet(path: FilePath, batches: Iterable[ReportBatch], label: Label) -> None:
@@ -103,18 +106,28 @@ def _opened(path: FilePath) -> Iterator[Any]:
 
 @contextmanager
 def opened(raw: Any, source: str, *, verify: bool = False) -> Iterator[Any]:
-    """Open a Parquet file; whatever its reader says of a damaged one becomes one error."""
+    """Open a Parquet file; whatever its reader says of a damaged one becomes one error.
+
+    A store that does not answer, and too little memory, are no fault of the file: these errors stay what they are.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         with parquet.ParquetFile(raw, page_checksum_verification=verify) as file:
             yield file
-    except FormatError:
+    except (FormatError, MemoryError):
         raise
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError) as error:
+        if isinstance(error, OSError) and _is_of_the_system(error):
+            raise
         reason = str(error).strip().partition("\n")[0]
         raise FormatError(f"this is no sound Parquet file ({reason})", source=source) from error
+
+
+def _is_of_the_system(error: OSError) -> bool:
+    """Whether the disk or the network failed; what Arrow says of a damaged file is an OSError without a number, too."""
+    return type(error) is not OSError or error.errno is not None or STORES.match(str(error)) is not None
 
 
 def _columns(label: Label) -> dict[str, Any]:

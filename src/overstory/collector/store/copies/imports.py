@@ -6,8 +6,8 @@ part has got: an import that was killed goes on from there, and one that is repe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -129,6 +129,18 @@ class _Adding:
         self.done.metrics[metric] = self.done.metrics.get(metric, 0) + self.done.reports - before
 
     def _add_part(self, number: int) -> None:
+        part = self.one.manifest.parts[number]
+        with closing(self._batches(number)) as batches:  # what fails in the database is no fault of the file
+            for group, batch in batches:
+                self._add(number, group, batch)
+        with self.database.snapshot() as connection:
+            added = connection.execute(select(IMPORTS.c.num_reports).where(*self._row(number))).scalar() or 0
+        if added != part.reports:
+            problem = f"{added:,} reports were added, and its manifest lists {part.reports:,}"
+            raise FormatError(problem, source=f"{self.one.folder.identity}/{part.file}")
+
+    def _batches(self, number: int) -> Generator[tuple[int, ReportBatch], None, None]:
+        """Yield the reports of each row group of a part that was not added, with its number."""
         from overstory.engines.places import open_place
         from overstory.files.blocks import read_blocks
         from overstory.files.joining import joined
@@ -138,21 +150,16 @@ class _Adding:
         part = self.one.manifest.parts[number]
         address = self.one.address(part)
         source = f"{self.one.folder.identity}/{part.file}"
+        with self.database.snapshot() as connection:
+            first = self._groups_done(connection, number)
         with open_place(address) as raw, opened(raw, source) as file:
             label, groups = label_of(file, source), file.metadata.num_row_groups
             if label.digest != self.entry.mechanism.digest:
                 raise FormatError("its reports are of other parameters than the manifest lists", source=source)
-            with self.database.snapshot() as connection:
-                first = self._groups_done(connection, number)
             for group in range(first, groups):
                 for batch in joined(read_blocks(file, label, source, [group], verify=True), 1 << 62):
-                    self._add(number, group, batch)
+                    yield group, batch
                 self.advance(part.bytes // groups)
-        with self.database.snapshot() as connection:
-            added = connection.execute(select(IMPORTS.c.num_reports).where(*self._row(number))).scalar() or 0
-        if added != part.reports:
-            problem = f"{added:,} reports were added, and its manifest lists {part.reports:,}"
-            raise FormatError(problem, source=source)
 
     def _row(self, number: int) -> tuple[ColumnElement[bool], ...]:
         return IMPORTS.c.id == self.one.manifest.id, IMPORTS.c.part == number
