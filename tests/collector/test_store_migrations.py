@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from sqlalchemy import inspect, text
 
+from overstory.cli.main import main
 from overstory.collector.store import Store, StoreError, migrations, open_store, restore
+from overstory.collector.store import store as store_module
 from overstory.collector.store.databases import connection as opening
-from overstory.collector.store.databases.connection import connect, migrate
+from overstory.collector.store.databases.connection import connect, migrate, revision
 from overstory.collector.store.metrics import read_stored_metrics
 from overstory.collector.store.migrations import upgrade
 from overstory.collector.store.schema import METADATA, REVISION
@@ -123,6 +125,26 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(filled: Any, tmp_path
     database.close()
     with open_store(url) as store:
         assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counts}
+
+
+def test_an_older_store_is_not_migrated_by_who_creates_one(
+    store_url: str, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C: `store create` and `open_store(create=True)` migrated it: collectors of that schema stored nothing more."""
+    database = connect(store_url, create=True)
+    database.write(lambda connection: upgrade(connection, revision="0005"))
+    needed = f"schema 0005, this program needs {REVISION}: overstory store migrate"
+    with pytest.raises(StoreError, match=needed):
+        open_store(store_url, create=True)
+    assert main(["store", "create", store_url]) == 2
+    assert needed in capsys.readouterr().err
+    monkeypatch.setattr(store_module, "check", lambda _: None)  # what makes tables leaves it alone by itself
+    open_store(store_url, create=True).close()
+    with database.snapshot() as connection:
+        assert revision(connection, store_url) == "0005"
+    assert migrate(database) == ("0005", REVISION)
+    database.close()
+    open_store(store_url, create=True).close()
 
 
 def test_the_tables_in_the_code_are_those_that_migrations_make(store_url: str) -> None:

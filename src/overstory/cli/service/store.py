@@ -134,18 +134,18 @@ def _registry_of(args: argparse.Namespace) -> MetricRegistry | None:
 
 
 def _create(args: argparse.Namespace) -> int:
-    from overstory.collector.store.databases.connection import connect, migrate
+    from overstory.collector.store.databases.connection import connect, create_tables
+    from overstory.collector.store.schema import REVISION
 
     database = connect(args.url, create=True)
     try:
-        before, schema = migrate(database, create=True)
+        made = create_tables(database)
     finally:
         database.close()
-    with _opened(args) as store:
-        outcome = {"url": store.url, "schema": schema, "made": before is None}
-        print_outcome(
-            args, outcome, f"{store.url}: {'created' if before is None else 'exists already'}, schema {schema}"
-        )
+    with _opened(args) as store:  # which refuses a store of another schema
+        what = "created" if made else "exists already"
+        outcome = {"url": store.url, "schema": REVISION, "made": made}
+        print_outcome(args, outcome, f"{store.url}: {what}, schema {REVISION}")
     return 0
 
 

@@ -20,7 +20,7 @@ from overstory.collector.store.copies.checks import OutsideRetention, outside_re
 from overstory.collector.store.copies.export import Export, Exported, Selection
 from overstory.collector.store.copies.imports import Imported, add_sets
 from overstory.collector.store.counts import inbox_rows
-from overstory.collector.store.databases.connection import check, connect, migrate
+from overstory.collector.store.databases.connection import check, connect, create_tables
 from overstory.collector.store.databases.database import Database, IdsOfDay
 from overstory.collector.store.metrics import StoredMetrics, claim_shard, save_metrics
 from overstory.collector.store.operations import (
@@ -310,7 +310,7 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     registry
         The metrics that are collected. The store remembers how they are counted and how long their reports are stored.
     create
-        Make the store when it does not exist.
+        Make the store when it does not exist. One of an earlier schema is not migrated.
 
     Raises
     ------
@@ -332,7 +332,7 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     database = connect(url, create=create)
     try:
         if create:
-            migrate(database, create=True)
+            create_tables(database)
         check(database)
         store = Store(database)
         if registry is not None:

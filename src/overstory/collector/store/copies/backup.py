@@ -16,7 +16,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, Table, delete, func, select
 
 from overstory.collector.store.counts import Key, key_columns, unpack_counts, unpack_sums
-from overstory.collector.store.databases.connection import check, connect, create_private_file, upgraded
+from overstory.collector.store.databases.connection import check, connect, create_private_file, tables_created
 from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.collector.store.schema import (
@@ -135,7 +135,7 @@ def _copy_into(source: Database, target: Database) -> int:
 def _copy_tables(reading: Connection, target: Database, writing: Connection) -> None:
     # The schema in the same transaction: a process that is killed leaves no empty store, and an existing store is not
     # migrated before it is refused.
-    if upgraded(target, writing, create=True) is not None:
+    if not tables_created(target, writing):
         raise StoreError(f"{target.url}: there is a store already: name a new file, or an empty database")
     for table in METADATA.sorted_tables:
         _copy_table(reading, writing, table)

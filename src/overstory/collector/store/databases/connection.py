@@ -77,11 +77,13 @@ def check(database: Database) -> None:
     with database.snapshot() as connection:
         schema = revision(connection, database.url)
     if schema is None:
-        raise MissingStoreError(
-            f"{database.url}: this database is empty; make the store first: overstory store create URL"
-        )
+        raise MissingStoreError(_empty(database.url))
     if schema != REVISION:
         raise StoreError(_difference(database.url, schema))
+
+
+def _empty(url: str) -> str:
+    return f"{url}: this database is empty; make the store first: overstory store create URL"
 
 
 def _difference(url: str, schema: str) -> str:
@@ -90,28 +92,36 @@ def _difference(url: str, schema: str) -> str:
     return f"{url}: the store has schema {schema}, newer than this program's {REVISION}: upgrade overstory"
 
 
-def migrate(database: Database, *, folder: Path = migrations.FOLDER, create: bool = False) -> tuple[str | None, str]:
-    """Bring the schema to the newest revision; return the one it had and the one it has."""
-    before = database.write(lambda connection: upgraded(database, connection, folder=folder, create=create))
-    return before, migrations.newest(folder)
+def create_tables(database: Database) -> bool:
+    """Make a store of an empty database; False where there are tables, which stay as they are: `check` says whose."""
+    return database.write(lambda connection: tables_created(database, connection))
 
 
-def upgraded(
-    database: Database, connection: Connection, *, folder: Path = migrations.FOLDER, create: bool = False
-) -> str | None:
-    """Do what `migrate` does within an open transaction; return the revision that the schema had."""
-    newest = migrations.newest(folder)
+def tables_created(database: Database, connection: Connection) -> bool:
+    """Do what `create_tables` does, within an open transaction."""
     database.lock(connection)
-    schema = revision(connection, database.url)
-    if schema is None and not create:
-        raise StoreError(f"{database.url}: this database is empty; make the store first: overstory store create URL")
-    if schema is not None and schema > newest:
-        raise StoreError(_difference(database.url, schema))
-    if schema is None and folder == migrations.FOLDER:
-        migrations.begin(connection)
-    elif schema != newest:
-        migrations.upgrade(connection, folder=folder)
-    return schema
+    if revision(connection, database.url) is not None:
+        return False
+    migrations.begin(connection)
+    return True
+
+
+def migrate(database: Database, *, folder: Path = migrations.FOLDER) -> tuple[str, str]:
+    """Bring a store's schema to the newest revision; return the one it had and the one it has."""
+    newest = migrations.newest(folder)
+
+    def work(connection: Connection) -> str:
+        database.lock(connection)
+        schema = revision(connection, database.url)
+        if schema is None:
+            raise StoreError(_empty(database.url))
+        if schema > newest:
+            raise StoreError(_difference(database.url, schema))
+        if schema != newest:
+            migrations.upgrade(connection, folder=folder)
+        return schema
+
+    return database.write(work), newest
 
 
 def create_private_file(path: Path) -> None:
