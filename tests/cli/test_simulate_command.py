@@ -3,9 +3,12 @@
 import csv
 import json
 import re
+from argparse import Namespace
 
 import pytest
 
+from overstory.cli.service.simulate import _closing
+from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.running import overstory, within
 
@@ -97,3 +100,11 @@ def test_what_cannot_be_simulated_is_one_sentence(arguments, said, folder):
     assert ran.returncode == 2
     assert said in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
+
+
+def test_no_password_of_a_store_is_printed():
+    metrics = list(parse_registry(EXAMPLE).values())
+    password = "postgresql://me:geheim@db/reports?sslpassword=geheim"
+    lines = _closing(Namespace(store=password, registry="metrics.toml", candidates=None, truth=None), metrics, 1.0)
+    assert "***" in "".join(lines)
+    assert "geheim" not in "".join(lines)

@@ -219,18 +219,18 @@ def test_a_password_need_not_be_on_the_command_line_and_is_warned_of_there(tmp_p
     with serving(tmp_path, OVERSTORY_STORE="store.db", **options) as running, Wire(running.address) as wire:
         assert status(wire, "bloom") == 200
         assert "store.db" not in Path(f"/proc/{running.process.pid}/cmdline").read_text()
-    url = "postgresql://me:geheim@127.0.0.1:1/db"
-    done = subprocess.run(
-        [sys.executable, "-m", "overstory", "serve", "--registry", "metrics.toml", "--store", url],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 2
-    assert "warning the password in --store is visible in the list of processes" in done.stderr
-    assert "geheim" not in done.stderr
+    for url in ("postgresql://me:geheim@127.0.0.1:1/db", "postgresql://127.0.0.1:1/db?user=me&password=geheim"):
+        done = subprocess.run(
+            [sys.executable, "-m", "overstory", "serve", "--registry", "metrics.toml", "--store", url],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 2
+        assert "warning the password in --store is visible in the list of processes" in done.stderr
+        assert "geheim" not in done.stderr
 
 
 def test_a_second_collector_on_one_file_is_refused_until_the_first_is_dead(tmp_path) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from overstory.cli.main import main
 from overstory.collector.store import StoreError, open_store, restore
 from overstory.collector.store.databases import sqlite
 from overstory.collector.store.databases.connection import connect, migrate
+from overstory.collector.store.databases.urls import has_password, shown_text
 from support.store_databases import fresh
 from support.store_samples import NOW, registry, some
 
@@ -191,6 +194,55 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert told.startswith("postgresql://reader:***@/reports?host=")
     assert "the database server cannot be reached" in told
     assert "secret" not in told
+
+
+HOLDERS = (
+    "postgresql://me:geheim@127.0.0.1:1/reports",
+    "postgresql://127.0.0.1:1/reports?user=me&password=geheim",
+    "postgresql://127.0.0.1:1/reports?sslmode=require&sslpassword=geheim",
+    "postgresql://127.0.0.1:1/reports?PASSWORD=geheim&password=geheim&password=geheim",
+)
+
+
+@pytest.mark.parametrize("url", HOLDERS)
+def test_no_password_of_a_url_is_shown(url: str) -> None:
+    """C: only that before the @ was hidden; the same password given as a parameter of libpq was printed and logged."""
+    told = refused(url)
+    assert "127.0.0.1:1/reports" in told
+    assert "***" in told
+    assert "geheim" not in told
+    for other in ("mysql", "sqlite"):  # no store is named so, and the error says what was given
+        assert "geheim" not in refused(url.replace("postgresql", other))
+    assert has_password(url)
+    assert "geheim" not in shown_text(url)
+
+
+def test_a_url_without_a_password_is_shown_as_it_is() -> None:
+    for url in ("postgresql://me@db:5433/reports?host=%2Fvar%2Frun&sslmode=verify-full", "reports.db"):
+        assert shown_text(url) == url
+        assert not has_password(url)
+    assert not has_password("x://[:geheim")
+    assert shown_text("x://me:geheim@[") == "x://me:***@["
+    for odd in ("x y://me:geheim@host", "postgresql://me:geheim@host:port/reports"):
+        with pytest.raises(StoreError) as told:
+            shown_text(odd)
+        assert "geheim" not in str(told.value)
+
+
+def test_the_url_of_an_open_store_hides_a_password_in_its_parameters(server_folder: Path) -> None:
+    with fresh("postgresql", server_folder) as url:
+        secret = f"{url}{'&' if '?' in url else '?'}password=geheim&sslpassword=geheim"
+        commands = (["store", "create"], ["store", "summary"], ["store", "migrate"], ["store", "compact"], ["doctor"])
+        for command in commands:
+            for form in ([], ["--json"]):
+                place = ["--store", secret] if command == ["doctor"] else [secret]
+                with redirect_stdout(StringIO()) as out, redirect_stderr(out):
+                    main([*command, *place, *form])
+                assert out.getvalue()
+                assert "geheim" not in out.getvalue(), command
+        with open_store(secret) as store:
+            assert "password=***" in store.url
+            assert "geheim" not in f"{store.url}{store.summary()}"
 
 
 def test_a_database_that_is_not_on_the_server(server_folder: Path) -> None:

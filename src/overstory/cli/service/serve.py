@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from overstory.cli.arguments import add_command
 from overstory.cli.service.console import console_process
@@ -110,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from overstory.protocol.metrics import load_registry
 
-    password_visible = _has_password(args.store)
+    store_on_command_line = args.store or ""
     check_settings(args)
     if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be handled: the files are read now anyway
@@ -122,13 +121,14 @@ def run(args: argparse.Namespace) -> int:
     from overstory.collector.server import serve
     from overstory.collector.service import Collector
     from overstory.collector.settings import Limits, UpkeepIntervals
+    from overstory.collector.store.databases.urls import has_password
     from overstory.collector.store.metrics import served_shard
 
     begin_log(args.log_format)
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key, args.grace)
     if listening.exposed:
         LOG.warning(_NO_TLS, args.host)
-    if password_visible:
+    if has_password(store_on_command_line):
         LOG.warning(_VISIBLE, PREFIX)
 
     def read_registry() -> MetricRegistry:
@@ -165,13 +165,6 @@ def _ring_reader(path: Path | None) -> Callable[[], KeyRing] | None:
     from overstory.collector.oblivious.opening import load_ring
 
     return partial(load_ring, path)
-
-
-def _has_password(url: str | None) -> bool:
-    try:
-        return bool(url and urlsplit(url).password)
-    except ValueError:  # not a URL: opening the store reports it
-        return False
 
 
 def _open(url: str, registry: MetricRegistry, shard: int | None) -> Store:

@@ -95,8 +95,8 @@ def run(args: argparse.Namespace) -> int:
     registry = load_registry(args.registry)
     if args.store and registry.shards is not None:
         raise ParameterError(
-            f"--store {args.store}: the registry divides uploads over shards, each with a store of its own; give the "
-            "--url of what is in front of their collectors, or a registry without [shards]"
+            f"--store {_shown(args.store)}: the registry divides uploads over shards, each with a store of its own; "
+            "give the --url of what is in front of their collectors, or a registry without [shards]"
         )
     metrics = [registry[name] for name in dict.fromkeys(args.metric or registry)]
     when = moments(metrics, args.periods, time.time())
@@ -258,9 +258,15 @@ def _table(args: argparse.Namespace, fleet: Fleet) -> list[str]:
     return [*lines, *(f"{reason}: {number:,}" for reason, number in reasons.items())]
 
 
+def _shown(store: str) -> str:
+    from overstory.collector.store.databases.urls import shown_text
+
+    return shown_text(store)
+
+
 def _closing(args: argparse.Namespace, metrics: Sequence[Metric], taken: float) -> list[str]:
     lines = [f"{taken:.1f} s" + (f"; the true values are in {printable(args.truth)}" if args.truth else "")]
-    where = ["--url", args.url] if args.store is None else ["--store", args.store]
+    where = ["--url", args.url] if args.store is None else ["--store", _shown(args.store)]
     for metric in metrics:
         command = ["overstory", "decode", *where, "--registry", args.registry, "--metric", metric.id]
         command += ["--candidates", args.candidates] if args.candidates and not metric.labels else []

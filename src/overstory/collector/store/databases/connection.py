@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
-from sqlalchemy import URL, Connection, inspect, make_url, text
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL, Connection, inspect, text
 
 from overstory.collector.store import migrations
 from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.databases.postgres import PostgresDatabase
 from overstory.collector.store.databases.sqlite import SqliteDatabase
+from overstory.collector.store.databases.urls import parse_url
 from overstory.collector.store.schema import REVISION
-
-FORMS: Final = "sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE"
 
 
 class MissingStoreError(StoreError):
@@ -25,7 +22,7 @@ class MissingStoreError(StoreError):
 
 def connect(url: str, *, create: bool = False) -> Database:
     """Return the database that `url` names; what is in it is not checked."""
-    parsed = _parsed(url)
+    parsed = parse_url(url)
     if parsed.get_backend_name() == "postgresql":
         return _postgres(parsed)
     path = Path(parsed.database or "")
@@ -38,20 +35,6 @@ def connect(url: str, *, create: bool = False) -> Database:
     if create:
         create_private_file(path)
     return SqliteDatabase(path)
-
-
-def _parsed(url: str) -> URL:
-    if "://" not in url:
-        return URL.create("sqlite", database=url)
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError) as error:
-        raise StoreError(f"a store is named by {FORMS}") from error
-    kind = parsed.get_backend_name()
-    unclear = kind == "sqlite" and (parsed.host or parsed.query)  # sqlite://folder/FILE lacks a slash
-    if kind not in {"sqlite", "postgresql"} or parsed.database in {None, "", ":memory:"} or unclear:
-        raise StoreError(f"a store is named by {FORMS}; not {parsed.render_as_string(hide_password=True)}")
-    return parsed
 
 
 def _postgres(url: URL) -> PostgresDatabase:

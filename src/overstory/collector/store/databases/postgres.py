@@ -21,6 +21,7 @@ from overstory.collector.store.databases.database import (
     translate_errors,
 )
 from overstory.collector.store.databases.eraser import IS_OWNER, LOCK_MS, MARK, Eraser
+from overstory.collector.store.databases.urls import shown
 from overstory.collector.store.schema import (
     ABOUT,
     BATCH_IDS,
@@ -76,7 +77,7 @@ class PostgresDatabase(Database):
             connect_args={"connect_timeout": 10, "application_name": "overstory"},
         )
         event.listen(engine, "connect", _durable)
-        super().__init__(url.render_as_string(hide_password=True), engine)
+        super().__init__(shown(url), engine)
         self._eraser = Eraser(self)
         self._ids_before = True
 
