@@ -81,6 +81,10 @@ EXTRAS: Final = {
 BAD_INPUT: Final = 2
 OUR_FAULT: Final = 70
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+
+LEAVE_FILES: Final = frozenset({"store", "export", "import"})
+"""Commands that would leave partial copies of reports if SIGTERM ended them at once."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,12 +100,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         # The kernels have threads of their own; OpenBLAS's only spin beside them, and cost decoding half its time.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        if LEAVE_FILES.intersection(sys.argv[1:2]):
+            _end_in_order()
     try:
         status = _run(_as_options(list(sys.argv[1:] if argv is None else argv)))
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("overstory: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return TERMINATED if _terminated else INTERRUPTED
     except BrokenPipeError:
         close_quietly()
         return PIPE_CLOSED
@@ -116,6 +122,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines = "\n".join(map(printable, message.split("\n")))  # a file's name may try to steer the terminal
         print(f"overstory: error: {lines}", file=sys.stderr)
     return status
+
+
+_terminated: Final[list[int]] = []
+
+
+def _end_in_order() -> None:
+    """Let SIGTERM end the command as Control-C does: what it has begun is cleaned up."""
+    import signal
+
+    def end(number: int, _: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # cleaning up is not interrupted
+        _terminated.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def _as_options(argv: list[str]) -> list[str]:

@@ -6,17 +6,16 @@ changed bit of a report or an id is noticed when it is restored.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Table, delete, func, select
 
+from overstory.collector.store.copies.partial import renamed_when_complete
 from overstory.collector.store.counts import Key, key_columns, unpack_counts, unpack_sums
-from overstory.collector.store.databases.connection import check, connect, create_private_file, tables_created
+from overstory.collector.store.databases.connection import check, connect, tables_created
 from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.collector.store.schema import (
@@ -32,7 +31,6 @@ from overstory.collector.store.schema import (
     ids_table,
     read_id_days,
 )
-from overstory.files.io import sync
 
 ADDED_COLUMNS: Final = frozenset({"device_group", "export_id"})
 """Columns that a later schema added to tables of reports; rows that leave them empty have the digest of before."""
@@ -48,10 +46,7 @@ FEW: Final = 16
 
 def backup(database: Database, path: Path) -> int:
     """Write a backup as of one moment, while collectors write; see `StoreReader.backup`."""
-    with _renamed_when_complete(path) as part:
-        create_private_file(part)
-        if not part.is_file():
-            raise StoreError(f"{path}: no file can be made in {path.parent}: check its permissions")
+    with renamed_when_complete(path) as part:
         if isinstance(database, SqliteDatabase):
             database.copy_to(part)
         else:
@@ -63,24 +58,6 @@ def backup(database: Database, path: Path) -> int:
             return reports
         finally:
             copy.close()
-
-
-@contextmanager
-def _renamed_when_complete(path: Path) -> Iterator[Path]:
-    """Give a temporary name for the file; it gets its own name when it is complete and on the disk."""
-    if path.exists():
-        raise StoreError(f"{path}: this file exists: give the backup another name")
-    if not path.parent.is_dir():
-        raise StoreError(f"{path}: there is no folder {path.parent}")
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        yield part
-        sync(part)
-        part.rename(path)
-        sync(path.parent)
-    finally:
-        for left in (part, Path(f"{part}-wal"), Path(f"{part}-shm")):
-            left.unlink(missing_ok=True)
 
 
 def restore(path: Path, url: str) -> int:

@@ -26,6 +26,7 @@ from overstory.collector.store.databases.database import (
     store_error,
     translate_errors,
 )
+from overstory.collector.store.databases.interrupts import interruptible
 from overstory.collector.store.databases.serving import lock_for_serving
 from overstory.collector.store.schema import BATCH_IDS, BATCH_IDS_BEFORE, ids_table, ids_table_name, read_id_days
 
@@ -84,8 +85,7 @@ PRAGMAS: Final = (
 )
 
 TOGETHER: Final = (256, 32, 4, 1)
-"""How many ids go into one statement. Each statement releases the interpreter lock and must get it back, and an event
-loop that is busy in another thread delays that."""
+"""How many ids go into one statement. Each waits for the interpreter lock after it, which a busy event loop has."""
 
 MARKS: Final = {count: ", ".join(["?"] * count) for count in TOGETHER}
 ROWS: Final = {count: ", ".join(["(?)"] * count) for count in TOGETHER}
@@ -238,14 +238,15 @@ class SqliteDatabase(Database):
 
     def check_integrity(self, connection: Connection) -> None:
         """Run SQLite's own check of the file."""
-        result = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
+        with interruptible(_raw(connection)) as raw:
+            (result,) = raw.execute("PRAGMA integrity_check").fetchone()
         if result != "ok":
             raise StoreError(f"{self.url}: the database file is damaged ({result}): restore a backup")
 
     def copy_to(self, path: Path) -> None:
         """Write a copy as of one moment, without what was deleted: free pages still hold reports past retention."""
-        with translate_errors(self.url), self.engine.connect() as connection:
-            _raw(connection).execute("VACUUM INTO ?", (str(path),))
+        with translate_errors(self.url), self.engine.connect() as connection, interruptible(_raw(connection)) as raw:
+            raw.execute("VACUUM INTO ?", (str(path),))
 
     def checkpoint(self) -> None:
         """Copy the write-ahead log into the file: nearly all of it while writers write on, the rest while they wait.
