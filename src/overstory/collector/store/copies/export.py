@@ -1,8 +1,10 @@
 """Export: the reports of closed periods become files in a folder or an object store, each report once.
 
 Parts come first, then a transaction in our own database that holds the manifest, then the manifest itself. So no object
-store needs a transaction or a comparison, and an export that was killed anywhere is completed by the next one. Reports
-are shuffled over all of a set, and neither ids of batches nor times of arrival are in the files.
+store needs a transaction or a comparison, and an export that was killed anywhere is completed by the next one. Neither
+ids of batches nor times of arrival are in the files. The chunks of a set are read in a random order, and the reports of
+some 8 MiB of chunks are shuffled together; a set larger than that is not shuffled as a whole: reports that were
+folded together into one chunk stay within the same 8 MiB.
 """
 
 from __future__ import annotations
@@ -266,7 +268,7 @@ class Export:
         return parts, totals
 
     def _cut(self, one: ReportSet) -> Iterator[list[list[int]]]:
-        """Yield the chunks' numbers of each part, in a random order, by what is read together."""
+        """Yield the chunks' numbers of each part, in a random order, by what is read and shuffled together."""
         size = func.length(CHUNKS.c.cohorts) + func.length(CHUNKS.c.bits)
         of_set = one.key.of(CHUNKS), CHUNKS.c.export_id == one.id
         with self._database.snapshot() as connection:
