@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.engines.exported import ExportedSet, check_once, read_sets
 from overstory.engines.folders import Folder, file_system, is_address
-from overstory.files.manifests import MANIFEST_NAME, PART_NAME
+from overstory.files.manifests import MANIFEST_NAME, PART_NAME, manifest_name
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -59,10 +59,11 @@ def find_places(inputs: Iterable[str]) -> list[Place]:
     """
     places: list[Place] = []
     exported: dict[str, list[ExportedSet]] = {}
+    counted: dict[str, ExportedSet] = {}
     for text in inputs:
         named = _of_store(text) if is_address(text) else _of_disk(text)
-        places += _listed(named, text, exported)
-    check_once(one for sets in exported.values() for one in sets)
+        places += _listed(named, text, exported, counted)
+    check_once(counted.values())
     if not places:
         raise ParameterError("no files of reports are named: give files, folders or globs")
     seen: set[str] = set()
@@ -73,32 +74,37 @@ def find_places(inputs: Iterable[str]) -> list[Place]:
     return places
 
 
-def _listed(named: list[Place], text: str, exported: dict[str, list[ExportedSet]]) -> list[Place]:
-    """Return the places without manifests, and without the files of exports that are in none."""
-    by_folder: dict[str, list[Place]] = {}
-    places = []
+def _listed(
+    named: list[Place], text: str, exported: dict[str, list[ExportedSet]], counted: dict[str, ExportedSet]
+) -> list[Place]:
+    """Return the places without manifests, and without the files of exports that are in none.
+
+    A manifest stands for its own files alone. Sets that are counted, or parts of them, are added to `counted`.
+    """
+    by_folder: dict[str, set[str]] = {}
+    places: list[Place] = []
     for place in named:
         base, mark, options = place.address.partition("?") if is_address(place.address) else (place.address, "", "")
         folder, _, name = base.rpartition("/")
         if PART_NAME.fullmatch(name) or MANIFEST_NAME.fullmatch(name):
-            by_folder.setdefault(folder + mark + options, []).append(place)
+            by_folder.setdefault(folder + mark + options, set()).add(name)
         else:
             places.append(place)
-    unlisted: list[Place] = []
+    unlisted: list[str] = []
     for folder, found in by_folder.items():
         if folder not in exported:
             exported[folder] = read_sets(Folder(folder))
-        listed = {one.address(part): (one, part) for one in exported[folder] for part in one.manifest.parts}
-        is_complete = any(MANIFEST_NAME.search(place.address) for place in found)
-        for address, (one, part) in listed.items():
-            if is_complete or any(place.address == address for place in found):
-                one.check(part, content=False)
-                places.append(Place(address, part.bytes, f"crc32 {part.crc32}", part.reports))
-        unlisted += [
-            place for place in found if place.address not in listed and not MANIFEST_NAME.search(place.address)
-        ]
+        for one in exported[folder]:
+            is_complete = manifest_name(one.manifest.id) in found
+            for part in one.manifest.parts:
+                if is_complete or part.file in found:
+                    one.check(part, content=False)
+                    places.append(Place(one.address(part), part.bytes, f"crc32 {part.crc32}", part.reports))
+                    counted[one.source] = one
+        listed = {part.file for one in exported[folder] for part in one.manifest.parts}
+        unlisted += [f"{folder}/{name}" for name in sorted(found - listed) if PART_NAME.fullmatch(name)]
     if unlisted and not places:
-        raise FormatError("in no manifest: the export that wrote this has not finished", source=unlisted[0].address)
+        raise FormatError("in no manifest: the export that wrote this has not finished", source=unlisted[0])
     if named and not places:
         raise ParameterError(f"{text}: its manifests list no files")
     return sorted(places, key=lambda place: place.address)
