@@ -34,9 +34,9 @@ CHECKSUM: Final = 4
 
 
 def fingerprint(job: Job, places: Sequence[Place], units: Sequence[Unit]) -> str:
-    """Return what a run is of: equal for equal files, units and questions."""
+    """Return what a run is of: equal for equal files, units and questions, and where checksums are compared in both."""
     digest = hashlib.blake2b(digest_size=16)
-    asked = [(name, value) for name, value in vars(job).items() if name not in {"packed", "verify"}]
+    asked = [(name, value) for name, value in vars(job).items() if name != "packed"]
     for part in (type(job).__name__, job.mechanism().digest, *asked, *places, *units):
         digest.update(part if isinstance(part, bytes) else repr(part).encode())
         digest.update(b"\0")

@@ -138,7 +138,7 @@ class Folder:
     def checksum(self, name: str) -> tuple[int, int]:
         """Return the size and the CRC-32 of a file's bytes."""
         with self._errors(name), self._system.open_input_stream(f"{self._path}/{name}") as stream:
-            return _checksum(stream)
+            return stream_checksum(stream)
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -196,10 +196,11 @@ class Folder:
 def file_checksum(path: Path) -> tuple[int, int]:
     """Return the size and the CRC-32 of a file."""
     with path.open("rb") as file:
-        return _checksum(file)
+        return stream_checksum(file)
 
 
-def _checksum(stream: Any) -> tuple[int, int]:
+def stream_checksum(stream: Any) -> tuple[int, int]:
+    """Return the size and the CRC-32 of what is left of an open file, read a few megabytes at a time."""
     size = crc = 0
     while some := stream.read(COPIED):
         size, crc = size + len(some), zlib.crc32(some, crc)

@@ -21,6 +21,8 @@ from overstory.protocol.errors import FormatError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from overstory.files.manifests import PartFile
+
 ENDINGS: Final = (".parquet", ".ovsb")
 """What is read of a folder."""
 
@@ -39,12 +41,15 @@ class Place:
         When it was last written, in nanoseconds, or what the object store says instead; it changes with the content.
     num_reports
         Of an exported file: how many reports its manifest lists.
+    crc32
+        Of an exported file: the CRC-32 of all its bytes that its manifest lists; who reads the file compares it.
     """
 
     address: str
     size: int
     stamp: str
     num_reports: int | None = None
+    crc32: int | None = None
 
 
 def find_places(inputs: Iterable[str]) -> list[Place]:
@@ -98,8 +103,7 @@ def _listed(
             is_complete = manifest_name(one.manifest.id) in found
             for part in one.manifest.parts:
                 if is_complete or part.file in found:
-                    one.check(part, content=False)
-                    places.append(Place(one.address(part), part.bytes, f"crc32 {part.crc32}", part.reports))
+                    places.append(place_of(one, part))
                     counted[one.source] = one
         listed = {part.file for one in exported[folder] for part in one.manifest.parts}
         unlisted += [f"{folder}/{name}" for name in sorted(found - listed) if PART_NAME.fullmatch(name)]
@@ -108,6 +112,18 @@ def _listed(
     if named and not places:
         raise ParameterError(f"{text}: its manifests list no files")
     return sorted(places, key=lambda place: place.address)
+
+
+def place_of(one: ExportedSet, part: PartFile) -> Place:
+    """Return where a part lies, which has the size that its manifest lists.
+
+    Raises
+    ------
+    FormatError
+        When it is missing, or has another size.
+    """
+    one.check(part, content=False)
+    return Place(one.address(part), part.bytes, f"crc32 {part.crc32}", part.reports, part.crc32)
 
 
 def _is_read(name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.engines.folders import stream_checksum
 from overstory.engines.places import open_place
 from overstory.engines.results import encode_counts
 from overstory.engines.units import PACKED, Job, Unit
@@ -41,8 +42,10 @@ def count_unit(job: Job, unit: Unit) -> bytes:
 
 
 def read_unit(job: Job, unit: Unit, mechanism: LocalRandomizer) -> Iterator[ReportBatch]:
-    """Yield the reports of a unit."""
+    """Yield the reports of a unit; the first of an exported file compares the CRC-32 of all its bytes, if asked to."""
     with open_place(unit.address) as raw:
+        if job.verify and unit.crc32 is not None and unit.is_first:
+            _check_file(raw, unit.crc32, unit.address)
         if unit.layout == PACKED:
             yield from _packed(raw, unit, mechanism)
             return
@@ -50,6 +53,13 @@ def read_unit(job: Job, unit: Unit, mechanism: LocalRandomizer) -> Iterator[Repo
             label = label_of(file, unit.address)
             check_label(label.digest, mechanism, unit.address)
             yield from read_row_groups(file, label, unit.address, range(unit.first, unit.stop), verify=job.verify)
+
+
+def _check_file(raw: Any, crc32: int, source: str) -> None:
+    """Raise FormatError unless a file has this checksum."""
+    if stream_checksum(raw)[1] != crc32:
+        raise FormatError("the file was damaged: its CRC-32 is not the one that its manifest lists", source=source)
+    raw.seek(0)
 
 
 def check_label(digest: bytes, mechanism: LocalRandomizer, source: str) -> None:

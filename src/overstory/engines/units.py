@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -65,6 +65,8 @@ class Unit:
     collection: int = 0
     watched: int = 0
     """How many of its first reports a job looks at more closely, if it looks closer at some."""
+    crc32: int | None = None
+    """Of the first unit of an exported file: the CRC-32 of the whole file, compared where checksums are."""
 
     @property
     def tally(self) -> Tally:
@@ -326,7 +328,8 @@ def units_of(contents: Iterable[Contents], largest: int) -> list[Unit]:
     for file in contents:
         for run in _runs(file.parts, largest):
             reports, size = (sum(getattr(part, name) for part in run) for name in ("num_reports", "num_bytes"))
-            units.append(Unit(len(units), file.place.address, file.layout, run[0].first, run[-1].stop, reports, size))
+            unit = Unit(len(units), file.place.address, file.layout, run[0].first, run[-1].stop, reports, size)
+            units.append(replace(unit, crc32=file.place.crc32) if run[0] is file.parts[0] else unit)
     return units
 
 

@@ -129,15 +129,15 @@ def _own(checkpoint: Checkpoint, *, asked: bool) -> Checkpoint:
         if checkpoint.belongs():
             checkpoint.read()
             return checkpoint
-        problem = "is of a run over other files"
+        problem = "is of a run over other files, or with other options"
     except FormatError:
         if asked:
             raise
         problem = "is damaged"
     if asked:
         raise ParameterError(
-            f"--resume {checkpoint.path}: this is of a run over other files or parameters, or the files were changed "
-            "since; remove it, or name another"
+            f"--resume {checkpoint.path}: this is of a run over other files or parameters, or of one that differs in "
+            "--verify, or the files were changed since; remove it, or name another"
         )
     print(f"overstory: {checkpoint.path} {problem}: counting from the start", file=sys.stderr)
     checkpoint.path.unlink(missing_ok=True)

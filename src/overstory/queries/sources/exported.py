@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.division import divide_values
-from overstory.engines.places import Place
+from overstory.engines.places import Place, place_of
 from overstory.engines.reducer import check_label, read_unit
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
@@ -186,11 +186,7 @@ class ExportedReports:
         return Files(places, [replace(unit, collection=of_address[unit.address]) for unit in units])
 
     def _places(self, chosen: Iterable[ExportedSet]) -> list[Place]:
-        places = []
-        for one in chosen:
-            for part in one.manifest.parts:
-                one.check(part, content=False)
-                places.append(Place(one.address(part), part.bytes, f"crc32 {part.crc32}", part.reports))
+        places = [place_of(one, part) for one in chosen for part in one.manifest.parts]
         return sorted(places, key=lambda place: place.address)
 
 

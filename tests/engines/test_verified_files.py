@@ -1,0 +1,128 @@
+"""``--verify``: no damaged byte of an exported file is counted, and no unit is taken over that was not verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from overstory.cli.main import main
+from overstory.engines import reducer
+from overstory.engines.checkpoint import Checkpoint, fingerprint
+from overstory.engines.division import divide_values
+from overstory.engines.driver import Run, count
+from overstory.engines.exported import ExportedSet, find_sets
+from overstory.engines.places import find_places
+from overstory.engines.reducer import count_unit
+from overstory.engines.units import Job, Unit, read_contents, units_of
+from overstory.protocol.errors import FormatError, OverstoryError
+from overstory.queries.sources.exported import ExportedReports, Files, job_of
+from support.exported_store import export_all, fill, registry, small_parts, sum_folder
+from support.object_store import put
+
+
+class Here:
+    """An engine that counts in this process."""
+
+    name, retries, spilled = "here", 0, 0
+
+    def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
+        return ((unit.number, count_unit(job, unit)) for unit in units)
+
+
+def count_here(job: Job, files: Files) -> Run:
+    return count(Here(), job, files.units)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    small_parts(monkeypatch.setattr)
+    monkeypatch.setattr("overstory.engines.units.SMALLEST_UNIT", 1)
+    fill(f"sqlite:///{tmp_path}/store.db", registry())
+    export_all(f"sqlite:///{tmp_path}/store.db", registry(), tmp_path / "exported")
+    return tmp_path / "exported"
+
+
+def first_part(folder: Path, metric: str) -> tuple[ExportedSet, Path]:
+    """Return a set of a metric, and its smallest part."""
+    one = find_sets(str(folder / f"metric={metric}"))[0]
+    part = min(one.manifest.parts, key=lambda part: part.bytes)
+    return one, Path(one.address(part))
+
+
+@pytest.mark.parametrize("name", ["bloom", "size"])
+def test_a_flipped_bit_of_any_byte_is_an_error(folder: Path, name: str) -> None:
+    """A row's own checksum is of its reports: its cohort, its number of reports and the footer are not in it."""
+    _, path = first_part(folder, name)
+    metric, good = registry()[name], path.read_bytes()
+    sound = sum_folder(metric, path)
+    for place in range(len(good)):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 1 << place % 8]) + good[place + 1 :])
+        with pytest.raises(OverstoryError):
+            sum_folder(metric, path)
+    path.write_bytes(good)
+    assert sum_folder(metric, path) == sound
+
+
+def test_decode_of_a_folder_compares_whole_files_too(folder: Path) -> None:
+    one, path = first_part(folder, "bloom")
+    metric, good = registry()["bloom"], path.read_bytes()
+    for place in range(4, len(good), 61):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        there = ExportedReports([one], count_here, verify=True)
+        period = one.manifest.period
+        for read in (there.counts, there.sums):
+            with pytest.raises(OverstoryError):
+                read(metric, period, period)
+        with pytest.raises(OverstoryError):
+            list(there.reports(metric, period, period))
+
+
+def test_each_file_is_read_once_more_whatever_is_divided(
+    folder: Path, small_ranges: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr(reducer, "_check_file", lambda raw, crc32, source: checked.append(source))
+    metric = registry()["size"]
+    places = find_places([str(folder / "metric=size")])
+    units = units_of(read_contents(places), 1)
+    assert len(units) > len(places)
+    divided = divide_values(job_of(metric, verify=True), units, 4)
+    assert len(divided) > len(units)
+    for job, given in ((job_of(metric, verify=True), divided), (job_of(metric), units)):
+        count(Here(), job, given)
+    assert checked == [place.address for place in places]
+
+
+def test_a_run_that_did_not_verify_is_not_gone_on_with(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be said of all units that their checksums were compared."""
+    metric = registry()["bloom"]
+    places = find_places([str(folder / "metric=bloom")])
+    units = units_of(read_contents(places), 1 << 24)
+    job = Job.of(metric.mechanism)
+    unverified = Checkpoint(tmp_path / "kept", fingerprint(job, places, units))
+    unverified.write(count(Here(), job, units).parts, {unit.number for unit in units}, at_once=True)
+    assert not Checkpoint(tmp_path / "kept", fingerprint(replace(job, verify=True), places, units)).belongs()
+    command = ["sum", str(folder / "metric=bloom"), "-o", str(tmp_path / "counts.csv"), "--quiet"]
+    assert main([*command, "--verify", "--resume", str(tmp_path / "kept")]) == 2
+    assert "or of one that differs in --verify" in capsys.readouterr().err
+    assert main([*command, "--verify"]) == 0
+
+
+@pytest.mark.slow
+def test_an_objects_bytes_are_compared(bucket: str, folder: Path) -> None:
+    one, path = first_part(folder, "bloom")
+    metric = registry()["bloom"]
+    for file in Path(one.folder.identity).iterdir():
+        put(bucket, f"verified/{file.name}", file.read_bytes())
+    address = f"s3://verified?{bucket}"
+    assert sum_folder(metric, address) == sum_folder(metric, one.folder.identity)
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    put(bucket, f"verified/{path.name}", bytes(raw))
+    with pytest.raises(FormatError):
+        sum_folder(metric, address)
