@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from overstory.engines.driver import count
 from overstory.engines.exported import find_sets
 from overstory.engines.local import LocalEngine
 from overstory.engines.units import Job
-from overstory.protocol.metrics import Metric
+from overstory.protocol.metrics import Metric, parse_registry
 from overstory.queries.counts import read_store
 from overstory.queries.facts import with_sums
 from overstory.queries.sources import exported, watching
 from overstory.queries.sources.exported import ExportedReports, read_exported
-from support.exported_store import PERIODS, export_all, fill, registry, registry_toml, small_parts
+from support.exported_store import LATER, PERIODS, add, export_all, fill, registry, registry_toml, small_parts
+from support.registry_texts import registry_of
+from support.store_samples import ABOUT, sample_metrics
 
 OPTIONS = ("--registry", "metrics.toml", "--metric")
 
@@ -54,6 +57,24 @@ def test_counts_and_sums_are_those_of_the_store(name: str) -> None:
     assert read.sums == stored.sums
     one = read_exported(there, metric, PERIODS[1], None)
     assert one.counts == {PERIODS[1]: stored.counts[PERIODS[1]]}
+
+
+def test_metrics_of_equal_parameters_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One reader reads several metrics, and keeps the counts of each."""
+    monkeypatch.chdir(tmp_path)
+    size = sample_metrics(", num_seeds = 2147483648")["size"]
+    metrics = parse_registry(registry_of({"shirt": size, "shoe": size}, **ABOUT, period='"day"', grace_days="30"))
+    with open_store("sqlite:///store.db", metrics, create=True) as store:
+        for number, metric in enumerate(metrics.values(), 1):
+            add(store, metric, PERIODS[0], 90 * number, random.Random(number))
+        store.compact(LATER, forgetting=False)
+    export_all("sqlite:///store.db", metrics, "exported")
+    there, (shirt, shoe) = in_units(metrics["shirt"]), metrics.values()
+    assert shirt.counts_digest == shoe.counts_digest
+    with open_store("sqlite:///store.db", metrics) as store:
+        for metric, many in ((shirt, 90), (shoe, 180), (shirt, 90)):
+            assert there.counts(metric, *PERIODS) == store.counts(metric, *PERIODS)
+            assert there.sums(metric, *PERIODS)[PERIODS[0]].num_reports == many
 
 
 @pytest.mark.usefixtures("folder")

@@ -45,8 +45,9 @@ Counting = Callable[[Job, Files], "Run"]
 
 
 class Counted(NamedTuple):
-    """Reports that are counted together: those of a period and a group, counted in one way."""
+    """Reports that are counted together: those of a metric, a period and a group, counted in one way."""
 
+    metric: str
     counts_digest: bytes
     period: int
     group: str
@@ -226,7 +227,7 @@ def listed_labels(metric: Metric) -> tuple[str, ...]:
 
 
 def _key(metric: Metric, one: ExportedSet) -> Counted:
-    return Counted(metric.counts_digest, one.manifest.period, one.manifest.group)
+    return Counted(metric.id, metric.counts_digest, one.manifest.period, one.manifest.group)
 
 
 def _keys(metric: Metric, chosen: Iterable[ExportedSet]) -> list[Counted]:
