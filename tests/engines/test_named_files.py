@@ -53,7 +53,7 @@ def test_folders_globs_and_files_are_named_once_in_order(folder: Path) -> None:
         (["{}/metric=a", "{}/metric=a/period=1/x.parquet"], "x.parquet is named twice: its reports would be counted"),
         (["{}/*.parquet"], r"no file's name matches .*/\*\.parquet"),
         (["{}/empty"], r"is a directory that holds no file ending in \.parquet or \.ovsb"),
-        (["file://{}/empty"], "there is no file of reports at file"),
+        (["file://{}/empty"], r"is a directory that holds no file ending in \.parquet or \.ovsb"),
         (["nowhere://bucket/x"], "nowhere://bucket/x"),
     ],
 )

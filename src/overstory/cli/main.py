@@ -117,6 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - a user sees one sentence, whatever happened
         status, message = explain(error)
+        message = _without_secrets(message, sys.argv[1:] if argv is None else argv)
         if message.startswith(("-: ", "-, line")):
             message = "standard input" + message[1:]
         lines = "\n".join(map(printable, message.split("\n")))  # a file's name may try to steer the terminal
@@ -137,6 +138,16 @@ def _end_in_order() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, end)
+
+
+def _without_secrets(message: str, argv: Sequence[str]) -> str:
+    """Return a message without the credentials of addresses that the command names."""
+    if addresses := [word for word in argv if "://" in word and "@" in word]:
+        from overstory.engines.folders import is_address, without_secrets
+
+        for address in filter(is_address, addresses):
+            message = without_secrets(message, address)
+    return message
 
 
 def _as_options(argv: list[str]) -> list[str]:

@@ -26,6 +26,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Leave with one line and status 2."""
+        if "://" in message and "@" in message:
+            from overstory.engines.folders import shown_address
+
+            for word in {word.strip("'\",()") for word in message.split()}:
+                message = message.replace(word, shown_address(word)) if "://" in word else message
         self.exit(2, f"{self.prog}: error: {printable(message)} (see {self.prog} --help)\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:

@@ -171,7 +171,7 @@ def _take(run: Run, unit: Unit | None, raw: bytes) -> None:
     counts, num_reports = decode_counts(raw)
     if num_reports != unit.num_reports:
         raise EngineError(
-            f"{unit.address}: {num_reports:,} reports were counted in {unit.first} .. {unit.stop}, and the file states "
+            f"{unit.shown}: {num_reports:,} reports were counted in {unit.first} .. {unit.stop}, and the file states "
             f"{unit.num_reports:,}: it was changed since, or is damaged"
         )
     run.parts[unit.tally] += counts
@@ -189,5 +189,5 @@ def _check_complete(run: Run, units: Sequence[Unit]) -> None:
     missing = [unit for unit in units if unit.number not in run.finished]
     if missing:
         raise EngineError(
-            f"{len(missing):,} of {len(units):,} units were not counted; the first is in {missing[0].address}"
+            f"{len(missing):,} of {len(units):,} units were not counted; the first is in {missing[0].shown}"
         )

@@ -9,7 +9,7 @@ import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, unquote
 
 from overstory.files.io import sync
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+SHOWN_OPTIONS: Final = frozenset({"region", "scheme", "endpoint_override", "allow_bucket_creation"})
+"""Options of an address that are no secrets."""
+SHORTEST_SECRET: Final = 4
+"""Characters: a shorter text is also a part of words that say what is wrong."""
 COPIED: Final = 1 << 22
 """Bytes that are copied or added up at a time."""
 
@@ -37,6 +41,81 @@ def is_address(text: str) -> bool:
     return ADDRESS.match(text) is not None
 
 
+def shown_address(address: str) -> str:
+    """Return an address without credentials and options, as all messages and results name it; a path as it is.
+
+    What stands before a host is left out also where the address is no valid one, such as with a / in a secret.
+
+    Examples
+    --------
+    >>> shown_address("s3://KEY:secret@bucket/day.parquet?region=eu-west-1"), shown_address("day.parquet")
+    ('s3://bucket/day.parquet', 'day.parquet')
+    """
+    if not is_address(address):
+        return address
+    scheme, _, rest = address.partition("://")
+    rest = rest.partition("?")[0]
+    host, slash, path = rest.partition("/")
+    if "@" in host:
+        return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    _, colon, port = host.partition(":")
+    if colon and port and not port.isdigit():  # the start of a secret that is not written as an address needs it
+        return f"{scheme}://{rest.rpartition('@')[2]}" if "@" in path else f"{scheme}://..."
+    return f"{scheme}://{rest}"
+
+
+def without_secrets(text: str, address: str) -> str:
+    """Return what a library or an error says, with an address as it is shown, and none of its secrets.
+
+    Examples
+    --------
+    >>> without_secrets("cannot parse s3://KEY:se%2Fcret@b/x: se/cret", "s3://KEY:se%2Fcret@b/x")
+    'cannot parse s3://b/x: ...'
+    """
+    shown = shown_address(address)
+    text = text.replace(address, shown)
+    base, _, options = address.partition("?")
+    text = text.replace(base, shown)
+    before = base.partition("://")[2].rpartition("@")[0] if base != shown else ""
+    password = before.partition(":")[2]
+    values = [value for name, value in parse_qsl(options) if name not in SHOWN_OPTIONS]
+    for secret in (f"{before}@", password, *values):
+        for form in {secret, unquote(secret), quote(secret, safe="")}:
+            if len(form) >= SHORTEST_SECRET:
+                text = text.replace(form, "...")
+    return text
+
+
+def address_key(address: str) -> str:
+    """Return what two addresses of one object have in common: credentials and regions are not in it."""
+    base, _, options = address.partition("?")
+    if base.partition(":")[0].lower() not in {"s3", "gs", "gcs"}:
+        return address
+    return f"{shown_address(base)}?{dict(parse_qsl(options)).get('endpoint_override', '')}"
+
+
+def before_path(base: str, path: str) -> str:
+    """Return what stands before a path in its address, whose other half may be written with percent signs.
+
+    Examples
+    --------
+    >>> before_path("s3://KEY:secret@bucket/a%20b", "bucket/a b")
+    's3://KEY:secret@'
+    """
+    start = base.index("://") + 3
+    for place in range(start, len(base)):
+        if path in {base[place:], unquote(base[place:])}:
+            return base[:place]
+    return base[:start]
+
+
+def in_address(system: Any, path: str) -> str:
+    """Return a path as an address has it: Arrow decodes addresses, fsspec does not."""
+    from pyarrow import fs
+
+    return path if isinstance(system, fs.PyFileSystem) else quote(path, safe="/=,:")
+
+
 def file_system(address: str) -> tuple[Any, str]:
     """Return the file system of an address and the path in it: Arrow's, or any that fsspec knows."""
     import pyarrow as pa
@@ -48,11 +127,13 @@ def file_system(address: str) -> tuple[Any, str]:
         try:
             import fsspec
         except ImportError:
-            raise ParameterError(f"{address.partition('?')[0]}: {str(error).splitlines()[0]}") from error
+            reason = without_secrets(str(error).splitlines()[0], address)
+            raise ParameterError(f"{shown_address(address)}: {reason}") from error
         try:
             other, path = fsspec.core.url_to_fs(address.partition("?")[0])
         except (ImportError, ValueError) as missing:
-            raise ParameterError(f"{address.partition('?')[0]} cannot be opened: {missing}") from missing
+            reason = without_secrets(str(missing), address)
+            raise ParameterError(f"{shown_address(address)} cannot be opened: {reason}") from missing
         system = fs.PyFileSystem(fs.FSSpecHandler(other))
     return system, path
 
@@ -77,7 +158,7 @@ class Folder:
     def __init__(self, text: str) -> None:
         from pyarrow import fs
 
-        self._is_local = not is_address(text)
+        self._text, self._is_local = text, not is_address(text)
         if self._is_local:
             self._system, self._path, self._before, self._after = fs.LocalFileSystem(), os.path.realpath(text), "", ""
         else:
@@ -85,24 +166,21 @@ class Folder:
             self._after = f"?{options}" if options else ""
             with self._errors(text):
                 self._system, self._path = file_system(base.rstrip("/") + self._after)
-            address = base.rstrip("/")
-            self._before = (
-                address[: -len(self._path)] if address.endswith(self._path) else f"{text.partition(':')[0]}://"
-            )
+            self._before = before_path(base.rstrip("/"), self._path)
 
     @property
     def identity(self) -> str:
         """Its path or address without credentials and options; where an endpoint is named, that belongs to it."""
         if self._is_local:
             return self._path
-        split = urlsplit(f"{self._before}{self._path}")
         endpoint = dict(parse_qsl(self._after[1:])).get("endpoint_override")
-        host = split.netloc.rpartition("@")[2]
-        return f"{split.scheme}://{host}{split.path}" + (f"?endpoint_override={endpoint}" if endpoint else "")
+        before = shown_address(self._before)
+        return f"{before}{self._path}" + (f"?endpoint_override={endpoint}" if endpoint else "")
 
     def address(self, name: str) -> str:
         """Return the path or the address of a file, as `overstory.engines.places.open_place` takes it."""
-        return f"{self._before}{self._path}/{name}{self._after}"
+        path = f"{self._path}/{name}"
+        return path if self._is_local else f"{self._before}{in_address(self._system, path)}{self._after}"
 
     def names(self, below: str = "", *, recursive: bool = False) -> list[str]:
         """Return the names of the files in a folder below this one, in order; none where there is no such folder."""
@@ -189,8 +267,8 @@ class Folder:
             if self._is_local:
                 shown, reason = f"{self._path}/{name}", getattr(error, "strerror", None) or str(error).splitlines()[0]
             else:
-                shown, reason = name or self.identity, str(error).splitlines()[0]
-            raise FolderError(f"{shown.partition('?')[0]}: {reason[:1].lower()}{reason[1:]}") from error
+                shown, reason = shown_address(name or self.identity), without_secrets(str(error).splitlines()[0], self._text)
+            raise FolderError(f"{shown}: {reason[:1].lower()}{reason[1:]}") from error
 
 
 def file_checksum(path: Path) -> tuple[int, int]:

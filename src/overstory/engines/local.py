@@ -129,7 +129,7 @@ class LocalEngine:
                 continue
             return answer if isinstance(answer, BaseException) else (number, answer)
         return EngineError(
-            f"{unit.address}: {MOST_TRIES} workers in a row ended while they counted {unit.first} .. {unit.stop}; "
+            f"{unit.shown}: {MOST_TRIES} workers in a row ended while they counted {unit.first} .. {unit.stop}; "
             "is there enough memory?"
         )
 

@@ -12,9 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from overstory.engines.exported import ExportedSet, check_once, read_sets
-from overstory.engines.folders import Folder, file_system, is_address
+from overstory.engines.folders import (
+    Folder,
+    address_key,
+    before_path,
+    file_system,
+    in_address,
+    is_address,
+    shown_address,
+    without_secrets,
+)
 from overstory.files.manifests import MANIFEST_NAME, PART_NAME, manifest_name
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -51,6 +61,11 @@ class Place:
     num_reports: int | None = None
     crc32: int | None = None
 
+    @property
+    def shown(self) -> str:
+        """The address without credentials and options."""
+        return shown_address(self.address)
+
 
 def find_places(inputs: Iterable[str]) -> list[Place]:
     """Return the files that are named: themselves, in folders at any depth, or by globs; each once, in order.
@@ -66,16 +81,17 @@ def find_places(inputs: Iterable[str]) -> list[Place]:
     exported: dict[str, list[ExportedSet]] = {}
     counted: dict[str, ExportedSet] = {}
     for text in inputs:
-        named = _of_store(text) if is_address(text) else _of_disk(text)
+        path = _as_path(text)
+        named = _of_store(path) if is_address(path) else _of_disk(path)
         places += _listed(named, text, exported, counted)
     check_once(counted.values())
     if not places:
         raise ParameterError("no files of reports are named: give files, folders or globs")
     seen: set[str] = set()
     for place in places:
-        if place.address in seen:
-            raise ParameterError(f"{place.address} is named twice: its reports would be counted twice")
-        seen.add(place.address)
+        if (key := address_key(place.address)) in seen:
+            raise ParameterError(f"{place.shown} is named twice: its reports would be counted twice")
+        seen.add(key)
     return places
 
 
@@ -108,9 +124,11 @@ def _listed(
         listed = {part.file for one in exported[folder] for part in one.manifest.parts}
         unlisted += [f"{folder}/{name}" for name in sorted(found - listed) if PART_NAME.fullmatch(name)]
     if unlisted and not places:
-        raise FormatError("in no manifest: the export that wrote this has not finished", source=unlisted[0])
+        raise FormatError(
+            "in no manifest: the export that wrote this has not finished", source=shown_address(unlisted[0])
+        )
     if named and not places:
-        raise ParameterError(f"{text}: its manifests list no files")
+        raise ParameterError(f"{shown_address(text)}: its manifests list no files")
     return sorted(places, key=lambda place: place.address)
 
 
@@ -124,6 +142,14 @@ def place_of(one: ExportedSet, part: PartFile) -> Place:
     """
     one.check(part, content=False)
     return Place(one.address(part), part.bytes, f"crc32 {part.crc32}", part.reports, part.crc32)
+
+
+def _as_path(text: str) -> str:
+    """Return the path of an address of this machine, so that a file has one name; other addresses as they are."""
+    host, slash, path = text[7:].partition("/")
+    if not text.lower().startswith("file://") or not slash or host not in {"", "localhost"}:
+        return text
+    return f"/{unquote(path)}"
 
 
 def _is_read(name: str) -> bool:
@@ -166,18 +192,21 @@ def _of_store(address: str) -> list[Place]:
         else:
             infos = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise FormatError(f"this cannot be read ({str(error).splitlines()[0]})", source=address) from error
-    root = folder[: len(folder) - len(path)] if folder.endswith(path) else folder.partition("://")[0] + "://"
-    matches = re.compile(_pattern(base)).fullmatch if star else (lambda _: True)
+        reason = without_secrets(str(error).splitlines()[0], address)
+        raise FormatError(f"this cannot be read ({reason})", source=shown_address(address)) from error
+    root = before_path(folder.rstrip("/"), path)
+    below = base[len(root) :]
+    pattern = _pattern(unquote(below) if in_address(system, "%") != "%" else below)
+    matches = re.compile(pattern).fullmatch if star else (lambda _: True)
     places = [
-        Place(f"{root}{info.path}{asked}", info.size, str(info.mtime_ns))
+        Place(f"{root}{in_address(system, info.path)}{asked}", info.size, str(info.mtime_ns))
         for info in sorted(infos, key=lambda info: str(info.path))
         if info.type == fs.FileType.File
         and (info.path == path or _is_read(info.path.rpartition("/")[2]))
-        and matches(f"{root}{info.path}")
+        and matches(info.path)
     ]
     if not places:
-        raise ParameterError(f"there is no file of reports at {address}")
+        raise ParameterError(f"there is no file of reports at {shown_address(address)}")
     return places
 
 

@@ -45,14 +45,14 @@ def read_unit(job: Job, unit: Unit, mechanism: LocalRandomizer) -> Iterator[Repo
     """Yield the reports of a unit; the first of an exported file compares the CRC-32 of all its bytes, if asked to."""
     with open_place(unit.address) as raw:
         if job.verify and unit.crc32 is not None and unit.is_first:
-            _check_file(raw, unit.crc32, unit.address)
+            _check_file(raw, unit.crc32, unit.shown)
         if unit.layout == PACKED:
             yield from _packed(raw, unit, mechanism)
             return
-        with opened(raw, unit.address, verify=job.verify) as file:
-            label = label_of(file, unit.address)
-            check_label(label.digest, mechanism, unit.address)
-            yield from read_row_groups(file, label, unit.address, range(unit.first, unit.stop), verify=job.verify)
+        with opened(raw, unit.shown, verify=job.verify) as file:
+            label = label_of(file, unit.shown)
+            check_label(label.digest, mechanism, unit.shown)
+            yield from read_row_groups(file, label, unit.shown, range(unit.first, unit.stop), verify=job.verify)
 
 
 def _check_file(raw: Any, crc32: int, source: str) -> None:
@@ -81,7 +81,7 @@ def _packed(raw: Any, unit: Unit, mechanism: LocalRandomizer) -> Iterator[Report
             raw.seek(at)
             batch = decode_batch(raw.read(length))
         except WireError as error:
-            raise FormatError(f"the batch at byte {at}: {error.problem}", source=unit.address) from error
-        check_label(batch.digest, mechanism, unit.address)
+            raise FormatError(f"the batch at byte {at}: {error.problem}", source=unit.shown) from error
+        check_label(batch.digest, mechanism, unit.shown)
         at = raw.tell()
         yield ReportBatch.from_wire(batch)

@@ -19,6 +19,7 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Support
 from overstory.analysis.support.registry import count_reports, server_half
 from overstory.analysis.support.work import Work
+from overstory.engines.folders import shown_address
 from overstory.engines.places import Place, open_place
 from overstory.files.blocks import has_blocks
 from overstory.files.candidates import read_candidates
@@ -67,6 +68,11 @@ class Unit:
     """How many of its first reports a job looks at more closely, if it looks closer at some."""
     crc32: int | None = None
     """Of the first unit of an exported file: the CRC-32 of the whole file, compared where checksums are."""
+
+    @property
+    def shown(self) -> str:
+        """The address without credentials and options."""
+        return shown_address(self.address)
 
     @property
     def tally(self) -> Tally:
@@ -236,8 +242,8 @@ def read_contents(places: Sequence[Place], advance: Callable[[int], object] | No
             _check_listed(read)
             if read.digest != contents[0].digest:
                 raise FormatError(
-                    f"its reports are of other parameters than those of {contents[0].place.address}: count them apart",
-                    source=read.place.address,
+                    f"its reports are of other parameters than those of {contents[0].place.shown}: count them apart",
+                    source=read.place.shown,
                 )
             if advance is not None:
                 advance(1)
@@ -249,7 +255,7 @@ def _check_listed(file: Contents) -> None:
     listed, stated = file.place.num_reports, sum(part.num_reports for part in file.parts)
     if listed is not None and listed != stated:
         problem = f"it has {stated:,} reports, and its manifest lists {listed:,}: it was replaced"
-        raise FormatError(problem, source=file.place.address)
+        raise FormatError(problem, source=file.place.shown)
 
 
 def _contents(place: Place) -> Contents:
@@ -261,20 +267,18 @@ def _contents(place: Place) -> Contents:
             raw.seek(0)
             return _of_batches(raw, place)
     if start[:2] == GZIP_MAGIC:
-        raise FormatError(
-            "compressed by gz: unpack it, for a unit starts in the middle of a file", source=place.address
-        )
+        raise FormatError("compressed by gz: unpack it, for a unit starts in the middle of a file", source=place.shown)
     raise FormatError(
         "neither Parquet nor packed batches (.ovsb): reports.csv is counted with --params, or made into Parquet by "
         "`overstory convert`",
-        source=place.address,
+        source=place.shown,
     )
 
 
 def _of_parquet(raw: Any, place: Place) -> Contents:
-    with opened(raw, place.address) as file:
-        label = label_of(file, place.address)
-        reports = reports_of_row_groups(file, place.address)
+    with opened(raw, place.shown) as file:
+        label = label_of(file, place.shown)
+        reports = reports_of_row_groups(file, place.shown)
         parts = tuple(
             Part(group, group + 1, count, file.metadata.row_group(group).total_byte_size)
             for group, count in enumerate(reports)
@@ -292,10 +296,10 @@ def _of_batches(raw: Any, place: Place) -> Contents:
         try:
             stop = at + batch_length(header)
         except WireError as error:
-            raise FormatError(f"the batch at byte {at}: {error.problem}", source=place.address) from error
+            raise FormatError(f"the batch at byte {at}: {error.problem}", source=place.shown) from error
         if stop > place.size:
             raise FormatError(
-                f"the batch at byte {at} ends {stop - place.size} bytes after the file", source=place.address
+                f"the batch at byte {at} ends {stop - place.size} bytes after the file", source=place.shown
             )
         *_, num_reports, digest = HEADER.unpack(header)
         digests.add(digest)
@@ -306,7 +310,7 @@ def _of_batches(raw: Any, place: Place) -> Contents:
             parts.append(Part(at, stop, num_reports, stop - at))
         at = stop
     if len(digests) > 1:
-        raise FormatError("its batches are of different parameters: count them apart", source=place.address)
+        raise FormatError("its batches are of different parameters: count them apart", source=place.shown)
     return Contents(place, PACKED, digests.pop(), None, tuple(parts))
 
 

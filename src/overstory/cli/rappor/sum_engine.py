@@ -176,7 +176,7 @@ def _mechanism(args: argparse.Namespace, contents: list[Contents]) -> LocalRando
     from overstory.cli.rappor.sources import stated_mechanism
 
     labelled = next((file for file in contents if file.label is not None), contents[0])
-    return stated_mechanism(args, labelled.digest, labelled.label, labelled.place.address)
+    return stated_mechanism(args, labelled.digest, labelled.label, labelled.place.shown)
 
 
 def print_expected(args: argparse.Namespace, files: CountedFiles) -> int:

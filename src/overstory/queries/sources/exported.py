@@ -182,7 +182,7 @@ class ExportedReports:
         of_address = {one.address(part): numbers[_key(metric, one)] for one in chosen for part in one.manifest.parts}
         contents = read_contents(places)
         for file in contents[:1]:  # the others are of the same parameters
-            check_label(file.digest, metric.mechanism, file.place.address)
+            check_label(file.digest, metric.mechanism, file.place.shown)
         units = units_of(contents, unit_bytes(contents, self.workers))
         return Files(places, [replace(unit, collection=of_address[unit.address]) for unit in units])
 
