@@ -62,9 +62,10 @@ def wants_engine(args: argparse.Namespace) -> bool:
 
 
 def _is_glob(name: str) -> bool:
+    import glob
     from pathlib import Path
 
-    return "*" in name and not Path(name).exists()
+    return glob.has_magic(name) and not Path(name).exists()
 
 
 def _are_large(names: list[str]) -> bool:
