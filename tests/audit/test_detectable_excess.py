@@ -63,6 +63,7 @@ def test_the_limits_are_those_of_nine_times_in_ten() -> None:
     assert float(at_least(MOST + 1, AUDITS, 0.9)) < 0.0005
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reports", [500, 2000])
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
 def test_less_noise_in_every_bit_is_seen_nine_times_in_ten(part: float, reports: int) -> None:

@@ -267,7 +267,10 @@ class Folder:
             if self._is_local:
                 shown, reason = f"{self._path}/{name}", getattr(error, "strerror", None) or str(error).splitlines()[0]
             else:
-                shown, reason = shown_address(name or self.identity), without_secrets(str(error).splitlines()[0], self._text)
+                shown, reason = (
+                    shown_address(name or self.identity),
+                    without_secrets(str(error).splitlines()[0], self._text),
+                )
             raise FolderError(f"{shown}: {reason[:1].lower()}{reason[1:]}") from error
 
 

@@ -6,6 +6,7 @@ changed bit of a report or an id is noticed when it is restored.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
