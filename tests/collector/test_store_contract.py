@@ -11,7 +11,7 @@ import pytest
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.auth import sha256
 from overstory.collector.store import Store, StoreError, open_store, restore
-from overstory.collector.store.copies import backup
+from overstory.collector.store.copies import backup, partial
 from overstory.collector.store.schema import METADATA
 from overstory.files.parquet import read_label, read_parquet
 from overstory.protocol.errors import ParameterError
@@ -362,7 +362,7 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_backup_that_cannot_be_written_names_its_own_file(store: Store, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(backup, "create_private_file", lambda _: None)  # as in a folder that is not ours
+    monkeypatch.setattr(partial, "create_private_file", lambda _: None)  # as in a folder that is not ours
     with pytest.raises(StoreError, match="no file can be made in"):
         store.backup(tmp_path / "backup.db")
 
