@@ -82,6 +82,9 @@ PROBLEM: Final = "application/problem+json"
 """The media type of errors (RFC 9457)."""
 _ON_PROBLEMS: Final = ((b"content-type", PROBLEM.encode()), *ON_ALL)
 
+LONGEST_WHERE: Final = 1024
+"""Bytes, in JSON, of what an answer says is wrong in a body."""
+
 _ONE: Final = b'{"results":[{"batch":"%b","accepted":%d,"duplicate":%b,"reason":null,"rejected":[]}]}'
 
 
@@ -118,11 +121,16 @@ def refusal(
     (429, 5, b'{"type":"/problems/queue-full"')
     """
     if results or where:
-        more = {"results": list(results)} | ({"where": where} if where else {})
+        more = {"results": list(results)} | ({"where": _shortened(where)} if where else {})
         body = _dumped(_problem(reason.status, reason, reason.detail) | more)
     else:
         body = _REFUSED[reason]
     return Response(reason.status, body, RETRY_AFTER.get(reason), close)
+
+
+def _shortened(where: str) -> str:
+    """Return a text, or its beginning: it may quote the body, and a sealed answer has one length whatever was sent."""
+    return where if len(_dumped(where)) <= LONGEST_WHERE else f"{where[:80]} ..."
 
 
 def error_response(status: int, reason: str, detail: str, *, close: bool = False) -> Response:

@@ -1,7 +1,7 @@
 """POST /v1/oblivious and /v1/oblivious/release: sealed requests, one by one or released together by a relay.
 
 What is inside a message is a request to POST /v1/reports, and the same `ReportEndpoint` decides and commits. Until a
-message is open, errors are plain; after that, its response is sealed, of one length whatever it says.
+message is open, errors are plain; after that, its response is sealed. About one report, all have one length.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def read_inner(message: bytes) -> tuple[Head, bytes] | Response:
 
 
 def write_inner(answer: Response) -> bytes:
-    """Return an answer as a binary response, filled up with zeros."""
+    """Return an answer as a binary response, filled up with zeros: every answer to one report has one length."""
     fields = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers)
-    return binary_http.Response(answer.status, fields, answer.body).encode(binary_http.PADDED_TO)
+    return binary_http.Response(answer.status, fields, answer.body).encode(binary_http.RESPONSES_PADDED_TO)
 
 
 class ObliviousEndpoint:

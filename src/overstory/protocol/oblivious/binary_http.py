@@ -18,7 +18,9 @@ MOST_FIELDS: Final = 64
 MOST_VARINT: Final = 1 << 62
 
 PADDED_TO: Final = 512
-"""Bytes: reports and the answers to them are filled up to a multiple of this, so that their length says little."""
+"""Bytes: requests are filled up to a multiple of this, so that their length says little."""
+RESPONSES_PADDED_TO: Final = 2048
+"""Bytes: every answer to one report fits in one multiple of this, so that its length does not say which it is."""
 
 Fields = tuple[tuple[str, str], ...]
 
