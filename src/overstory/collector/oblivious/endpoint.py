@@ -10,9 +10,9 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from overstory.collector.auth import RELAY, TokenTable
 from overstory.collector.http.endpoint import (
@@ -40,10 +40,15 @@ from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason
 if TYPE_CHECKING:
     from overstory.collector.oblivious.opening import KeyRing
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 MOST_MESSAGES: Final = 10_000
 """Messages in one part of a release."""
 SLICE: Final = 64
-"""Messages of a part that are opened and committed at a time: memory does not grow with the part."""
+SLICE_BYTES: Final = 1 << 20
+"""Messages of a part that are opened and committed at a time, and their bytes, unless one alone has more: memory does
+not grow with the part. Nothing in a message is inflated."""
 TURN: Final = 16
 PAUSE: Final = 1e-4
 """A pause for the event loop, in seconds, after each `TURN` messages: direct posts are answered meanwhile."""
@@ -81,7 +86,17 @@ def key_problem(error: WireError) -> Response:
     return Response(400, json.dumps(problem, separators=(",", ":")).encode())
 
 
-def read_inner(message: bytes) -> tuple[Head, bytes] | Response:
+NOT_INFLATED: Final = "A sealed request has no Content-Encoding: send its body as it is."
+
+
+class Inner(NamedTuple):
+    """The post of reports in a message."""
+
+    head: Head
+    body: bytes
+
+
+def read_inner(message: bytes) -> Inner | Response:
     """Return the head and body of the post of reports in a message, or the answer to anything else.
 
     The authority is not looked at: a message that this collector's key opens is for this collector.
@@ -95,7 +110,22 @@ def read_inner(message: bytes) -> tuple[Head, bytes] | Response:
     if request.method != "POST":
         return error_response(405, "method", f"{PATH} takes only POST.")
     fields = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.fields]
-    return read_head(fields)._replace(length=len(request.body)), request.body
+    head = read_head(fields)
+    if head.encoding not in {"", "identity"}:
+        return error_response(Reason.WRONG_TYPE.status, Reason.WRONG_TYPE, NOT_INFLATED)
+    return Inner(head._replace(length=len(request.body)), request.body)
+
+
+def slices(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield the messages of a part in order, some at a time, with the place of the first."""
+    start = size = 0
+    for place, message in enumerate(messages):
+        if place > start and (place - start == SLICE or size + len(message) > SLICE_BYTES):
+            yield start, messages[start:place]
+            start, size = place, 0
+        size += len(message)
+    if messages:
+        yield start, messages[start:]
 
 
 def write_inner(answer: Response) -> bytes:
@@ -190,8 +220,7 @@ class ObliviousEndpoint:
         refused: Counter[str] = Counter()
         again: list[int] = []
         with self.bodies.holding(len(body)):
-            for start in range(0, len(release.messages), SLICE):
-                messages = release.messages[start : start + SLICE]
+            for start, messages in slices(release.messages):
                 outcomes = await self._post_slice(release.id, start, messages)
                 refused.update(outcome for outcome in outcomes if outcome is not None and outcome != AGAIN)
                 again += [start + place for place, outcome in enumerate(outcomes) if outcome == AGAIN]
@@ -202,43 +231,41 @@ class ObliviousEndpoint:
     async def _post_slice(self, release: bytes, start: int, messages: Sequence[bytes]) -> list[str | None]:
         """Return what became of each message: None for taken, `AGAIN`, or why it is refused."""
         async with self._opening:  # of several parts, one at a time: each takes a processor
-            decided = await asyncio.to_thread(self._decide_all, messages)
-        for message, each in zip(messages, decided, strict=True):
-            self._count(message, each.reason if isinstance(each, WireError) else "")
+            opened = await asyncio.to_thread(with_pauses, self._opened, messages)
+            for message, each in zip(messages, opened, strict=True):
+                self._count(message, each.reason if isinstance(each, WireError) else "")
+            admitted = [self._admitted(each) for each in opened]
+            decided = await asyncio.to_thread(with_pauses, self._decided, admitted)
         places = range(start, start + len(messages))
         commits = (self._commit(each, Released(release, place)) for each, place in zip(decided, places, strict=True))
         return await asyncio.gather(*commits)
 
-    def _decide_all(self, messages: Sequence[bytes]) -> list[_Decided | Response | Exception]:
-        """Do so in another thread, with pauses: without them the event loop would wait for each switch of threads."""
-        decided = []
-        for place, message in enumerate(messages):
-            if place % TURN == 0:
-                time.sleep(PAUSE)
-            decided.append(self._decided(message))
-        return decided
-
-    def _decided(self, message: bytes) -> _Decided | Response | Exception:
-        """Open a message and decide about what is in it; or return why not."""
+    def _opened(self, message: bytes) -> Inner | Refused:
         assert self.ring is not None
         try:
-            inner = read_inner(self.ring.open(message).message)
-            return (
-                inner
-                if isinstance(inner, Response)
-                else _Decided(inner[0], self.endpoint.decide(*inner, oblivious=True))
-            )
+            return read_inner(self.ring.open(message).message)
         except Exception as error:  # noqa: BLE001 - it is logged and counted on the event loop
             return error
 
-    async def _commit(self, decided: _Decided | Response | Exception, released: Released) -> str | None:
-        if not isinstance(decided, _Decided):
-            return self._not_decided(decided)
-        decision = decided.decision
-        reason = self.endpoint.admit(decided.head)
-        if reason is not None:
-            self.endpoint.refuse(reason)
-            return AGAIN if reason.passing else reason
+    def _admitted(self, opened: Inner | Refused) -> Inner | Refused:
+        """Refuse by the head what has no token or no room, before anything is decided about the body."""
+        reason = self.endpoint.admit(opened.head) if isinstance(opened, Inner) else None
+        if reason is None:
+            return opened
+        self.endpoint.refuse(reason)
+        return reason
+
+    def _decided(self, admitted: Inner | Refused) -> Decision | Refused:
+        if not isinstance(admitted, Inner):
+            return admitted
+        try:
+            return self.endpoint.decide(*admitted, oblivious=True)
+        except Exception as error:  # noqa: BLE001 - it is logged and counted on the event loop
+            return error
+
+    async def _commit(self, decision: Decision | Refused, released: Released) -> str | None:
+        if not isinstance(decision, Decision):
+            return self._refused(decision)
         decision.received[:] = [batch._replace(released=released) for batch in decision.received]
         answer = await self.endpoint.taken(decision)
         if answer.status == 200:
@@ -247,7 +274,9 @@ class ObliviousEndpoint:
             return AGAIN
         return decision.refused or next(result.reason for result in decision.results if result.reason is not None)
 
-    def _not_decided(self, why: Response | Exception) -> str:
+    def _refused(self, why: Refused) -> str:
+        if isinstance(why, Reason):
+            return AGAIN if why.passing else why
         if isinstance(why, WireError):
             return why.reason
         if isinstance(why, Response):
@@ -261,9 +290,18 @@ AGAIN: Final = "again"
 PASSING: Final = frozenset(reason.status for reason in Reason if reason.passing)
 
 
-class _Decided(NamedTuple):
-    head: Head
-    decision: Decision
+Refused = Reason | Response | Exception
+"""Why nothing is decided about a message."""
+
+
+def with_pauses(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Do so in another thread, with pauses: without them the event loop would wait for each switch of threads."""
+    done = []
+    for place, item in enumerate(items):
+        if place % TURN == 0:
+            time.sleep(PAUSE)
+        done.append(work(item))
+    return done
 
 
 class MessagePost:
