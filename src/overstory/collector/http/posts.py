@@ -19,8 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 Result = TypeVar("Result")
 
 LONG: Final = 64 * 1024
-"""A longer body that must be inflated, parsed or opened is worked on in another thread: the event loop serves others
-meanwhile."""
+"""A longer body that must be parsed or opened is worked on in another thread: the event loop serves others meanwhile."""
 
 
 class Answer(Protocol):
@@ -179,6 +178,7 @@ class ReportPost:
         def decide() -> Decision:
             return self._endpoint.decide(head, body, oblivious=oblivious)
 
-        is_long = len(body) > LONG and (head.encoding or head.content_type == JSON)
+        # A few bytes can be inflated to megabytes.
+        is_long = head.encoding not in {"", "identity"} or (len(body) > LONG and head.content_type == JSON)
         decision = await self._bodies.in_thread(body, decide) if is_long else decide()
         return await self._endpoint.taken(decision)
