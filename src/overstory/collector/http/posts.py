@@ -19,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 Result = TypeVar("Result")
 
 LONG: Final = 64 * 1024
-"""A longer body that must be parsed or opened is worked on in another thread: the event loop serves others meanwhile."""
+"""A longer body that must be parsed or opened is worked on in another thread: the event loop serves others."""
 
 
 class Answer(Protocol):
