@@ -178,6 +178,19 @@ def test_too_many_uploads_or_reports_refuse_the_request() -> None:
     assert refused.received == []
 
 
+def test_reports_that_are_refused_count_as_well() -> None:
+    """Millions of reports of no cohort took seconds on the event loop, and no limit met them."""
+    metric = METRICS["bloom"]
+
+    def bad(count: int) -> bytes:
+        return upload("bloom", raw=packed(metric, [Report(metric.mechanism.num_cohorts, 0)] * count))
+
+    assert decide(bad(5_000)).results[0].reason is Reason.COHORT
+    assert decide(bad(5_001)).refused is Reason.TOO_MANY
+    assert decide(bad(2_500) * 2).refused is None
+    assert decide(bad(2_500) * 2 + upload("bloom", 1)).refused is Reason.TOO_MANY
+
+
 def as_json(name: str = "bloom", count: int = 2, **changed) -> bytes:
     mechanism = METRICS[name].mechanism
     width = (mechanism.payload_bits + 7) // 8

@@ -22,6 +22,10 @@ LONG: Final = 64 * 1024
 """A longer body that must be parsed or opened is worked on in another thread: the event loop serves others."""
 
 
+THREADS: Final = 4
+"""Bodies that are worked on in other threads at a time: each may be inflated to megabytes."""
+
+
 class Answer(Protocol):
     """What is sent back."""
 
@@ -67,6 +71,7 @@ class Bodies:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._held = 0
+        self._threads = asyncio.Semaphore(THREADS)
 
     async def read(self, receive: Receive, too_large: Callable[[int], bool]) -> bytes | Reason:
         """Return a body, or why it is not read to its end."""
@@ -93,7 +98,8 @@ class Bodies:
     async def in_thread(self, body: bytes, work: Callable[[], Result]) -> Result:
         """Return what `work` makes of a body, from another thread; the body is within the bound until then."""
         with self.holding(len(body)):
-            return await asyncio.to_thread(work)
+            async with self._threads:
+                return await asyncio.to_thread(work)
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:

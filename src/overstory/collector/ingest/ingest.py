@@ -92,6 +92,8 @@ class Decision:
         The batches to commit: those of the results without a reason, in the same order.
     num_reports, num_bytes
         Of `received`.
+    num_read
+        How many reports were looked at, the refused ones too.
     """
 
     refused: Reason | None = None
@@ -100,6 +102,7 @@ class Decision:
     num_reports: int = 0
     num_bytes: int = 0
     where: str = ""
+    num_read: int = 0
 
 
 class Ingest:
@@ -195,11 +198,14 @@ class Ingest:
             result.reason = Reason.WRONG_SHARD
         if result.reason is not None:
             return True
-        columns = report_format.read(upload.reports)
+        columns = report_format.read(upload.reports, self.limits.reports - decision.num_read)
+        if columns is Reason.TOO_MANY:
+            return False
         if isinstance(columns, Reason):
             result.reason = columns
             return True
         result.rejected = columns.rejected
+        decision.num_read += columns.num_reports + len(columns.rejected)
         if not columns.num_reports:
             result.reason = columns.rejected[0][1]
             return True
@@ -222,7 +228,7 @@ class Ingest:
                 group=upload.group,
             )
         )
-        return decision.num_reports + len(columns.rejected) <= self.limits.reports
+        return True
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -80,10 +80,11 @@ class ReportFormat:
         """Bytes of a cohort."""
         return cohort_width(self.num_cohorts)
 
-    def read(self, raw: bytes) -> Columns | Reason:
+    def read(self, raw: bytes, most: int) -> Columns | Reason:
         """Read a packed batch (`overstory.protocol.wire.upload`), or return why all of it is refused.
 
-        Of an undamaged batch, reports that the metric cannot have are refused, and the others are taken.
+        Of an undamaged batch of at most `most` reports, those that the metric cannot have are refused, and the others
+        are taken.
         """
         if len(raw) < _LEAST:
             return Reason.DAMAGED
@@ -96,6 +97,8 @@ class ReportFormat:
         split = HEADER.size + num_reports * self.cohort_bytes
         if not num_reports or split + num_reports * self.width != end:
             return Reason.DAMAGED
+        if num_reports > most:
+            return Reason.TOO_MANY
         cohorts, bits = raw[HEADER.size : split], raw[split:end]
         return self._few(num_reports, cohorts, bits) if num_reports <= FEW else self._many(num_reports, cohorts, bits)
 
