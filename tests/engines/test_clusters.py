@@ -177,7 +177,7 @@ def test_dask_states_what_its_workers_spilled(collection: Callable[..., Collecti
         assert twice is not None
         if target < 0.1:
             assert once >= sum(len(count_unit(made.job(), unit)) for unit in made.units())
-            assert 1.9 * once < twice < 2.1 * once
+            assert 0.9 * once < twice < 1.1 * once  # each run states its own
         else:
             assert once == twice == 0
 
