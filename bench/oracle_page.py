@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import overstory
-from overstory.analysis.comparison import report_bits
+from overstory.analysis.comparison.ranking import report_bits
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.privacy.attacks import linkability
 from overstory.protocol.channels import BinaryChannel, SymbolChannel

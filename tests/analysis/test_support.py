@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.comparison import QUICK, TIMES, rank, recommend, trade
+from overstory.analysis.comparison.ranking import QUICK, TIMES, rank, recommend, trade
 from overstory.analysis.support.positions import FEW, words_of
 from overstory.analysis.support.registry import support_of
 from overstory.protocol.encodings.symbols import LocalHash, SignMatrix, value_word

@@ -75,7 +75,8 @@ def test_no_bar_stands_on_a_logarithmic_axis(monkeypatch, tmp_path):
     """A12: bars from a cut base say how long they are, and it means nothing."""
     from matplotlib.figure import Figure
 
-    from overstory.analysis.comparison import Measured, rank
+    from overstory.analysis.comparison.measurement import Measured
+    from overstory.analysis.comparison.ranking import rank
     from overstory.cli.analysis.compare import draw
 
     drawn = []

@@ -14,7 +14,6 @@ from typing import Any
 
 import psutil
 import pytest
-from test_searches import METRIC, in_files
 
 from overstory.cli.main import main
 from overstory.engines.dask_cluster import MOST_LOSSES, DaskEngine
@@ -24,12 +23,11 @@ from overstory.engines.local import MOST_TRIES, LocalEngine
 from overstory.engines.places import find_places
 from overstory.engines.reducer import count_unit
 from overstory.engines.units import read_contents, units_of
-from overstory.protocol.metrics import load_registry
-from overstory.protocol.search.mechanism import SearchMechanism
 from support import exported_store
 from support.engine_files import ORACLES, Collection, exported_counts
 from support.engine_kills import KILLS, Kills, count_while_killing
 from support.object_store import put
+from support.searched_files import searched_files
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of schedulers whose workers are killed
 
@@ -114,13 +112,7 @@ def test_dask_counts_an_exported_store(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_search_on_a_running_scheduler_finds_what_one_process_finds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], small_blocks: None, scheduler: str
 ) -> None:
-    registry, folder = tmp_path / "metrics.toml", tmp_path / "reports"
-    registry.write_text(METRIC)
-    folder.mkdir()
-    search = load_registry(registry)["port"].mechanism
-    assert isinstance(search, SearchMechanism)
-    in_files(folder, search)
-    command = ["discover", "--reports", str(folder), "--registry", str(registry), "--metric", "port"]
+    command, *_ = searched_files(tmp_path)
     found = []
     for engine in (["local"], ["dask", "--scheduler", scheduler]):
         assert main([*command, "--engine", *engine, "--json", "--quiet"]) == 0

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 from test_local_workers import KILLED
-from test_searches import METRIC, in_files
 
 from overstory.cli.main import main
-from overstory.protocol.metrics import load_registry
-from overstory.protocol.search.mechanism import SearchMechanism
 from support.exported_store import export_all, fill, registry, registry_toml, small_parts
+from support.searched_files import searched_files
 
 COUNTED = KILLED.replace("    take(*given)\n", "    take(*given)\n    print('counted', file=sys.stderr)\n")
 """As `KILLED`; each unit that it counts is a line on the error stream."""
@@ -48,15 +46,9 @@ def check_resumed(folder: Path, capsys: pytest.CaptureFixture[str], *command: st
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 def test_a_killed_search_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written, reports = tmp_path / "metrics.toml", tmp_path / "reports"
-    written.write_text(METRIC)
-    reports.mkdir()
-    search = load_registry(written)["port"].mechanism
-    assert isinstance(search, SearchMechanism)
-    in_files(reports, search)
-    for path in reports.glob("*.ovsb"):
+    command, *_ = searched_files(tmp_path)
+    for path in Path(tmp_path, "reports").glob("*.ovsb"):
         path.unlink()
-    command = ("discover", "--reports", str(reports), "--registry", str(written), "--metric", "port")
     check_resumed(tmp_path, capsys, *command)
 
 
@@ -76,13 +68,7 @@ def test_a_killed_reading_of_exported_folders_goes_on(
 @pytest.mark.usefixtures("small_blocks")
 def test_what_another_search_left_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Levels depend on the answers of those before: a file of another question is not taken for this one."""
-    written, reports = tmp_path / "metrics.toml", tmp_path / "reports"
-    written.write_text(METRIC)
-    reports.mkdir()
-    search = load_registry(written)["port"].mechanism
-    assert isinstance(search, SearchMechanism)
-    in_files(reports, search)
-    command = ("discover", "--reports", str(reports), "--registry", str(written), "--metric", "port")
+    command, *_ = searched_files(tmp_path)
     kept = tmp_path / "unfinished"
     assert run_until(40, *command, "--resume", str(kept)).returncode == -9
     Path(f"{kept}.1").replace(kept)

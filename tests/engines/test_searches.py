@@ -7,12 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from test_driver import Unreliable
 
-from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import SimulatedDevices
 from overstory.analysis.support.searches import sorted_answers
 from overstory.cli.main import main
 from overstory.discovery import find
@@ -22,13 +19,9 @@ from overstory.engines.local import LocalEngine
 from overstory.engines.places import find_places
 from overstory.engines.searches import answers_in_files
 from overstory.engines.units import Job, read_contents, units_of
-from overstory.files import blocks
 from overstory.files.candidates import read_candidates
-from overstory.files.parquet import Label, write_parquet
-from overstory.files.reports import write_packed
-from overstory.protocol.metrics import load_registry
-from overstory.protocol.search.mechanism import SearchMechanism, prefix_search
-from support.engine_files import pieces
+from overstory.protocol.search.mechanism import prefix_search
+from support.searched_files import in_files, searched_files
 
 PLANS: dict[str, dict[str, Any]] = {
     "integers": {"values": {"domain": "integers", "bits": 10}, "epsilon": 4.0, "step": 4, "beam": 6},
@@ -37,44 +30,10 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 
 
-def in_files(folder: Path, search: SearchMechanism) -> list[ReportBatch]:
-    """Write the answers of 3 x 1500 devices into files of each layout, and return them."""
-    codes = [300, 7, 11 * 8] if search.plan.domain.width == 10 else [search.plan.domain.code(b"ab")] * 3
-    batches = []
-    for seed in range(3):
-        held = np.arange(1500) % 3
-        batches.append(SimulatedDevices.holding(search, codes, held, np.random.default_rng(seed)).report())
-    label = Label.of(search)
-    blocks.write_blocks(folder / "a.parquet", batches[:1], label)
-    write_parquet(folder / "b.parquet", pieces(batches[1], 400), label)
-    write_packed(folder / "c.ovsb", (piece.to_wire(search.digest) for piece in pieces(batches[2], 400)))
-    return batches
-
-
-METRIC = """registry = "1"
-[metrics.port]
-title = "Port"
-description = "The port."
-owner = "Net team"
-purpose = "https://example.org/7"
-domain = {kind = "unknown-integers", bits = 10}
-oracle = "prefix-search"
-parameters = {epsilon = 4.0, step = 4, beam = 6}
-period = "day"
-retention_days = 30
-expires = 2040-01-01
-"""
-
-
 def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    registry, folder = tmp_path / "metrics.toml", tmp_path / "reports"
-    registry.write_text(METRIC)
-    folder.mkdir()
-    search = load_registry(registry)["port"].mechanism
-    assert isinstance(search, SearchMechanism)
-    with sorted_answers(search, in_files(folder, search), 4500) as answers:
+    command, search, batches = searched_files(tmp_path)
+    with sorted_answers(search, batches, 4500) as answers:
         expected = find(search.plan, answers).to_json(everything=True)
-    command = ["discover", "--reports", str(folder), "--registry", str(registry), "--metric", "port"]
     assert main([*command, "--engine", "local", "--json", "--quiet"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [row["value"] for row in shown["estimates"]] == [row["value"] for row in expected["estimates"]]

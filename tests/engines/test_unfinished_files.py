@@ -6,13 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_searches import METRIC, in_files
 
 from overstory.cli.main import main
 from overstory.files import io
-from overstory.protocol.metrics import load_registry
-from overstory.protocol.search.mechanism import SearchMechanism
 from support.engine_files import Collection
+from support.searched_files import searched_files
 
 
 @pytest.mark.parametrize(
@@ -48,15 +46,9 @@ def test_a_result_is_not_the_file_that_a_run_removes(
 def test_a_search_does_not_remove_what_it_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
-    (tmp_path / "metrics.toml").write_text(METRIC)
-    reports = tmp_path / "reports"
-    reports.mkdir()
-    search = load_registry(tmp_path / "metrics.toml")["port"].mechanism
-    assert isinstance(search, SearchMechanism)
-    in_files(reports, search)
+    command, *_ = searched_files(tmp_path)
     monkeypatch.chdir(tmp_path)
-    command = ("discover", "--reports", "reports", "--registry", "metrics.toml", "--metric", "port", "--quiet")
-    assert main([*command, "--resume", "found.svg", option, "./found.svg"]) == 2
+    assert main([*command, "--quiet", "--resume", "found.svg", option, "./found.svg"]) == 2
     assert f"--resume found.svg and {option} ./found.svg are one file" in capsys.readouterr().err
 
 

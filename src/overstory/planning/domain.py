@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.analysis.comparison import SLACK, Choice, rank, recommend, trade
+from overstory.analysis.comparison.ranking import SLACK, Choice, rank, recommend, trade
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.nearest import COMMON_SHARE, Nearest, nearest
 from overstory.planning.sample_size import required_sample_size, smallest_share

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.analysis.comparison import Choice, rank, recommend, trade
+from overstory.analysis.comparison.ranking import Choice, rank, recommend, trade
 from overstory.analysis.selection.search_power import detectable_frequency, null_error
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import critical_value

@@ -12,7 +12,8 @@ from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.text import epsilon_text
 
 if TYPE_CHECKING:
-    from overstory.analysis.comparison import Choice, Measured
+    from overstory.analysis.comparison.measurement import Measured
+    from overstory.analysis.comparison.ranking import Choice
     from overstory.planning.plan import Comparison, Plan
 
 EPSILONS_SHOWN: Final = (2, 5, 10)

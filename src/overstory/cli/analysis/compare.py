@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from overstory.analysis.comparison import Choice, Measured
+    from overstory.analysis.comparison.measurement import Measured
+    from overstory.analysis.comparison.ranking import Choice
     from overstory.presentation.document import Block
 
 MORE = """\
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         from overstory.cli.analysis.compare_numbers import run_numeric
 
         return run_numeric(args)
-    from overstory.analysis.comparison import rank, recommend, trade
+    from overstory.analysis.comparison.ranking import rank, recommend, trade
 
     symbols = _symbols(args)
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
@@ -130,7 +131,7 @@ def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
     if args.domain_size is not None and args.domain_size < distinct:
         raise ParameterError(f"--domain-size {args.domain_size}: the column has {distinct} different values")
     args.domain_size = max(distinct, 2) if args.domain_size is None else args.domain_size
-    from overstory.analysis.comparison import rounds_to_order
+    from overstory.analysis.comparison.measurement import rounds_to_order
 
     args.reports, args.measure = len(symbols), args.measure or rounds_to_order(args.domain_size)
     return symbols
@@ -162,7 +163,7 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
 def _imagined(args: argparse.Namespace) -> NDArray[np.integer[Any]]:
     import numpy as np
 
-    from overstory.analysis.comparison import zipf
+    from overstory.analysis.comparison.measurement import zipf
 
     return zipf(args.reports, args.domain_size, np.random.default_rng([args.seed, 1 << 20]))
 
@@ -172,7 +173,7 @@ def _measured(
 ) -> list[Measured] | None:
     if symbols is None:
         return None
-    from overstory.analysis.comparison import measured_errors
+    from overstory.analysis.comparison.measurement import measured_errors
     from overstory.cli.progress import progress
 
     asked = ranking, symbols, args.domain_size, args.seed
@@ -187,7 +188,7 @@ def _measured(
 
 def _measured_alone(cell: tuple[tuple[Choice, ...], NDArray[np.integer[Any]], int, int, int, int]) -> Measured:
     """Simulate the collections of one oracle, as `measured_errors` does."""
-    from overstory.analysis.comparison import measured_errors
+    from overstory.analysis.comparison.measurement import measured_errors
 
     ranking, symbols, domain_size, seed, rounds, place = cell
     (measured,) = measured_errors(ranking, symbols, domain_size, seed, rounds=rounds, only=place)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.comparison import report_bits
+from overstory.analysis.comparison.ranking import report_bits
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.experiments.comparison import LEVEL, Comparison, Published, stated
 from overstory.experiments.epidemic.fit import CASES

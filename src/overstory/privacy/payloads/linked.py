@@ -22,7 +22,7 @@ from overstory.privacy.payloads.base import Attack, Disclosure, Evidence, Succes
 from overstory.privacy.payloads.bits import BitDisclosure, BitTerms
 from overstory.privacy.payloads.shared import Constant, Likeness
 from overstory.privacy.payloads.symbols import SymbolDisclosure, SymbolTerms
-from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.terms import Terms, add_up, float_above
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
@@ -101,7 +101,7 @@ def _most_of_part(part: Terms, reports: int, pairs: int) -> float:
         return part.epsilon_any(reports)
     values = min(pairs, pairs if part.most_values is None else part.most_values)
     most = add_up([(values, part.epsilon_n(reports))])
-    return most if values == 1 else min(most, _round_up(reports * _largest_rate(part, reports)))
+    return most if values == 1 else min(most, float_above(reports * _largest_rate(part, reports)))
 
 
 @lru_cache(maxsize=1024)
@@ -113,11 +113,6 @@ def _largest_rate(part: Terms, reports: int) -> Fraction:
         best = max(best, Fraction(part.epsilon_n(number)) / number)
         number += 1
     return best
-
-
-def _round_up(exact: Fraction) -> float:
-    near = float(exact)
-    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
 
 def read_part(part: Any, kinds: Mapping[str, type[Any]]) -> Any:
