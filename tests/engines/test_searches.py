@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,20 @@ from overstory.analysis.support.searches import sorted_answers
 from overstory.cli.main import main
 from overstory.discovery import find
 from overstory.discovery.result import Discovered
-from overstory.engines.driver import EngineError
+from overstory.engines.driver import EngineError, count
 from overstory.engines.local import LocalEngine
 from overstory.engines.places import find_places
-from overstory.engines.searches import answers_in_files
-from overstory.engines.units import Job, read_contents, units_of
+from overstory.engines.searches import search_answers
+from overstory.engines.units import Job, Unit, read_contents, units_of
 from overstory.files.candidates import read_candidates
 from overstory.protocol.search.mechanism import prefix_search
 from support.searched_files import in_files, searched_files
+
+
+def answers_in_files(engine: Any, job: Job, units: Sequence[Unit]) -> Any:
+    """Return the answers to each question, counted by an engine in these units."""
+    return search_answers(lambda asked: count(engine, asked, units).counts, job)
+
 
 PLANS: dict[str, dict[str, Any]] = {
     "integers": {"values": {"domain": "integers", "bits": 10}, "epsilon": 4.0, "step": 4, "beam": 6},

@@ -16,7 +16,6 @@ from overstory.analysis.support.base import pooled
 from overstory.analysis.support.registry import support_of
 from overstory.analysis.support.searches import answers_of
 from overstory.analysis.support.symbols import LinearSupport
-from overstory.engines.driver import count
 from overstory.engines.units import Job
 from overstory.protocol.search.mechanism import SearchMechanism
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.engines.driver import Engine
-    from overstory.engines.units import Unit, Values
+    from overstory.engines.units import Values
     from overstory.protocol.mechanisms.base import Mechanism
 
 Counting = Callable[[Job], "SupportCounts"]
@@ -104,13 +102,6 @@ def search_answers(counting: Counting, job: Job) -> list[tuple[EngineAnswers]]:
     sizes = counting(job).totals.tolist()
     own = (AnswersJob(job.packed, verify=job.verify, group=group) for group in range(len(sizes)))
     return [(EngineAnswers(counting, asked, size),) for asked, size in zip(own, sizes, strict=True)]
-
-
-def answers_in_files(
-    engine: Engine, job: Job, units: Sequence[Unit], advance: Callable[[int], object] | None = None
-) -> list[tuple[EngineAnswers]]:
-    """Return the same, counted by an engine in these units."""
-    return search_answers(lambda asked: count(engine, asked, units, advance=advance).counts, job)
 
 
 def _search_of(job: Job) -> SearchMechanism:
