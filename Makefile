@@ -1,6 +1,7 @@
 # Everything starts from python3 (3.11 or later), git and make: each target makes its own .venv.
 PYTHON ?= python3
 VENV := .venv
+LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 TESTS ?= -n auto
@@ -8,12 +9,14 @@ TESTS ?= -n auto
 # The tests start hundreds of interpreters: what one compiles is there for the next.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test test-all browser screenshots docs-screenshots google-rappor-files lint format bench bench-scale figures docs clean
+.PHONY: help demo test test-all test-lowest lock browser screenshots docs-screenshots google-rappor-files lint format bench bench-scale figures docs clean
 
 help:
 	@echo "make demo      collect real figures under local differential privacy and see what is learned"
 	@echo "make test      the tests (about five minutes on two cores)"
 	@echo "make test-all  the long tests too"
+	@echo "make test-lowest  a sample of them with the lowest versions that pyproject.toml allows"
+	@echo "make lock      choose the versions in requirements/ again: the newest, and the lowest"
 	@echo "make browser   install Chromium, which the tests of the console's pages look with (Debian, Ubuntu; as root)"
 	@echo "make screenshots  every page of the console, light and dark, wide and narrow, into out/screenshots"
 	@echo "make docs-screenshots  the pictures of the console in the documentation"
@@ -33,13 +36,24 @@ $(BIN)/python:
 	  { echo "$(PYTHON) cannot make a virtual environment: on Debian and Ubuntu, apt install python3-venv" >&2; rm -rf $(VENV); exit 2; }
 	$(PIP) install --upgrade 'pip>=25.1'
 
-$(VENV)/server: pyproject.toml $(BIN)/python
-	$(PIP) install --editable '.[server]'
+# The libraries are those of a lock file; ours is built by hatchling, which is one of them.
+OURS := --no-deps --no-build-isolation --editable .
+
+$(VENV)/server: requirements/image.txt pyproject.toml $(BIN)/python
+	$(PIP) install --require-hashes -r $<
+	$(PIP) install $(OURS)
 	@touch $@
 
-$(VENV)/dev: pyproject.toml $(BIN)/python
-	$(PIP) install --editable '.[all]' --group dev
+$(VENV)/dev: requirements/dev.txt pyproject.toml $(BIN)/python
+	$(PIP) install --require-hashes -r $<
+	$(PIP) install $(OURS)
 	@touch $@ $(VENV)/server
+
+$(LOWEST)/dev: requirements/lowest.txt pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check $(OURS)
+	@touch $@
 
 $(VENV)/docs: pyproject.toml $(BIN)/python
 	$(PIP) install --group docs
@@ -54,6 +68,30 @@ test: $(VENV)/dev
 test-all: $(VENV)/dev
 	TMPDIR=$${TMPDIR:-/tmp} $(BIN)/python -m pytest --dist loadgroup $(TESTS)
 
+# A sample of the tests of each extra but Spark. Old libraries use what newer ones deprecate: here that is no error. The
+# kernels of another Numba are kept apart.
+SAMPLE := $(addprefix tests/,analysis/test_intervals.py cli/test_decode_store.py collector/test_connection.py \
+  collector/test_counts_pages.py collector/test_hot_path.py collector/test_manners.py collector/test_oblivious_opening.py \
+  collector/test_posts.py collector/test_result_pages.py collector/test_serve_process.py collector/test_store_contract.py \
+  engines/test_clusters.py::test_every_thread_of_a_cluster_counts[8-1] files/test_parquet_oracles.py \
+  presentation/test_charts.py relay/test_relay_releases.py relay/test_relay_unit.py)
+
+test-lowest: $(LOWEST)/dev
+	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/kernels $(LOWEST)/bin/python -m pytest -p no:cacheprovider -m "not slow" \
+	  -W ignore::DeprecationWarning --dist worksteal $(TESTS) $(SAMPLE)
+
+# Without a line about the index: it would name the one of this machine.
+COMPILE = $(BIN)/python -m uv pip compile --quiet --upgrade --no-annotate --no-emit-index-url --no-emit-find-links \
+  --custom-compile-command "make lock" pyproject.toml
+HASHED = $(COMPILE) --universal --python-version 3.11 --generate-hashes
+
+lock: $(BIN)/python
+	$(PIP) install uv
+	$(HASHED) --extra all --group dev -o requirements/dev.txt
+	$(HASHED) --extra postgres --group build -c requirements/dev.txt -o requirements/image.txt
+	$(COMPILE) --python-version 3.11 --resolution lowest-direct --extra all --extra dask --group build --group test \
+	  -o requirements/lowest.txt
+
 browser: $(VENV)/dev
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 	@chromium --version
@@ -67,15 +105,17 @@ docs-screenshots: $(VENV)/dev
 google-rappor-files: $(VENV)/dev
 	$(BIN)/python tests/support/google_checkout.py "$(CHECKOUT)"
 
+CODE := src papers tests bench docs examples
+
 lint: $(VENV)/dev
-	$(BIN)/ruff format --check src tests bench docs examples
-	$(BIN)/ruff check src tests bench docs examples
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/dev
-	$(BIN)/ruff format src tests bench docs examples
-	$(BIN)/ruff check --fix src tests bench docs examples
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
 
 bench: $(VENV)/dev
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
@@ -91,10 +131,10 @@ figures: $(VENV)/dev
 	@for script in oracle_page plan_gain decode_accuracy speed_decode oracle_variance numeric_accuracy heavy_hitters; do \
 	  echo "== $$script"; $(BIN)/python bench/$$script.py || exit 1; done
 
-docs: $(VENV)/docs
+docs: $(VENV)/server $(VENV)/docs # the page of the Python API is written from the package
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "out/site/index.html is the first page; with search: $(BIN)/python -m http.server -d out/site"
 
 clean:
-	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import overstory
-from overstory.analysis.alarms.changes import DRIFT_PERIODS, Comparison, find_changes
+from overstory.analysis.alarms.alarm import DRIFT_PERIODS, Comparison, find_changes
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.estimate import Estimate

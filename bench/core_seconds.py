@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 import overstory
-from overstory.analysis.comparison.ranking import Choice, rank
+from overstory.analysis.comparison import Choice, rank
 from overstory.analysis.support.registry import support_of
 
 

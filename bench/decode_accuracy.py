@@ -1,6 +1,6 @@
 """How many strings the decoder finds, how falsely, how exactly: `python bench/decode_accuracy.py [--seeds 50]`.
 
-Collections are simulated at the level of counts (`overstory.experiments.rappor.collections`), which is exact while each
+Collections are simulated at the level of counts (`papers.rappor.collections`), which is exact while each
 person sends one report per permanent response. Bloom positions are drawn at random, distinct within a (cohort,
 candidate): an ideal hash family.
 """
@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.candidates import CandidateMap
-from overstory.experiments.rappor.collections import (
+
+sys.path.append(str(Path(__file__).parents[1]))  # for the papers
+from papers.rappor.collections import (
     HEAVY_HOMEPAGES,
     HOMEPAGES,
     count_reports,

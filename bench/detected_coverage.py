@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,8 +21,10 @@ from overstory.analysis.difference import difference
 from overstory.analysis.estimate import debias
 from overstory.analysis.reports import SupportCounts
 from overstory.discovery import CodedIntegers, discover, find, simulate
-from overstory.experiments.rappor.collections import collect_counts
 from overstory.protocol.mechanisms.registry import mechanism
+
+sys.path.append(str(Path(__file__).parents[1]))  # for the papers
+from papers.rappor.collections import collect_counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,11 +22,10 @@ import numpy as np
 import overstory
 from overstory.cli.parser import whole_number
 from overstory.engines.dask_cluster import DaskEngine
-from overstory.engines.division import divide_values
 from overstory.engines.driver import count
 from overstory.engines.local import LocalEngine
 from overstory.engines.places import find_places
-from overstory.engines.units import Job, read_contents, unit_bytes, units_of
+from overstory.engines.units import Job, divide_values, read_contents, unit_bytes, units_of
 from overstory.files.blocks import write_blocks
 from overstory.files.labels import Label
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from overstory.discovery import CodedIntegers, bitwise, discover, find, prefix_extension, simulate
-from overstory.discovery.detection import exact_p_values, frequencies_of
+from overstory.discovery import CodedIntegers, discover, find, prefix_extension, simulate
+from overstory.discovery.prefixes import exact_p_values, frequencies_of
 from overstory.discovery.simulation import support_counts
-from overstory.protocol.search.plans import DICTIONARY, Group, Plan, PrefixPlan, Question, build
+from overstory.protocol.search.plans import DICTIONARY, Group, Plan, Question, build
 
 TOP = 32
 EPSILONS = (1.0, 2.0, 4.0)
@@ -54,13 +54,10 @@ class Protocol:
 def dictionary(epsilon: float) -> Plan:
     """Ask every device for its whole value: who knew all 200,000 values could do no better."""
     whole = Question(DICTIONARY, 64, 64, 0, build("olh", epsilon, 0, "known"))
-    return PrefixPlan(domain=CodedIntegers(), groups=(Group(1 << 32, (whole,)),))
+    return Plan(domain=CodedIntegers(), groups=(Group(1 << 32, (whole,)),))
 
 
 PROTOCOLS = (
-    Protocol("Theorem 2, budget divided", lambda e: bitwise(epsilon=e), (0.0, 0.0, 0.01)),
-    Protocol("Theorem 2, users divided", lambda e: bitwise(epsilon=e, partitioned=True), (0.03, 0.04, 0.08)),
-    Protocol("the same, linear hash", lambda e: bitwise(epsilon=e, partitioned=True, oracle="linear-hash")),
     Protocol("PEM, 1 bit a step", lambda e: prefix_extension(epsilon=e, step=1), (0.08, 0.21, 0.54)),
     Protocol("PEM, 4 bits a step", lambda e: prefix_extension(epsilon=e, step=4), (0.14, 0.28, 0.71)),
     Protocol("PEM, 8 bits a step", lambda e: prefix_extension(epsilon=e, step=8), (0.14, 0.32, 0.91)),

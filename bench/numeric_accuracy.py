@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,19 +20,22 @@ from numpy.typing import NDArray
 
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.numeric import MeanOracle, RangeOracle, SquareWaveOracle
+from overstory.analysis.numeric.quantities import Quantity, estimate_numbers
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.likelihood import MaximumLikelihood
 from overstory.analysis.postprocess.steps import postprocess
-from overstory.experiments.smart_homes.measurement import (
+from overstory.protocol.domains import Bins
+from overstory.protocol.mechanisms.bits import oue
+from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
+
+sys.path.append(str(Path(__file__).parents[1]))  # for the papers
+from papers.smart_homes.measurement import (
     jensen_shannon,
     maximum_error,
     mean_squared_error,
     total_variation,
     wasserstein,
 )
-from overstory.protocol.domains import Bins
-from overstory.protocol.mechanisms.bits import oue
-from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
 
 EPSILON, BINS, LEAVES = 1.0, 100, 1024
 Floats = NDArray[np.float64]
@@ -112,6 +117,59 @@ def square_wave(reports: int, seeds: int) -> Iterator[tuple[str, Figures]]:
             run["MSE x 1e6, OUE + norm-sub"] = 1e6 * mean_squared_error(shares["OUE + norm-sub"], truth)
             runs.append(run)
         yield f"N={reports:,} {name}", summarized(runs, {"(OUE + norm-sub) / EM": ("OUE + norm-sub", "EM")})
+
+
+def spiked(at: float) -> Callable[[np.random.Generator, int], Floats]:
+    """Values of 0 to 100: 30% are `at`, the rest uniform."""
+    return lambda rng, size: np.where(rng.random(size) < 0.3, at, rng.uniform(0, 100, size))
+
+
+def two_humps(rng: np.random.Generator, size: int) -> Floats:
+    """Two groups on 0 to 100, of 40% and 60%."""
+    return np.where(rng.random(size) < 0.4, rng.normal(25, 7, size), rng.normal(70, 10, size)).clip(0, 100)
+
+
+HELD: dict[str, Callable[[np.random.Generator, int], Floats]] = {
+    "uniform": lambda rng, size: rng.uniform(0, 100, size),
+    "beta(2, 5)": lambda rng, size: 100 * rng.beta(2, 5, size),
+    "two humps": two_humps,
+    "30% at 40, the rest uniform": spiked(40),
+    "30% at 42, the rest uniform": spiked(42),
+    "30% at 0, the rest uniform": spiked(0),
+}
+
+
+def intervals(reports: int, seeds: int) -> Iterator[tuple[str, Figures]]:
+    """How often a distribution's 95% intervals hold the truth, epsilon 2: of all rows of a kind, and of the worst."""
+    oracle = SquareWaveOracle(SquareWave(2.0, Interval(0, 100)))
+    for name, draw in HELD.items():
+        everybody = np.sort(draw(np.random.default_rng(1), 4_000_000))
+        held: dict[str, list[list[bool]]] = {"share": [], "quantile": []}
+        for seed in range(seeds):
+            rng = np.random.default_rng([5, seed])
+            counts = oracle.accumulate(oracle.simulate(draw(rng, reports), rng))
+            learned = estimate_numbers(oracle.randomizer, oracle.randomizer.domain, counts)
+            for kind, runs in held.items():
+                rows = [(float(row.low), true_value(row, everybody), float(row.high)) for row in learned.of_kind(kind)]
+                runs.append([low <= true <= high for low, true, high in rows])
+        figures = {key: figure for kind, runs in held.items() for key, figure in coverage(kind, runs)}
+        yield f"N={reports:,} {name}", figures
+
+
+def true_value(row: Quantity, everybody: Floats) -> float:
+    """A share or a quantile of these values of 0 to 100, ascending."""
+    if row.start is None or row.stop is None:
+        return float(everybody[int(float(row.of) * everybody.size)])
+    first, last = np.searchsorted(everybody, [row.start, 101.0 if row.stop == 100 else row.stop])
+    return float(last - first) / everybody.size
+
+
+def coverage(kind: str, held: list[list[bool]]) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Coverage of all rows, its error over collections, and of the worst row, its error binomial."""
+    hits = np.array(held, np.float64)
+    each, worst = hits.mean(axis=1), float(hits.mean(axis=0).min())
+    yield f"{kind}s", (float(each.mean()), float(each.std(ddof=1) / math.sqrt(each.size)))
+    yield f"worst {kind}", (worst, math.sqrt(worst * (1 - worst) / each.size))
 
 
 def steps(seeds: int) -> Iterator[tuple[str, Figures]]:
@@ -210,10 +268,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true", help="fewer reports and seeds")
     chosen = parser.parse_args()
-    many, few = (10**5, 3) if chosen.quick else (10**6, 10)
+    many, few, collections = (10**5, 3, 10) if chosen.quick else (10**6, 10, 200)
     parts: dict[str, Iterator[tuple[str, Figures]]] = {
         "square-wave": square_wave(many, few),
         "square-wave, few reports": square_wave(10**4, 3 * few),
+        "intervals": intervals(20_000, collections),
         "steps": steps(few),
         "means": means(10**4, 40 * few),
         "ranges": ranges(many, 2 * few),

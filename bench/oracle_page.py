@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import overstory
-from overstory.analysis.comparison.ranking import report_bits
+from overstory.analysis.comparison import report_bits
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.privacy.attacks import linkability
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
@@ -113,9 +113,11 @@ def rows() -> Iterator[str]:
 def papers() -> Iterator[str]:
     """Yield the table of sources."""
     yield "| name | what it is | paper |\n|---|---|---|\n"
+    first: dict[str, str] = {}
     for name, build in REGISTRY.items():
         what, paper = described(build)
-        yield f"| `{name}` | {escaped(what)} | {escaped(paper)} |\n"
+        cited = escaped(paper) if first.setdefault(paper, name) == name else f"that of `{first[paper]}`"
+        yield f"| `{name}` | {escaped(what)} | {cited} |\n"
 
 
 def escaped(text: str) -> str:

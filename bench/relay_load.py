@@ -19,8 +19,8 @@ from pathlib import Path
 
 from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
 
-MESSAGE = bytes(567)
-RELAY = [sys.executable, "-m", "overstory", "relay", "--port", "0", "--per-hour", "1000000"]
+SIZE = 567  # bytes of a message
+RELAY = [sys.executable, "-m", "overstory", "relay", "--port", "0", "--per-hour", "1000000", "--per-release", "1000000"]
 ANSWER = (
     f"HTTP/1.1 200 OK\r\nContent-Type: {RESPONSE_TYPE}\r\nContent-Length: 560\r\nConnection: close\r\n\r\n".encode()
     + bytes(560)
@@ -30,7 +30,7 @@ ANSWER = (
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer one message, as a gateway that does nothing."""
     await reader.readuntil(b"\r\n\r\n")
-    await reader.readexactly(len(MESSAGE))
+    await reader.readexactly(SIZE)
     writer.write(ANSWER)
     await writer.drain()
     writer.close()
@@ -38,11 +38,11 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def send(port: int, sender: str, until: float, seconds: list[float]) -> None:
     """Send one message after the other from one address, and note how long each took."""
-    head = f"POST / HTTP/1.1\r\nHost: r\r\nContent-Type: {REQUEST_TYPE}\r\nContent-Length: {len(MESSAGE)}\r\n\r\n"
+    head = f"POST / HTTP/1.1\r\nHost: r\r\nContent-Type: {REQUEST_TYPE}\r\nContent-Length: {SIZE}\r\n\r\n"
     while time.perf_counter() < until:
         began = time.perf_counter()
         reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(sender, 0))
-        writer.write(head.encode() + MESSAGE)
+        writer.write(head.encode() + os.urandom(SIZE))
         got = await reader.read()
         writer.close()
         if not got.startswith((b"HTTP/1.1 202", b"HTTP/1.1 200")):

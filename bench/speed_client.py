@@ -5,7 +5,8 @@
 - importing `overstory.client`, and its `Client`, in a fresh interpreter, beside importing `typing`;
 - `record` of a value whose permanent response is known, at k=128 h=2 (a stat of two files, a keyed hash, fresh noise,
   two envelopes), beside `os.urandom` for the bytes that it draws;
-- `record` when the period has had its report;
+- a client of 1,000 metrics, beside the parser of TOML alone, and a flush of a report of each, beside that of a hundred
+  of one metric;
 - the first record of a process, on a new folder (a secret and a database, synced) and on one that is there;
 - a flush of one report, and of a hundred, beside writing 4 KiB to a file and waiting for the disk.
 
@@ -21,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,20 +33,24 @@ from overstory.protocol.metrics import parse_registry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-REGISTRY = parse_registry("""
-registry = "2026-11-21"
-[metrics.engine]
+    from overstory.protocol.metrics import MetricRegistry
+
+VERSION = 'registry = "2026-11-21"\n'
+METRIC = """
+[metrics.engine{}]
 title = "Search engine"
 description = "The page that searches start on."
 owner = "Search"
 purpose = "https://example.org/issues/1"
-domain = {kind = "strings"}
+domain = {{kind = "strings"}}
 oracle = "rappor"
-parameters = {num_bits = 128, num_hashes = 2, num_cohorts = 16, f = 0.5, p = 0.5, q = 0.75}
+parameters = {{num_bits = 128, num_hashes = 2, num_cohorts = 16, f = 0.5, p = 0.5, q = 0.75}}
 period = "hour"
 retention_days = 90
 expires = 2099-01-01
-""")
+"""
+REGISTRY = parse_registry(VERSION + METRIC.format(""))
+MANY_METRICS = VERSION + "".join(map(METRIC.format, range(1000)))
 DRAWN = 128 * 2 // 8  # two binary digits a bit
 MANY = 100
 
@@ -52,11 +58,11 @@ MANY = 100
 class Device:
     """A client on a folder, whose clock moves by a period with every record."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, registry: MetricRegistry = REGISTRY) -> None:
         self.now = 1_795_262_400.0
         self.client = Client(
             "bench",
-            registry=REGISTRY,
+            registry=registry,
             state=folder / "state",
             environ={},
             policy=folder / "policy.json",
@@ -67,7 +73,8 @@ class Device:
     def next(self) -> None:
         """Record in the next period."""
         self.now += 3600
-        assert self.client.record("engine", "example.org") == "recorded"
+        for name in self.client.registry:
+            assert self.client.record(name, "example.org") == "recorded"
 
 
 def importing(statement: str) -> float:
@@ -94,7 +101,6 @@ def one_round(folder: Path) -> Iterator[tuple[str, float]]:
     yield "flush_1", seconds(device.client.flush)
     yield "record_known", seconds(device.next, MANY)
     yield "flush_100", seconds(device.client.flush)
-    yield "record_already", seconds(lambda: device.client.record("engine", "example.org"), MANY)
     yield "urandom", seconds(lambda: os.urandom(DRAWN), 1000)
     yield "durable_write", seconds(lambda: durable_write(folder), 10)
     device.client.close()
@@ -102,13 +108,21 @@ def one_round(folder: Path) -> Iterator[tuple[str, float]]:
     again.now = device.now
     yield "first_record_again", seconds(again.next)
     again.client.close()
+    yield "toml_metrics", seconds(lambda: tomllib.loads(MANY_METRICS))
+    yield "read_metrics", seconds(lambda: parse_registry(MANY_METRICS))
+    several = Device(folder / "several", parse_registry(MANY_METRICS))
+    for _ in range(2):
+        several.next()
+        flushed = seconds(several.client.flush)
+    yield "flush_metrics", flushed
 
 
 BESIDE = {
     "import_package": "import_typing",
     "import_client": "import_typing",
     "record_known": "urandom",
-    "record_already": "urandom",
+    "read_metrics": "toml_metrics",
+    "flush_metrics": "flush_100",
     "first_record_new": "durable_write",
     "first_record_again": "durable_write",
     "flush_1": "durable_write",

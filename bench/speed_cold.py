@@ -37,9 +37,9 @@ period = "week"
 retention_days = 90
 """
 SMALL: Final = {
-    "plan": "plan --epsilon-report 1 --epsilon-permanent 2 --reports 1000 --candidates 10",
+    "plan": "plan --epsilon 1 --epsilon-permanent 2 --reports 1000 --candidates 10",
     "compare": "compare --domain-size 10 --epsilon 1 --reports 1000",
-    "compare --data": "compare --data trees.csv --column tree --epsilon 1",
+    "compare FILE": "compare trees.csv --column tree --epsilon 1",
     "collect": "collect trees.csv --column tree",
     "collect, to a pipe": "collect trees.csv --column tree -o -",
     "collect, 200 values": "collect values.csv --column value --epsilon 2",
@@ -49,7 +49,7 @@ SMALL: Final = {
     "metrics show": "metrics show metrics.toml",
     "encode": "encode --params params.csv --values values.csv --seed 1 -o again.csv",
     "convert": "convert --params params.csv reports.csv -o blocks.parquet",
-    "sum": "sum --params params.csv --reports reports.csv -o again-counts.csv",
+    "sum": "sum --params params.csv reports.csv -o again-counts.csv",
     "map": "map --params params.csv --candidates trees.txt -o again-map.csv",
     "decode": "decode --params params.csv --counts counts.csv --map map.csv -o results",
     "decode --method lasso": "decode --params params.csv --counts counts.csv --map map.csv -o results --method lasso",
@@ -99,7 +99,7 @@ def prepare(folder: Path) -> None:
         "keys new oblivious.keys",
         "local --state state --app trees --registry metrics.toml",
         "encode --params params.csv --values values.csv --seed 1 -o reports.csv",
-        "sum --params params.csv --reports reports.csv -o counts.csv",
+        "sum --params params.csv reports.csv -o counts.csv",
         "map --params params.csv --candidates trees.txt -o map.csv",
     ):
         run(line.split(), folder)

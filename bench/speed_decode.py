@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,9 @@ from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.decoding.lasso import lasso, penalty
 from overstory.analysis.reports import SupportCounts
-from overstory.experiments.rappor.collections import heavy_homepages
+
+sys.path.append(str(Path(__file__).parents[1]))  # for the papers
+from papers.rappor.collections import heavy_homepages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

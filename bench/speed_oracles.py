@@ -20,9 +20,10 @@ import numpy as np
 
 import overstory
 from _timing import seconds
+from overstory.analysis.support.sets import simulate_points
 from overstory.kernels.bits.popcount import count_bits
 from overstory.kernels.devices import assign_cohorts, assign_seeds, simulate_bits, simulate_subsets, simulate_symbols
-from overstory.kernels.sets.simulation import count_plane_support, simulate_points
+from overstory.kernels.sets.planes import count_plane_support
 from overstory.kernels.small_hashes import encode_hadamard
 from overstory.kernels.symbols.local_hash import count_hash_support, encode_hash, value_words
 from overstory.kernels.symbols.signs import count_sign_support, encode_signs
@@ -160,7 +161,7 @@ def set_duels(n: int, d: int, few: int) -> dict[str, tuple[int, Duel]]:
             lambda: numpy_subsets(symbols[:few], *shape),
         ),
         f"projective d={d} q={space[0]} t={space[1]}": (
-            lambda: simulate_points(symbols, *space, inside, KEY),
+            lambda: simulate_points(symbols, plane.encoding, inside, KEY),
             lambda: numpy_points(symbols[:few], table, inside),
         ),
     }

@@ -31,9 +31,8 @@ from overstory.presentation.render_text import print_document
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.joint import joint
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.trial.pairs import Pairs, count_pairs
 from overstory.trial.run import TrialBudget
-from overstory.trial.tables import collect_pairs
+from overstory.trial.tables import Pairs, collect_pairs, count_pairs
 
 EPSILONS = (1.0, 2.0, 4.0)
 

@@ -230,7 +230,7 @@ def encode_and_decode(folder: Path) -> dict[str, Walk]:
     Path("values.csv").write_text("client,cohort,value\n" + "".join(rows), encoding="utf-8")
     Path("trees.txt").write_text("ash\nelm\noak\nyew\n", encoding="utf-8")
     encoded = follow(partial(run, "encode --values values.csv -o reports.csv"))
-    run("sum --reports reports.csv -o counts.csv")
+    run("sum reports.csv -o counts.csv")
     run("map --candidates trees.txt -o map.csv")
     decoded = follow(partial(run, "decode --counts counts.csv --map map.csv -o results"))
     return {"`decode` of files": decoded, "`encode` of 2,000 rows": encoded}

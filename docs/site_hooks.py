@@ -1,30 +1,45 @@
 """The hooks of the documentation's site: pages outside docs/ become part of it, so that links work in both places.
 
 In the repository a page links to ``../../CHANGELOG.md`` or ``../../examples/metrics.toml``. The site has no folder
-above docs/, so it takes those files in under their own names, and the links are written as the site needs them.
+above docs/, so it takes those files in under their own names, and the links are written as the site needs them. The
+page of the Python API is written anew for each site: `reference/write_api.py`.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import posixpath
 import re
+import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "papers/results.md")
 COPIED = ("examples", "LICENSE", "CITATION.cff")
 FENCED = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(\]\()([^)\s#]+)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the repository's own pages and its examples to the site."""
+    """Add the page of the Python API, the repository's own pages and its examples to the site."""
+    files.append(File.generated(config, "reference/api.md", content=api_page()))
     for path in outside():
         files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     return files
+
+
+def api_page() -> str:
+    """Return the page of the Python API, from the docstrings of the packages."""
+    spec = importlib.util.spec_from_file_location("write_api", Path(__file__).parent / "reference" / "write_api.py")
+    assert spec is not None
+    assert spec.loader is not None
+    written = importlib.util.module_from_spec(spec)
+    sys.modules["write_api"] = written  # dataclasses look their module up
+    spec.loader.exec_module(written)
+    return str(written.page())
 
 
 def outside() -> list[Path]:
@@ -49,7 +64,7 @@ def relinked(markdown: str, uri: str) -> str:
     markdown
         The page as it is in the repository.
     uri
-        The page's place in the site; those of `PAGES` are in the repository's root, all others below docs/.
+        The page's place in the site; those of `PAGES` are there in the repository, too, all others below docs/.
     """
     here = PurePosixPath(uri if uri in PAGES else f"docs/{uri}").parent.as_posix()
 

@@ -2,9 +2,11 @@
 
 import gc
 import os
+import random
 import shutil
 import tempfile
 from collections.abc import Generator
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,14 +27,15 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 FEWEST_EXAMPLES: Final = 20
 
 LONG: Final = frozenset((Path(__file__).parent / "long_tests.txt").read_text("utf-8").splitlines())
-"""Cases that take seconds each: they run with the slow tests, and their quicker siblings with the others."""
+"""Tests and cases that take seconds each: they run with the slow tests, and their quicker siblings with the others."""
 
+DAY: Final = os.environ.setdefault("OVERSTORY_DAY", date.today().isoformat())  # noqa: DTZ011 - any day would do
+"""By what a mark `sampled(count)` draws the cases of an enumeration that run with the quick tests."""
 
 TOGETHER: Final = (
     "tests/engines/test_clusters.py",
     "tests/engines/test_spark.py",
     "tests/golden/test_golden.py",
-    "tests/newcomers/test_operator.py",
 )
 """Files whose cases share what is costly to set up, or start clusters: `--dist loadgroup` gives each to one worker."""
 
@@ -81,24 +84,56 @@ def draw_fewer_examples(items: list[Any]) -> None:
         function._hypothesis_internal_use_settings = settings(usual, max_examples=few)
 
 
+class Doctests:
+    """Looks for doctests where there are some: to go through what has none takes each worker seconds."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        collectors = yield
+        if not file_path.is_relative_to(Path(__file__).parent) and b">>> " in file_path.read_bytes():
+            return collectors
+        return [one for one in collectors if not isinstance(one, DoctestModule)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register what holds for the source as well: a hook of this file is called for the tests alone."""
+    config.pluginmanager.register(Doctests())
+    config.addinivalue_line("markers", "sampled(count): that many cases, drawn by the day, are not slow")
+
+
+def mark_what_the_day_leaves_out(items: list[Any]) -> None:
+    """Mark as slow all but a sample of each enumeration's cases."""
+    enumerations: dict[str, list[Any]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            enumerations.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for name, cases in enumerations.items():
+        (count,) = cases[0].get_closest_marker("sampled").args
+        for item in random.Random(f"{DAY} {name}").sample(cases, max(len(cases) - count, 0)):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Look for no doctests among the tests: there are none, and looking takes each worker seconds."""
-    collectors = yield
-    return [one for one in collectors if not isinstance(one, DoctestModule)]
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say by which day a case was drawn that failed."""
+    report = yield
+    if report.failed and item.get_closest_marker("sampled"):
+        report.sections.append(("Drawn by the day", f"OVERSTORY_DAY={DAY} draws the same cases again"))
+    return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
     """Mark the cases of the list and of a browser as slow; a list that names what is no longer there is an error."""
     if config.option.markexpr == "not slow" and os.environ.get("OVERSTORY_EXAMPLES") != "all":
         draw_fewer_examples(items)
+    mark_what_the_day_leaves_out(items)
     listed, files = set(), set()
     for item in items:
-        name = item.nodeid.removeprefix("tests/")
-        files.add(name.split("::")[0])
-        if name in LONG:
-            listed.add(name)
-        if name in LONG or item.get_closest_marker("browser"):
+        case = item.nodeid.removeprefix("tests/")
+        files.add(case.split("::")[0])
+        found = LONG & {case, case.split("[")[0]}
+        listed |= found
+        if found or item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.slow)
     if not any("::" in argument for argument in config.args):
         gone = {name for name in LONG - listed if name.split("::")[0] in files}

@@ -1,7 +1,7 @@
-"""Write docs/reference/api.md from the public packages: `python docs/reference/write_api.py`.
+"""The page of the Python API, as `make docs` writes it into the site: `python docs/reference/write_api.py` prints it.
 
-The public names are those of the packages' `__all__`; a test compares the page with a new run. Each name has its
-signature and its docstring; a class has its public methods and properties too.
+The public names are those of the packages' `__all__`. Each name has its signature and its docstring; a class has its
+public methods and properties too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass
 from functools import cache, cached_property
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, get_origin
 
-PAGE: Final = Path(__file__).with_name("api.md")
 PACKAGES: Final = (
     "overstory",
     "overstory.client",
@@ -38,7 +36,7 @@ PACKAGES: Final = (
 HEADER: Final = """# Python API
 
 The public names of the packages: what each package lists in its `__all__`. All other names may change without notice.
-`python docs/reference/write_api.py` writes this page from the docstrings.
+This page is written from the docstrings.
 
 Arrays are NumPy arrays; each states its dtype and shape. F64 is an array of float64. Epsilon is in nats.
 """
@@ -347,4 +345,4 @@ def fenced(language: str, text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    print(page(), end="")

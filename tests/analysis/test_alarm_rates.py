@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from overstory.analysis.alarms import changes as changes_module
+from overstory.analysis.alarms import alarm as changes_module
 from support.random_collections import FALSE_ALARM
 
 BENCH = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "alarm_rates.py"))

@@ -6,8 +6,18 @@ import json
 import numpy as np
 import pytest
 
-from overstory.analysis.alarms.alarm import SEVERITIES, expiry, fit, refusals, volume
-from overstory.analysis.alarms.changes import Change, Comparison, drifts, find_changes, steps
+from overstory.analysis.alarms.alarm import (
+    SEVERITIES,
+    Change,
+    Comparison,
+    drifts,
+    expiry,
+    find_changes,
+    fit,
+    refusals,
+    steps,
+    volume,
+)
 from overstory.analysis.decoding import decode
 from overstory.analysis.estimate import Estimate
 from overstory.protocol.errors import ParameterError

@@ -43,6 +43,7 @@ def test_products_agree_with_the_dense_matrix(shelf: Any, compiled: Any) -> None
     centre = rng.normal(size=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(design, "DENSE_CELLS", 0 if compiled else 1 << 20)
+        patch.setattr(design, "are_few", lambda count, kernels: False)
         np.testing.assert_allclose(shelf.dense(), matrix)
         np.testing.assert_allclose(design.correlate(shelf, rows), rows @ matrix, atol=1e-12)
         np.testing.assert_allclose(design.gram(shelf, rows), matrix.T @ np.diag(rows) @ matrix, atol=1e-12)
@@ -53,6 +54,26 @@ def test_products_agree_with_the_dense_matrix(shelf: Any, compiled: Any) -> None
 
 
 @settings(deadline=None)  # a kernel's first call compiles it
+@given(maps(), st.booleans(), st.sampled_from([np.float32, np.float64]))
+def test_few_products_are_the_kernels_bit_for_bit(shelf: Any, distinct: Any, kind: Any) -> None:
+    """What a decoding says depends on no compiled code: that of 10^4 candidates compiled for eight seconds."""
+    if distinct:
+        shelf = random_map(np.random.default_rng(shelf.num_candidates), 9, bits=7, hashes=shelf.num_hashes)
+    rng = np.random.default_rng(2)
+    rows, basis, centre = (rng.normal(size=n).astype(kind) for n in (shelf.num_rows, (shelf.num_rows, 5), 5))
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(design, "DENSE_CELLS", 0)
+        for few in (True, False):
+            patch.setattr(design, "are_few", lambda count, kernels, few=few: few)
+            lengths = design.squared_lengths(shelf, basis, centre)
+            found.append((design.correlate(shelf, rows), lengths, design.fingerprints(shelf)))
+    for slow, kernels in zip(*found, strict=True):
+        assert slow.dtype == kernels.dtype
+        assert np.array_equal(slow, kernels)
+
+
+@settings(deadline=None)  # a kernel's first call compiles it
 @given(maps(), st.booleans())
 def test_colliding_groups_are_the_equal_columns(shelf: Any, compiled: Any) -> None:
     columns: dict[bytes, list[int]] = {}
@@ -60,6 +81,7 @@ def test_colliding_groups_are_the_equal_columns(shelf: Any, compiled: Any) -> No
         columns.setdefault(column.tobytes(), []).append(index)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(design, "DENSE_CELLS", 0 if compiled else 1 << 20)
+        patch.setattr(design, "are_few", lambda count, kernels: False)
         assert sorted(colliding(shelf)) == sorted(group for group in columns.values() if len(group) > 1)
 
 

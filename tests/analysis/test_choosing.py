@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.comparison.measurement import TOGETHER, measured_error, zipf
-from overstory.analysis.comparison.ranking import SLACK, rank, recommend, report_bits, trade
+from overstory.analysis.comparison import SLACK, TOGETHER, measured_error, rank, recommend, report_bits, trade, zipf
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.privacy.attacks import linkability
 from overstory.protocol.errors import ParameterError

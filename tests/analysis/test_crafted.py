@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import overstory
-from overstory.analysis.alarms import nulls
+from overstory.analysis.alarms import crafted as nulls
 from overstory.analysis.alarms.alarm import crafted
 from overstory.analysis.alarms.crafted import (
     ALPHA,
@@ -25,12 +25,12 @@ from overstory.analysis.alarms.crafted import (
 )
 from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.selection.proportions import binomial_law
-from overstory.experiments.beyond.attacks import lie
-from overstory.experiments.beyond.crafted_reports import collect, shares
+from overstory.analysis.selection import binomial_law
 from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.encodings.sets import Subsets
 from overstory.protocol.encodings.symbols import Direct
+from papers.beyond.attacks import lie
+from papers.beyond.crafted_reports import collect, shares
 
 E = {"domain_size": 100, "epsilon": 1.0}
 OWN_SEEDS = E | {"num_seeds": 2**31}
@@ -153,8 +153,9 @@ def adaptive(oracle, liars, targets, rng):
     return ReportBatch(np.zeros(liars, np.uint16), words, 100, 1)
 
 
-@pytest.mark.parametrize(("targets", "expected"), [(TEN, {"pairs"}), ([70], set())])
-def test_padding_to_an_honest_number_of_ones_hides_one_target_and_not_ten(targets, expected):
+@pytest.mark.parametrize(("targets", "expected", "possible"), [(TEN, {"pairs"}, {"below-zero"}), ([70], set(), set())])
+def test_padding_to_an_honest_number_of_ones_hides_one_target_and_not_ten(targets, expected, possible):
+    """Ten targets leave fewer bits for the others, of which one may be pushed below zero."""
     oracle, rng = overstory.oracle("oue", **E), np.random.default_rng(3)
     honest = oracle.simulate(rng.choice(100, 98_000, p=shares()), rng)
     liars = adaptive(oracle, 2_000, targets, rng)
@@ -163,7 +164,7 @@ def test_padding_to_an_honest_number_of_ones_hides_one_target_and_not_ten(target
     checks = check_collection(
         oracle.mechanism, counts, oracle.estimate(counts), sums=watch.sum(honest) + watch.sum(liars)
     )
-    assert raised(checks) == expected
+    assert expected <= raised(checks) <= expected | possible
 
 
 def strings(reports, liars, bits):

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import wasserstein_distance
 
-from overstory.experiments.smart_homes.measurement import (
+from overstory.protocol.errors import ParameterError
+from papers.smart_homes.measurement import (
     DISTANCES,
     jensen_shannon,
     maximum_error,
@@ -17,7 +18,6 @@ from overstory.experiments.smart_homes.measurement import (
     total_variation,
     wasserstein,
 )
-from overstory.protocol.errors import ParameterError
 
 
 @st.composite

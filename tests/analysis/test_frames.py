@@ -16,7 +16,7 @@ import overstory
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.tables import output
-from overstory.analysis.tables.frames import Row
+from overstory.analysis.tables.output import Row
 from overstory.protocol.errors import ParameterError
 
 HOSTILE = [

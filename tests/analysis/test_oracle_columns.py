@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import overstory
-from overstory.analysis.comparison.ranking import rank
+from overstory.analysis.comparison import rank
 from overstory.analysis.numeric.means import MeanOracle
 from overstory.client import Randomizer
 from overstory.planning.needs import plan_from_needs

@@ -27,8 +27,8 @@ from overstory.analysis.postprocess.steps import (
     project_simplex,
     shrinkage,
 )
-from overstory.experiments.smart_homes.measurement import mean_squared_error
 from overstory.protocol.errors import ParameterError
+from papers.smart_homes.measurement import mean_squared_error
 
 COUNTS = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=20)
 

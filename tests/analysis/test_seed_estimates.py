@@ -45,7 +45,17 @@ def test_pseudo_random_seeds_are_not_balanced_which_this_test_can_tell():
 def test_the_fast_table_equals_the_slow_one(size, seeds, values):
     encoding = BalancedHash(size, seeds, values)
     slow = [[encoding.symbol(value, seed) for seed in range(seeds)] for value in range(values)]
-    assert np.array_equal(inner_products(encoding, np.arange(values)), slow)
+    assert np.array_equal(inner_products(encoding), slow)
+
+
+def test_the_table_of_a_balanced_set_is_made_once_for_many_simulations():
+    """It was made at every call, for a tenth of a second."""
+    oracle = overstory.oracle("olh", epsilon=1.0, domain_size=1000)
+    assert isinstance(oracle.mechanism.encoding, BalancedHash)
+    inner_products.cache_clear()
+    for values in ([0, 999], [17]):
+        oracle.simulate(values, rng=5)
+    assert inner_products.cache_info().misses == 1
 
 
 @pytest.mark.parametrize("values", [["Ohio", "", "naïve ☂"], None], ids=["strings", "symbols"])

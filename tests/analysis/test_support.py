@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.comparison.ranking import QUICK, TIMES, rank, recommend, trade
-from overstory.analysis.support.positions import FEW, words_of
+from overstory.analysis.comparison import QUICK, TIMES, rank, recommend, trade
+from overstory.analysis.support import positions
+from overstory.analysis.support.positions import positions_of, words_of
 from overstory.analysis.support.registry import support_of
+from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.encodings.symbols import LocalHash, SignMatrix, value_word
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
@@ -128,11 +130,24 @@ def test_strings_are_hashed_as_devices_hash_them():
     assert oracle.accumulate(indexed, candidates).num_reports == 3200
 
 
-def test_many_words_are_the_devices_words():
-    strings = [f"value-{i}" for i in range(FEW + 10)]
+@pytest.mark.parametrize("family", ["overstory-v1", "google-rappor-python"])
+def test_few_strings_set_the_bits_that_many_do(family, monkeypatch):
+    """The device's own code took over below 50,000 hashes alone: a first `map` of 10^4 compiled for eight seconds."""
+    bloom, strings = Bloom(100, 3, 5, family), ["", "Ohio", "élan ☂", *(f"value-{i}" for i in range(90))]
+    found = []
+    for few in (True, False):
+        monkeypatch.setattr(positions, "are_few", lambda count, kernels, at_once, few=few: few)
+        found.append(positions_of(bloom, strings))
+    assert found[0].dtype == found[1].dtype
+    assert np.array_equal(*found)
+
+
+def test_many_words_are_the_devices_words(monkeypatch):
+    strings = [f"value-{i}" for i in range(90)]
     encoding = SignMatrix(None, "key")
-    words = words_of(encoding, strings)
-    assert words[[0, FEW + 9]].tolist() == [value_word(strings[i], None, "key") for i in (0, FEW + 9)]
+    for few in (True, False):
+        monkeypatch.setattr(positions, "are_few", lambda count, kernels, at_once, few=few: few)
+        assert words_of(encoding, strings).tolist() == [value_word(string, None, "key") for string in strings]
     assert words_of(LocalHash(4, 1 << 31), [(1 << 31) - 1]).tolist() == [value_word((1 << 31) - 1, 1 << 31, "")]
     with pytest.raises(ParameterError, match="outside the domain"):
         words_of(LocalHash(4, 10), [10])

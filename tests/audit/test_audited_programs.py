@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.audit.answers import read_answers
+from overstory.audit.answers import Questions, fresh, read_answers, repeated
 from overstory.audit.audit import Settings, audit
 from overstory.audit.clients import OwnClient, Program
 from overstory.audit.declared import declare
-from overstory.audit.questions import Questions, fresh, repeated
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from support.audited_clients import SimulatedClient, small_rappor
@@ -41,9 +40,10 @@ def grr_client(body: str) -> list[str]:
         "draw, memo = random.SystemRandom(), {}\n"
         "rows = list(csv.DictReader(sys.stdin))\n"
         "def report(client, value):\n"
-        "    if client not in memo:\n"
-        f"        memo[client] = value if draw.random() < {float(GRR.mechanism.channel.alpha)} else draw.randrange(4)\n"
-        "    return memo[client]\n"
+        "    if (client, value) not in memo:\n"
+        f"        kept = draw.random() < {float(GRR.mechanism.channel.alpha)}\n"
+        "        memo[client, value] = value if kept else draw.randrange(4)\n"
+        "    return memo[client, value]\n"
         "made = [(row['client'], row['cohort'], report(row['client'], int(row['value']))) for row in rows]\n" + body
     )
 
@@ -195,12 +195,46 @@ def test_the_quick_reader_reads_what_the_exact_one_reads(kind: str, tmp_path: Pa
 
 def test_repeats_are_matched_to_their_clients_in_any_order(tmp_path: Path) -> None:
     asked = repeated(GRR, 5, 3, np.random.default_rng(1), choose=False)
-    order = [14, 0, 3, 1, 2, 5, 4, 13, 12, 6, 8, 7, 9, 10, 11]
+    order = [14, 0, 3, 1, 2, 5, 4, 13, 12, 6, 8, 7, 9, 10, 11, *range(29, 14, -1)]
     path = tmp_path / "reports"
     names = asked.names()
     path.write_text("client,cohort,irr\n" + "".join(f"{names[line]},0,{line % 5 % 4}\n" for line in order))
     answers = read_answers(path, asked, GRR)
-    assert answers.reports.reshape(3, 5).tolist() == [[0, 1, 2, 3, 0]] * 3
+    assert answers.reports.reshape(6, 5).tolist() == [[0, 1, 2, 3, 0]] * 6
+
+
+SECOND_VALUE_XOR = """\
+first = {}
+for row in rows:
+    client, value = row['client'], int(row['value'])
+    start = first.setdefault(client, value)
+    memo[client, value] = report(client, start) ^ start ^ value
+made = [(client, m, memo[client, int(row['value'])]) for (client, m, _), row in zip(made, rows)]
+"""
+METRICS_ALIKE = """\
+import hashlib
+made = []
+for row in rows:
+    words = hashlib.sha256(f"secret {row['client']} {row['value']}".encode()).digest()
+    kept = int.from_bytes(words[:8], "big") < CHANCE * 2**64
+    made.append((row['client'], row['cohort'], int(row['value']) if kept else words[8] % 4))
+""".replace("CHANCE", str(float(GRR.mechanism.channel.alpha)))
+
+
+def test_a_command_whose_second_value_has_the_noise_of_the_first_is_noticed() -> None:
+    result = audit(GRR, Program(grr_client(SECOND_VALUE_XOR + WRITE)), Settings(reports=4000))
+    assert result.failed == ["two values of a device"]
+    assert any("two metrics of a device were not tested" in note for note in result.notes)
+
+
+def test_a_command_is_told_the_metric_and_one_that_forgets_it_is_noticed() -> None:
+    """Its noise is a hash of the client and the value: that is right of one metric, and the same of two."""
+    command = [*grr_client(METRICS_ALIKE + WRITE), "--metric={metric}"]
+    result = audit(GRR, Program(command), Settings(reports=4000))
+    assert result.failed == ["two metrics of a device"]
+    named = METRICS_ALIKE.replace("secret ", "secret {sys.argv[1]} ")
+    result = audit(GRR, Program([*grr_client(named + WRITE), "{metric}"]), Settings(reports=4000, alpha=1e-9))
+    assert result.failed == []
 
 
 def test_values_are_written_as_they_are_read(tmp_path: Path) -> None:

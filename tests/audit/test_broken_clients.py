@@ -12,6 +12,8 @@ from support.audited_clients import (
     ManyOrFew,
     NeverCleared,
     OneCohortSwapped,
+    OneNoiseForMetrics,
+    OneNoisePerDevice,
     OneUniform,
     OneValueTrue,
     OtherParameters,
@@ -38,6 +40,8 @@ QUICK = {
     "bit 5 never randomized": (TrueBit, 500),
     "true bit never cleared": (NeverCleared, 500),
     "f halved": (lambda seed: OtherParameters(seed, 0.25), 1000),
+    "second value with the first one's noise": (OneNoisePerDevice, 1000),
+    "two metrics with one noise": (OneNoiseForMetrics, 1000),
 }
 OTHERS = {
     "one value true": (OneValueTrue, 4000),
@@ -63,6 +67,7 @@ def caught(results: list[Any]) -> int:
     return sum(result.verdict != "no fault found" for result in results)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("fault", QUICK)
 def test_a_broken_client_is_caught(fault: str) -> None:
     results = outcomes(*QUICK[fault], audits=10)
@@ -76,6 +81,7 @@ def test_a_client_that_is_a_little_wrong_is_caught(fault: str) -> None:
     assert caught(results) >= 9, Counter(name for result in results for name in result.failed)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("fault", "check"),
     [
@@ -88,6 +94,8 @@ def test_a_client_that_is_a_little_wrong_is_caught(fault: str) -> None:
         ("true bit never cleared", "rate of set bits"),
         ("f halved", "rate of unset bits"),
         ("permanent response drawn again", "memory of set bits"),
+        ("second value with the first one's noise", "two values of a device"),
+        ("two metrics with one noise", "two metrics of a device"),
         ("one value true", "values alike"),
         ("one cohort swapped", "cohorts alike"),
         ("many ones or few", "number of ones"),

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.audit.answers import Answers
+from overstory.audit.answers import Answers, Questions, fresh
 from overstory.audit.audit import Settings, audit, conformance_of
 from overstory.audit.clients import packed
 from overstory.audit.declared import Declared, declare
 from overstory.audit.game import detectable_excess
 from overstory.audit.probabilities import at_least
-from overstory.audit.questions import Questions, fresh
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
 from support.audited_clients import (
@@ -63,7 +62,7 @@ def test_the_limits_are_those_of_nine_times_in_ten() -> None:
     assert float(at_least(MOST + 1, AUDITS, 0.9)) < 0.0005
 
 
-@pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("reports", [500, 2000])
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
 def test_less_noise_in_every_bit_is_seen_nine_times_in_ten(part: float, reports: int) -> None:
@@ -73,6 +72,7 @@ def test_less_noise_in_every_bit_is_seen_nine_times_in_ten(part: float, reports:
     assert seen(declared, lambda seed: OtherRates(seed, one, zero), reports) >= FEWEST
 
 
+@pytest.mark.slow
 def test_a_smaller_f_is_seen_nine_times_in_ten() -> None:
     declared = small_rappor()
     f = f_for((1 + excess_of(declared, 4000)) * declared.epsilon)
@@ -80,6 +80,7 @@ def test_a_smaller_f_is_seen_nine_times_in_ten() -> None:
     assert seen(declared, lambda seed: OtherParameters(seed, f), 4000) >= FEWEST
 
 
+@pytest.mark.slow
 def test_the_excess_is_no_larger_than_need_be() -> None:
     """Three quarters of it, in the way that is hardest to see, are not seen nine times in ten."""
     declared = small_rappor()
@@ -87,6 +88,7 @@ def test_the_excess_is_no_larger_than_need_be() -> None:
     assert 10 < seen(declared, lambda seed: OtherRates(seed, one, zero), 2000) < FEWEST
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_a_larger_epsilon_of_symbols_is_seen_nine_times_in_ten(epsilon: float) -> None:
     declared = declare(mechanism("grr", domain_size=4, epsilon=epsilon))
@@ -111,6 +113,7 @@ def test_truth_sent_rarely_is_not_promised_to_be_seen() -> None:
             assert "a fault in only some of the reports can be larger and not be seen" in verdict.text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("oracle", "epsilon", "excess", "reports"),
     [("oue", 1, 0.05, 79_000), ("oue", 1, 0.10, 20_000), ("sue", 4, 0.10, 10_000), ("hadamard", 1, 0.25, 3400)],
@@ -135,6 +138,7 @@ def test_of_too_few_reports_nothing_is_said() -> None:
     assert "too few to say how large a fault would have been seen" in str(list(result.blocks()))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", SMALL)
 def test_guesses_and_right_ones_are_those_of_exact_likelihoods(name: str) -> None:
     """Every report that there is, of every cohort, weighed by its exact probability."""

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from overstory.audit.answers import fresh
 from overstory.audit.audit import conformance_of
 from overstory.audit.declared import declare
 from overstory.audit.game import Game, odds, play, threshold
 from overstory.audit.probabilities import at_least
-from overstory.audit.questions import fresh
 from overstory.protocol.mechanisms.registry import mechanism
 from support.audited_clients import SimulatedClient, small_rappor
 
@@ -56,9 +56,8 @@ def test_few_guesses_can_certify_nothing() -> None:
 
 
 def test_a_score_is_the_log_ratio_of_exact_likelihoods() -> None:
-    from overstory.audit.answers import Answers
+    from overstory.audit.answers import Answers, Questions
     from overstory.audit.clients import packed
-    from overstory.audit.questions import Questions
     from overstory.protocol.mechanisms.base import Report
     from support.contract_cases import SMALL
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
+from overstory.audit.audit import AuditResult
 from overstory.audit.game import Game
-from overstory.audit.result import AuditResult
 
 
 def printed(correct: int, declared: float) -> tuple[AuditResult, list[Decimal], str]:
@@ -19,6 +19,7 @@ def printed(correct: int, declared: float) -> tuple[AuditResult, list[Decimal], 
     return result, [Decimal(number) for number in numbers], verdict.text
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("correct", range(1100, 2002, 17))
 def test_a_bound_is_rounded_down_and_what_is_declared_up(correct: int) -> None:
     result, (lower, declared), _ = printed(correct, 20.00001)

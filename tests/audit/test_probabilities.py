@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from overstory.analysis.selection.detection import holm
-from overstory.analysis.selection.proportions import binomial_law, clopper_pearson, lower_bound
+from overstory.analysis.selection import binomial_law, clopper_pearson, holm, lower_bound
 from overstory.audit import probabilities
 from overstory.audit.probabilities import (
     at_least,

@@ -18,7 +18,7 @@ from overstory.queries.counts import PeriodCounts
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.readings import read
 from support.registry_texts import registry_of
-from support.running import overstory, within
+from support.running import within
 
 AGES = {"domain": '{kind = "integers", min = 0, max = 63}', "oracle": '"ranges"', "parameters": "{epsilon = 3.0}"}
 WORDS = {
@@ -97,7 +97,7 @@ def folder(tmp_path_factory: Any) -> Path:
 
 def test_decode_prints_the_range_that_was_asked_for(folder: Path) -> None:
     where = "--store", "store.db", "--registry", "metrics.toml", "--metric", "age"
-    ran = overstory("decode", *where, "--range", "18:25", "--range=20:20", "-o", "-", cwd=folder)
+    ran = within("decode", *where, "--range", "18:25", "--range=20:20", "-o", "-", cwd=folder)
     assert ran.returncode == 0, ran.stderr
     rows = {row["of"]: row for row in csv.DictReader(ran.stdout.splitlines())}
     assert float(rows["18 .. 25"]["value"]) > 0.7

@@ -10,7 +10,7 @@ import pytest
 from overstory.audit.declared import declare
 from overstory.cli.main import main
 from overstory.protocol.metrics import parse_registry
-from support.running import overstory
+from support.running import within
 
 ENCODE = [sys.executable, "-m", "overstory", "encode", "--params", "params.csv", "--values", "-", "-o", "-"]
 REGISTRY = """
@@ -53,7 +53,7 @@ def test_a_command_after_two_dashes(capsys: Any) -> None:
         "rappor",
         1000,
     )
-    assert printed["lines"] == 1000 + 3 * 100 + 100 * 16
+    assert printed["lines"] == 1000 + 3 * 100 + 2 * 100 * 16
     assert {*printed["epsilon"]} == {
         "declared",
         "lower",
@@ -68,10 +68,11 @@ def test_a_command_after_two_dashes(capsys: Any) -> None:
         == {"name", "expected", "observed", "statistic", "interval", "p_value", "adjusted", "verdict", "seconds"}
         for test in printed["tests"]
     )
-    f, memory = printed["notes"]
+    f, metrics, memory = printed["notes"]
     assert f.startswith("f by the unset bits, if p and q are as declared: 0.")
     assert f.endswith("; declared 0.5")
     assert memory == "memory over a restart was not tested: give --restart if the command remembers its clients"
+    assert "{metric}" in metrics
 
 
 def test_another_noise_than_declared_deviates(capsys: Any) -> None:
@@ -171,6 +172,6 @@ def test_what_cannot_be_audited_is_one_sentence(words: list[str], message: str, 
 
 def test_options_of_the_audited_command_are_its_own(folder: Path) -> None:
     """As a person types it, in a process of its own."""
-    ran = overstory("audit", "--params", "params.csv", "--reports", "200", "--", "echo", "--json", "-o", cwd=folder)
+    ran = within("audit", "--params", "params.csv", "--reports", "200", "--", "echo", "--json", "-o", cwd=folder)
     assert ran.returncode == 2
     assert "not found in '--json -o'" in ran.stderr

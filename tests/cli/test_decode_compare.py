@@ -46,7 +46,7 @@ def test_text_names_what_changed_the_overall_test_and_the_kind_of_interval(folde
 
 
 def test_text_json_and_csv_have_the_same_numbers_as_the_library(folder: Path) -> None:
-    parsed = json.loads(compare(folder, "--json", "-o", "out").stdout)
+    parsed = json.loads(compare(folder, "--json", "--all", "-o", "out").stdout)
     assert parsed == json.loads((folder / "out" / "comparison.json").read_text())
     lines = within("decode", *STORED, "--compare", LATER, EARLIER, "-o", "-", cwd=folder).stdout
     assert lines == (folder / "out" / "comparison.csv").read_text()

@@ -12,13 +12,13 @@ import pytest
 from overstory.cli.main import main
 from overstory.collector.store import open_store
 from overstory.engines.driver import count
-from overstory.engines.exported import find_sets
 from overstory.engines.local import LocalEngine
+from overstory.engines.places import find_sets
 from overstory.engines.units import Job
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.queries.counts import read_store
 from overstory.queries.facts import with_sums
-from overstory.queries.sources import exported, watching
+from overstory.queries.sources import exported
 from overstory.queries.sources.exported import ExportedReports, read_exported
 from support.exported_store import LATER, PERIODS, add, export_all, fill, registry, registry_toml, small_parts
 from support.registry_texts import registry_of
@@ -80,8 +80,7 @@ def test_metrics_of_equal_parameters_are_kept_apart(tmp_path: Path, monkeypatch:
 @pytest.mark.usefixtures("folder")
 def test_pairs_are_looked_for_in_the_first_reports_of_each_collection(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as a store looks at, whatever the units: the other sums are of all reports."""
-    for module in (exported, watching):
-        monkeypatch.setattr(module, "PAIR_REPORTS", 37)
+    monkeypatch.setattr(exported, "PAIR_REPORTS", 37)
     for name, groups in (("size", 1), ("colour", 3)):
         sums = in_units(registry()[name]).sums(registry()[name], *PERIODS)
         watched = {period: one.pair_reports for period, one in sums.items()}

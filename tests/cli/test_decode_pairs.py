@@ -57,7 +57,7 @@ def run(folder: Path, *options: str, status: int = 0) -> Any:
 
 
 def summed(folder: Path, reports: str, counts: str, *options: str) -> Any:
-    command = "sum", "--params", "params.csv", "--reports", reports, "-o", counts
+    command = "sum", "--params", "params.csv", reports, "-o", counts
     return run(folder, *command, *(options or ("--pair", "word", "page")), "--json")
 
 
@@ -137,13 +137,13 @@ def test_a_bad_line_is_named_or_passed_over(folder: Path) -> None:
     good = (folder / "reports.csv").read_text().splitlines()[:3]
     empty = f"x,1,{'0' * 32},"
     (folder / "bad.csv").write_text("\n".join([*good, empty]) + "\n")
-    command = "sum", "--params", "params.csv", "--reports", "bad.csv", "-o", "-", "--pair", "word", "page"
+    command = "sum", "--params", "params.csv", "bad.csv", "-o", "-", "--pair", "word", "page"
     ran = run(folder, *command, status=2)
     assert "bad.csv, line 4, field page: expected 32 characters 0 or 1, found 0" in ran.stderr
     ran = run(folder, *command, "--skip-bad")
     assert ran.stdout.splitlines()[-1].endswith(",0") or ran.stdout
     (folder / "short.csv").write_text("1,01,10\n")
-    ran = run(folder, *command[:4], "short.csv", *command[5:], status=2)
+    ran = run(folder, *command[:3], "short.csv", *command[4:], status=2)
     assert "short.csv, line 1, field word: expected 32 characters" in ran.stderr
 
 
@@ -158,9 +158,9 @@ def test_a_bad_line_is_named_or_passed_over(folder: Path) -> None:
         (("decode", *PAIR, "--store", "x.db", "--counts", "counts.csv"), "a store's metric knows its own"),
         (("decode", *PAIR[:-1], "word", "--counts", "counts.csv"), "name two variables"),
         (("decode", *PAIR, "--counts", "params.csv"), "params.csv"),
-        (("sum", "--params", "params.csv", "--reports", "reports.csv", "-o", "-", "--boolean", "x"), "without --pair"),
+        (("sum", "--params", "params.csv", "reports.csv", "-o", "-", "--boolean", "x"), "without --pair"),
         (
-            ("sum", "--params", "params.csv", "--reports", "reports.csv", "-o", "-", "--pair", "word", "moon"),
+            ("sum", "--params", "params.csv", "reports.csv", "-o", "-", "--pair", "word", "moon"),
             "moon not found",
         ),
     ],

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,11 +15,11 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.http.pages import public_metric
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
-from overstory.queries import shares
+from overstory.queries import estimates
 from overstory.queries.counts import read_store
 from overstory.queries.facts import with_sums
 from support.registry_texts import COLOURS, LISTED, registry_of
-from support.running import overstory, within
+from support.running import within
 
 DAYS = (20_700, 20_701, 20_703)
 
@@ -147,6 +146,9 @@ def test_files_are_written(folder: Path) -> None:
     lines = list(csv.DictReader((folder / "out" / "estimates.csv").read_text().splitlines()))
     assert len(lines) == 9
     parsed = json.loads((folder / "out" / "estimates.json").read_text())
+    assert [len(reading["estimates"]) for reading in parsed["readings"]] == [2, 2, 2], "what was detected"
+    decode(folder, *COLOUR, "--per-period", "-o", "out", "--all")
+    parsed = json.loads((folder / "out" / "estimates.json").read_text())
     assert [len(reading["estimates"]) for reading in parsed["readings"]] == [3, 3, 3]
 
 
@@ -170,7 +172,7 @@ def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
 
 
 def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(shares, "MOST_PANELS", 2)
+    monkeypatch.setattr(estimates, "MOST_PANELS", 2)
     decode(folder, *COLOUR, "--cumulative", "--plot", "two.svg")
     shown = texts(folder / "two.svg")
     assert "2 of 3 ranges shown, the last" in shown
@@ -209,16 +211,13 @@ def test_over_http_the_same(folder: Path, collector: str, monkeypatch: Any) -> N
     far = ("--url", collector, *COLOUR[2:], "--cumulative", "--json", "--all")
     near = decode(folder, *COLOUR, "--cumulative", "--json", "--all").stdout
     assert decode(folder, *far, "--token", "the-token").stdout == near
-    monkeypatch.setenv("OVERSTORY_TOKEN", "the-token")
-    assert decode(folder, *far).stdout == near
+    monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", "the-token")
+    monkeypatch.setenv("OVERSTORY_WRITE_TOKEN", "a write token, in one environment with the other")
     decode(folder, "--url", collector, *COLOUR[2:], "--plot", "far.svg")
     assert (folder / "far.svg").read_text().startswith("<?xml")
-    monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", "the-token")
-    monkeypatch.setenv("OVERSTORY_TOKEN", "a write token, in one environment with the other")
     assert decode(folder, *far).stdout == near
     monkeypatch.delenv("OVERSTORY_ADMIN_TOKEN")
     monkeypatch.setenv("OVERSTORY_WRITE_TOKEN", "the-token")
-    monkeypatch.delenv("OVERSTORY_TOKEN")
     assert "who is this?" in decode(folder, *far, status=2).stderr
     assert "who is this?" in decode(folder, *far, "--token", "wrong", status=2).stderr
 
@@ -272,6 +271,6 @@ def test_the_two_readings_exclude_each_other(folder: Path) -> None:
 
 
 def test_as_a_process(folder: Path) -> None:
-    ran = overstory("decode", *COLOUR, "--json", cwd=folder, OVERSTORY_TOKEN=os.environ.get("OVERSTORY_TOKEN", ""))
+    ran = within("decode", *COLOUR, "--json", cwd=folder)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["reports"] == 9000

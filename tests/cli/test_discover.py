@@ -250,13 +250,3 @@ def test_a_seed_below_0_is_refused(files):
     done = within("discover", "values.csv", "--column", "number", "--epsilon", 4, "--seed", -1, cwd=files)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--seed -1: give a whole number, 0 or more" in done.stderr
-
-
-def test_its_help_has_an_example_and_loads_nothing_heavy():
-    code = (
-        "import sys; from overstory.cli.main import main; main(['discover', '--help']);"
-        "sys.exit(any(m in sys.modules for m in ('numpy', 'scipy', 'rich', 'numba')))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert "example:" in done.stdout

@@ -68,10 +68,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, l
     (folder / "metrics.toml").write_text(REGISTRY)
     params = ("--params", "params.csv")
     run(folder, "encode", *params, "--values", "values.csv", "--seed", 1, "-o", "reports.csv")
-    run(folder, "sum", *params, "--reports", "reports.csv", "-o", "counts.csv")
+    run(folder, "sum", *params, "reports.csv", "-o", "counts.csv")
     run(folder, "map", *params, "--candidates", "trees.txt", "-o", "map.csv")
     files = (*params, "--counts", "counts.csv", "--map", "map.csv", "-o", "results")
-    of_files = json.loads(run(folder, "decode", *files, "--json"))["estimates"]
+    of_files = json.loads(run(folder, "decode", *files, "--all", "--json"))["estimates"]
     metric = load_registry(folder / "metrics.toml")["colour"]
     oracle = FrequencyOracle(metric.mechanism)
     sent = oracle.simulate(np.arange(900) % 5 // 3, np.random.default_rng(1))
@@ -80,7 +80,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, l
         columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
         store.add([Received(*about, *columns, metric.accept_until(20_700), metric.period.start(20_700 + 1))])
     kept = ("--store", "reports.db", "--registry", "metrics.toml", "--metric", "colour", "-o", "kept")
-    of_store = json.loads(run(folder, "decode", *kept, "--json"))["readings"][0]["estimates"]
+    of_store = json.loads(run(folder, "decode", *kept, "--all", "--json"))["readings"][0]["estimates"]
     column = ("values.csv", "--column", "value", "--candidates", "trees.txt")
     collected = json.loads(run(folder, "collect", *column, "-o", "mine", "--json"))
     found = run(

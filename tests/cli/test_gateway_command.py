@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: Any) -> None:
-    for name in ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_TOKEN", "OVERSTORY_WRITE_TOKEN"):
+    for name in ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_WRITE_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -45,6 +45,13 @@ def run(folder: Path, *arguments: object, status: int = 0) -> Any:
     assert ran.returncode == status, ran.stderr
     assert status == 0 or len(ran.stderr.splitlines()) == 1
     return ran
+
+
+def test_a_period_that_was_reported_as_nothing_is_reported(folder: Path) -> None:
+    lines = (folder / "readings.csv").read_text().splitlines()
+    lines[-1] = lines[-1].partition(",")[0] + ",Null"
+    (folder / "readings.csv").write_text("\n".join(lines))
+    assert "48 periods reported (1 unfit), 47 missing" in run(folder, *FILE, "--agree", "on").stdout
 
 
 def test_a_file_is_reported_once(folder: Path) -> None:

@@ -14,6 +14,7 @@ from overstory.client.person.explanation import explain, read_value
 from overstory.client.state.state import State
 from overstory.collector.store import open_store
 from overstory.privacy.payloads.registry import attack, terms_from_json, terms_of
+from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry, parse_registry
@@ -38,7 +39,6 @@ SETS = {
 TEXT = registry_of(SETS, max_values="3", expires="2999-01-01")
 REGISTRY = parse_registry(TEXT)
 HELD = {"adblock;vpn": 50, "adblock": 30, "": 10, "grammar; vpn;dark mode": 15, "adblock;mine;yours": 15}
-TRUTH = {"adblock": 95, "vpn": 65, "grammar": 15, "dark mode": 15, "another": 15}
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_the_privacy_page_says_what_a_set_can_be_and_what_it_costs(metric, capsy
     built = REGISTRY[metric]
     page = metric_page(built).to_json()
     assert "which of 5 items apply: adblock, grammar, vpn, dark mode, another" in json.dumps(page)
-    assert "at most 3 different values" in json.dumps(page)
+    assert "at most 3 different sets" in json.dumps(page)
     terms = terms_of(built.mechanism)
     assert terms_from_json(json.loads(json.dumps(terms.canonical()))) == terms
     assert attack(built.mechanism).report.guess < 1
@@ -162,7 +162,12 @@ def test_no_cap_is_warned_of_and_a_new_length_is_another_collection(tmp_path, ca
     uncapped.write_text(registry_of(SETS, expires="2999-01-01"))
     main(["metrics", "lint", str(uncapped)])
     captured = capsys.readouterr()
-    assert "no cap: what one device may reveal by ever new values is without bound" in captured.out + captured.err
+    printed = " ".join((captured.out + captured.err).split())
+    for metric in load_registry(uncapped).values():
+        values = metric_cost(metric).line("values")
+        assert values.about.startswith("any number of reports of 32 values and nothing")
+        assert values.epsilon == pytest.approx(33 * metric.mechanism.epsilon_permanent)
+        assert f"no cap: a device may report all 32 values, which cost {values.amount} together" in printed
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,28 +16,6 @@ from overstory.protocol.errors import FormatError
 from support.running import overstory, python, within
 
 HEAVY = ("numpy", "numba", "pyarrow", "rich", "scipy", "matplotlib", "jinja2")
-
-
-def test_the_dispatcher_imports_nothing_heavy() -> None:
-    ran = python(
-        "import sys, contextlib, io\n"
-        "from overstory.cli.main import main\n"
-        "with contextlib.redirect_stdout(io.StringIO()):\n"
-        "    status = main(['--help'])\n"
-        f"print(status, [name for name in {HEAVY!r} if name in sys.modules])"
-    )
-    assert ran.stdout == "0 []\n", ran.stderr
-
-
-def test_help_is_quick(tmp_path: Any, capsys: Any) -> None:
-    """Printed, not asserted: the machine is shared. A figure of 0.06 s is usual, 0.15 s the promise."""
-    best = 9.0
-    for _ in range(3):
-        started = time.perf_counter()
-        assert overstory("--help", cwd=tmp_path).returncode == 0
-        best = min(best, time.perf_counter() - started)
-    with capsys.disabled():
-        sys.stdout.write(f"\noverstory --help: {best:.3f} s\n")
 
 
 def test_help_lists_every_command(capsys: Any) -> None:
@@ -86,7 +63,7 @@ def test_no_command_and_a_wrong_one(capsys: Any) -> None:
         (["plan", "--reports", "many"], "argument --reports: 'many' is not a whole number: give one such as 1000000, "),
         (["compare", "--epsilon", "1,5"], "argument --epsilon: '1,5' is not a number: give one such as 0.5"),
         (["privacy", "rapor"], "there is no mechanism 'rapor'; did you mean rappor? choose one of basic-rappor"),
-        (["sum"], "overstory sum: error: the following arguments are required: -o/--output (see"),
+        (["sum"], "overstory sum: error: the following arguments are required: INPUT, -o/--output (see"),
     ],
 )
 def test_what_is_mistyped_is_one_line_with_what_may_be_meant(tmp_path: Any, argv: Any, said: str) -> None:
@@ -124,29 +101,6 @@ def test_large_numbers_may_be_written_as_people_do(tmp_path: Any, reports: str) 
 def test_what_is_no_whole_number_is_refused(tmp_path: Any, text: str) -> None:
     ran = within("compare", "--domain-size", "4", "--epsilon", "1", "--reports", text, cwd=tmp_path)
     assert (ran.returncode, "is not a whole number" in ran.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("command", "now", "before"),
-    [
-        ("demo", "--output", "--out"),
-        ("demo", "--num-hashes", "--hashes"),
-        ("collect", "--output", "--out"),
-        ("collect", "--epsilon", "--epsilon-report"),
-        ("plan", "--epsilon", "--epsilon-report"),
-        ("compare", "[FILE]", "--data"),
-        ("reproduce", "--output", "--out"),
-    ],
-)
-def test_an_option_has_one_name_and_goes_by_the_earlier_one_unseen(command: str, now: str, before: str) -> None:
-    help_text = overstory(command, "--help", cwd=Path.cwd(), COLUMNS="200").stdout
-    assert now in help_text
-    assert not re.search(rf"{before}(?![-\w])", help_text)
-    given = {"plan": ["--reports", "1"], "collect": ["x", "--column", "y"], "compare": ["--epsilon", "1"]}.get(
-        command, []
-    )
-    said = within(command, *given, before, "1", "--nonsense", cwd=Path.cwd()).stderr
-    assert f"overstory {command}: error: there is no option --nonsense" in said
 
 
 def test_an_interrupted_command_says_one_word(monkeypatch: Any, capsys: Any) -> None:
@@ -235,13 +189,13 @@ def test_without_the_extra_it_is_named(tmp_path: Any) -> None:
         "import sys\n"
         "sys.modules['numpy'] = None\n"
         "from overstory.cli.main import main\n"
-        f"sys.exit(main(['sum', '--params', {str(tmp_path / 'p')!r}, '--reports', 'r', '-o', 'c']))"
+        f"sys.exit(main(['sum', '--params', {str(tmp_path / 'p')!r}, 'r', '-o', 'c']))"
     )
     assert ran.returncode == 2
     assert ran.stderr == 'overstory: error: this command needs numpy: pip install "overstory[analysis]"\n'
 
 
-TABLE = ["plan", "--epsilon-report", "1", "--epsilon-permanent", "2", "--reports", "10000", "--candidates", "10"]
+TABLE = ["plan", "--epsilon", "1", "--epsilon-permanent", "2", "--reports", "10000", "--candidates", "10"]
 
 
 @pytest.mark.parametrize("argv", [["--version"], ["privacy", "olh", "--param", "epsilon=1"], TABLE], ids=lambda a: a[0])
@@ -285,5 +239,5 @@ def test_the_module_runs_like_the_command(tmp_path: Any) -> None:
 
 def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
     """T28: the name was repeated raw in the error line."""
-    done = within("sum", "--params", "\x1b[31mred", "--reports", "r.csv", "-o", "c.csv", cwd=tmp_path)
+    done = within("sum", "--params", "\x1b[31mred", "r.csv", "-o", "c.csv", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "overstory: error: \\x1b[31mred: no such file or directory\n")

@@ -96,12 +96,13 @@ def test_a_wrong_answer_is_one_sentence_and_writes_nothing(arguments, said, tmp_
 
 def test_what_is_published_has_a_sentence_on_how_to_stop_it(tmp_path):
     stop = "Settings, Privacy, Send statistics"
-    more = "--publish", "estimates", "--opt-out", stop
+    more = "--publish", "estimates", "--opt-out", stop, "--retention-days", "9"
     ran = within("metrics", "init", *options("--yes", *more, kind="yes-no"), cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     (path,) = tmp_path.iterdir()
     registry = load_registry(path)
     assert (registry.opt_out, [metric.publish for metric in registry.values()]) == (stop, ["estimates"])
+    assert [metric.grace_days for metric in registry.values()] == [8], "a day is left to publish in"
 
 
 def test_a_script_answers_on_standard_input(tmp_path, monkeypatch):

@@ -40,7 +40,7 @@ def test_the_whole_path_through_pipes(folder: Path) -> None:
     reports = run(folder, "encode", *params, "--values", "-", "--seed", "1", "-o", "-", given=values)
     assert reports.stdout.startswith("client,cohort,bloom,prr,irr\n")
     assert reports.stderr.startswith("600 reports in standard output; epsilon ")
-    counts = run(folder, "sum", *params, "--reports", "-", "-o", "-", given=reports.stdout)
+    counts = run(folder, "sum", *params, "-", "-o", "-", given=reports.stdout)
     candidates = run(folder, "map", *params, "--candidates", "-", "-o", "-", given="oak\nelm\nyew\n")
     (folder / "map.csv").write_text(candidates.stdout)
     files = (*params, "--counts", "-", "--map", "map.csv")
@@ -77,15 +77,16 @@ def test_a_column_through_a_pipe(folder: Path) -> None:
     assert "overstory collect - --column value" in (folder / "out" / "collect.html").read_text()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("command", "given", "says"),
     [
-        ("sum --params - --reports - -o c.csv", "", "standard input (-) can be read only once: give it to one option"),
-        ("sum --params params.csv --reports - - -o c.csv", "", "standard input (-) can be read only once"),
+        ("sum --params - - -o c.csv", "", "standard input (-) can be read only once: give it to one option"),
+        ("sum --params params.csv - - -o c.csv", "", "standard input (-) can be read only once"),
         ("map --params params.csv --candidates trees.txt -o - --json", "", "-o - and --json both write to standard"),
-        ("sum --params params.csv --reports - -o c.csv", "", "standard input: the file is empty"),
+        ("sum --params params.csv - -o c.csv", "", "standard input: the file is empty"),
         (
-            "sum --params params.csv --reports - -o c.csv",
+            "sum --params params.csv - -o c.csv",
             "cohort,irr\n0,1\n",
             "standard input, line 2, field irr: expe",
         ),
@@ -98,9 +99,10 @@ def test_what_cannot_be_is_said(folder: Path, command: str, given: str, says: st
     assert done.stdout == ""
 
 
-CLOSED = ["--version", "--help", "sum --help", "sum --params params.csv --reports reports.csv -o counts.csv"]
+CLOSED = ["--version", "--help", "sum --help", "sum --params params.csv reports.csv -o counts.csv"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("command", CLOSED)
 def test_closed_streams_are_no_fault_of_ours(folder: Path, command: str, closed: str) -> None:

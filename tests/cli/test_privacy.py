@@ -1,9 +1,6 @@
 """``overstory privacy``: every oracle, RAPPOR's files, a person's table, a script's JSON, one message for bad input."""
 
-import inspect
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -12,21 +9,14 @@ from overstory.files.rappor import RapporParameters, write_params
 from overstory.privacy import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from support.privacy_cases import some_parameters
 
-BY_NAME = {"domain_size": 6, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 3}
-ONE_OF = {"rappor-one-time": {"f": 0.5}, "basic-rappor-one-time": {"f": 0.5}, "random-matrix": {"advantage": 0.25}}
 OPT_DR = ("opt-dr", "--param", "domain_size=100", "--param", "epsilon_permanent=1")
 
 
 def run(capsys, *arguments):
     status = command_line.main(["privacy", *map(str, arguments)])
     return status, *capsys.readouterr()
-
-
-def some_parameters(name):
-    accepted = inspect.signature(REGISTRY[name]).parameters
-    needed = {key: BY_NAME[key] for key, p in accepted.items() if p.default is p.empty}
-    return needed | ONE_OF.get(name, {})
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -148,14 +138,3 @@ def test_bad_input_is_one_message_and_status_2(capsys, params, arguments, says):
     assert (status, out) == (2, "")
     assert says in err
     assert "Traceback" not in err
-
-
-def test_its_help_and_its_json_load_nothing_heavy():
-    code = (
-        "import sys; from overstory.cli import main; main.COMMANDS = (*main.COMMANDS, 'privacy');"
-        "main.main(['privacy', '--help']); main.main(['privacy', 'rappor', '--json']);"
-        "print([m for m in ('numpy', 'scipy', 'rich', 'numba', 'matplotlib') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "example:" in done.stdout
-    assert done.stdout.rstrip().endswith("[]")

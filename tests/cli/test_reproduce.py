@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from overstory.experiments.run import EXPERIMENTS
+from papers.run import EXPERIMENTS
 from support.running import within
 
 SMALL = "rappor-75-of-100"

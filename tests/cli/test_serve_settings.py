@@ -80,7 +80,9 @@ def test_what_a_variable_may_not_say(name, value, said) -> None:
 
 
 def test_variables_of_others_are_left_alone() -> None:
-    args = settings(STATE="folder", ADMIN_TOKEN="t", SERVICE_HOST="10.0.0.1", PORT="tcp://10.0.0.1:8000")
+    args = settings(
+        STATE="folder", ADMIN_TOKEN="t", SERVICE_HOST="10.0.0.1", SERVICE_PORT="80", PORT="tcp://10.0.0.1:8000"
+    )
     assert args.port == 8000  # Kubernetes sets OVERSTORY_PORT for a service of that name
 
 

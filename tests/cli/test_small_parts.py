@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from overstory.cli.analysis import bench
+import overstory
+from overstory.cli import checkout
 from overstory.cli.main import main
 from overstory.cli.output import estimate_blocks
 from overstory.cli.rappor.devices import Fleet
@@ -68,7 +69,7 @@ def test_bench_lists_runs_and_refuses(tmp_path: Any, monkeypatch: Any, capfd: An
     (tmp_path / "speed_of_light.py").write_text("print('299792458')")
     (tmp_path / "failing.py").write_text("raise SystemExit(3)")
     (tmp_path / "_shared.py").write_text("raise SystemExit(4)")
-    monkeypatch.setattr(bench, "folder", lambda: tmp_path)
+    monkeypatch.setattr(checkout, "folder", lambda name, what: tmp_path)
     assert main(["bench"]) == 0
     assert capfd.readouterr().out == "failing\nspeed_of_light\n"
     assert main(["bench", "light"]) == 0
@@ -78,16 +79,12 @@ def test_bench_lists_runs_and_refuses(tmp_path: Any, monkeypatch: Any, capfd: An
     assert "choose from failing, speed_of_light" in capfd.readouterr().err
 
 
-def test_bench_without_a_checkout(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setattr(bench, "folder", lambda: tmp_path)
-    assert main(["bench", "light"]) == 2
-    assert "bench/ of the source" in capsys.readouterr().err
-
-
-def test_bench_looks_beside_the_source() -> None:
-    assert bench.folder().name == "bench"
-    with pytest.raises(FileNotFoundError):
-        (bench.folder() / "absent.py").read_text()
+@pytest.mark.parametrize(("arguments", "place"), [(["bench", "light"], "bench/"), (["reproduce", "--list"], "papers/")])
+def test_what_needs_a_checkout_says_so(arguments, place, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(overstory, "__file__", str(tmp_path / "site" / "overstory" / "__init__.py"))
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{place} of the source: clone the repository" in line
 
 
 @pytest.mark.parametrize("command", [("store", "create"), ("store", "summary")])

@@ -13,7 +13,7 @@ from overstory.collector.auth import sha256
 from overstory.collector.store import open_store
 from overstory.files.parquet import read_parquet
 from support.registry_texts import plain_registry
-from support.running import overstory, within
+from support.running import within
 from support.store_samples import received, registry, reports
 
 REGISTRY = plain_registry("colour", domain='{kind = "categories", names = ["red", "green", "blue"]}')
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     metric, rng = registry()["colour"], random.Random(1)
     done = within("store", "create", "reports.db", "--registry", "metrics.toml", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "sqlite:///reports.db: created, schema 0007\n")
+    assert (done.returncode, done.stdout) == (0, "sqlite:///reports.db: created, schema 1\n")
     with open_store(str(tmp_path / "reports.db")) as store:
         store.add(
             [received(metric, DAY, reports(metric, 10, rng)), received(metric, DAY + 1, reports(metric, 20, rng))]
@@ -42,8 +42,7 @@ def answer(folder: Path, *arguments: object) -> Any:
 
 
 def test_a_store_is_made_once(folder: Path) -> None:
-    assert answer(folder, "create", "reports.db") == {"url": "sqlite:///reports.db", "schema": "0007", "made": False}
-    assert answer(folder, "migrate", "reports.db") == {"url": "sqlite:///reports.db", "from": "0007", "to": "0007"}
+    assert answer(folder, "create", "reports.db") == {"url": "sqlite:///reports.db", "schema": 1, "made": False}
 
 
 def test_compact_retain_and_summary(folder: Path) -> None:
@@ -160,17 +159,11 @@ def test_bad_input_is_one_sentence(folder: Path, arguments: list[str], said: str
 
 
 def test_every_action_has_an_example_in_its_help(folder: Path) -> None:
-    actions = ("create", "migrate", "summary", "compact", "retain", "backup", "restore", "export", "tokens")
+    actions = ("create", "summary", "compact", "retain", "backup", "restore", "export", "tokens")
     for words in (*((one,) for one in actions), *(("tokens", verb) for verb in ("add", "list", "revoke"))):
         done = within("store", *words, "--help", cwd=folder)
         assert done.returncode == 0
         assert "example:\n  overstory store" in done.stdout
-
-
-def test_as_a_process_of_its_own(folder: Path) -> None:
-    done = overstory("store", "compact", "reports.db", cwd=folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "30 reports counted and shuffled, 2 expired batch ids deleted\n"
 
 
 def test_notes_are_added_listed_and_removed(folder: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.running import within
+
 WIDTH = 60
 COMMANDS = {
     "collect": "collect trees.csv --column tree --epsilon 2",
@@ -51,6 +53,4 @@ def test_long_sentences_are_wrapped(tmp_path: Path, name: str) -> None:
 
 def test_elsewhere_a_sentence_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "trees.csv").write_text("tree\n" + "oak\nash\n" * 300)
-    command = [sys.executable, "-m", "overstory", *COMMANDS["collect"].split()]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert max(map(len, done.stdout.splitlines())) > 120
+    assert max(map(len, within(*COMMANDS["collect"].split(), cwd=tmp_path).stdout.splitlines())) > 120

@@ -36,10 +36,15 @@ def site(tmp_path_factory: Any) -> Path:
     folder: Path = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
-    (wheel,) = folder.glob("*.whl")
+    wheel = wheel_in(folder)
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(folder / "site")
     return folder / "site"
+
+
+def wheel_in(folder: Path) -> Path:
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def alone(site: Path, code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -59,7 +64,8 @@ def test_it_holds_every_file_of_the_package(site: Path) -> None:
     }
     there = {path.relative_to(site) for path in (site / "overstory").rglob("*") if path.is_file()}
     assert there == here
-    assert {path.suffix for path in there} > {".py", ".css", ".csv"}
+    assert {path.suffix for path in there} > {".py", ".css"}
+    assert {path.name for path in site.iterdir() if path.suffix != ".dist-info"} == {"overstory"}
 
 
 def test_it_asks_for_nothing_unless_an_extra_does(site: Path) -> None:
@@ -103,3 +109,24 @@ def test_what_needs_an_extra_names_it(site: Path, tmp_path: Path, arguments: Any
     assert ran.returncode == 2
     assert ran.stderr.endswith(f'pip install "overstory[{extra}]"\n')
     assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_pip_installs_a_command_that_works_once_the_extra_is_there(site: Path, tmp_path: Path) -> None:
+    def run(*command: object, status: int = 0) -> str:
+        ran = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == status, ran.stderr
+        return ran.stdout + ran.stderr
+
+    run(sys.executable, "-m", "venv", "venv")
+    python, command = tmp_path / "venv" / "bin" / "python", tmp_path / "venv" / "bin" / "overstory"
+    run(python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel_in(site.parent))
+    assert run(command, "--version").startswith("overstory ")
+    (tmp_path / "trees.csv").write_text("tree\n" + "oak\nash\noak\n" * 200)
+    collect = [command, "collect", "trees.csv", "--column", "tree", "--epsilon", "2"]
+    assert 'pip install "overstory[analysis]"' in run(*collect, status=2)
+    libraries = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    there = [path for path in sys.path if path.endswith("-packages")]  # as that installs them
+    (Path(libraries) / "libraries.pth").write_text("\n".join(there) + "\n")
+    assert "Learned:" in run(*collect)
+    assert str(SOURCE) not in run(python, "-c", "import overstory; print(overstory.__file__)")

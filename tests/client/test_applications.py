@@ -10,11 +10,10 @@ from overstory.client import Client
 from overstory.client.consent.consent import read_consent
 from overstory.client.outcomes import StateError
 from overstory.client.person.commands import main
-from overstory.client.state.lifecycle import erase
 from overstory.client.state.paths import StatePaths, applications, introduce, is_state, left_registry, read_application
+from overstory.client.state.state import State, erase
 from overstory.protocol.metrics import MetricRegistry
 from support.devices import DEFAULT, REGISTRY, Clock, device, registry
-from support.states_before import FOLDER_2, copy
 
 
 @pytest.fixture
@@ -159,18 +158,18 @@ def test_off_for_all(home, run):
 
 @pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
 def test_off_for_all_goes_on_where_one_cannot_be_turned_off(home, run, monkeypatch):
-    from overstory.client.consent import choice
+    from overstory.client.consent import consent
 
     begun = [started(home, name, choice="on") for name in ("editor", "notes")]
-    write = choice.write_atomically
+    write = consent.write_atomically
 
     def full(path, content):
         if path.parent.name == "editor":
             raise OSError(28, "No space left on device")
         write(path, content)
 
-    monkeypatch.setattr(choice, "write_atomically", full)
-    monkeypatch.setattr(choice, "overwrite", full)
+    monkeypatch.setattr(consent, "write_atomically", full)
+    monkeypatch.setattr(consent, "overwrite", full)
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError(5, "Input/output error")))
     status, told = run("off", "--all")
     assert status == 2
@@ -204,7 +203,7 @@ def test_no_command_needs_a_file(home, run):
     assert "(colour)" in told
     with Client("notes", registry=REGISTRY, environ=home, policy="none") as client:
         assert client.record("colour", "red") == "recorded"
-    assert "colour: 1 report of 1 distinct value" in run("status")[1]
+    assert "colour: 1 report from 1 noisy answer" in run("status")[1]
     assert "colour = red, explained" in run("view", "--explain", "colour=red")[1]
     assert run("forget", "--yes")[0] == 0
     assert run("on", "--yes")[0] == 0, "what is asked for is no secret, and stays"
@@ -231,7 +230,7 @@ def test_a_later_version_of_the_program_leaves_its_registry(home):
 def test_what_was_left_is_written_once(home, monkeypatch):
     started(home, "notes")
     written = []
-    monkeypatch.setattr("overstory.client.state.files.write_atomically", lambda path, *_, **__: written.append(path))
+    monkeypatch.setattr("overstory.client.state.paths.write_atomically", lambda path, *_, **__: written.append(path))
     started(home, "notes")
     assert written == []
 
@@ -260,10 +259,10 @@ def test_a_registry_of_a_later_version_is_named_and_off_is_heard(home, run):
     assert read_consent(paths).choice == "off"
 
 
-def test_a_state_of_an_earlier_version_says_that_it_keeps_no_registry(home, run):
+def test_a_state_without_a_registry_says_so(home, run):
     folder = Path(home["XDG_STATE_HOME"]) / "overstory" / "notes"
     folder.parent.mkdir(parents=True)
-    copy(folder, FOLDER_2)
+    State(StatePaths(folder)).begin()
     assert list(applications(home)) == ["notes"]
     for command, status in (("status", 0), ("view", 0), ("on", 2), ("local", 2)):
         ran, told = run(command)

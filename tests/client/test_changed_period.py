@@ -1,15 +1,14 @@
 """A metric whose periods get another length under one id: devices neither fall silent nor report a time twice."""
 
-import sqlite3
 from itertools import permutations
 
 import pytest
 
 from overstory.client import Outcome
 from overstory.client.person.view import view_metrics
-from overstory.client.state.state import Claims
+from overstory.client.state.rows import Claims
 from overstory.protocol.metrics.period import Period
-from support.devices import BINS, NOON, Clock, device, registry
+from support.devices import BINS, Clock, device, registry
 
 HOUR = 3600
 LENGTHS = ("30 minutes", "hour", "6 hours", "day", "week")
@@ -63,24 +62,6 @@ def test_going_back_to_the_length_before_does_not_report_a_time_twice(tmp_path):
     assert outcomes[-1] is Outcome.RECORDED
     clock.now -= HOUR
     assert Period.parse("day").number(clock.now) > Period.parse("day").number(Clock().now) + 1
-
-
-def test_a_state_that_did_not_keep_the_length_learns_it_from_its_numbers(tmp_path):
-    """Schema 3 had the numbers alone: more than 400 hours, and a first one, silenced the device by the day."""
-    for period in LENGTHS:
-        folder, clock = tmp_path / period, Clock(NOON - 30 * 24 * HOUR)  # SQLite has a clock of its own
-        folder.mkdir()
-        with_reports(folder, clock, period)
-        connection = sqlite3.connect(folder / "state" / "state.db", isolation_level=None)
-        assert connection.execute("DELETE FROM about WHERE key LIKE 'length %'").rowcount == 1
-        connection.execute("UPDATE about SET value = 3 WHERE key = 'schema'")
-        connection.close()
-        client = device(folder, clock=clock, registry=of(period), choice=None)
-        assert client.record("m", 4) is Outcome.ALREADY
-        connection = sqlite3.connect(folder / "state" / "state.db")
-        kept = connection.execute("SELECT value FROM about WHERE key = 'length m'").fetchone()
-        connection.close()
-        assert kept == (Period.parse(period).seconds,)
 
 
 def test_what_waits_by_the_number_of_another_length_is_not_sent_and_is_shown_at_its_time(tmp_path):

@@ -12,17 +12,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from overstory.client import Choice, Outcome, Randomizer
-from overstory.client.budget import budget, spent
-from overstory.client.consent.choice import choose
-from overstory.client.consent.consent import read_consent
+from overstory.client import Choice, Outcome
+from overstory.client.budget import ledger_of, spent
+from overstory.client.consent.consent import choose, read_consent
 from overstory.client.outcomes import ConsentError
-from overstory.client.state.lifecycle import erase
-from overstory.client.state.memo import NOTHING
+from overstory.client.randomizer import randomizer_of
 from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.paths import StatePaths
-from overstory.client.state.state import State
-from overstory.privacy import Event, Ledger, Spend
+from overstory.client.state.rows import NOTHING
+from overstory.client.state.state import State, erase
+from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, DAY, NOON, Clock, device, registry
 
@@ -74,7 +73,7 @@ class OutboxMachine(WithFolder):
         row = {"id": self.made, "size": size, "due": self.now + delay, "state": str(state), "attempts": 0}
         with self.state.transaction() as rows:
             body, batch = bytes(size), self.made.to_bytes(16, "little")
-            rows.outbox.add(batch, "colour", self.made, body, due=row["due"], state=state)
+            rows.outbox.add(batch, "colour", self.made, body, account=bytes(16), due=row["due"], state=state)
             dropped = rows.outbox.trim()
         self.model.append(row)
         waiting = [r for r in self.model if r["state"] == "waiting"]
@@ -155,14 +154,14 @@ VALUES = st.sampled_from([0, 1, 5, 6, 40, 98, 99])
 
 
 class MemoMachine(WithFolder):
-    """Two processes' worth of clients on one state: permanent responses, caps, and the ledger against the spends."""
+    """Two processes' worth of clients on one state: permanent responses, caps, and the ledger against the reports."""
 
     def __init__(self):
         super().__init__()
         self.clock = Clock()
         self.clients = [self.client(), self.client()]
         self.known = {name: [] for name in CAPPED}  # values reported, in order
-        self.spends = Ledger("person")
+        self.reports = {name: Counter() for name in CAPPED}  # by the place of their value in `known`
 
     def client(self):
         return device(self.folder, clock=self.clock, registry=CAPPED)
@@ -203,14 +202,13 @@ class MemoMachine(WithFolder):
 
     def permanent(self, name, value):
         secret = State(self.clients[0].paths).begin().key(name)
-        randomizer = Randomizer(CAPPED[name].mechanism, secret=secret, metric=name)
+        randomizer = randomizer_of(CAPPED[name], secret)
         return randomizer.nothing() if value is None else randomizer.permanent(value)
 
     def charge(self, name, value):
         if value not in self.known[name]:
             self.known[name].append(value)
-        number = self.known[name].index(value)
-        self.spends = self.spends.after(Spend.of(name, CAPPED[name].mechanism, Event.VALUE, number=number))
+        self.reports[name][self.known[name].index(value)] += 1
 
     @rule(which=st.integers(0, 1))
     def restart(self, which):
@@ -230,15 +228,16 @@ class MemoMachine(WithFolder):
         if not state.exists:
             return
         with state.snapshot() as rows:
-            charged, spends = budget(rows, CAPPED).ledger.accounts, self.spends.accounts
-            assert [(one.metric, one.numbered) for one in charged] == [(one.metric, one.numbered) for one in spends]
+            charged = {account.metric: dict(account.numbered) for account in ledger_of(rows).accounts}
+            assert charged == {name: dict(reports) for name, reports in self.reports.items() if reports}
             for name, metric in CAPPED.items():
-                found = spent(rows, metric)
+                found = spent(ledger_of(rows), metric)
                 assert found.distinct == len(self.known[name])
-                assert found.epsilon == self.spends.epsilon_of(name)
+                if made := Counter(self.reports[name].values()):
+                    assert found.cost.epsilon_pattern == terms_of(metric.mechanism).epsilon_history(made)
                 if name != "free":
                     assert found.distinct <= metric.max_responses
-                    assert found.epsilon <= found.cost.line("values").epsilon
+                    assert found.cost.epsilon_pattern <= found.cost.line("values").epsilon
                 responses = rows.memo.responses(name)
                 assert [r.permanent for r in responses] == [self.permanent(name, v) for v in self.known[name]]
 
@@ -348,28 +347,14 @@ TestConsent = ConsentMachine.TestCase
 TestConsent.settings = FEW
 
 
-def test_a_ledger_says_infinite_where_an_earlier_version_kept_too_little(tmp_path):
-    from support import states_before
-
-    states_before.copy(tmp_path / "state")
-    paths = StatePaths(tmp_path / "state")
-    State(paths).begin()
-    with State(paths).snapshot() as rows:
-        assert budget(rows, {}).unknown == {"colour"}
-        assert budget(rows, {}).epsilon == math.inf
-        assert budget(rows, registry()).epsilon == pytest.approx(2.0)
-        assert budget(rows, {}, "engine").epsilon == 0.0
-        assert spent(rows, registry()["colour"]).reports == 2
-
-
 def test_the_terms_are_kept_so_that_the_ledger_outlives_the_registry(tmp_path):
     clock = Clock(NOON + 10 * DAY)
     client = device(tmp_path, clock=clock)
     client.record("engine", "x")
     client.flush()
     with State(client.paths).snapshot() as rows:
-        assert budget(rows, {}).epsilon == budget(rows, client.registry).epsilon
-        assert 0 < budget(rows, {}).epsilon < math.inf
+        assert ledger_of(rows).accounts[0].terms == terms_of(client.registry["engine"].mechanism)
+        assert 0 < ledger_of(rows).epsilon < math.inf
 
 
 def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
@@ -382,7 +367,7 @@ def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
     assert client.flush().written == {"kept": 4}
     with State(client.paths).snapshot() as rows:
         assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1)] * 4
-        assert budget(rows, CAPPED).epsilon == 0
+        assert ledger_of(rows).epsilon == 0
     client.consent("on")
     clock.tomorrow()
     assert client.record("drop", 4) is Outcome.CAPPED

@@ -60,8 +60,7 @@ def parameters():
 
 
 def tables_of_the_schema():
-    statements = " ".join((*schema.FIRST, *(statement for step in schema.STEPS for statement in step)))
-    return set(re.findall(r"CREATE TABLE (\w+)", statements))
+    return set(re.findall(r"CREATE TABLE (\w+)", " ".join(schema.TABLES)))
 
 
 def faults(page):
@@ -80,7 +79,7 @@ def test_every_setting_outcome_file_and_table_has_its_row():
     assert faults(PAGE) == []
 
 
-@pytest.mark.parametrize("change", [("`exit_timeout`", "`entropy`"), ("`spent`", "`none`"), ("`legacy`", "`old`")])
+@pytest.mark.parametrize("change", [("`exit_timeout`", "`entropy`"), ("`spent`", "`none`"), ("`keys`", "`old`")])
 def test_a_row_of_another_version_is_noticed(change):
     assert len(faults(PAGE.replace(*change))) == 2
 
@@ -105,7 +104,7 @@ def test_the_page_says_after_which_outcomes_there_is_a_report():
 
 def test_the_page_lists_all_that_a_state_remembers_in_about(tmp_path, monkeypatch):
     """A device that has met everything: failures, two collectors, a copy, a budget, periods that are forgotten."""
-    monkeypatch.setattr("overstory.client.state.state.PERIODS_KEPT", 2)
+    monkeypatch.setattr("overstory.client.state.rows.PERIODS_KEPT", 2)
     asked, clock = registry(colour=DEFAULT["colour"] + 'attribute = "looks"\nmax_values = 2\n'), Clock()
     asked = replace_budget(asked, PersonBudget(100.0, "same-pattern"))
     asked_for = []

@@ -144,7 +144,7 @@ def test_status_states_the_budget(here: Any, capsys: Any) -> None:
     one = next(line["epsilon"] for line in colour["lines"] if line["kind"] == "report")
     assert round(colour["epsilon_same_pattern"], 4) == round(2 * one, 4)
     assert run("status", *ALL) == 0
-    assert "colour: 2 reports of 2 distinct values" in capsys.readouterr().out
+    assert "colour: 2 reports from 2 noisy answers" in capsys.readouterr().out
 
 
 def test_one_report_is_spoken_of_as_one(here: Any, capsys: Any) -> None:
@@ -153,7 +153,7 @@ def test_one_report_is_spoken_of_as_one(here: Any, capsys: Any) -> None:
     assert "at most 1 different value from one device, ever" in capsys.readouterr().out
     record(here, "red")
     assert run("status", *ALL) == 0
-    assert "colour: 1 report of 1 distinct value\n" in capsys.readouterr().out
+    assert "colour: 1 report from 1 noisy answer\n" in capsys.readouterr().out
     assert run("view", *ALL, "--explain", "colour=green") == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "has reported 1 distinct value, the most it may: the first one would be reported instead" in told

@@ -9,14 +9,14 @@ from datetime import date
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.consent.choice import choose
-from overstory.client.consent.consent import EARLIER, Agreement, read_consent
-from overstory.client.outcomes import Fault, StateError
+from overstory.client.consent.consent import Agreement, choose, read_consent
+from overstory.client.outcomes import ConsentError, Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import MetricRegistry, PersonBudget, parse_registry
 from overstory.protocol.wire.upload import decode_uploads
+from support.collector_doubles import taken
 from support.devices import DEFAULT, NOON, Clock, device, registry
 
 HOME = "https://one.example"
@@ -33,9 +33,7 @@ class Collector:
     def __call__(self, request):
         self.bodies.append(request.body)
         self.urls.append(request.url)
-        (upload,) = decode_uploads(request.body, 1)
-        answer = {"results": [{"batch": upload.batch.hex(), "accepted": 1}]}
-        return Response(200, {}, json.dumps(answer).encode())
+        return taken(request)
 
     @property
     def metrics(self):
@@ -60,6 +58,7 @@ WIDER = [
     ({"retention_days": 3650}, "reports are to be kept for 3650 days, not for 90"),
     ({"grace_days": 300}, "late reports are to be taken for 300 days, not for 30"),
     ({"expires": date(2100, 1, 1)}, "it is to end on 2100-01-01, not on 2099-01-01"),
+    ({"publish": "estimates"}, "estimates of 100 reports or more are to be published, where nothing was"),
     ({"max_values": 2}, "what its reports mean, or how private they are, is not what was shown"),
 ]
 
@@ -77,6 +76,16 @@ def test_what_was_shown_otherwise_is_not_covered_and_status_says_why(tmp_path, t
     assert collector.metrics == ["engine"]
     other.consent("on")
     assert other.record("colour", "red") is Outcome.RECORDED
+
+
+def test_estimates_of_fewer_reports_are_asked_about_and_of_more_are_not(tmp_path):
+    published = changed(publish="estimates", publish_least=100)
+    client(tmp_path, published, choice="on")
+    fewer, more = (client(tmp_path, changed(publish="estimates", publish_least=least)) for least in (50, 200))
+    assert fewer.status().missing == {
+        "colour": ("estimates of 50 reports or more are to be published, not of 100 or more",)
+    }
+    assert more.status().missing == client(tmp_path).status().missing == {}
 
 
 @pytest.mark.parametrize(
@@ -313,57 +322,15 @@ def test_a_larger_budget_is_asked_about(tmp_path, later, covered):
     assert bool(other.status().missing) is not covered
 
 
-# --- choices of earlier versions
-
-
-def of_version_1(tmp_path, choice):
-    """Write what version 1 wrote."""
-    folder = tmp_path / "state"
-    folder.mkdir()
-    digests = {name: metric.digest.hex() for name, metric in TWO.items()}
-    about = {"consent": 1, "choice": choice, "date": "2026-11-20", "registry": TWO.version}
-    (folder / "consent.json").write_text(json.dumps(about | {"metrics": digests, "mark": "0123456789abcdef"}))
-
-
-def test_on_of_version_1_is_asked_about_again_and_sends_nothing(tmp_path):
-    of_version_1(tmp_path, "on")
-    collector = Collector()
-    asking = client(tmp_path, collector=collector)
-    assert asking.record("colour", "red") is Outcome.NOT_ASKED
-    assert asking.status().missing == {"colour": (EARLIER,), "engine": (EARLIER,)}
-    assert "promised more than it held" in " ".join(asking.status().words())
-    asking.consent("on")
-    assert asking.record("colour", "red") is Outcome.RECORDED
-
-
-def test_what_waits_under_on_of_version_1_is_never_sent(tmp_path):
-    collector = Collector()
-    recorder = client(tmp_path, choice="on", server=None)
-    recorder.record("colour", "red")
-    recorder.flush()
-    agreed = read_consent(recorder.paths)
-    recorder.paths.consent.unlink()
-    digests = {name: one.digest for name, one in agreed.metrics.items()}
-    about = {"consent": 1, "choice": "on", "date": "2026-11-20", "registry": TWO.version}
-    recorder.paths.consent.write_text(json.dumps(about | {"metrics": digests, "mark": agreed.consent_id}))
-    sending = client(tmp_path, collector=collector, clock=Clock(NOON + 7200))
-    sending.flush()
-    sending.consent("on")
-    sending.flush()
-    assert collector.bodies == []
-
-
-@pytest.mark.parametrize(("choice", "outcome"), [("off", Outcome.OFF), ("local", Outcome.RECORDED)])
-def test_off_and_local_of_version_1_are_what_they_were(tmp_path, choice, outcome):
-    of_version_1(tmp_path, choice)
-    collector = Collector()
-    asking = client(tmp_path, collector=collector)
-    assert asking.record("colour", "red") is outcome
-    asking.flush()
-    assert asking.status().missing == {}
-    asking.consent("on")
-    asking.flush()
-    assert collector.bodies == []
+def test_a_choice_of_another_version_is_none(tmp_path):
+    """The person is asked again, and until then nothing is recorded."""
+    asking = client(tmp_path, choice="on")
+    written = asking.paths.consent.read_text()
+    asking.paths.consent.write_text(written.replace('"consent": 1', '"consent": 2'))
+    assert asking.paths.consent.read_text() != written
+    assert client(tmp_path).record("colour", "red") is Outcome.OFF
+    with pytest.raises(ConsentError, match="not a choice that was written here"):
+        read_consent(asking.paths)
 
 
 # --- the file
@@ -389,6 +356,8 @@ def test_a_choice_is_read_as_it_was_written(paths):
         (("metrics", "colour", "retention_days"), "90"),
         (("metrics", "colour", "retention_days"), True),
         (("metrics", "colour", "expires"), "soon"),
+        (("metrics", "colour", "owner"), None),
+        (("metrics", "colour", "publish_least"), "100"),
         (("metrics", "colour"), "0123"),
         (("consent",), 3),
     ],

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Choice, ConsentError, Outcome
-from overstory.client.consent.choice import choose
-from overstory.client.consent.consent import read_consent
+from overstory.client.consent.consent import choose, read_consent
 from overstory.client.consent.policy import UNASKED, effective
 from overstory.client.person.commands import main
 from overstory.client.state.paths import StatePaths, introduce
@@ -132,7 +131,7 @@ def test_the_command_says_that_the_earlier_choice_stands(tmp_path, monkeypatch, 
 
     with monkeypatch.context() as patched:
         for call in ("write_atomically", "overwrite"):
-            patched.setattr(f"overstory.client.consent.choice.{call}", refuse)
+            patched.setattr(f"overstory.client.consent.consent.{call}", refuse)
         patched.setattr(Path, "unlink", refuse)
         assert main(["off", *state], environ={}) == 2
     assert "the choice cannot be written: Read-only file system" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.person.report_bytes import annotate
+from overstory.client.person.explanation import annotate
 from overstory.client.state.state import State
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry

@@ -2,7 +2,6 @@
 
 import hashlib
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,18 +52,13 @@ def test_a_tree_that_keeps_the_last_node_is_caught():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(names, max_size=4), st.booleans())
-def test_a_secret_comes_back_from_its_file(tmp_path_factory, taken, legacy):
+@given(st.lists(names, max_size=4))
+def test_a_secret_comes_back_from_its_file(tmp_path_factory, taken):
     path = tmp_path_factory.mktemp("secret") / "secret"
-    secret = DeviceSecret.of_version_1(ROOT).without(frozenset(taken), legacy=legacy)
+    secret = DeviceSecret.of_root(ROOT).without(frozenset(taken))
     write_secret(path, secret)
     again = read_secret(path)
     assert again.reveal() == secret.reveal()
-    assert (again.fingerprint, again.legacy) == (secret.fingerprint, ROOT if legacy else None)
+    assert again.fingerprint == secret.fingerprint
     assert all(again.key(metric) is None for metric in taken)
     assert again.key("another metric") == secret.key("another metric") is not None
-
-
-def test_a_root_has_its_length():
-    with pytest.raises(ValueError, match="32 bytes"):
-        KeyTree.of_root(bytes(31))

@@ -70,7 +70,6 @@ def test_a_registry_without_oblivious_metrics_says_nothing_of_relays(tmp_path):
     for argv in (("on", "--yes"), ("status",), ("view",), ("status", "--json"), ("view", "--json")):
         assert "relay" not in asked_of(tmp_path, *argv, registry=direct)
     assert "relay" not in public_html(direct)
-    assert "relay" not in (tmp_path / "state" / "consent.json").read_text()
 
 
 def test_the_view_and_the_public_page_say_it_too(tmp_path):

@@ -13,9 +13,8 @@ from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.delivery import Delivery
 from overstory.client.upload.http import Request, Response
-from overstory.client.upload.oblivious import oblivious_transport
 from overstory.client.upload.retry import Decision
-from overstory.client.upload.sender import ReportSender
+from overstory.client.upload.sender import ReportSender, oblivious_transport
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
@@ -23,7 +22,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.metrics.oblivious import ObliviousRoute
 from overstory.protocol.wire.upload import decode_uploads
-from overstory.trial.fleet.fleet import Fleet, Moment
+from overstory.trial.fleet import Fleet, Moment
 from support.collector_doubles import accepted
 from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry
 from support.oblivious_receiver import (

@@ -1,20 +1,17 @@
 """The budget of a person: a client keeps to it, and when it falls silent says nothing of a value."""
 
 import itertools
-import math
 from dataclasses import replace
 
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.budget import budget
-from overstory.client.consent.allowance import Allowance
+from overstory.client.budget import Allowance, ledger_of
 from overstory.client.state.state import State
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.totals import charge, reports_until_the_end
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
-from support import states_before
-from support.devices import DAY, NOON, Clock, device, registry
+from support.devices import Clock, device, registry
 
 NAMES = ("red", "green", "blue")
 DOMAIN = f'domain = {{kind = "categories", names = {list(NAMES)}}}\nperiod = "day"\n'.replace("'", '"')
@@ -77,7 +74,7 @@ def test_a_budget_that_looks_at_the_values_is_caught(tmp_path, monkeypatch):
 
     def looking(self, registry, held, rows, pending=()):
         honest(self, registry, held, rows, pending)
-        self.spent = budget(rows, registry).epsilon
+        self.spent = ledger_of(rows).epsilon
 
     honest = Allowance.__init__
     monkeypatch.setattr(Allowance, "__init__", looking)
@@ -91,7 +88,7 @@ def test_what_was_spent_is_within_the_budget(tmp_path, entry, held, flush):
     of = asked(held, theme=entry)
     _, client = outcomes(tmp_path, of, NAMES * 3, flush=flush)
     with State(client.paths).snapshot() as rows:
-        spent = budget(rows, of)
+        spent = ledger_of(rows)
     assert 0 < (spent.epsilon_any if held.against == "any-history" else spent.epsilon) <= held.epsilon
 
 
@@ -179,20 +176,7 @@ def test_reports_made_while_there_was_no_budget_and_no_cap_count(tmp_path, choic
     assert found == [Outcome.RECORDED] * then + [Outcome.SPENT] * (5 - then)
     with state.snapshot() as rows:
         assert rows.recall("cap theme") == 0
-        assert budget(rows, capped).epsilon == pytest.approx(5.0 if choice == "on" else 2.0)
-
-
-@pytest.mark.parametrize(("most", "outcome"), [(3.5, Outcome.SPENT), (4.0, Outcome.RECORDED)])
-def test_responses_beyond_a_cap_that_an_earlier_version_remembered_count(tmp_path, most, outcome):
-    """Three of them, and one of nothing that may still come."""
-    clock, capped = Clock(), asked(PersonBudget(most, "same-pattern"), theme=CAPPED)
-    _, state = reported(tmp_path, clock, asked(None, theme=MANY), NAMES)
-    with state.transaction() as rows:
-        rows.remember("cap theme", 2)
-    found, _ = reported(tmp_path, clock, capped, FIVE)
-    assert found == [outcome] * 5
-    with state.snapshot() as rows:
-        assert budget(rows, capped).epsilon <= 4.0
+        assert ledger_of(rows).epsilon == pytest.approx(5.0 if choice == "on" else 2.0)
 
 
 def test_a_cap_that_was_there_before_the_budget_is_known(tmp_path):
@@ -200,55 +184,6 @@ def test_a_cap_that_was_there_before_the_budget_is_known(tmp_path):
     reported(tmp_path, clock, asked(None, theme=CAPPED), FIVE)
     found, _ = reported(tmp_path, clock, asked(PersonBudget(2.5, "same-pattern"), theme=CAPPED), FIVE)
     assert found == [Outcome.RECORDED] * 5
-
-
-# --- states of before
-
-
-def after(folder, of, names):
-    """Report red, or a page, of each metric a day; return what became of it, and what was spent by the ledger."""
-    clock, found = Clock(NOON + 10 * DAY), []
-    with device(folder, registry=of, clock=clock) as client:
-        for name in names:
-            found.append(client.record(name, "a page" if name in ("page", "site") else "red"))
-            clock.tomorrow()
-        client.flush()
-    with State(client.paths).snapshot() as rows:
-        return found, budget(rows, of)
-
-
-def test_two_metrics_of_a_state_that_kept_no_terms_do_not_end_each_other(tmp_path):
-    """Each took the other one's reports for infinite, for ever; the registry knows their terms."""
-    of = asked(PersonBudget(5.0, "same-pattern"), one=GRR, two=GRR)
-    states_before.write(tmp_path / "state", states_before.reports_2(of, [("one", "red"), ("two", "red")]))
-    found, spent = after(tmp_path, of, ["one", "two", "one", "two"])
-    assert found == [Outcome.RECORDED] * 3 + [Outcome.SPENT]
-    assert spent.epsilon == pytest.approx(2.0), "by the values: each has had one"
-
-
-def test_reports_of_a_mechanism_that_nobody_knows_any_more_leave_nothing_of_a_budget(tmp_path):
-    both, later = registry(one=GRR, two=GRR.replace("1.0", "0.5")), asked(PersonBudget(900.0), two=GRR)
-    states_before.write(tmp_path / "state", states_before.reports_2(both, [("one", "red"), ("two", "red")]))
-    found, spent = after(tmp_path, later, ["two"])
-    assert found == [Outcome.SPENT]
-    assert math.isinf(spent.epsilon)
-
-
-@pytest.mark.parametrize("schema", [1, 2])
-def test_metrics_that_shared_their_noise_leave_nothing_of_a_budget(tmp_path, schema):
-    """The ledger says of them that there is no bound: then nothing is left of any budget."""
-    for names, outcome in ((("page",), Outcome.RECORDED), (("page", "site"), Outcome.SPENT)):
-        folder = tmp_path / str(len(names))
-        listed = states_before.registry_2(**dict.fromkeys(names, 0.5))
-        rows = list(states_before.reports_2(listed, [("colour", "red"), *((name, "a page") for name in names)]))
-        if schema == 1:
-            states_before.write(folder / "state", rows)
-        else:
-            states_before.write_2(folder / "state", rows, dict(states_before.terms_2(listed)).items())
-        of = MetricRegistry(dict(listed), listed.version, PersonBudget(900.0, "same-pattern"))
-        found, spent = after(folder, of, ["page", "colour"])
-        assert found == [outcome] * 2
-        assert math.isinf(spent.epsilon) == (outcome is Outcome.SPENT)
 
 
 def test_two_processes_keep_to_it_together(tmp_path):

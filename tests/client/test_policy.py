@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Choice, ConsentError, Outcome
-from overstory.client.consent.choice import choose
-from overstory.client.consent.consent import Agreement, read_consent
+from overstory.client.consent.consent import Agreement, choose, read_consent
 from overstory.client.consent.policy import CI_VARIABLES, PermissionSources, effective, of_environment
 from overstory.client.state.paths import policy_file, state_folder
 from overstory.client.state.state import State
@@ -159,7 +158,7 @@ def test_a_choice_says_when_for_which_registry_and_for_which_metrics(paths):
     choose(paths, REGISTRY, "on", TODAY)
     read = json.loads(paths.consent.read_text())
     assert {key: read[key] for key in ("consent", "choice", "date", "registry")} == {
-        "consent": 2,
+        "consent": 1,
         "choice": "on",
         "date": "2026-11-21",
         "registry": "2026-11-21",
@@ -264,7 +263,7 @@ def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_con
         def busy(*_):
             raise StateError(Fault.BUSY, "busy")
 
-        patched.setattr("overstory.client.consent.choice._withdraw", busy)
+        patched.setattr("overstory.client.consent.consent._withdraw", busy)
         client.consent("off")
         assert client.status().outbox["waiting"] == 1
         with pytest.raises(StateError):
@@ -283,7 +282,7 @@ def test_a_choice_that_cannot_be_kept_at_all_is_obeyed_by_this_client(tmp_path, 
 
     with monkeypatch.context() as patched:
         for call in ("write_atomically", "overwrite"):
-            patched.setattr(f"overstory.client.consent.choice.{call}", full)
+            patched.setattr(f"overstory.client.consent.consent.{call}", full)
         patched.setattr(Path, "unlink", full)
         with pytest.raises(ConsentError, match="Read-only"):
             client.consent(choice)

@@ -4,21 +4,28 @@ import importlib.resources
 import json
 import logging
 import pickle
+import sqlite3
 import subprocess
 import sys
 import zipfile
+from functools import partial
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from overstory.client import Client, Outcome, Randomizer
+from overstory.client import Client, Outcome
 from overstory.client.outcomes import Fault, StateError
+from overstory.client.randomizer import randomizer_of
+from overstory.client.state import rows as rows_module
 from overstory.client.state.outbox import Bounds, RowState
+from overstory.client.state.rows import ends_at
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
+from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
+from support.devices import DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry
 
 
 @pytest.fixture
@@ -59,7 +66,7 @@ def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(tmp_pa
     assert batch.digest == metric.mechanism.digest
     (report,) = batch
     secret = State(client.paths).begin().key("colour")
-    randomizer = Randomizer(metric.mechanism, secret=secret, metric="colour")
+    randomizer = randomizer_of(metric, secret)
     assert report.cohort == randomizer.cohort
     assert responses_of(client, "colour")[0].permanent == randomizer.permanent(metric.encode("green"))
 
@@ -435,8 +442,106 @@ def test_past_the_cap_the_metrics_rule_decides(tmp_path, clock, name, values, st
         clock.tomorrow()
         client.record(name, value)
     client.flush()
-    randomizer = Randomizer(metric.mechanism, secret=State(client.paths).begin().key(name), metric=name)
+    randomizer = randomizer_of(metric, State(client.paths).begin().key(name))
     permanent = {response.number: response.permanent for response in responses_of(client, name)}
     assert len(permanent) == metric.max_responses
     sent = [permanent[row.response] for row in rows_of(client)]
     assert sent == [randomizer.nothing() if value is None else randomizer.permanent(value) for value in stand_ins]
+
+
+def many_metrics(number):
+    return registry(**{f"engine{n}": DEFAULT["engine"] for n in range(number)})
+
+
+def record_all(client):
+    assert {client.record(name, "example.org") for name in client.registry} == {Outcome.RECORDED}
+
+
+def recorded_twice(folder, number):
+    """A client with a report of each of many metrics to flush, all of which had one before."""
+    clock = Clock()
+    client = device(folder, clock=clock, registry=many_metrics(number))
+    record_all(client)
+    client.flush()
+    clock.tomorrow()
+    record_all(client)
+    return client
+
+
+def work_of(call, monkeypatch):
+    """The steps of SQLite's machine, and the statements, of a call; and what it returns."""
+    steps, statements = [], []
+
+    class Counting(sqlite3.Connection):
+        def __init__(self, *given, **settings):
+            super().__init__(*given, **settings)
+            self.set_progress_handler(lambda: steps.append(1), 1)
+            self.set_trace_callback(statements.append)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Counting))
+        returned = call()
+    return len(steps), len(statements), returned
+
+
+def work_of_a_second_flush(folder, number, monkeypatch):
+    steps, statements, flushed = work_of(recorded_twice(folder, number).flush, monkeypatch)
+    assert flushed.written == {"queued": number}
+    return steps, statements
+
+
+def test_a_flush_of_many_metrics_looks_at_the_rows_of_each_alone(tmp_path, monkeypatch):
+    """Each metric's responses were looked for among all, and all keys for each report."""
+    (few, _), (many, _) = (work_of_a_second_flush(tmp_path / str(n), n, monkeypatch) for n in (10, 80))
+    assert many < 10 * few
+
+
+def test_a_report_takes_three_statements_the_period_the_response_and_the_upload(tmp_path, monkeypatch):
+    """Each took 17: what one statement can read of all metrics was read for each, and some of it three times."""
+    (_, few), (_, many) = (work_of_a_second_flush(tmp_path / str(n), n, monkeypatch) for n in (10, 80))
+    assert many - few == 3 * 70
+
+
+def work_of_status(folder, number, monkeypatch):
+    """The statements of `status`, and the channels that it computes with."""
+    client, channels = recorded_twice(folder, number), []
+    client.flush()
+    monkeypatch.setattr(BinaryChannel, "__post_init__", lambda channel: channels.append(channel))  # noqa: PLW0108 - a list's own method would not be given the channel
+    _, statements, status = work_of(client.status, monkeypatch)
+    assert [spent.reports for spent in status.spent] == number * [2]
+    return statements, len(channels)
+
+
+def test_the_status_of_many_metrics_takes_three_statements_for_each_and_no_channel_of_its_own(tmp_path, monkeypatch):
+    """Each took six statements and channels of its own, though parameters were the same: 1,000 metrics took 0.7 s."""
+    (few, of_few), (many, of_many) = (work_of_status(tmp_path / str(n), n, monkeypatch) for n in (10, 80))
+    assert (many - few, of_many <= of_few) == (3 * 70, True)
+
+
+def test_a_program_that_starts_again_looks_at_the_keys_of_all_metrics_once(tmp_path, monkeypatch):
+    """Each metric that it recorded first looked at the ends of all: 1,000 metrics took six seconds."""
+    clock, metrics, asked = Clock(), many_metrics(20), []
+    before = device(tmp_path, clock=clock, registry=metrics)
+    record_all(before)
+    before.close()
+    clock.tomorrow()
+    monkeypatch.setattr(rows_module, "ends_at", lambda metric: asked.append(metric.id) or ends_at(metric))
+    record_all(device(tmp_path, clock=clock, registry=metrics))
+    assert sorted(asked) == sorted(metrics)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc counts what a process writes")
+def test_a_flush_of_one_report_writes_a_few_small_pages(tmp_path, clock):
+    """It wrote 66 kB: eight pages of 4 KiB, each to the journal and to its place."""
+    client = device(tmp_path, clock=clock)
+    for _ in range(2):
+        client.record("engine", "example.org")
+        before = written_so_far()
+        client.flush()
+        clock.tomorrow()
+    assert written_so_far() - before < 24_000
+
+
+def written_so_far():
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["wchar"])

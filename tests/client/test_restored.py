@@ -7,7 +7,7 @@ import pytest
 from test_true_values import metric_of
 
 from overstory.client import Outcome
-from overstory.client.budget import spent
+from overstory.client.budget import ledger_of, spent
 from overstory.client.randomizer import Randomizer
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
@@ -152,7 +152,7 @@ def test_the_ledger_after_a_restore_is_what_was_counted_of_one_value(tmp_path):
     collector = CountingCollector()
     restored_again_and_again(tmp_path, metrics, value, collector)
     with State(sends(tmp_path, Clock(), metrics, collector).paths).snapshot() as rows:
-        assert spent(rows, metrics["m"]).reports == len(collector.counted) == 2
+        assert spent(ledger_of(rows), metrics["m"]).reports == len(collector.counted) == 2
 
 
 def test_another_value_in_the_copy_is_not_in_this_ledger(tmp_path):
@@ -168,7 +168,7 @@ def test_another_value_in_the_copy_is_not_in_this_ledger(tmp_path):
             client.record("m", value)
     assert len({decode_uploads(body, 1)[0].batch for body in collector.bodies}) == 3
     with State(client.paths).snapshot() as rows:
-        assert spent(rows, metrics["m"]).reports == 2
+        assert spent(ledger_of(rows), metrics["m"]).reports == 2
 
 
 def test_the_system_is_asked_for_randomness_once(tmp_path, monkeypatch):

@@ -3,22 +3,25 @@
 A thief here has the folder's files, and everything that the collector ever received; he tests guesses.
 """
 
+import os
 import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from test_key_tree import walked
-from test_upgraded_secret import every_cut
 
 from overstory.client import Outcome
-from overstory.client.budget import spent
-from overstory.client.person.report_bytes import report_in
-from overstory.client.randomizer import Randomizer
-from overstory.client.state.lifetimes import ends_at, retire
+from overstory.client.budget import ledger_of, spent
+from overstory.client.person.explanation import report_in
+from overstory.client.randomizer import randomizer_of
+from overstory.client.state import secret_file
+from overstory.client.state import state as state_module
 from overstory.client.state.outbox import RowState
 from overstory.client.state.paths import StatePaths
-from overstory.client.state.secret_file import metric_key, read_secret
+from overstory.client.state.rows import ends_at
+from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from support.collector_doubles import CountingCollector
 from support.devices import BINS, DAY, NOON, STRINGS, Clock, device, registry
@@ -48,13 +51,67 @@ def reported(folder, clock, collector, *, hours=6):
     return client.paths
 
 
+CUT = (
+    (secret_file, "create"),
+    (secret_file, "sync_folder"),
+    (secret_file, "overwrite_secret"),
+    (os, "link"),
+    (Path, "replace"),
+    (Path, "unlink"),
+    (state_module, "connected"),
+    (state_module, "_is_marked"),
+)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def cut_at(patched, number):
+    """Let this process end before its step `number`, counting from 0 every call that touches the disk, and after it."""
+    done = []
+
+    def wrap(real):
+        def step(*arguments, **named):
+            for now in ("before", "after"):
+                done.append(now)
+                if len(done) > number:
+                    raise Killed
+                if now == "before":
+                    answer = real(*arguments, **named)
+            return answer
+
+        return step
+
+    for owner, name in CUT:
+        patched.setattr(owner, name, wrap(getattr(owner, name)))
+
+
+def every_cut(monkeypatch, make, act, check):
+    """Cut `act` at every step on states that `make` makes, and `check` each; return how many steps there are."""
+    for number in range(1000):
+        folder = make(number)
+        with monkeypatch.context() as patched:
+            cut_at(patched, number)
+            try:
+                act(folder)
+            except Killed:
+                cut = True
+            else:
+                cut = False
+        check(folder)
+        if not cut:
+            return number
+    raise AssertionError("it never ends")
+
+
 def opened(paths, bodies, name):
     """Every report in these bodies that a guess opens: it is what the device with these files makes of the value."""
     secret, metric, found = read_secret(paths.secret), metrics()[name], {}
-    key = metric_key(secret, metric)
+    key = secret.key(metric.id)
     if key is None:
         return found
-    own = Randomizer(metric.mechanism, secret=key.key, metric=name)
+    own = randomizer_of(metric, key)
     for body in bodies:
         upload, report = report_in(body)
         for guess in GUESSES:
@@ -114,8 +171,10 @@ def test_the_ledger_of_what_is_over_stays(life):
     states = []
     for paths in (before, after):
         with State(paths).snapshot() as rows:
-            cost = spent(rows, metrics()[ENDS])
-            states.append((cost.reports, cost.distinct, cost.epsilon, cost.change_leak, rows.claims(ENDS)))
+            cost = spent(ledger_of(rows), metrics()[ENDS])
+            states.append(
+                (cost.reports, cost.distinct, cost.cost.epsilon_pattern, cost.cost.headline.epsilon, rows.claims(ENDS))
+            )
     assert states[0] == states[1]
     assert states[0][:2] == (6, 2)
 
@@ -180,7 +239,7 @@ def test_a_report_in_memory_when_the_metric_ends_is_not_written(tmp_path):
     client.flush()
     clock.now += 3600
     client.record(ENDS, "a page")
-    retire(State(client.paths), metrics(), ends_at(metrics()[ENDS]))  # another process
+    State(client.paths).retire(metrics(), ends_at(metrics()[ENDS]))  # another process
     assert client.flush().written == {"ended": 1}
     assert State(client.paths).begin().key(ENDS) is None
 
@@ -192,7 +251,7 @@ def test_a_key_that_another_process_destroyed_is_not_held_here(tmp_path):
     for name in (ENDS, STAYS):
         assert client.record(name, "a page") is Outcome.RECORDED
     client.flush()
-    retire(State(client.paths), metrics(), ends_at(metrics()[ENDS]))
+    State(client.paths).retire(metrics(), ends_at(metrics()[ENDS]))
     clock.now += 3600
     for name in (ENDS, STAYS):
         assert client.record(name, "a page") is Outcome.RECORDED  # it has not looked yet
@@ -213,7 +272,7 @@ def test_a_round_finds_what_another_process_destroyed(tmp_path, recorded):
     for name in recorded:
         assert client.record(name, "a page") is Outcome.RECORDED
     client.flush()
-    retire(State(client.paths), metrics(), ends_at(metrics()[ENDS]))
+    State(client.paths).retire(metrics(), ends_at(metrics()[ENDS]))
     clock.now += 3600
     session = client._session
     if ENDS not in recorded:
@@ -230,7 +289,7 @@ def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_r
     paths = reported(tmp_path, clock, CountingCollector())
     clock.now = ends_at(metrics()[ENDS])
     client = device(tmp_path, clock=clock, registry=metrics(), choice=None)
-    client._begun().open()
+    client._begun()._opened()
     waited = []
     transaction = client._session.state.transaction
 
@@ -291,12 +350,12 @@ def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monke
         return StatePaths(tmp_path / str(number))
 
     def act(paths):
-        retire(State(paths), metrics(), over)
+        State(paths).retire(metrics(), over)
 
     def check(paths):
         state = State(paths)
         state.begin()
-        retire(state, metrics(), over)
+        state.retire(metrics(), over)
         assert read_secret(paths.secret).key(ENDS) is None
         assert read_secret(paths.secret).key(STAYS) == kept
         names = sorted(path.name for path in paths.folder.iterdir())

@@ -6,6 +6,7 @@ import pytest
 
 from overstory.client import Client, Outcome
 from overstory.client.person.explanation import explain
+from overstory.client.randomizer import randomizer_of
 from overstory.client.state.state import State
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import Clock, device, registry
@@ -46,10 +47,11 @@ def test_a_device_answers_once_whether_its_value_changes_or_not(tmp_path, later)
     (answer,) = answers(client)
     (spent,) = client.status().spent
     assert (spent.reports, spent.distinct) == (1, 1)
-    assert spent.epsilon == client.registry["word"].mechanism.epsilon_report
+    assert spent.cost.epsilon_pattern == client.registry["word"].mechanism.epsilon_report
     metric = client.registry["word"]
     secret = State(client.paths).begin().key("word")
-    assert answer.bits == metric.mechanism.responder(secret, "word", answer.cohort)(metric.encode("oak"))
+    own = randomizer_of(metric, secret)
+    assert answer == (own.cohort, own.permanent(metric.encode("oak")))
 
 
 @pytest.mark.parametrize(("value", "outcome"), [("x" * 99, Outcome.RECORDED), (None, Outcome.UNFIT)])
@@ -135,7 +137,7 @@ def test_another_plan_for_the_same_devices_is_charged_as_well(tmp_path):
     assert again.record("word", "oak") is Outcome.RECORDED
     again.flush()
     (spent,) = again.status().spent
-    assert spent.epsilon == pytest.approx(5.0)
+    assert spent.cost.epsilon_pattern == pytest.approx(5.0)
 
 
 def test_a_budget_is_charged_one_answer(tmp_path):

@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from overstory.client.outcomes import Round
 from overstory.client.state.outbox import LONGEST_DELAY, OutboxRow, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import CollectorHealth, Round
+from overstory.client.upload.delivery import ASKED, CollectorHealth
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_locally, retry_after
 from overstory.client.upload.sender import ReportSender
@@ -28,9 +29,9 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
-from overstory.protocol.wire.reasons import Reason, problem_type
+from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
-from support.collector_doubles import CountingCollector, accepted
+from support.collector_doubles import CountingCollector, accepted, refusal
 
 DAY = 86400
 NOW = 20778 * DAY + 9 * 3600.0
@@ -57,18 +58,13 @@ shares = st.floats(0, 1, exclude_max=True)
 def row(number: int = 1, period: int = 20778, **changed: Any) -> OutboxRow:
     batch = number.to_bytes(16, "big")
     body = encode_upload(Upload(batch, "colour", period, b"a packed batch"))
-    return replace(OutboxRow(number, batch, "colour", period, body, 0.0, 0, RowState.WAITING, None), **changed)
+    return replace(
+        OutboxRow(number, batch, "colour", period, body, 0.0, 0, RowState.WAITING, None, bytes(16)), **changed
+    )
 
 
 def decided(answer: Response, *, of: OutboxRow | None = None, failures: int = 0, uniform: float = 0.5) -> Decision:
     return decide(of or row(), answer, now=NOW, failures=failures, policy=PACE, uniform=lambda: uniform)
-
-
-def refusal(reason: Reason) -> Response:
-    """What a collector answers when it refuses a whole request."""
-    problem = {"type": problem_type(reason), "status": reason.status, "detail": reason.detail}
-    body = json.dumps(problem | {"reason": reason, "results": []}).encode()
-    return Response(reason.status, {}, body)
 
 
 def result(**said: Any) -> Response:
@@ -273,7 +269,9 @@ def begun(folder: str) -> State:
 def put(state: State, *rows: OutboxRow) -> None:
     with state.transaction() as open_state:
         for one in rows:
-            open_state.outbox.add(one.batch, one.metric, one.period, one.body, due=one.due, state=one.state)
+            open_state.outbox.add(
+                one.batch, one.metric, one.period, one.body, account=one.account, due=one.due, state=one.state
+            )
 
 
 def filled(state: State, count: int) -> State:
@@ -375,6 +373,7 @@ def test_a_collector_that_fails_is_left_alone_until_it_may_be_well_again(state: 
 
 def test_a_pause_from_before_the_clock_was_set_back_is_not_kept(state: Any) -> None:
     with filled(state, 1).transaction() as rows:
+        rows.remember(ASKED, "https://c.example")
         CollectorHealth(3, NOW + 2 * LONGEST_DELAY).save(rows)
     assert report_sender(CountingCollector()).deliver(state, METRICS, seconds=10) == Round(sent=1)
 
@@ -390,6 +389,7 @@ def test_what_is_dropped_is_counted_by_reason(state: Any) -> None:
 def test_a_drop_that_nobody_was_asked_about_does_not_make_a_collector_well(state: Any) -> None:
     put(state, row(1, period=20000))
     with state.transaction() as rows:
+        rows.remember(ASKED, "https://c.example")
         CollectorHealth(4, NOW - 1).save(rows)
     report_sender(CountingCollector()).deliver(state, METRICS, seconds=10)
     assert health(state) == CollectorHealth(4, NOW - 1)

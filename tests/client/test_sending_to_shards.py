@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +13,14 @@ from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.shards import shard_of
-from overstory.protocol.wire.reasons import Reason, problem_type
+from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
+from support.collector_doubles import refusal, taken
 from support.devices import NOON, Clock, device, registry
 from support.gateway_samples import reading, registry_text
 
 SHARDED = registry(more="[shards]\ncount = 5\n")
 SERVER = "https://c.example/here"
-
-
-def taken(request: Request) -> Response:
-    results = [{"batch": upload.batch.hex(), "accepted": 1} for upload in decode_uploads(request.body, 999)]
-    return Response(200, {}, json.dumps({"results": results}).encode())
-
-
-def wrong_shard(request: Request) -> Response:
-    del request
-    reason = Reason.WRONG_SHARD
-    problem = {"type": problem_type(reason), "status": reason.status, "detail": reason.detail, "reason": reason}
-    return Response(reason.status, {}, json.dumps(problem | {"results": []}).encode())
 
 
 def address_of(batch: bytes, count: int) -> str:
@@ -68,7 +56,7 @@ def test_a_device_sends_each_report_to_its_shard_and_a_retry_to_the_same(tmp_pat
 
 
 def test_a_report_that_another_shard_takes_waits_by_itself(tmp_path: Path) -> None:
-    clock, collectors = Clock(NOON), Collectors(wrong_shard)
+    clock, collectors = Clock(NOON), Collectors(lambda _: refusal(Reason.WRONG_SHARD))
     client = device(tmp_path, clock=clock, registry=SHARDED, server=SERVER, transport=collectors)
     client.record("colour", "red")
     clock.tomorrow()
@@ -76,19 +64,12 @@ def test_a_report_that_another_shard_takes_waits_by_itself(tmp_path: Path) -> No
     with State(client.paths).snapshot() as rows:
         (row,) = rows.outbox.rows()
     assert (row.state, row.answer) == (RowState.WAITING, "wrong-shard")
-    (asked,) = collectors.asked
-    answer = decide(row, wrong_shard(asked), now=clock(), failures=3, policy=RetryPolicy(), uniform=lambda: 0.5)
+    assert len(collectors.asked) == 1
+    answer = decide(
+        row, refusal(Reason.WRONG_SHARD), now=clock(), failures=3, policy=RetryPolicy(), uniform=lambda: 0.5
+    )
     assert answer.resume is None, "other reports are not kept waiting"
     assert answer.due > clock()
-
-
-def test_without_shards_every_address_is_the_one_it_was(tmp_path: Path) -> None:
-    clock, collectors = Clock(NOON), Collectors(taken)
-    client = device(tmp_path, clock=clock, server=SERVER, transport=collectors)
-    client.record("colour", "red")
-    clock.tomorrow()
-    client.flush()
-    assert [request.url for request in collectors.asked] == [f"{SERVER}/v1/reports"]
 
 
 def gateway(folder: Path, collectors: Collectors) -> Gateway:

@@ -12,18 +12,16 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.consent.choice import choose
+from overstory.client.consent.consent import choose
 from overstory.client.outcomes import Fault, StateError
-from overstory.client.state import database, lifecycle
+from overstory.client.state import rows as rows_module
 from overstory.client.state import state as state_module
 from overstory.client.state.database import VERSION
-from overstory.client.state.lifecycle import erase
-from overstory.client.state.memo import NOTHING
 from overstory.client.state.outbox import RowState
 from overstory.client.state.paths import StatePaths
-from overstory.client.state.secret_file import DeviceSecret, read_secret
-from overstory.client.state.state import State
-from support import states_before
+from overstory.client.state.rows import NOTHING
+from overstory.client.state.secret_file import DeviceSecret, _checksum, read_secret
+from overstory.client.state.state import State, erase
 from support.devices import DAY, NOON, REGISTRY, Clock, device
 from support.processes import NOBODY, in_child
 
@@ -100,6 +98,16 @@ def test_another_devices_secret_is_noticed(tmp_path, paths, begun):
     assert fault_of(paths) is Fault.ALTERED
 
 
+def test_a_secret_of_another_version_is_refused_by_name(paths, begun):
+    """It said: not the secret that was written; restore it from a backup."""
+    body = bytearray(begun.reveal())
+    body[4] += 1
+    paths.secret.write_bytes(body + _checksum(body))
+    with pytest.raises(StateError, match=r"secret has version 2, .* use the one that wrote it") as refused:
+        State(paths).begin()
+    assert refused.value.fault is Fault.OTHER_VERSION
+
+
 def test_every_altered_byte_of_the_secret_is_noticed(paths, begun):
     whole = paths.secret.read_bytes()
     for at in range(len(whole)):
@@ -145,19 +153,22 @@ def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths):
         client.close()
 
 
-def test_a_newer_schema_is_refused(paths, begun):
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_a_state_of_another_version_is_refused_and_left_as_it_is(paths, begun, version):
     connection = sqlite3.connect(paths.database, isolation_level=None)
-    connection.execute("UPDATE about SET value = ? WHERE key = 'schema'", (VERSION + 1,))
+    connection.execute("UPDATE about SET value = ? WHERE key = 'schema'", (version,))
     connection.close()
-    assert fault_of(paths) is Fault.NEWER
+    held = paths.database.read_bytes()
+    assert fault_of(paths) is Fault.OTHER_VERSION
     for opened in (State(paths).snapshot, State(paths).transaction):
-        with pytest.raises(StateError, match="use the newer one again"), opened():
+        with pytest.raises(StateError, match=f"state.db has version {version}, .* use the one that wrote it"), opened():
             pass
+    assert paths.database.read_bytes() == held
 
 
 def steps(monkeypatch, name, fail_at):
     """Let the call number `fail_at` of a function of the beginning be the last thing this process does."""
-    real, calls = getattr(lifecycle, name), []
+    real, calls = getattr(state_module, name), []
 
     def cut(*arguments, **options):
         calls.append(arguments)
@@ -165,7 +176,7 @@ def steps(monkeypatch, name, fail_at):
             raise KeyboardInterrupt
         return real(*arguments, **options)
 
-    monkeypatch.setattr(lifecycle, name, cut)
+    monkeypatch.setattr(state_module, name, cut)
 
 
 @pytest.mark.parametrize(
@@ -290,68 +301,6 @@ def test_what_a_killed_choice_left_is_forgotten_too(tmp_path, paths):
     assert sorted(path.suffix for path in paths.folder.iterdir()) == [".json", ".json", ".new"]
     erase(paths)
     assert {path.name for path in paths.folder.iterdir()} == LEFT
-
-
-# --- the schema before
-
-
-@pytest.fixture
-def schema_1(tmp_path, paths):
-    states_before.copy(paths.folder)
-    return paths
-
-
-def responses_of(rows):
-    return [(r.metric, r.number, r.permanent, r.reports, r.kept) for r in rows.memo.responses()]
-
-
-def test_the_state_of_schema_1_is_upgraded_when_it_is_opened(tmp_path, schema_1):
-    before = sqlite3.connect(f"{schema_1.database.as_uri()}?mode=ro", uri=True)
-    rows_before = before.execute("SELECT batch, body FROM outbox ORDER BY id").fetchall()
-    before.close()
-    assert State(schema_1).begin().legacy == states_before.RAW
-    with State(schema_1).snapshot() as rows:
-        assert [(row.batch, row.body) for row in rows.outbox.rows(state=RowState.WAITING)] == rows_before
-        assert [(number, reports, kept) for _, number, _, reports, kept in responses_of(rows)] == [(0, 1, 0), (1, 1, 0)]
-        assert rows._connection.execute("SELECT value FROM about WHERE key = 'schema'").fetchone() == (VERSION,)
-
-
-def test_a_permanent_response_survives_the_upgrade(tmp_path, schema_1):
-    clock = Clock(NOON + DAY)
-    client = device(tmp_path, clock=clock)
-    assert client.record("colour", "blue") is Outcome.ALREADY
-    clock.tomorrow()
-    assert client.record("colour", "blue") is Outcome.RECORDED
-    assert client.flush().written == {"queued": 1}
-    with State(schema_1).snapshot() as rows:
-        assert [reports for *_, reports, _ in responses_of(rows)] == [1, 2]  # the second response, once more
-
-
-def test_schema_1_is_read_without_being_changed(schema_1):
-    whole = schema_1.database.read_bytes()
-    with State(schema_1).snapshot() as rows:
-        assert rows.outbox.tally()[RowState.WAITING] == 2
-        assert rows.counts() == {}
-    assert schema_1.database.read_bytes() == whole
-
-
-def test_an_upgrade_that_fails_changes_nothing(schema_1, monkeypatch):
-    whole = schema_1.database.read_bytes()
-    broken = (*database.STEPS[0], "CREATE TABLE about (twice)")
-    monkeypatch.setattr(database, "STEPS", (broken,))
-    assert fault_of(schema_1) is Fault.UNREADABLE
-    assert schema_1.database.read_bytes() == whole
-
-
-def test_the_fixture_is_what_the_code_that_made_it_makes(tmp_path):
-    """The rows differ in what is random alone."""
-    states_before.write(tmp_path / "again", states_before.reports())
-    kept, made = (
-        sqlite3.connect(folder / "state.db").execute("SELECT metric, tag, permanent FROM responses").fetchall()
-        for folder in (states_before.FOLDER, tmp_path / "again")
-    )
-    assert kept == made
-    assert REGISTRY["colour"].mechanism.name == "grr"
 
 
 # --- places where nothing can be written
@@ -489,7 +438,7 @@ def test_a_clock_that_goes_back_reports_no_period_twice(tmp_path):
 
 
 def test_periods_that_are_remembered_no_longer_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(state_module, "PERIODS_KEPT", 3)
+    monkeypatch.setattr(rows_module, "PERIODS_KEPT", 3)
     clock = Clock()
     client = device(tmp_path, clock=clock)
     for _ in range(5):
@@ -507,8 +456,10 @@ def test_periods_that_are_remembered_no_longer_are_refused(tmp_path, monkeypatch
 
 def test_a_row_from_a_clock_that_ran_ahead_is_due_now(paths, begun):
     with State(paths).transaction() as rows:
-        rows.outbox.add(b"a" * 16, "colour", 1, b"body", due=NOON + 100 * DAY, state=RowState.WAITING)
-        rows.outbox.add(b"b" * 16, "colour", 2, b"body", due=NOON + DAY, state=RowState.WAITING)
+        rows.outbox.add(
+            b"a" * 16, "colour", 1, b"body", account=bytes(16), due=NOON + 100 * DAY, state=RowState.WAITING
+        )
+        rows.outbox.add(b"b" * 16, "colour", 2, b"body", account=bytes(16), due=NOON + DAY, state=RowState.WAITING)
         assert [row.batch for row in rows.outbox.take_due(NOON, 10, 60)] == [b"a" * 16]
         assert rows.outbox.take_due(NOON, 10, 60) == []  # leased
         assert {row.due for row in rows.outbox.rows()} == {NOON + 60, NOON + DAY}

@@ -97,7 +97,7 @@ ENDS = {
 def row(number: int = 1, metric: str = "colour", period: int = TODAY) -> OutboxRow:
     batch = number.to_bytes(16, "big")
     body = encode_upload(Upload(batch, metric, period, b"a packed batch"))
-    return OutboxRow(number, batch, metric, period, body, 0.0, 0, RowState.WAITING, None)
+    return OutboxRow(number, batch, metric, period, body, 0.0, 0, RowState.WAITING, None, bytes(16))
 
 
 def of_client(answer: Response) -> set[RowState]:
@@ -125,12 +125,6 @@ def test_no_strangers_answer_ends_a_report(became: Any, body: bytes) -> None:
 def test_a_collectors_own_refusal_ends_a_report_only_where_nothing_cures_it(became: Any, reason: Reason) -> None:
     made = refusal(reason)
     assert became(Response(made.status, {}, made.body)) == {ENDS.get(reason, RowState.WAITING)}
-
-
-@pytest.mark.parametrize("reason", list(Reason))
-def test_a_refusal_of_version_0_1_is_read_as_it_was(became: Any, reason: Reason) -> None:
-    body = json.dumps({"reason": reason, "said": reason.detail, "results": []}).encode()
-    assert became(Response(reason.status, {}, body)) == {ENDS.get(reason, RowState.WAITING)}
 
 
 @pytest.mark.parametrize("reason", list(ENDS))
@@ -275,7 +269,9 @@ def state(tmp_path: Path) -> State:
 def put(state: State, *rows: OutboxRow) -> None:
     with state.transaction() as open_state:
         for one in rows:
-            open_state.outbox.add(one.batch, one.metric, one.period, one.body, due=one.due, state=one.state)
+            open_state.outbox.add(
+                one.batch, one.metric, one.period, one.body, account=one.account, due=one.due, state=one.state
+            )
 
 
 def tally(state: State) -> dict[str, int]:

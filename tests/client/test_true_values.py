@@ -6,9 +6,9 @@ import sqlite3
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.budget import budget, spent
+from overstory.client.budget import ledger_of, spent
 from overstory.client.recorder import MetricRecorder
-from overstory.client.state.secret_file import DeviceSecret, metric_key
+from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
 from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
@@ -53,7 +53,7 @@ def test_what_waits_in_memory_is_not_the_true_encoding(oracle):
     value = 3 if "integers" in str(metric.domain.canonical()) else "value"
     alike = 0
     for _ in range(60):
-        recorder = MetricRecorder(metric, metric_key(DeviceSecret.fresh(), metric))
+        recorder = MetricRecorder(metric, DeviceSecret.fresh().key(metric.id))
         made = recorder.make(value, 1)
         if made.permanent:
             true = truth(metric.mechanism, metric.encode(value), recorder._randomizer.cohort)
@@ -93,11 +93,11 @@ def test_where_all_noise_is_fresh_nothing_of_the_value_is_kept(tmp_path, metric)
     assert connection.execute("SELECT DISTINCT response FROM outbox").fetchall() == [(None,)]
     connection.close()
     with State(client.paths).snapshot() as rows:
-        (account,) = budget(rows, {}).ledger.accounts
-        assert (account.unknown, account.numbered) == (5, ())  # of whatever values
-        assert spent(rows, metric).reports == 5
-        assert spent(rows, metric).epsilon == terms_of(metric.mechanism).epsilon_any(5)
-        assert budget(rows, {}).epsilon == terms_of(metric.mechanism).epsilon_any(5)
+        (account,) = ledger_of(rows).accounts
+        assert account.numbered == ((0, 5),)  # of whatever values
+        assert spent(ledger_of(rows), metric).reports == 5
+        assert spent(ledger_of(rows), metric).cost.epsilon_pattern == terms_of(metric.mechanism).epsilon_any(5)
+        assert ledger_of(rows).epsilon == terms_of(metric.mechanism).epsilon_any(5)
 
 
 def test_the_window_mechanisms_are_among_those_whose_noise_is_fresh():

@@ -6,8 +6,10 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -154,29 +156,44 @@ def test_dribble_ends_when_the_time_is_over() -> None:
     assert 0.3 <= took < 30
 
 
+def uploading() -> bool:
+    """Whether a thread other than this one is in an upload."""
+    mine = threading.get_ident()
+    stacks = [traceback.extract_stack(frame) for thread, frame in sys._current_frames().items() if thread != mine]
+    return any("upload/http.py" in entry.filename for stack in stacks for entry in stack)
+
+
 def test_what_was_given_up_leaves_no_thread_behind() -> None:
     with silent_server() as server:
         send(request(server.url, timeout=0.1))
-        left = [thread for thread in threading.enumerate() if thread.name == "overstory-upload"]
-        for thread in left:
-            thread.join(30)
-        assert not any(thread.is_alive() for thread in left)
+        until = time.monotonic() + 30
+        while uploading():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
+def no_start(*_: Any) -> int:
+    """What a thread does in a process that is leaving."""
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+
+def no_memory(*_: Any) -> int:
+    """What a new thread does that has no memory to begin: the starter is told nothing."""
+    return 0
 
 
 def test_an_interpreter_that_is_leaving_still_sends(monkeypatch: Any) -> None:
     with bad_server(replying(http(200))) as server, monkeypatch.context() as patched:
-        patched.setattr("overstory.client.upload.http.threading.Thread", Leaving)
+        patched.setattr("_thread.start_new_thread", no_start)
         answer = send(request(server.url))
     assert answer.status == 200
 
 
-class Leaving(threading.Thread):
-    """What a thread does in a process that is leaving; those of the test's own server run."""
-
-    def start(self) -> None:
-        if self.name == "overstory-upload":
-            raise RuntimeError("can't create new thread at interpreter shutdown")
-        super().start()
+def test_a_thread_without_memory_to_begin_ends_when_the_time_is_over(monkeypatch: Any) -> None:
+    with bad_server(replying(http(200))) as server, monkeypatch.context() as patched:
+        patched.setattr("_thread.start_new_thread", no_memory)
+        answer = send(request(server.url, timeout=0.2))
+    assert answer == Response(None, error="no answer in time")
 
 
 def test_a_certificate_that_nobody_signed_is_refused(tmp_path: Any) -> None:

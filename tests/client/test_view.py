@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +12,21 @@ from hypothesis import strategies as st
 
 from overstory.client import StateError
 from overstory.client.consent.consent import Choice
-from overstory.client.person.document import View, build, view_json
-from overstory.client.person.explanation import MOST_CANDIDATES, Inference, explain, infer, read_value
-from overstory.client.person.report_bytes import annotate, bit_string, matches, payload_words, report_in
+from overstory.client.person.explanation import (
+    MOST_CANDIDATES,
+    Inference,
+    annotate,
+    bit_string,
+    explain,
+    infer,
+    matches,
+    payload_words,
+    read_value,
+    report_in,
+)
 from overstory.client.person.status import read_status
-from overstory.client.person.view import infer_all, view_metrics
-from overstory.client.randomizer import Randomizer
+from overstory.client.person.view import View, build, infer_all, view_json, view_metrics
+from overstory.client.randomizer import Randomizer, randomizer_of
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
@@ -30,12 +40,13 @@ from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import REGISTRY as MECHANISMS
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import MetricRegistry
+from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
-from support.collector_doubles import CountingCollector
-from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
+from support.collector_doubles import CountingCollector, refusal
+from support.devices import DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry
 
 COLOUR, ENGINE = REGISTRY["colour"], REGISTRY["engine"]
-REFUSED = Response(400, {}, json.dumps({"reason": "bits", "said": "...", "results": []}).encode())
+REFUSED = refusal(Reason.BITS)
 
 
 def state_in(folder: Any) -> State:
@@ -109,7 +120,8 @@ def test_there_is_a_case_for_every_kind_of_mechanism() -> None:
 @given(body=st.binary(max_size=200))
 @settings(max_examples=200)
 def test_bytes_that_are_no_report_are_one_error(body: bytes) -> None:
-    assert not matches(body, COLOUR)
+    row = OutboxRow(1, bytes(16), "colour", 1, body, 0.0, 0, RowState.WAITING, None, COLOUR.account)
+    assert not matches(row, COLOUR)
     with pytest.raises(WireError):
         annotate(body, COLOUR)
 
@@ -164,10 +176,16 @@ def test_when_and_how_often_is_shown_and_no_value(tmp_path: Any) -> None:
     assert "Nothing was recorded." in text_of(view)
 
 
+def test_what_a_metric_tells_of_is_in_the_view_as_in_the_question(tmp_path: Any) -> None:
+    asked = registry(colour=DEFAULT["colour"] + 'attribute = "looks"\n')
+    seen = as_text(build(look(recorded(tmp_path, ["red"], registry=asked), asked), reports=1), Layout(width=200))
+    assert re.search(r"it tells of +looks\n", seen)
+
+
 def test_permanent_responses_are_the_devices_own(tmp_path: Any) -> None:
     client = recorded(tmp_path, ["a", "b", "a"], "engine")
     secret = state_in(tmp_path).begin().key("engine")
-    own = Randomizer(ENGINE.mechanism, secret=secret, metric="engine")
+    own = randomizer_of(ENGINE, secret)
     found = [response.bits for response in shown(look(client), "engine").responses]
     assert found == [bit_string(ENGINE.mechanism, own.permanent(value)) for value in ("a", "b")]
 
@@ -262,9 +280,9 @@ def test_other_parameters_are_not_read_with_these(tmp_path: Any) -> None:
 def test_the_budget_is_the_ledgers(tmp_path: Any) -> None:
     metric = shown(look(recorded(tmp_path, ["red", "green", "red"])), "colour")
     whole = COLOUR.mechanism.epsilon_n(2) + COLOUR.mechanism.epsilon_n(1)
-    assert metric.spent.epsilon == pytest.approx(whole, abs=1e-9)
+    assert metric.spent.cost.epsilon_pattern == pytest.approx(whole, abs=1e-9)
     assert (metric.spent.reports, metric.spent.distinct) == (3, 2)
-    assert f"epsilon {epsilon_text(metric.spent.epsilon)}" in text_of(look(device(tmp_path, choice=None)))
+    assert f"epsilon {epsilon_text(metric.spent.cost.epsilon_pattern)}" in text_of(look(device(tmp_path, choice=None)))
 
 
 def test_the_newest_reports_are_taken_apart_and_the_number_is_said(tmp_path: Any) -> None:
@@ -298,7 +316,7 @@ def test_a_value_is_followed_to_its_own_report(tmp_path: Any) -> None:
     recorded(tmp_path, ["a", "b", "a"], "engine")
     found = explain(state_in(tmp_path), ENGINE, "a")
     secret = state_in(tmp_path).begin().key("engine")
-    own = Randomizer(ENGINE.mechanism, secret=secret, metric="engine")
+    own = randomizer_of(ENGINE, secret)
     assert (found.known, found.example, found.is_example_device, found.cohort) == (1, False, False, own.cohort)
     assert found.true == bit_string(ENGINE.mechanism, ENGINE.mechanism.encode("a", own.cohort))
     assert found.permanent == bit_string(ENGINE.mechanism, own.permanent("a"))
@@ -373,7 +391,7 @@ def test_fresh_reports_are_taken_together_as_of_one_value() -> None:
     window = replace(COLOUR, mechanism=mechanism("wb", domain_size=3, epsilon=1.0, window=5))
     reports = [Report(0, 0b001), Report(0, 0b011), Report(0, 0b101)]
     rows = [
-        OutboxRow(i, bytes(16), "colour", i, body_of(window, report), 0.0, 0, RowState.SENT, None)
+        OutboxRow(i, bytes(16), "colour", i, body_of(window, report), 0.0, 0, RowState.SENT, None, window.account)
         for i, report in enumerate(reports)
     ]
     found = infer_all(rows, window)
@@ -451,7 +469,7 @@ def test_a_running_client_says_the_same(tmp_path: Any) -> None:
 
 def test_status_without_a_registry_or_a_state(tmp_path: Any) -> None:
     client = device(tmp_path, choice=None)
-    status = read_status(client.paths, {}, client.effective, now=NOON)
+    status = read_status(client.paths, MetricRegistry({}, ""), client.effective, now=NOON)
     assert next(iter(status.words())) == "off: the person has not been asked"
     assert status.to_json()["budget"] == []
     assert not (tmp_path / "state").exists()

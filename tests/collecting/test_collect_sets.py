@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.stats import binom
 
 import overstory
 from overstory.cli.main import main
@@ -56,9 +57,10 @@ def test_the_command_learns_the_items_and_the_mean_size(file, tmp_path, capsys, 
     assert abs(answer["mean_size"]["mean"] - answer["true_mean_size"]) < 0.5
     for row in answer["estimates"]:
         assert abs(row["frequency"] - row["true_share"]) < 6 * row["standard_error"] / answer["rows"] + 0.02
+    people = count_sets(str(file), "languages", ";")
     with (tmp_path / "out" / "learned.csv").open() as text:
         assert {row["string"]: int(row["truth"]) for row in csv.DictReader(text)} == dict(
-            zip(sorted(LANGUAGES), count_sets(str(file), "languages", ";").holders.tolist(), strict=True)
+            zip(sorted(LANGUAGES), people.counted(answer["mean_size"]["most"]).round(), strict=True)
         )
 
 
@@ -80,6 +82,48 @@ def test_equal_seeds_give_equal_results_and_a_smaller_most_counts_less(file):
     cut = collect_sets(people, TrialBudget(6.0), "item-bits", 7, most=1)
     assert cut.estimate.mean_size.mean < 1.1
     assert any("near 1: many sets may be larger" in note for note in cut.to_json()["notes"])
+
+
+# Of 4,000 rows 2% have five items, and 8% none: sets of five are longer than the padding length that has least error.
+LARGE = SetPeople(
+    tuple("abcde"), ((0,), (0, 1), (1, 2), (0, 1, 2, 3, 4), ()), np.array([1600, 1200, 800, 80, 320]), missing=0
+)
+
+
+def test_the_truth_next_to_an_interval_counts_large_sets_as_the_interval_does():
+    learned = collect_sets(LARGE, TrialBudget(2.0), seed=1)
+    most = learned.estimate.mean_size.most
+    assert most < 5
+    truth = {row["value"]: row["true_share"] for row in learned.rows()}
+    assert truth["a"] == pytest.approx((2800 + 80 * most / 5) / 4000)
+    assert learned.to_json()["true_mean_size"] == pytest.approx((1600 + 2 * 2000 + most * 80) / 4000)
+    (said,) = (note for note in learned.to_json()["notes"] if "of the rows have more" in note)
+    assert said.startswith(f"2.00% of the rows have more than {most} items")
+    assert f"up to {2 * (5 - most) / 5:.2f} points higher, and a row has 1.50 items" in said
+
+
+@pytest.mark.parametrize("most", [1, 3, 5])
+def test_as_many_items_count_as_was_asked_for(most):
+    learned = collect_sets(LARGE, TrialBudget(2.0), seed=1, most=most)
+    assert learned.estimate.mean_size.most == most
+    assert any("of the rows have more" in note for note in learned.to_json()["notes"]) == (most < 5)
+    assert not any("padding length was chosen" in note for note in learned.to_json()["notes"])
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_that_is_shown_where_sets_are_too_large():
+    """150 collections; by a binomial test of an item's coverage below .94 a false alarm has a chance of 1e-6."""
+    hits = np.zeros(6)
+    for seed in range(150):
+        learned = collect_sets(LARGE, TrialBudget(2.0), seed=seed)
+        size = learned.estimate.mean_size.interval()
+        inside = [row["low"] <= row["true_share"] * 4000 <= row["high"] for row in sorted_rows(learned)]
+        hits += [*inside, size[0] <= learned.true_size <= size[1]]
+    assert binom.cdf(hits, 150, 0.94).min() > 1e-6
+
+
+def sorted_rows(learned):
+    return sorted(learned.rows(), key=lambda row: row["value"])
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,9 @@ from scipy.stats import binom
 
 import overstory
 from overstory.protocol.errors import ParameterError
-from overstory.trial.pairs import Pairs, count_pairs
 from overstory.trial.run import TrialBudget
-from overstory.trial.tables import collect_pairs
-from support.running import overstory as run
+from overstory.trial.tables import Pairs, collect_pairs, count_pairs
+from support.running import within as run
 
 ALARM = 1e-6
 SHARES = np.array([[0.45, 0.05], [0.30, 0.10], [0.07, 0.03]])

@@ -25,7 +25,7 @@ from overstory.trial.column import (
     round_bins,
     symbols,
 )
-from overstory.trial.population import ANOTHER, NOT_LISTED, TooManyValuesError, count_values
+from overstory.trial.population import NOT_LISTED, TooManyValuesError, count_values
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6)
 ROWS = st.lists(st.one_of(st.none(), TEXT), min_size=1, max_size=40)
@@ -177,29 +177,22 @@ def test_other_kinds_are_read_as_text(folder, values, kind, labels):
     assert told(count_values(str(folder / "k.parquet"), "c")) == labels
 
 
-def test_one_value_has_another_beside_it(folder):
-    write_csv(folder / "one.csv", ["a", "a"])
-    assert count_values(str(folder / "one.csv"), "c").labels == ("a", ANOTHER)
-
-
 @pytest.mark.parametrize(
-    ("text", "error", "words"),
+    ("text", "words"),
     [
-        ("", FormatError, "the file is empty"),
-        ("n,c\n", ParameterError, "holds nothing to collect: no rows"),
-        ("n,c\n1,\n2,\n", ParameterError, "2 rows, all without a value"),
-        ("n,b\n1,2\n", ParameterError, "there is no column 'c'; there are: 'n', 'b'"),
-        ("c,c\n1,2\n", ParameterError, "2 columns are called 'c'"),
-        ("n,c\n1,2\n3\n", FormatError, "line 3: expected 2 fields, as in the header, found 1"),
+        ("n,c\n", "holds nothing to collect: no rows"),
+        ("n,c\n1,\n2,\n", "2 rows, all without a value"),
+        ("n,b\n1,2\n", "there is no column 'c'; there are: 'n', 'b'"),
+        ("c,c\n1,2\n", "2 columns are called 'c'"),
     ],
 )
-def test_what_is_wrong_is_said(folder, text, error, words):
+def test_what_is_wrong_is_said(folder, text, words):
     (folder / "w.csv").write_text(text)
-    with pytest.raises(error, match=words):
+    with pytest.raises(ParameterError, match=words):
         count_values(str(folder / "w.csv"), "c")
 
 
-def test_text_among_numbers_and_lists_and_broken_and_foreign_files(folder):
+def test_text_among_numbers_and_lists_and_broken_files(folder):
     (folder / "w.csv").write_text("c\n1\nNA\none\n")
     with pytest.raises(FormatError, match=r"is to hold numbers.*'one'"):
         count_bins(str(folder / "w.csv"), "c", Bins(0, 1, 2))
@@ -213,11 +206,6 @@ def test_text_among_numbers_and_lists_and_broken_and_foreign_files(folder):
     write_parquet(folder / "bytes.parquet", [b"a", b"\xff"], pa.binary())
     with pytest.raises(FormatError, match="UTF"):
         count_values(str(folder / "bytes.parquet"), "c")
-    (folder / "bom.csv").write_bytes(b"\xef\xbb\xbfc\na\nb\n")
-    assert told(count_values(str(folder / "bom.csv"), "c")) == {"a": 1, "b": 1}
-    (folder / "latin.csv").write_bytes("c\ncaf\xe9\n".encode("latin-1"))
-    with pytest.raises(FormatError, match="UTF"):
-        count_values(str(folder / "latin.csv"), "c")
 
 
 def test_many_numbers_become_bins_and_many_words_do_not(folder):

@@ -18,8 +18,18 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.wire.upload import decode_uploads
-from overstory.trial.fleet.fleet import GROUP, Fleet, FleetError, MemoryState, Moment, moments
-from overstory.trial.fleet.holders import OUTSIDE, Holders, ValueDistribution, label_of
+from overstory.trial.fleet import (
+    GROUP,
+    OUTSIDE,
+    Fleet,
+    FleetError,
+    Holders,
+    MemoryState,
+    Moment,
+    ValueDistribution,
+    label_of,
+    moments,
+)
 
 NOW = 1_795_254_000.0  # 21 November 2026
 REGISTRY = parse_registry(EXAMPLE)
@@ -236,5 +246,5 @@ def test_devices_keep_their_values_unless_they_are_to_change():
 def test_the_people_of_a_fleet_agreed_and_to_nothing_else():
     effective = fleet(Collector()).now()
     assert effective.choice is Choice.ON
-    assert effective.consent.covers(REGISTRY["colour"])
-    assert not effective.consent.covers(TWO_ROUNDS["colour"])
+    assert effective.consent.covers(REGISTRY["colour"], REGISTRY)
+    assert not effective.consent.covers(TWO_ROUNDS["colour"], TWO_ROUNDS)

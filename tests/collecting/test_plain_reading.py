@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.files.columns import blocks as plain
 from overstory.files.columns import reader
 from overstory.files.columns.layout import Form, layout_of
 from overstory.files.columns.reader import NO_NUMBERS, blocks
@@ -68,7 +67,7 @@ def test_python_says_what_arrow_says(path, written, missing, strip):
     path.write_bytes(text.encode())
     form = Form(delimiter, missing, strip)
     layout = layout_of(str(path), form, ["d", "c"])
-    plainly = plain.read_plain(str(path), layout, ["d", "c"])
+    plainly = reader.read_plain(str(path), layout, ["d", "c"])
     if plainly is None:
         return
     with pytest.MonkeyPatch.context() as patch:
@@ -76,7 +75,7 @@ def test_python_says_what_arrow_says(path, written, missing, strip):
         texts = by_arrow(path, ["d", "c"], form, numbers=False)
         numbers = by_arrow(path, ["d", "c"], form, numbers=True)
     assert texts == [[None if field in missing else field for field in fields] for fields in plainly]
-    found = plain.numbers_of(plainly[0], NO_NUMBERS.union(missing))
+    found = reader.numbers_of(plainly[0], NO_NUMBERS.union(missing))
     if found is not None:
         assert numbers is not None
         assert np.array_equal(found, numbers[0], equal_nan=True)
@@ -98,8 +97,8 @@ def test_blanks_are_the_same_characters():
 def test_small_files_are_read_plainly(path, text):
     """So that the property above is not true of nothing."""
     path.write_text(text, newline="")
-    assert plain.read_plain(str(path), layout_of(str(path), Form()), ["c", "d"]) is not None
-    assert plain.numbers_of(["1", None, " 2.5 ", "-3e2", "NA"], NO_NUMBERS) is not None
+    assert reader.read_plain(str(path), layout_of(str(path), Form()), ["c", "d"]) is not None
+    assert reader.numbers_of(["1", None, " 2.5 ", "-3e2", "NA"], NO_NUMBERS) is not None
 
 
 @pytest.mark.parametrize(
@@ -109,4 +108,4 @@ def test_small_files_are_read_plainly(path, text):
 )
 def test_what_readers_disagree_about_is_left_to_arrow(path, text):
     path.write_text(text, newline="")
-    assert plain.read_plain(str(path), layout_of(str(path), Form()), ["c", "d"]) is None
+    assert reader.read_plain(str(path), layout_of(str(path), Form()), ["c", "d"]) is None

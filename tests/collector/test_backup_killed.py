@@ -16,7 +16,7 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.collector.store import open_store, restore
-from overstory.collector.store.databases.interrupts import interruptible
+from overstory.collector.store.databases.sqlite import interruptible
 from support.store_samples import registry, some
 
 BEFORE = "import time\nfrom pathlib import Path\n"

@@ -58,7 +58,7 @@ def test_several_periods_have_the_smallest_release_of_all(folder):
     both, one = counted(folder), counted(folder, first=TODAY + 1)
     assert both.released.smallest == {TODAY: 200, TODAY + 1: 400}
     claim = both.central_json()["central"]
-    assert (claim["reports"], claim["periods"]) == (200, 2)
+    assert (claim["reports"], claim["periods"]) == (200, 1)
     assert (one.central_json()["central"]["reports"], one.central_json()["central"]["periods"]) == (400, 1)
 
 
@@ -83,7 +83,7 @@ def test_reports_of_other_parameters_hide_nobody(folder):
 def test_decode_prints_the_claim_with_its_delta_its_number_and_what_it_rests_on(folder, capsys):
     status, text, _ = decode(folder, capsys, "--metric", "hidden")
     assert status == 0
-    assert "central privacy: shuffled among 200 honest reports, 2 reports of a person: epsilon " in text
+    assert "central privacy: shuffled among 200 honest reports, 1 report of a person: epsilon " in text
     assert " at delta 1e-09" in text
     assert "the smallest release of 2 periods had 200 messages, as the collector recorded" in text
     assert text.count("rests on: ") == len(counted(folder).central_json()["central"]["rests_on"])

@@ -16,9 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from overstory.cli.main import main
-from overstory.collector.checkup import checks as checkup
+from overstory.collector import checkup
 from overstory.collector.store import Received, open_store
-from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import parse_registry
 from support.collector_in_process import METRICS, NOW, REGISTRY, FakeStore
 from support.served import served
@@ -94,7 +93,7 @@ def test_a_clock_behind_the_store_and_a_store_that_others_may_read(store_file) -
     assert any(line.startswith("warning store:") and "others may read it" in line for line in said)
 
 
-@pytest.mark.parametrize("spoil", ["absent", "text", "older"])
+@pytest.mark.parametrize("spoil", ["absent", "text", "other"])
 def test_a_store_that_cannot_be_opened_is_an_error_that_says_what_to_do(store_file, spoil) -> None:
     if spoil == "text":
         Path(store_file).write_text("x" * 5_000)
@@ -103,13 +102,15 @@ def test_a_store_that_cannot_be_opened_is_an_error_that_says_what_to_do(store_fi
     else:
         with open_store(store_file) as store:
             store._database.write(
-                lambda connection: connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0000'")
+                lambda connection: connection.exec_driver_sql("UPDATE about SET value = '2' WHERE key = 'schema'")
             )
     (finding,) = checkup.guarded("store", lambda: checkup.check_store(store_file, None, NOW))
     assert finding.level == "error"
-    assert {"absent": "overstory store create", "text": "not a SQLite database", "older": "store migrate"}[
-        spoil
-    ] in finding.detail
+    assert {
+        "absent": "overstory store create",
+        "text": "not a SQLite database",
+        "other": "reads and writes schema 1 alone",
+    }[spoil] in finding.detail
 
 
 def certificate(folder: Path, days: int) -> Path:
@@ -126,18 +127,18 @@ needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="make
 @pytest.mark.parametrize(("days", "level"), [(3, "warning"), (90, "ok"), (20_000, "ok")])
 def test_a_certificate_s_end_is_read_and_judged(tmp_path, days, level) -> None:
     path = certificate(tmp_path, days)
-    ends = ssl._ssl._test_decode_cert(str(path))["notAfter"]  # type: ignore[attr-defined]
-    read = checkup.not_after(ssl.PEM_cert_to_DER_cert(path.read_text()))
-    assert read == ssl.cert_time_to_seconds(ends)
+    ends = ssl.cert_time_to_seconds(ssl._ssl._test_decode_cert(str(path))["notAfter"])  # type: ignore[attr-defined]
     assert [one.level for one in checkup.check_certificate(path, time.time())] == [level]
-    (over,) = checkup.check_certificate(path, read)
+    (over,) = checkup.check_certificate(path, ends)
     assert (over.level, "SIGHUP" in over.do) == ("error", True)
 
 
-def test_what_is_no_certificate() -> None:
-    for raw in (b"", b"\x30\x00", b"\x30\x82\xff", bytes(100), b"\x30\x03\x30\x01\x02"):
-        with pytest.raises(OverstoryError, match="not a certificate"):
-            checkup.not_after(raw)
+def test_what_is_no_certificate(tmp_path) -> None:
+    path = tmp_path / "certificate.pem"
+    for raw in (b"", b"MIIB", b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", bytes(100)):
+        path.write_bytes(raw)
+        (finding,) = checkup.check_certificate(path, time.time())
+        assert (finding.level, finding.detail) == ("error", f"{path}: no certificate in PEM")
 
 
 def test_a_running_collector_its_clock_and_its_registry() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -213,6 +214,43 @@ def test_answers_that_nobody_takes_end_their_connection() -> None:
             time.sleep(0.1)
         with pytest.raises((OSError, AssertionError)):  # reset, or ended in the middle
             [wire.answer() for _ in range(3_000)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system has no bound on answers that nobody reads")
+def test_answers_that_nobody_takes_leave_the_systems_memory_too() -> None:
+    """All of them fit in the system's buffers: the process has nothing left to send, and closes what it likes."""
+    with served(Limits(taking_seconds=0.5)) as (_, (host, port)), socket.socket() as sender:
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sender.connect((host, port))
+        sender.sendall(b"GET /v1/metrics HTTP/1.1\r\nHost: c\r\n\r\n" * 20)
+        ends = f":{port:04X}", f":{sender.getsockname()[1]:04X}"
+        deadline = time.monotonic() + 20
+        while _held_by_the_system(*ends) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not _held_by_the_system(*ends)
+
+
+def _held_by_the_system(local: str, remote: str) -> bool:
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(fields[1].endswith(local) and fields[2].endswith(remote) for fields in lines)
+
+
+def test_a_sender_that_leaves_is_no_fault_of_ours(caplog) -> None:
+    """What is written to a closed transport is dropped: uvloop raises, and uvicorn logs that as our error."""
+    waiting = post(b"", b"Transfer-Encoding: chunked", b"Expect: 100-continue").replace(b"Content-Length: 0\r\n", b"")
+    pages = b"GET /v1/metrics HTTP/1.1\r\nHost: c\r\n\r\n" * 3_000
+    with caplog.at_level(logging.ERROR), served(Limits(taking_seconds=0.5)) as (collector, address):
+        with Wire(address) as wire:
+            assert wire.send(waiting + b"no length\r\n\r\n").answer()[0] == 400
+        with Wire(address) as wire:
+            wire.flood(pages)
+            deadline = time.monotonic() + 20
+            while collector.telemetry.untaken == 0 and time.monotonic() < deadline:
+                time.sleep(0.1)
+        with Wire(address) as wire:
+            assert wire.send(GET + b"\r\n").answer()[0] == 200
+        assert (collector.telemetry.faults, collector.telemetry.untaken) == (0, 1)
+    assert caplog.records == []
 
 
 def test_a_sender_that_takes_its_answers_slowly_keeps_its_connection() -> None:

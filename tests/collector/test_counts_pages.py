@@ -1,42 +1,16 @@
 """Counts and estimates over HTTP: which range is meant, and what to do where a range cannot be read."""
 
-import asyncio
 import csv
 import io
 import random
 
-import httpx
-
-from overstory.collector.app import build_app
-from overstory.collector.service import Collector
-from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
-from support.store_samples import DAY, NOW, received, registry, reports
+from support.store_samples import DAY, NOW, pages_of, received, registry, reports
 
 HALF_HOURLY = parse_registry(EXAMPLE.replace('period = "week"', 'period = "30 minutes"'))
 PERIOD = 20_000
-
-
-def asked(metrics, url, *paths):
-    """What a collector of these metrics answers to an admin, page by page."""
-
-    async def main():
-        store = open_store(url, metrics)
-        headers = {"authorization": f"Bearer {store.add_token('admin', 'ops')}"}
-        collector = Collector(
-            metrics, store, intervals=UpkeepIntervals(tokens=0, compact=0, retain=0), clock=lambda: NOW
-        )
-        transport = httpx.ASGITransport(build_app(collector))
-        await collector.start()
-        try:
-            async with httpx.AsyncClient(transport=transport, base_url="http://c", headers=headers) as client:
-                return [await client.get(f"/v1/metrics/{path}") for path in paths]
-        finally:
-            await collector.stop()
-
-    return asyncio.run(main())
 
 
 def test_a_day_names_all_of_its_shorter_periods(tmp_path) -> None:
@@ -44,7 +18,7 @@ def test_a_day_names_all_of_its_shorter_periods(tmp_path) -> None:
     with open_store(url, HALF_HOURLY, create=True) as store:
         store.add([received(metric, 48 * PERIOD + at, reports(metric, 10, rng)) for at in (-1, 0, 47, 48)])
     day, half_hour = metric.period.label(48 * PERIOD)[:10], metric.period.label(48 * PERIOD)
-    whole, one, wrong = asked(
+    whole, one, wrong = pages_of(
         HALF_HOURLY,
         url,
         *(f"colour/counts?from={first}&to={last}" for first, last in ((day, day), (half_hour,) * 2, (day, 7))),
@@ -61,7 +35,7 @@ def test_what_can_never_be_read_is_no_trouble_that_passes(tmp_path) -> None:
         store.add([received(first["tree"], PERIOD, reports(first["tree"], 30, random.Random(8)))])
         store.compact(NOW)
         store.retain(NOW + 1000 * DAY)
-    (answer,) = asked(second, url, "tree/counts")
+    (answer,) = pages_of(second, url, "tree/counts")
     assert answer.status_code == 400
     assert "retry-after" not in answer.headers
     assert "its reports were counted for another list of candidates" in answer.json()["detail"]
@@ -76,7 +50,7 @@ def test_no_cell_for_a_spreadsheet_is_a_formula(tmp_path) -> None:
     with open_store(url, metrics, create=True) as store:
         store.add([received(metrics["tree"], PERIOD, reports(metrics["tree"], 30, random.Random(8)))])
     paths = [f"tree/{page}?format={form}" for page in ("counts", "estimates") for form in ("csv", "spreadsheet")]
-    tables = [list(csv.reader(io.StringIO(answer.text, newline=""))) for answer in asked(metrics, url, *paths)]
+    tables = [list(csv.reader(io.StringIO(answer.text, newline=""))) for answer in pages_of(metrics, url, *paths)]
     for plain, inert in (tables[:2], tables[2:]):
         cells = [cell for row in inert for cell in row]
         assert {f"'{value}" for value in HOSTILE[:4]} | set(HOSTILE[4:]) <= set(cells)

@@ -15,9 +15,8 @@ from pyarrow import dataset
 from overstory.analysis.reports import SupportCounts
 from overstory.cli.main import main
 from overstory.collector.store import StoreError, open_store, restore
-from overstory.engines.exported import find_sets
 from overstory.engines.folders import Folder
-from overstory.engines.places import find_places
+from overstory.engines.places import find_places, find_sets
 from overstory.files.manifests import Manifest
 from overstory.protocol.errors import FormatError, ParameterError
 from support.exported_store import (
@@ -38,6 +37,7 @@ from support.exported_store import (
     small_parts,
     sum_folder,
 )
+from support.rounds import rounds
 
 DAY = 86_400
 
@@ -118,7 +118,8 @@ def test_an_export_that_is_repeated_writes_only_what_is_new(filled: Any) -> None
 
 def test_periods_that_take_reports_are_left_for_later(filled: Any) -> None:
     url, metrics, folder = filled
-    ends = metrics["bloom"].accept_until(PERIOD)
+    ends = metrics["bloom"].final_from(PERIOD)
+    assert not export_all(url, metrics, folder, now=ends - 1).manifests
     done = export_all(url, metrics, folder, now=ends)
     assert {one.period for one in done.manifests} == {PERIOD}
     assert done.open["bloom"] == [("2024-10-05", ends + DAY)]
@@ -169,7 +170,7 @@ def test_exports_that_end_anywhere_double_and_lose_nothing(filled: Any) -> None:
 def test_killed_exports_double_and_lose_nothing(filled: Any) -> None:
     url, _, folder = filled
     rng = random.Random(2)
-    kill_and_check(*filled, [partial(killed, "export", url, folder, rng.randrange(250)) for _ in range(30)])
+    kill_and_check(*filled, [partial(killed, "export", url, folder, rng.randrange(250)) for _ in range(rounds(10))])
 
 
 def test_whoever_lists_files_counts_what_a_killed_export_left(filled: Any) -> None:
@@ -240,7 +241,8 @@ def test_imports_that_end_anywhere_double_and_lose_nothing(filled: Any, tmp_path
 @pytest.mark.slow
 def test_killed_imports_double_and_lose_nothing(filled: Any, tmp_path: Path) -> None:
     other, rng = f"sqlite:///{tmp_path}/other.db", random.Random(4)
-    import_and_kill(filled, other, [partial(killed, "import", other, filled[2], rng.randrange(200)) for _ in range(30)])
+    steps = [rng.randrange(200) for _ in range(rounds(10))]
+    import_and_kill(filled, other, [partial(killed, "import", other, filled[2], at) for at in steps])
 
 
 def test_a_store_does_not_import_its_own_reports(filled: Any) -> None:

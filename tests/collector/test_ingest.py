@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.collector.ingest.ingest import SLACK, Ingest
+from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.settings import Limits
 from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.metrics.metric import SLACK
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Batch
 from support.collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload

@@ -21,7 +21,6 @@ from overstory.client import Client, Outcome
 from overstory.client.person.explanation import explain
 from overstory.client.state.state import State
 from overstory.collector.store import open_store
-from overstory.experiments.beyond.association import CHECKS, EMPTY, LOW, checks_passed
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
@@ -29,6 +28,7 @@ from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.readings import read
 from overstory.queries.sources.remote import read_remote
+from papers.beyond.association import CHECKS, EMPTY, LOW, checks_passed
 from support.collector_in_process import ABOUT, batch_id
 from support.collector_processes import CollectorProcess
 from support.registry_texts import registry_of

@@ -19,7 +19,7 @@ from support.collector_in_process import METRICS, NOW, TODAY, FakeStore, batch_i
 from support.served import Wire, served
 
 PAGES = ["/healthz", "/readyz", "/metrics", "/v1/metrics", "/v1/metrics/bloom", "/openapi.json"]
-ADMIN = "ova_token"
+ADMIN, MONITOR = "ova_token", "ovm_token"
 
 
 @pytest.fixture(scope="module")
@@ -75,15 +75,17 @@ def test_the_scheme_of_a_token_may_have_any_case(scheme) -> None:
         (("::1", 1), None, 200),
         (None, None, 200),
         (("203.0.113.5", 1), None, 401),
-        (("203.0.113.5", 1), "ova_other", 401),
-        (("203.0.113.5", 1), ADMIN, 200),
+        (("203.0.113.5", 1), "ovm_other", 401),
+        (("203.0.113.5", 1), ADMIN, 401),
+        (("203.0.113.5", 1), MONITOR, 200),
         (("somewhere", 1), None, 401),
     ],
 )
-def test_what_an_operator_watches_is_for_this_machine_or_an_admin(client, token, status) -> None:
-    async def main() -> int:
+def test_what_an_operator_watches_is_for_this_machine_or_a_monitor(client, token, status) -> None:
+    async def main() -> tuple[int, int]:
         store = FakeStore()
-        store.listed = [Token("1", sha256(ADMIN), "admin", "app", 0, None, None)]
+        roles = {ADMIN: "admin", MONITOR: "monitor"}
+        store.listed = [Token(role, sha256(plain), role, "app", 0, None, None) for plain, role in roles.items()]
         never = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
         collector = Collector(METRICS, store, intervals=never, clock=lambda: NOW)
         await collector.start()
@@ -91,10 +93,13 @@ def test_what_an_operator_watches_is_for_this_machine_or_an_admin(client, token,
         async with httpx.AsyncClient(transport=transport, base_url="http://collector") as http:
             headers = {} if token is None else {"authorization": f"Bearer {token}"}
             answer = await http.get("/metrics", headers=headers)
+            counts = await http.get("/v1/metrics/bloom/counts?format=none", headers=headers)
         await collector.stop()
-        return answer.status_code
+        return answer.status_code, counts.status_code
 
-    assert asyncio.run(main()) == status
+    watched, counted = asyncio.run(main())
+    assert watched == status
+    assert (counted == 401) == (token != ADMIN), "a monitor reads no results"
 
 
 def entry(**changed: Any) -> dict[str, Any]:

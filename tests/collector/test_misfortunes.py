@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import io
 import json
 import logging
 import resource
@@ -22,14 +23,16 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from overstory.collector.http.listening import queued
-from overstory.collector.settings import UpkeepIntervals
+from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, InboxAges
 from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.databases.database import Database, DiskFullError
 from overstory.collector.store.retention import Retained
+from overstory.collector.telemetry import LOG
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.period import DAY
+from overstory.supervision.log import begin_log
 from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, upload
 from support.collector_processes import CollectorProcess
 from support.served import Wire, post, served
@@ -87,7 +90,7 @@ def ready(wire: Wire) -> tuple[int, Any]:
     ids=["memory", "bare sqlite3", "threads", "any"],
 )
 def test_no_task_of_the_upkeep_ends_by_an_error(error, monkeypatch) -> None:
-    monkeypatch.setattr("overstory.collector.upkeep.AGAIN", 0.05)
+    monkeypatch.setattr("overstory.supervision.upkeep.AGAIN", 0.05)
     store = Upset()
     with served(store=store, intervals=OFTEN) as (collector, address), Wire(address) as wire:
         until(lambda: len(store.done) == 4)
@@ -109,7 +112,7 @@ def test_no_task_of_the_upkeep_ends_by_an_error(error, monkeypatch) -> None:
 
 
 def test_a_task_that_never_comes_back_is_noticed(monkeypatch) -> None:
-    from overstory.collector import upkeep
+    from overstory.supervision import upkeep
 
     monkeypatch.setattr(upkeep.Task, "late", 0.3)
     store, stuck = Upset(), threading.Event()
@@ -197,6 +200,73 @@ def test_a_store_that_is_away_is_logged_once_and_counted(caplog) -> None:
     lines = [record.getMessage() for record in caplog.records]
     assert 1 <= len(lines) <= 5  # one for commits, one for each task
     assert len(set(lines)) == len(lines)
+
+
+def test_a_store_that_hangs_keeps_nobody_waiting_and_is_logged_once(caplog) -> None:
+    store, answers = FakeStore(), threading.Event()
+    store.before = lambda: assert_soon(answers)
+    kept, waiting = post(upload(batch=bytes(16))), post(upload(batch=batch_id()))
+    with (
+        caplog.at_level(logging.ERROR),
+        served(Limits(commit_seconds=0.2), store=store) as (collector, address),
+        Wire(address) as first,
+        Wire(address) as second,
+        Wire(address) as third,
+    ):
+        first.send(kept)
+        until(lambda: collector.committer.reports)
+        second.send(waiting)  # in the queue
+        for wire in (first, second, third.send(waiting)):
+            assert wire.answer()[0] == 503
+        assert (collector.state, store.kept) == ("store", {})
+        until(lambda: caplog.records)
+        (line,) = [record.getMessage() for record in caplog.records]
+        assert line.startswith("cannot write to the store: no answer for 0.2 seconds; reports refused with 503")
+        answers.set()
+        until(lambda: collector.state == "ready")
+        assert [json.loads(first.send(kept).answer()[2])["results"][0]["duplicate"] for _ in range(2)] == [True, True]
+        assert third.send(waiting).answer()[0] == 200
+        assert len(store.kept) == 2
+
+
+@pytest.mark.parametrize("where", ["compact", "close"])
+def test_a_store_that_hangs_does_not_keep_the_collector_from_ending(where, monkeypatch, caplog) -> None:
+    monkeypatch.setattr("overstory.collector.service.STOP_SECONDS", 0.3)
+    store, hung, answers, came_back = Upset(), threading.Event(), threading.Event(), threading.Event()
+
+    def hangs(*_: object, **__: object) -> Compacted:
+        hung.set()
+        answers.wait(10)
+        came_back.set()
+        return Compacted()
+
+    store.url = "postgresql://db/reports"
+    setattr(store, where, hangs)
+    with caplog.at_level(logging.ERROR, "overstory.collector"):
+        with served(store=store, intervals=OFTEN):
+            assert where == "close" or hung.wait(30)
+        assert not came_back.is_set()
+    answers.set()
+    assert "postgresql://db/reports: no answer for 0.3 seconds" in caplog.text
+
+
+def assert_soon(event: threading.Event) -> None:
+    assert event.wait(30)
+
+
+def test_an_error_that_the_server_reports_again_and_again_is_one_line() -> None:
+    written = io.StringIO()
+    loggers = [logging.getLogger(), LOG, logging.getLogger("uvicorn.error")]
+    before = [(log.level, log.handlers[:], log.filters[:]) for log in loggers]
+    try:
+        begin_log(LOG, "text", written)
+        for _ in range(50):
+            loggers[-1].error("Exception in ASGI application\n", exc_info=ZeroDivisionError("a bug"))
+    finally:
+        for log, (level, handlers, filters) in zip(loggers, before, strict=True):
+            log.level, log.handlers[:], log.filters[:] = level, handlers, filters
+    assert written.getvalue().count("Exception in ASGI application") == 1
+    assert written.getvalue().count("ZeroDivisionError: a bug") == 1
 
 
 @contextmanager
@@ -297,7 +367,7 @@ def test_an_event_loop_that_stops_for_want_of_memory_goes_on() -> None:
 def test_while_memory_is_short_reports_wait_and_the_collector_is_not_ready(monkeypatch, caplog) -> None:
     at_level = caplog.at_level(logging.WARNING, "overstory.collector")
     with at_level, served() as (collector, address), Wire(address) as wire:
-        monkeypatch.setattr("overstory.collector.upkeep.mmap.mmap", _no_memory)
+        monkeypatch.setattr("overstory.supervision.upkeep.mmap.mmap", _no_memory)
         until(lambda: collector.endpoint.reserve.short, 5)
         status, headers, body = wire.send(post(upload())).answer()
         assert (status, json.loads(body)["reason"], headers["retry-after"]) == (503, "fault", "60")
@@ -311,7 +381,7 @@ def test_while_memory_is_short_reports_wait_and_the_collector_is_not_ready(monke
 RESERVE = """
 import resource
 from pathlib import Path
-from overstory.collector.upkeep import HELD, MARGIN, Reserve
+from overstory.supervision.upkeep import HELD, MARGIN, Reserve
 
 reserve = Reserve()
 reserve.look()

@@ -5,47 +5,37 @@ A full and a read-only disk are file systems of their own, which root alone may 
 
 from __future__ import annotations
 
-import os
-import resource
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from sqlalchemy import create_engine, text
 
-from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import open_store
 from overstory.collector.store.compaction import INBOX
 from support.collector_in_process import METRICS, REGISTRY, batch_id, upload
 from support.collector_processes import CollectorProcess
-from support.served import Wire, post, served
+from support.misfortunes import (
+    EVERYWHERE,
+    SECONDS,
+    Misfortune,
+    disk_for,
+    may_mount,
+    small_disk,
+    unlucky,
+    until,
+)
+from support.served import Wire, post
 from support.store_databases import fresh
 
-SECONDS = 10.0
 MIB = 1 << 20
-
-
-def may_mount() -> bool:
-    """Whether file systems can be mounted here."""
-    if os.geteuid() != 0:
-        return False
-    tried = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)
-    return tried.returncode == 0
-
-
-def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 class Senders:
@@ -79,7 +69,7 @@ class Senders:
                     self.acknowledged.add(batch)
                     break
                 time.sleep(0.05)
-            time.sleep(0.01)
+            time.sleep(0.05)
 
     def once(self, body: bytes) -> int:
         """Post once; 0 stands for no answer."""
@@ -98,76 +88,24 @@ def ready(address: tuple[str, int]) -> int:
         return 0
 
 
-Misfortune = Callable[[CollectorProcess, Path], AbstractContextManager[None]]
-
-
 @contextmanager
-def no_descriptors(running: CollectorProcess, folder: Path) -> Iterator[None]:
-    taken = len(list(Path(f"/proc/{running.pid}/fd").iterdir()))
-    before = resource.prlimit(running.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (taken, before[1]))
-    yield
-    resource.prlimit(running.pid, resource.RLIMIT_NOFILE, before)
-
-
-@contextmanager
-def failing_disk(running: CollectorProcess, folder: Path) -> Iterator[None]:
-    """Every write past the first kilobyte of a file fails."""
-    before = resource.prlimit(running.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (1024, before[1]))
-    yield
-    resource.prlimit(running.pid, resource.RLIMIT_FSIZE, before)
-
-
-@contextmanager
-def stopped(running: CollectorProcess, folder: Path) -> Iterator[None]:
-    os.kill(running.pid, signal.SIGSTOP)
-    yield
-    os.kill(running.pid, signal.SIGCONT)
-
-
-@contextmanager
-def file_away(running: CollectorProcess, folder: Path) -> Iterator[None]:
+def file_away(pid: int, folder: Path) -> Iterator[None]:
     (folder / "store.db").rename(folder / "away.db")
     yield
     (folder / "away.db").rename(folder / "store.db")
 
 
-@contextmanager
-def full_disk(running: CollectorProcess, folder: Path) -> Iterator[None]:
-    with suppress(OSError), (folder / "filler").open("wb") as filler:
-        while True:
-            filler.write(bytes(1 << 16))
-            filler.flush()
-    yield
-    (folder / "filler").unlink()
-
-
-CASES: list[tuple[Misfortune, bool]] = [(no_descriptors, False), (failing_disk, False), (stopped, False)]
-CASES += [(file_away, False), (full_disk, True)]
-
-
-@contextmanager
-def small_disk(folder: Path) -> Iterator[None]:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+CASES: dict[str, Misfortune] = EVERYWHERE | {"file_away": file_away}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("misfortune", "mounts"),
-    [case for case in CASES if may_mount() or not case[1]],
-    ids=lambda case: getattr(case, "__name__", ""),
-)
-def test_after_ten_seconds_of_it_everything_goes_on(misfortune, mounts, tmp_path) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_after_ten_seconds_of_it_everything_goes_on(name, tmp_path) -> None:
     registry, folder = tmp_path / "metrics.toml", tmp_path / "disk"
     registry.write_text(REGISTRY)
     folder.mkdir()
-    with small_disk(folder) if mounts else nullcontext():
-        _lives_through(misfortune, registry, folder, f"sqlite:///{folder}/store.db")
+    with disk_for(name, folder):
+        _lives_through(CASES[name], registry, folder, f"sqlite:///{folder}/store.db")
 
 
 @pytest.mark.slow
@@ -179,7 +117,7 @@ def test_after_ten_seconds_without_its_database_everything_goes_on(tmp_path, ser
         name = url.partition("?")[0].rpartition("/")[2]
 
         @contextmanager
-        def away(_: CollectorProcess, __: Path) -> Iterator[None]:
+        def away(_: int, __: Path) -> Iterator[None]:
             end = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name")
             with engine.connect() as connection:
                 connection.execute(text(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'))
@@ -197,7 +135,7 @@ def _lives_through(misfortune: Misfortune, registry: Path, folder: Path, url: st
     at_once = "--compact-every", "0.5", "--compact-within", "0"
     with open_store(url, METRICS, create=True) as store:
         token, other = store.add_token("write", "app"), store.add_token("write", "other")
-        running = CollectorProcess(registry, url, at_once)
+        running = CollectorProcess(registry, url, at_once, unlucky(folder, "serve"))
         running.start()
         address = running.address
         assert address is not None
@@ -207,7 +145,7 @@ def _lives_through(misfortune: Misfortune, registry: Path, folder: Path, url: st
             with Senders(lambda: address, token) as senders:
                 until(lambda: len(senders.acknowledged) > 50)
                 until(lambda: not _inbox(store) or len(senders.acknowledged) > 5_000)
-                with misfortune(running, folder):
+                with misfortune(running.pid, folder):
                     time.sleep(SECONDS)
                 before = len(senders.acknowledged)
                 until(lambda: len(senders.acknowledged) > before + 100)  # posts
@@ -275,37 +213,3 @@ def test_a_start_on_a_read_only_disk_refuses_posts_until_it_can_be_written(tmp_p
         body = upload(period=METRICS["bloom"].period.number(time.time()))
         assert Senders(lambda: address, token).once(body) == 200
         assert running.stop() == 0
-
-
-@pytest.mark.slow
-def test_after_ten_seconds_without_a_new_thread_everything_goes_on(tmp_path, monkeypatch) -> None:
-    """In this process: the number of threads is no limit to root, nor of a process alone."""
-    often = UpkeepIntervals(tokens=0.5, compact=0.5, retain=0.5, checkpoint=0.5, within=0.0)
-    store = open_store(f"{tmp_path}/store.db", METRICS, create=True)
-    token = store.add_token("write", "app")
-    with served(store=store, intervals=often, open_writes=False) as (collector, address):
-        header = b"Authorization: Bearer " + token.encode()
-        long_json = b'{"uploads": [' + b" " * 40_000 + b"]}"
-        as_json = post(long_json, header).replace(b"application/vnd.overstory.reports", b"application/json")
-        start = threading._start_new_thread  # type: ignore[attr-defined]
-
-        def statuses(request: bytes) -> set[int]:
-            with Wire(address) as wire:
-                return {wire.send(request).answer()[0] for _ in range(5)}
-
-        def none(*_: object) -> None:
-            raise RuntimeError("can't start new thread")
-
-        monkeypatch.setattr(threading, "_start_new_thread", none)
-        ends = time.monotonic() + SECONDS
-        while time.monotonic() < ends:
-            assert statuses(post(upload(), header)) <= {200, 503}
-            assert statuses(as_json) <= {400, 503}  # it is judged in a thread where there is one
-            time.sleep(0.2)
-        monkeypatch.setattr(threading, "_start_new_thread", start)
-        assert statuses(post(upload(), header)) == {200}
-        assert statuses(as_json) == {400}
-        until(lambda: collector.state == "ready")
-        until(lambda: not _inbox(store))
-        store.revoke_token(store.tokens()[0].id)
-        until(lambda: statuses(post(upload(), header)) == {401}, 30)

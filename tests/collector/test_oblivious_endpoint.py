@@ -300,3 +300,62 @@ def test_a_relays_token_posts_no_reports():
             return await client.post("/v1/reports", content=upload("plain"), headers=headers)
 
     assert asyncio.run(main()).json()["reason"] == "unknown-token"
+
+
+def test_a_length_of_five_thousand_digits_stops_no_message():
+    poison = seal(upload(), token="ovw_w", fields=(("content-type", MEDIA_TYPE), ("content-length", "9" * 5000)))
+
+    async def main():
+        async with collecting() as (collector, client):
+            return (await release(client, [seal(upload(), token="ovw_w").body, poison.body])).json(), collector
+
+    counted, collector = asyncio.run(main())
+    assert counted["again"] == []
+    assert collector.telemetry.faults == 0
+
+
+@pytest.mark.parametrize("step", ["open", "admit", "decide", "taken"])
+def test_a_message_that_the_collector_fails_on_twice_is_refused_and_the_others_are_taken(step, monkeypatch):
+    messages = [seal(upload(), token="ovw_w").body for _ in range(5)]
+
+    async def main():
+        async with collecting() as (collector, client):
+            owner = type(collector.oblivious.ring if step == "open" else collector.endpoint)
+            work, left = getattr(owner, step), [0]
+
+            def fail_on_one(self, *args, **named):
+                left[0] -= 1
+                if left[0] == 0:
+                    raise KeyError("a defect")
+                return work(self, *args, **named)
+
+            async def failing_on(place, messages):
+                left[0] = place
+                return (await release(client, messages)).json()
+
+            monkeypatch.setattr(owner, step, fail_on_one)
+            first = await failing_on(3, messages)
+            left_over = [messages[place] for place in first["again"]]
+            return [first, await failing_on(1, left_over), await failing_on(1, left_over)], collector
+
+    (first, second, third), collector = asyncio.run(main())
+    assert (first["taken"], first["refused"], len(first["again"])) == (4, {}, 1)
+    assert second == third == {"taken": 0, "refused": {"fault": 1}, "again": []}
+    assert collector.telemetry.faults == 3
+
+
+def test_a_moment_without_memory_refuses_nothing_for_good(monkeypatch):
+    messages = [seal(upload(), token="ovw_w").body for _ in range(3)]
+
+    async def main():
+        async with collecting() as (collector, client):
+
+            def no_memory(*_, **__):
+                raise MemoryError
+
+            with monkeypatch.context() as poor:
+                poor.setattr(type(collector.endpoint), "decide", no_memory)
+                statuses = [(await release(client, messages)).status_code for _ in range(3)]
+            return statuses, (await release(client, messages)).json()
+
+    assert asyncio.run(main()) == ([503] * 3, {"taken": 3, "refused": {}, "again": []})

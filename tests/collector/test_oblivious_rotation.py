@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 import pytest
 
 from overstory.cli.main import main
-from overstory.collector.checkup.keys import check_keys
+from overstory.collector.checkup import check_keys
 from overstory.collector.oblivious.keys import add_key, public_line, read_private_keys, remove_key
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.oblivious.messages import REQUEST_TYPE

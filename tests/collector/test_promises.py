@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from overstory.collector.checkup.promises import check_promises, weakened
+from overstory.collector.checkup import check_promises, weakened
 from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry

@@ -94,7 +94,7 @@ class Rounds:
         assert (released.releases, released.smallest) == (len(sizes), min(sizes.values()))
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_a_killed_collector_states_its_releases_exactly(tmp_path, rounds):
     books = Rounds(tmp_path, seed=rounds)
     books.collector.start()

@@ -1,25 +1,20 @@
 """The pages of counts and estimates: every choice of the command line, what is refused, and bounds of an answer."""
 
-import asyncio
 import csv
 import io
 import json
 import random
 
-import httpx
 import pytest
 
-from overstory.collector.app import build_app
 from overstory.collector.http import results
-from overstory.collector.service import Collector
-from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import open_store
 from overstory.queries import streams
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions, read_estimates
 from overstory.queries.facts import with_sums
 from overstory.queries.streams import Deferred, TooLargeError, check_cells, check_counts
-from support.store_samples import NOW, received, registry, reports
+from support.store_samples import pages_of, received, registry, reports
 
 PERIODS = range(20_000, 20_004)
 
@@ -36,27 +31,6 @@ def url(metrics, tmp_path_factory):
         for name in ("tree", "colour", "bloom"):
             store.add([received(metrics[name], period, reports(metrics[name], 60, rng)) for period in PERIODS])
     return url
-
-
-def ask(metrics, url, *paths, token=True):
-    """Return what a collector answers to an admin, page by page."""
-
-    async def main():
-        store = open_store(url, metrics)
-        headers = {"authorization": f"Bearer {store.add_token('admin', 'ops')}"} if token else {}
-        collector = Collector(
-            metrics, store, intervals=UpkeepIntervals(tokens=0, compact=0, retain=0), clock=lambda: NOW
-        )
-        app = build_app(collector)
-        transport = httpx.ASGITransport(app)
-        await collector.start()
-        try:
-            async with httpx.AsyncClient(transport=transport, base_url="http://c", headers=headers) as client:
-                return [await client.get(f"/v1/metrics/{path}") for path in paths]
-        finally:
-            await collector.stop()
-
-    return asyncio.run(main())
 
 
 LISTED = "candidates=ash&candidates=a%20%26b"
@@ -81,7 +55,7 @@ CHOICES = [
 
 @pytest.mark.parametrize(("name", "query", "options", "reading", "limit"), CHOICES)
 def test_every_choice_of_the_command_line_is_one_of_the_page(metrics, url, name, query, options, reading, limit):
-    pages = ask(metrics, url, f"{name}/estimates?{query}", f"{name}/estimates?{query}&format=csv")
+    pages = pages_of(metrics, url, f"{name}/estimates?{query}", f"{name}/estimates?{query}&format=csv")
     with open_store(url, metrics) as store:
         series = read_estimates(read_store(store, metrics[name]), reading, EstimateOptions(**options))
     assert [page.status_code for page in pages] == [200, 200]
@@ -91,7 +65,7 @@ def test_every_choice_of_the_command_line_is_one_of_the_page(metrics, url, name,
 
 
 def test_a_level_is_obeyed_and_named(metrics, url):
-    wide, usual, table = ask(
+    wide, usual, table = pages_of(
         metrics, url, *(f"colour/estimates?{q}" for q in ("level=.99", "", "level=.99&format=csv"))
     )
     assert (wide.json()["level"], usual.json()["level"]) == (0.99, 0.95)
@@ -102,7 +76,7 @@ def test_a_level_is_obeyed_and_named(metrics, url):
 
 
 def test_counts_are_written_as_the_library_writes_them(metrics, url):
-    pages = ask(metrics, url, *(f"tree/counts?format={form}" for form in ("json", "csv")))
+    pages = pages_of(metrics, url, *(f"tree/counts?format={form}" for form in ("json", "csv")))
     with open_store(url, metrics) as store:
         counted = with_sums(store, read_store(store, metrics["tree"]))
     assert pages[0].json() == counted.to_json()
@@ -138,20 +112,20 @@ def test_counts_are_written_as_the_library_writes_them(metrics, url):
     ],
 )
 def test_what_is_unknown_or_malformed_is_refused_with_a_reason(metrics, url, path, detail):
-    (page,) = ask(metrics, url, path)
+    (page,) = pages_of(metrics, url, path)
     assert (page.status_code, page.json()["reason"]) == (400, "parameters")
     assert detail in page.json()["detail"]
 
 
 def test_without_a_token_nothing_is_said_of_parameters(metrics, url):
-    pages = ask(metrics, url, "tree/estimates", "tree/estimates?colour=red", "tree/counts", token=False)
+    pages = pages_of(metrics, url, "tree/estimates", "tree/estimates?colour=red", "tree/counts", token=False)
     assert [page.status_code for page in pages] == [401, 401, 401]
 
 
 def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeypatch):
     monkeypatch.setattr(streams, "MOST_CELLS", 80)
     paths = ("tree/estimates?reading=per-period", "tree/estimates?reading=per-period&limit=1", "tree/estimates")
-    refused, *taken = ask(metrics, url, *paths)
+    refused, *taken = pages_of(metrics, url, *paths)
     assert refused.status_code == 400
     detail = refused.json()["detail"]
     assert "and the most is 80" in detail
@@ -159,7 +133,7 @@ def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeyp
     assert "reading=total" in detail
     assert [page.status_code for page in taken] == [200, 200]
     monkeypatch.setattr(streams, "MOST_COUNTS", 100)
-    page, one = ask(metrics, url, "bloom/counts", "colour/counts")
+    page, one = pages_of(metrics, url, "bloom/counts", "colour/counts")
     assert (page.status_code, one.status_code) == (400, 200)
     assert "overstory decode --store" in page.json()["detail"]
 
@@ -176,11 +150,11 @@ def test_a_year_of_half_hours_of_a_hundred_values_is_refused(metrics):
 
 def test_much_is_decoded_in_another_process_with_the_same_answer(metrics, url, monkeypatch):
     path = "tree/estimates?reading=per-period"
-    (here,) = ask(metrics, url, path)
+    (here,) = pages_of(metrics, url, path)
     monkeypatch.setattr(results, "FEW_VALUES", 0)
     started = []
     monkeypatch.setattr(Deferred, "compute", started.append)  # this process computes nothing
-    there, table = ask(metrics, url, path, f"{path}&format=csv")
+    there, table = pages_of(metrics, url, path, f"{path}&format=csv")
     assert there.content == here.content
     assert table.status_code == 200
     assert started == []

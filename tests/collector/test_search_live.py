@@ -116,7 +116,7 @@ def test_what_is_read_of_a_store_is_what_the_search_finds_in_the_same_answers(li
             other = find(metric.mechanism.plan, on_disk)
     assert one.values == other.values
     assert np.array_equal(one.counts, other.counts)
-    shown = json.loads(command(folder, "decode", *STORE, "--metric", "port", "--json"))
+    shown = json.loads(command(folder, "decode", *STORE, "--metric", "port", "--json", "--all"))
     assert [row["value"] for row in shown["estimates"]] == list(one.values)
     assert [row["count"] for row in shown["estimates"]] == pytest.approx(one.counts.tolist())
 

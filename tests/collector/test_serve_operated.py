@@ -20,7 +20,11 @@ from typing import Any
 
 import pytest
 
+from overstory.cli.main import main
+from overstory.collector.http.listening import ServingError
+from overstory.collector.server import metrics_on_port
 from overstory.collector.store import open_store
+from overstory.collector.telemetry import Telemetry
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from support.collector_in_process import ABOUT, REGISTRY, batch_id, sound
@@ -98,6 +102,39 @@ def status(wire: Wire, name: str) -> int:
 
 def page(wire: Wire, path: str, accept: str = "*/*") -> tuple[int, dict[str, str], bytes]:
     return wire.send(f"GET {path} HTTP/1.1\r\nHost: c\r\nAccept: {accept}\r\n\r\n".encode()).answer()
+
+
+def test_prometheus_has_a_port_of_its_own_without_a_token_and_with_nothing_else(tmp_path) -> None:
+    with serving(tmp_path, "--metrics-port", "0") as running:
+        (port,) = re.findall(r"metrics for Prometheus on http://127\.0\.0\.1:(\d+)/metrics", running.log())
+        with Wire(running.address) as wire:
+            assert status(wire, "bloom") == 200
+        with Wire(("127.0.0.1", int(port))) as wire:
+            wire.send(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert wire.head()[0] == 200
+            assert b'overstory_reports_accepted_total{metric="bloom"} 1.0' in wire.rest()
+        with Wire(("127.0.0.1", int(port))) as wire:
+            assert wire.send(post(body())).head()[0] == 405, "it takes no reports"
+        taken = rf"cannot listen on 127\.0\.0\.1:{port} for metrics: "
+        with pytest.raises(ServingError, match=taken), metrics_on_port(Telemetry(), "127.0.0.1", int(port)):
+            pass
+        assert running.stop() == 0
+
+
+def test_the_check_of_a_container_reads_the_settings_of_the_collector(tmp_path, capsys, monkeypatch) -> None:
+    def checked(*options: str) -> tuple[int, str]:
+        status = main(["serve", "--check", "--registry", "metrics.toml", "--store", "store.db", *options])
+        return status, capsys.readouterr().err
+
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with serving(tmp_path) as running:
+        monkeypatch.setenv("OVERSTORY_PORT", str(running.address[1]))
+        assert checked() == checked("--host", "0.0.0.0") == (0, "")
+        assert running.stop() == 0
+    status, said = checked()
+    assert (status, said.count("\n")) == (1, 1)
+    assert said.startswith(f"overstory: http://127.0.0.1:{running.address[1]}/readyz: ")
+    assert checked("--port", "0") == (2, "overstory: error: --check needs the collector's port, and --port is 0\n")
 
 
 def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_path) -> None:
@@ -245,7 +282,7 @@ def test_a_second_collector_on_one_file_is_refused_until_the_first_is_dead(tmp_p
             return {days for (days,) in raw.execute("SELECT retention_days FROM metrics")}
 
     with serving(tmp_path) as running:
-        (tmp_path / "metrics.toml").write_text(REGISTRY.replace("retention_days = 90", "retention_days = 9"))
+        (tmp_path / "metrics.toml").write_text(REGISTRY.replace("retention_days = 90", "retention_days = 60"))
         done = second()
         assert done.returncode == 2
         assert kept_days() == {90}  # what was refused has changed nothing

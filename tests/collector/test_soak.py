@@ -1,6 +1,6 @@
 """A collector under mixed load for a while: no 5xx, and as much memory as after warming up.
 
-`OVERSTORY_SOAK_SECONDS` sets how long, a minute unless given; `bench/load.py --minutes 10` watches it at full rate.
+`OVERSTORY_SOAK_SECONDS` sets how long, half a minute unless given; `bench/load.py --minutes 10` watches it longer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from support.collector_processes import CollectorProcess
 from support.faulty_network import closing, whole_message
 from support.lossless import Devices, write_registry
 
-SECONDS = float(os.environ.get("OVERSTORY_SOAK_SECONDS", "60"))
+SECONDS = float(os.environ.get("OVERSTORY_SOAK_SECONDS", "30"))
 WARM = 0.34  # of the time: the first third fills caches and pools
 GROWTH = 24 << 20
 

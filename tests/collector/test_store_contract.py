@@ -11,7 +11,7 @@ import pytest
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.auth import sha256
 from overstory.collector.store import Store, StoreError, open_store, restore
-from overstory.collector.store.copies import backup, partial
+from overstory.collector.store.copies import backup
 from overstory.collector.store.schema import METADATA
 from overstory.files.parquet import read_label, read_parquet
 from overstory.protocol.errors import ParameterError
@@ -184,17 +184,17 @@ def test_a_large_inbox_is_folded_in_pieces(store: Store, metrics: Any, monkeypat
 
 def test_retention_deletes_reports_and_keeps_counts(store: Store, metrics: Any, tmp_path: Path) -> None:
     metric = metrics["bloom"]
-    store.add([some(metric, period, 10, period) for period in (PERIOD, PERIOD + 1)])
+    store.add([some(metric, period, 200, period) for period in (PERIOD, PERIOD + 1)])
     store.compact(NOW)
     before = store.counts(metric, 0, 1 << 20)
     end = metric.period.start(PERIOD + 1) + metric.retention_days * DAY
     assert store.retain(end - 1).reports == 0
-    assert store.retain(end).reports == 10
+    assert store.retain(end).reports == 200
     assert store.counts(metric, 0, 1 << 20) == before
-    assert store.export(metric, 0, 1 << 20, tmp_path / "left.parquet") == 10
+    assert store.export(metric, 0, 1 << 20, tmp_path / "left.parquet") == 200
     store.add([some(metric, PERIOD, 5, 99)])  # a late batch
     store.compact(NOW)
-    assert store.counts(metric, PERIOD, PERIOD)[PERIOD].num_reports == 15
+    assert store.counts(metric, PERIOD, PERIOD)[PERIOD].num_reports == 205
 
 
 def test_the_registry_at_hand_says_how_long_reports_are_kept(store: Store, store_url: str, metrics: Any) -> None:
@@ -362,7 +362,7 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_backup_that_cannot_be_written_names_its_own_file(store: Store, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(partial, "create_private_file", lambda _: None)  # as in a folder that is not ours
+    monkeypatch.setattr(backup, "create_private_file", lambda _: None)  # as in a folder that is not ours
     with pytest.raises(StoreError, match="no file can be made in"):
         store.backup(tmp_path / "backup.db")
 
@@ -390,7 +390,7 @@ def test_tokens_are_found_by_hash_expire_and_are_revoked(store: Store) -> None:
 
 
 def test_tokens_that_are_none(store: Store) -> None:
-    with pytest.raises(ParameterError, match="write, viewer, analyst, admin or relay, not 'root'"):
+    with pytest.raises(ParameterError, match="write, viewer, analyst, admin, relay or monitor, not 'root'"):
         store.add_token("root", "trees")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="name of the application"):
         store.add_token("write", " ")

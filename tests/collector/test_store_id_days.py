@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 from sqlalchemy import inspect, select, text
 
-from overstory.collector.store import Store, StoreError, open_store, restore
+from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases import sqlite
-from overstory.collector.store.databases.connection import connect, migrate
 from overstory.collector.store.databases.database import IdsOfDay
-from overstory.collector.store.migrations import upgrade
-from overstory.collector.store.schema import BATCH_IDS_BEFORE, day_of_ids, ids_table, read_id_days, tables_of_ids
+from overstory.collector.store.schema import day_of_ids, ids_table, read_id_days, tables_of_ids
 from support.store_crashes import acknowledged, expected, go, start, until_it_waits
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, received, registry, reports, some
@@ -29,10 +27,7 @@ def days(store: Store) -> dict[int, int]:
     with store._database.snapshot_of_ids() as connection:
         found = read_id_days(connection)
         names = set(inspect(connection).get_table_names())
-    assert {name for name in names if name.startswith("batch_ids_")} == {
-        "batch_ids_before",
-        *(ids_table(day).name for day in found),
-    }
+    assert {name for name in names if name.startswith("batch_ids_")} == {ids_table(day).name for day in found}
     return found
 
 
@@ -134,58 +129,6 @@ def test_a_dropping_that_is_killed_between_slices_is_taken_up_again(tmp_path: Pa
     assert not [one for one in ids if one in content]
 
 
-def older(url: str, ids: dict[bytes, int]) -> None:
-    """Make a store of schema 0005 that remembers these ids."""
-    database = connect(url, create=True)
-    database.write(lambda connection: upgrade(connection, revision="0005"))
-    insert = text("INSERT INTO batch_ids (id, forget_after) VALUES (:id, :until)")
-    rows = [{"id": one, "until": until} for one, until in ids.items()]
-    database.write(lambda connection: connection.execute(insert, rows))
-    database.close()
-
-
-def test_ids_of_the_schema_before_are_found_and_forgotten_on_their_days(store_url: str, tmp_path: Path) -> None:
-    metrics = registry()
-    metric = metrics["bloom"]
-    early, late, new = (some(metric, PERIOD, 1, number) for number in range(3))
-    older(store_url, {early.batch: int(NOW // DAY + 2) * DAY, late.batch: int(NOW // DAY + 5) * DAY})
-    database = connect(store_url)
-    assert migrate(database)[0] == "0005"
-    with pytest.raises(StoreError):  # a collector of before that runs still
-        database.write(
-            lambda connection: connection.execute(
-                text("INSERT INTO batch_ids (id, forget_after) VALUES (:id, 1)"), {"id": new.batch}
-            )
-        )
-    database.close()
-    with open_store(store_url, metrics) as store:
-        assert store.add([early, new, late]) == [False, True, False]
-        assert store.add([early, new, late]) == [False, False, False]
-        assert store.summary().batch_ids == 3
-        store.backup(tmp_path / "backup.db")
-        assert store.compact(NOW + 2 * DAY).forgotten == 1
-        assert store.add([late, new]) == [False, False]
-        assert store.compact(NOW + 5 * DAY).forgotten == 1
-        with store._database.snapshot() as connection:
-            assert connection.execute(select(BATCH_IDS_BEFORE)).all() == []
-        assert store.add([new]) == [False]
-    restore(tmp_path / "backup.db", str(tmp_path / "restored.db"))
-    with open_store(str(tmp_path / "restored.db"), metrics) as store:
-        assert store.add([early, new, late]) == [False, False, False]
-
-
-def test_a_sealed_backup_of_the_schema_before_is_migrated_and_restored(tmp_path: Path) -> None:
-    older(str(tmp_path / "backup.db"), {bytes(16): DAY})
-    path = tmp_path / "backup.db"
-    database = connect(str(path))
-    digest = {"key": "digest of batch_ids", "value": "not its digest"}
-    database.write(lambda connection: connection.execute(text("INSERT INTO about VALUES (:key, :value)"), digest))
-    migrate(database)
-    database.close()
-    with pytest.raises(StoreError, match=r"batch_ids_before.*: not what was backed up"):
-        restore(path, str(tmp_path / "restored.db"))
-
-
 @pytest.mark.slow
 def test_two_processes_that_send_the_same_first_batches(store_url: str) -> None:
     metrics = registry()
@@ -269,7 +212,7 @@ def test_a_backup_and_a_summary_hold_a_dropping_back_and_see_every_table(server_
         store.add([some(metric, PERIOD, 1, 1)])
         with open_store(url) as other, other._database.snapshot_of_ids() as reading:
             assert store.compact(metric.accept_until(PERIOD)).forgotten == 0
-            assert [table.name for table in tables_of_ids(reading)] == ["batch_ids_before", f"batch_ids_{PERIOD + 1}"]
+            assert [table.name for table in tables_of_ids(reading)] == [f"batch_ids_{PERIOD + 1}"]
             assert len(reading.execute(select(ids_table(PERIOD + 1))).all()) == 1
         assert store.compact(metric.accept_until(PERIOD)).forgotten == 1
 

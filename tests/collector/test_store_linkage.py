@@ -15,7 +15,6 @@ from overstory.collector.store import open_store
 from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.schema import (
     BATCH_IDS,
-    BATCH_IDS_BEFORE,
     CHUNKS,
     COLLECTORS,
     METADATA,
@@ -33,12 +32,11 @@ PERIOD = 20_000
 def test_ids_lie_alone_with_a_day() -> None:
     assert set(ids_table(PERIOD).c.keys()) == {"id"}
     assert set(BATCH_IDS.c.keys()) == {"day", "forget_after"}
-    assert set(BATCH_IDS_BEFORE.c.keys()) == {"id", "forget_after"}
     assert not any(table.foreign_keys for table in METADATA.sorted_tables)
     for table in METADATA.sorted_tables:
         names = set(table.c.keys())
         assert not names & {"address", "agent", "time", "received", "arrived", "batch"}
-        assert table in {BATCH_IDS, BATCH_IDS_BEFORE} or "forget_after" not in names
+        assert table is BATCH_IDS or "forget_after" not in names
 
 
 def test_a_refusal_has_a_day_or_a_metric_and_nothing_of_who_sent_it() -> None:
@@ -58,7 +56,7 @@ def test_a_note_has_no_author_and_no_time_of_writing() -> None:
 def test_no_database_has_other_columns(store_url: str) -> None:
     with open_store(store_url, create=True) as store, store._database.engine.connect() as connection:
         found = inspect(connection)
-        tables = set(found.get_table_names()) - {"alembic_version", "sqlite_sequence"}
+        tables = set(found.get_table_names()) - {"sqlite_sequence"}
         assert tables == set(METADATA.tables)
         for name, table in METADATA.tables.items():
             assert {column["name"] for column in found.get_columns(name)} == set(table.c.keys())

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from overstory.cli.main import main
 from overstory.collector.store import StoreError, open_store, restore
 from overstory.collector.store.databases import sqlite
-from overstory.collector.store.databases.connection import connect, migrate
+from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.databases.urls import has_password, shown_text
 from support.store_databases import fresh
 from support.store_samples import NOW, registry, some
@@ -64,7 +65,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 def test_a_database_of_somebody_else(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as other, other:
-        other.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        other.execute("CREATE TABLE about (key TEXT, value TEXT)")
     for create in (False, True):
         told = refused(path, create=create)
         assert (
@@ -76,9 +77,36 @@ def test_an_empty_database(store_url: str) -> None:
     if store_url.startswith("sqlite"):
         Path(store_url.removeprefix("sqlite:///")).touch()
     assert "this database is empty; make the store first: overstory store create" in refused(store_url)
+
+
+@pytest.mark.parametrize(
+    ("change", "schema"),
+    [("UPDATE about SET value = '2'", "2"), ("DELETE FROM about", "without a number")],
+    ids=["another number", "no number"],
+)
+def test_a_store_of_another_schema_is_refused_and_left_as_it_is(
+    store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, schema: str
+) -> None:
+    with open_store(store_url, registry(), create=True) as store:
+        store.backup(tmp_path / "backup.db")
+    urls = store_url, str(tmp_path / "backup.db")
+    for url in urls:
+        database = connect(url)
+        database.write(lambda connection: connection.execute(text(f"{change} WHERE key = 'schema'")))
+        database.close()
+    said = f"the store has schema {schema}, and this program reads and writes schema 1 alone"
+    for create in (False, True):
+        assert said in refused(store_url, create=create)
+    for command in (["create", store_url], ["summary", store_url], ["restore", urls[1], str(tmp_path / "new.db")]):
+        assert main(["store", *command]) == 2
+        told = capsys.readouterr().err
+        assert said in told
+        assert told.count("\n") == 1
+    assert not (tmp_path / "new.db").exists()
     database = connect(store_url)
-    with pytest.raises(StoreError, match="this database is empty"):
-        migrate(database)
+    with database.snapshot() as connection:
+        kept = connection.execute(text("SELECT value FROM about WHERE key = 'schema'")).scalar()
+        assert kept == (schema if schema.isdigit() else None)
     database.close()
 
 
@@ -232,7 +260,7 @@ def test_a_url_without_a_password_is_shown_as_it_is() -> None:
 def test_the_url_of_an_open_store_hides_a_password_in_its_parameters(server_folder: Path) -> None:
     with fresh("postgresql", server_folder) as url:
         secret = f"{url}{'&' if '?' in url else '?'}password=geheim&sslpassword=geheim"
-        commands = (["store", "create"], ["store", "summary"], ["store", "migrate"], ["store", "compact"], ["doctor"])
+        commands = (["store", "create"], ["store", "summary"], ["store", "compact"], ["doctor"])
         for command in commands:
             for form in ([], ["--json"]):
                 place = ["--store", secret] if command == ["doctor"] else [secret]

@@ -1,19 +1,14 @@
-"""Refusals, collectors' heartbeats and notes in a store: added, read, retained, backed up; and a store of before."""
+"""Refusals, collectors' heartbeats and notes in a store: added, read, retained, backed up."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, inspect, text
 
-from overstory.collector.store import CollectorState, Refusals, StoreError, open_store, restore
-from overstory.collector.store.databases.connection import connect, migrate
-from overstory.collector.store.migrations import upgrade
-from overstory.collector.store.schema import read_id_days
+from overstory.collector.store import CollectorState, Refusals, open_store, restore
 from overstory.protocol.errors import ParameterError
-from support.store_samples import DAY, NOW, received, registry, reports
+from support.store_samples import DAY, NOW, registry
 
 TODAY = 20_000
 STATE = CollectorState("5f3a9c01", "0.2.0", int(NOW) - 600, int(NOW), 17, 0.02)
@@ -99,95 +94,3 @@ def test_a_backup_carries_them(store_url: str, tmp_path: Path) -> None:
     restore(tmp_path / "backup.db", str(tmp_path / "restored.db"))
     with open_store(str(tmp_path / "restored.db")) as store:
         assert (store.refusals(), store.collectors(), store.notes()) == held
-
-
-LATER_TABLES = ("tallies", "collectors", "notes", "releases", "checks", "exports", "imports")
-"""Tables that the first schema did not have."""
-
-WITHOUT_GROUPS = (
-    "ALTER TABLE chunks DROP COLUMN export_id",
-    *(f"ALTER TABLE {table} DROP COLUMN device_group" for table in ("inbox", "chunks", "counts")),
-    *(f"CREATE INDEX {table}_by_key ON {table} (metric, period, digest)" for table in ("inbox", "chunks")),
-    "ALTER TABLE counts ADD CONSTRAINT counts_pkey PRIMARY KEY (metric, period, digest)",
-)
-"""From the third schema to the keys of those before; what a dropped column was in is dropped with it."""
-
-
-def first_schema(url: str) -> None:
-    """Make a store as the program of the first schema did."""
-    database = connect(url, create=True)
-    database.write(lambda connection: upgrade(connection, revision="0001"))
-    with database.engine.connect() as connection:
-        assert not set(LATER_TABLES) & set(inspect(connection).get_table_names())
-    database.close()
-
-
-def in_one_table(connection: Connection) -> None:
-    """Put all batch ids into one table, as before schema 0006, and what a backup says of them."""
-    for day, until in read_id_days(connection).items():
-        connection.execute(text(f"INSERT INTO batch_ids_before SELECT id, {until} FROM batch_ids_{day}"))
-        connection.execute(text(f"DROP TABLE batch_ids_{day}"))
-    connection.execute(text("DROP TABLE batch_ids"))
-    connection.execute(text("ALTER TABLE batch_ids_before RENAME TO batch_ids"))
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("ALTER INDEX batch_ids_before_pkey RENAME TO batch_ids_pkey"))
-    connection.execute(text("DELETE FROM about WHERE key = 'digest of batch_ids'"))
-    connection.execute(text("UPDATE about SET key = 'digest of batch_ids' WHERE key = 'digest of batch_ids_before'"))
-
-
-def test_a_store_of_the_first_schema_is_refused_then_migrated_with_all_it_has(store_url: str) -> None:
-    metrics = registry()
-    batch = received(metrics["bloom"], TODAY, reports(metrics["bloom"], 5, random.Random(1)))
-    with open_store(store_url, metrics, create=True) as store:
-        store.add([batch])
-        store.compact(NOW)
-        counts = store.counts(metrics["bloom"], TODAY, TODAY)
-    database = connect(store_url)  # back to what the first schema had
-    database.write(in_one_table)
-    for table in LATER_TABLES:
-        database.write(lambda connection, table=table: connection.execute(text(f"DROP TABLE {table}")))
-    if store_url.startswith("postgresql"):  # the embedded database makes the tables again, and leaves the column there
-        for statement in WITHOUT_GROUPS:
-            database.write(lambda connection, statement=statement: connection.execute(text(statement)))
-    database.write(lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '0001'")))
-    with pytest.raises(StoreError, match="has schema 0001, this program needs 0007: overstory store migrate"):
-        open_store(store_url)
-    assert migrate(database) == ("0001", "0007")
-    database.close()
-    with open_store(store_url) as store:
-        assert store.add([batch]) == [False]
-        assert store.counts(metrics["bloom"], TODAY, TODAY) == counts
-        assert (store.refusals(), store.collectors(), store.notes()) == (Refusals(), [], [])
-        store.report_state(STATE, {(None, TODAY, "bits"): 3})
-        assert store.refusals().by_day == {(TODAY, "bits"): 3}
-
-
-def test_an_empty_store_of_the_first_schema_is_not_migrated_by_create(store_url: str) -> None:
-    first_schema(store_url)
-    with pytest.raises(StoreError, match="has schema 0001, this program needs 0007: overstory store migrate"):
-        open_store(store_url, create=True)
-
-
-def test_a_backup_of_the_first_schema_is_migrated_and_restored(tmp_path: Path) -> None:
-    """Its digests were made before the new tables existed."""
-    with open_store(str(tmp_path / "store.db"), registry(), create=True) as store:
-        store.backup(tmp_path / "backup.db")
-    database = connect(str(tmp_path / "backup.db"))
-    database.write(in_one_table)
-    for table in LATER_TABLES:
-        database.write(lambda connection, table=table: connection.execute(text(f"DROP TABLE {table}")))
-        database.write(
-            lambda connection, table=table: connection.execute(
-                text(f"DELETE FROM about WHERE key = 'digest of {table}'")
-            )
-        )
-    database.write(lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '0001'")))
-    with pytest.raises(StoreError, match="has schema 0001, this program needs 0007"):
-        restore(tmp_path / "backup.db", str(tmp_path / "restored.db"))
-    migrate(database)
-    database.close()
-    restore(tmp_path / "backup.db", str(tmp_path / "restored.db"))
-    with open_store(str(tmp_path / "backup.db")) as used:
-        used.add_note("used as a store since", TODAY)
-    with pytest.raises(StoreError, match="notes: not what was backed up"):
-        restore(tmp_path / "backup.db", str(tmp_path / "again.db"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from overstory.collector.store import open_store
-from overstory.console.alarms import find_alarms, newest_final, read_history
+from overstory.console.alarms import find_alarms, read_history
 from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
 from overstory.console.screens.facts import ASK_AGAIN
@@ -41,7 +41,7 @@ def batches(metric, periods, newest):
 def console(folder, periods_of):
     """Return the pages of a store with reports of `periods_of(newest, lag)`."""
     metrics = half_hours()
-    theme, newest = metrics["theme"], newest_final(metrics["theme"], NOW)
+    theme, newest = metrics["theme"], metrics["theme"].newest_final(NOW)
     with open_store(str(folder / "store.db"), create=True) as store:
         store.remember(metrics)
         store.add(list(batches(theme, periods_of(newest, 336), newest)))
@@ -102,5 +102,5 @@ def test_the_page_of_a_metric_shows_its_alarms_and_asks_again_while_others_are_d
     year.decoder.patience = None
     late = SeriesScreen().view(year, query, **path)
     year.decoder.close()
-    assert notices(late)[0].startswith("Amber, step, 2026-11-18T11:30Z: ")
+    assert notices(late)[0].startswith("Amber, step, 2026-11-18T10:30Z: ")
     assert late.refresh == 0

@@ -54,7 +54,7 @@ def texts(view, kind):
 def test_the_numbers_are_those_of_the_command_line(data, folder):
     shown = view(data, a=A, b=B)
     stored = ("--store", "reports-2-1.db", "--registry", "metrics-2.toml", "--metric", "theme")
-    printed = json.loads(within("decode", *stored, "--compare", A, B, "--json", cwd=folder).stdout)
+    printed = json.loads(within("decode", *stored, "--compare", A, B, "--json", "--all", cwd=folder).stdout)
     assert json.loads(json.dumps(shown.table.rows)) == printed.pop("differences")
     assert json.loads(json.dumps(dict(shown.facts))) == printed
     written = within("decode", *stored, "--compare", A, B, "-o", "out", cwd=folder)
@@ -72,7 +72,7 @@ def test_what_changed_is_a_sentence_a_test_and_a_picture(data):
     page = as_html(shown.blocks)
     assert "of all devices like these" in page
     assert "its noise cancels" in page.lower()
-    assert "2026-11-21 (over; late reports count until" in page
+    assert "2026-11-21 (over; final from " in page
     same = view(data, a="2026-11-17", b="2026-11-16")
     assert texts(same, Notice)[0].text.startswith("No change is visible; a change of ")
     assert re.fullmatch(r"nothing shown \(p = 0\.\d\d\)", dict(same.blocks[4].pairs)["Test that nothing changed"])

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 
 from overstory.collector.auth import sha256
-from overstory.console.access.roles import RoleMap, TrustedProxy, parse_proxy, read_roles
-from overstory.console.access.sessions import LINK_SECONDS, MOST_SESSIONS, SESSION_SECONDS, Cookie, Session, Sessions
+from overstory.collector.settings import Limits
+from overstory.console.access import (
+    LINK_SECONDS,
+    MOST_SESSIONS,
+    SESSION_SECONDS,
+    Cookie,
+    RoleMap,
+    Session,
+    Sessions,
+    TrustedProxy,
+    parse_proxy,
+    read_roles,
+)
 from overstory.protocol.errors import FormatError, ParameterError
+from support.collector_in_process import until
+from support.console_browser import served_console
 from support.console_in_process import ADDRESS, SAME_ORIGIN, Clock, client_of, console_on, log_in, open_test_store
+from support.served import Wire
 
 PAGE = "/m/hostile"
 
@@ -293,3 +310,70 @@ def test_roles_are_read_from_a_file(tmp_path) -> None:
     assert proxy is not None
     assert (proxy.header, proxy.socket) == ("x-forwarded-user", f"{tmp_path}/s")
     assert [proxy.roles.role_of(name) for name in ("ada@example.org", "eve")] == ["admin", "viewer"]
+
+
+# --- what strangers can make it hold
+
+
+@pytest.fixture
+def served(console):
+    with served_console(console.data) as serving:
+        yield serving, ("127.0.0.1", int(serving.address.rpartition(":")[2]))
+
+
+def begun_form(path: str, length: int, *more: str) -> bytes:
+    lines = (f"POST {path} HTTP/1.1", "Host: 127.0.0.1", "Sec-Fetch-Site: same-origin", *more)
+    kind = "Content-Type: application/x-www-form-urlencoded"
+    return "\r\n".join((*lines, kind, f"Content-Length: {length}", "", "")).encode()
+
+
+def test_a_form_of_a_stranger_is_refused_before_it_is_read(served) -> None:
+    for length, status in ((4096, None), (4097, 413), (15 << 20, 413)):
+        with Wire(served[1], 3) as wire:
+            wire.send(begun_form("/login", length))
+            if status is None:
+                wire.send(b"token=" + bytes(4090))
+            assert wire.answer()[0] == (status or 403)
+
+
+def test_a_long_form_is_for_an_analyst_and_nobody_else(served, store) -> None:
+    roles = {role: store.add_token(role, "somebody") for role in ("viewer", "analyst")}
+    for role, status in (("viewer", 403), ("", 401), ("analyst", 413)):
+        more = [f"Authorization: Bearer {roles[role]}"] if role else []
+        with Wire(served[1], 3) as wire:  # none of the body is sent: the answer comes before it
+            assert wire.send(begun_form("/m/colour", 17 << 20, *more)).answer()[0] == status
+
+
+def test_a_request_that_does_not_arrive_is_given_up(served, monkeypatch) -> None:
+    monkeypatch.setattr(
+        "overstory.collector.http.bounded_connection.BoundedConnection.limits", Limits(reading_seconds=0.3)
+    )
+    with Wire(served[1]) as half, Wire(served[1]) as slow:
+        half.send(b"GET / HTTP/1.1\r\nHo")
+        slow.send(begun_form("/login", 100) + b"token=")
+        for wire in (half, slow):
+            assert wire.answer()[0] == 408
+            assert wire.ended()
+
+
+def test_answers_that_nobody_reads_end_their_connection(served, monkeypatch) -> None:
+    monkeypatch.setattr(
+        "overstory.collector.http.bounded_connection.BoundedConnection.limits", Limits(taking_seconds=0.3)
+    )
+    with Wire(served[1]) as wire:
+        wire.flood(b"GET /static/console.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 20_000)
+        asyncio.run(until(lambda: served[0].connections))
+        asyncio.run(until(lambda: not served[0].connections))
+
+
+def test_a_fault_while_a_request_is_read_is_ours(served, monkeypatch) -> None:
+    monkeypatch.setattr("overstory.collector.http.bounded_connection.refuse_head", lambda *_: 1 / 0)
+    with Wire(served[1]) as wire:
+        status, headers, body = wire.send(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").answer()
+        assert (status, headers["retry-after"], json.loads(body)["reason"]) == (503, "60", "fault")
+
+
+def test_a_login_after_which_a_long_address_follows_fits_into_its_form(client) -> None:
+    for length, follows in ((1_500, True), (5_000, False)):
+        page = client.get(f"/m/colour?candidates={'a' * length}").text
+        assert ("a" * length in page) is follows

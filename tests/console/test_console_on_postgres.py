@@ -8,9 +8,8 @@ from contextlib import ExitStack
 import pytest
 
 from overstory.collector.store import open_store
+from overstory.console.app import SCREENS, as_download
 from overstory.console.data import ConsoleData
-from overstory.console.downloads import as_download
-from overstory.console.screens.registry import SCREENS
 from overstory.console.view import read_query
 from overstory.protocol.metrics import load_registry
 from support.console_store import NOW, fill, write_registry

@@ -6,15 +6,16 @@ import asyncio
 import io
 import json
 import threading
+from concurrent.futures import Future
 from itertools import product
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from overstory.collector.store.databases.database import StoreError
-from overstory.console.app import ALWAYS
-from overstory.console.lists import CandidateLists
-from overstory.console.screens.registry import SCREENS
+from overstory.console.app import ALWAYS, SCREENS, _run_and_rest
+from overstory.console.data import CandidateLists
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import Heading
 from overstory.protocol.metrics import parse_registry
@@ -173,7 +174,6 @@ def test_without_the_store_a_token_lets_nobody_in_and_the_public_page_stays(stor
 class WaitingScreen(Screen):
     name = "Waiting"
     path = "/m/waiting"
-    viewer = None
     released = threading.Event()
 
     def view(self, data, query, **path):
@@ -181,19 +181,62 @@ class WaitingScreen(Screen):
         return View("Waited", (Heading(1, "Waited"),))
 
 
+class PublicWaitingScreen(WaitingScreen):
+    path = "/waiting"
+    viewer = None
+    released = threading.Event()
+
+
 def test_a_slow_page_stops_no_other(store) -> None:
     console = console_on(store, screens=(WaitingScreen(), PublicScreen()))
+    known = {"authorization": f"Bearer {store.add_token('viewer', 'somebody')}"}
 
     async def visits() -> tuple[int, int]:
         transport = httpx.ASGITransport(console)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
-            slow = [asyncio.create_task(client.get("/m/waiting")) for _ in range(10)]
+            slow = [asyncio.create_task(client.get("/m/waiting", headers=known)) for _ in range(10)]
             await asyncio.sleep(0)
             quick = await asyncio.wait_for(client.get("/public"), 10)
             WaitingScreen.released.set()
             return quick.status_code, sum([(await one).status_code for one in slow])
 
     assert asyncio.run(visits()) == (200, 2_000)
+
+
+def test_strangers_have_two_threads_and_keep_nobody_who_is_logged_in_waiting(store, monkeypatch) -> None:
+    monkeypatch.setattr("overstory.console.app.PUBLIC_WAIT", 0.1)
+    console = console_on(store, screens=(HostileScreen(), PublicWaitingScreen()))
+    known = {"authorization": f"Bearer {store.add_token('viewer', 'somebody')}"}
+
+    async def visits() -> None:
+        transport = httpx.ASGITransport(console)
+        async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+            strangers = [asyncio.create_task(client.get("/waiting")) for _ in range(40)]
+            refused = list(asyncio.as_completed(strangers))
+            for one in refused[:38]:
+                answer = await one
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+                assert "Too many pages are being made" in answer.text
+            assert (await client.get("/m/hostile", headers=known)).status_code == 200
+            assert (await client.get("/m/hostile")).status_code == 401
+            PublicWaitingScreen.released.set()
+            assert [(await one).status_code for one in refused[38:]] == [200, 200]
+
+    asyncio.run(asyncio.wait_for(visits(), 15))
+
+
+def test_a_strangers_thread_rests_for_three_times_what_its_last_page_took(monkeypatch) -> None:
+    times, slept = iter([0.0, 0.2, 1.0, 9.0]), []
+    clock = SimpleNamespace(monotonic=lambda: next(times), sleep=slept.append)
+    monkeypatch.setattr("overstory.console.app.time", clock)
+    page, failed, given_up = Future(), Future(), Future()
+    assert given_up.cancel()
+    _run_and_rest(page, lambda: "page")
+    _run_and_rest(failed, lambda: 1 / 0)
+    _run_and_rest(given_up, lambda: pytest.fail("nobody waits for it"))
+    assert page.result(0) == "page"
+    assert isinstance(failed.exception(0), ZeroDivisionError)
+    assert slept == [pytest.approx(0.6), 24.0]
 
 
 def test_an_address_of_words_is_before_one_in_whose_place_any_word_fits(store) -> None:

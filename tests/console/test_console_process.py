@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -19,8 +20,11 @@ import httpx
 import pytest
 
 from overstory.collector.auth import sha256
-from overstory.collector.store import open_store
+from overstory.collector.store import StoreError, open_store
+from overstory.supervision.upkeep import Task
+from support.console_in_process import client_of, console_on, open_test_store
 from support.console_store import TEXT, write_registry
+from support.misfortunes import until
 from support.running import within
 
 LINK = re.compile(r"console on (https?://127\.0\.0\.1:(\d+))/login#(\S+)")
@@ -172,3 +176,27 @@ def test_what_cannot_be_started_says_why(folder, arguments, message) -> None:
     result = within("console", "--registry", "metrics.toml", "--store", "reports.db", *arguments, cwd=folder)
     assert result.returncode == 2
     assert message in result.stderr
+
+
+def test_a_console_that_reads_its_store_is_ready(folder):
+    with console(folder) as (_, link):
+        answer = httpx.get(f"http://127.0.0.1:{link[2]}/readyz")
+        assert (answer.status_code, answer.json()) == (200, {"ready": True})
+
+
+def test_a_console_whose_store_cannot_be_read_is_not_ready_until_it_can(tmp_path):
+    store, fails = open_test_store(tmp_path), [True]
+
+    def read():
+        if fails[0]:
+            raise StoreError("the store does not answer")
+        return store.tokens()
+
+    made = console_on(store)
+    made.upkeep.start([Task("store", 0.05, 30.0, needed=True, thread="store", work=read)])
+    browser = client_of(made)
+    until(lambda: browser.get("/readyz").status_code == 503)
+    fails[0] = False
+    until(lambda: browser.get("/readyz").status_code == 200)
+    asyncio.run(made.upkeep.stop())
+    store.close()

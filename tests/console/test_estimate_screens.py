@@ -13,7 +13,7 @@ from overstory.console.data import ConsoleData
 from overstory.console.screens.columns import Columns
 from overstory.console.screens.series import SeriesQuery, SeriesScreen
 from overstory.console.view import ScreenError, read_query
-from overstory.presentation.charts.scale import Scale
+from overstory.presentation.charts.drawing import Scale
 from overstory.presentation.formats import interval, p_value, percent, thousands
 from support.console_in_process import SAME_ORIGIN, Clock, client_of, console_on, log_in
 from support.decoding import shared_estimates
@@ -93,7 +93,7 @@ def test_a_period_reads_the_same_on_the_page_in_its_files_and_on_the_command_lin
     file = client.get(f"/m/{metric}/{period}.csv").text
     assert file == decode(folder, metric, *ends, "-o", "-")
     answer = json.loads(client.get(f"/m/{metric}/{period}.json").text)
-    (reading,) = json.loads(decode(folder, metric, *ends, "--json"))["readings"]
+    (reading,) = json.loads(decode(folder, metric, *ends, "--json", "--all"))["readings"]
     by_value = {row["value"]: row for row in reading["estimates"]}
     assert len(answer["rows"]) == len(by_value) > 5
     for row in answer["rows"]:
@@ -125,7 +125,7 @@ def test_a_column_of_several_periods_is_the_estimate_of_their_sum(client, folder
     ends = sorted({(row["from"], row["to"]) for row in rows})
     assert ends[1] == ("2026-W43", "2026-W44")
     for first, last in ends:
-        (reading,) = json.loads(decode(folder, "theme", "--from", first, "--to", last, "--json"))["readings"]
+        (reading,) = json.loads(decode(folder, "theme", "--from", first, "--to", last, "--json", "--all"))["readings"]
         mine = [row for row in rows if row["from"] == first]
         assert [row["count"] for row in mine] == [row["count"] for row in reading["estimates"]]
         assert [row["frequency_low"] for row in mine] == [row["frequency_low"] for row in reading["estimates"]]
@@ -183,7 +183,7 @@ def test_strings_left_out_raise_the_fit_warning_and_typing_them_in_detects_them(
     answer = client.post(f"/m/word/{DAY}", data=left_out, headers=SAME_ORIGIN)
     assert answer.status_code == 303
     poor = client.get(answer.headers["location"]).text
-    assert "Residuals vary" in poor
+    assert "are set far more often than your list explains" in poor
     assert "hold strings that are not in your list" in poor
     assert '<th scope="row" class="text">oak</th>' not in poor
     hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', poor[poor.index('method="post"') :]))
@@ -193,7 +193,7 @@ def test_strings_left_out_raise_the_fit_warning_and_typing_them_in_detects_them(
     assert answer.status_code == 303
     good = client.get(answer.headers["location"]).text
     assert hidden["alpha"] == "0.05"
-    assert "Residuals vary" not in good
+    assert "are set far more often than your list explains" not in good
     assert "hold strings that are not in your list" not in good
     assert "Newly detected: elm, oak." in good
     detected = {cells[0]: cells[6:] for cells in tables(good)[0]}

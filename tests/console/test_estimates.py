@@ -13,8 +13,7 @@ import pytest
 
 from overstory.console.data import ConsoleData
 from overstory.console.estimates import estimates as estimates_module
-from overstory.console.estimates.cache import EstimateCache, Tasks
-from overstory.console.estimates.estimates import BusyError, Estimates, StillDecodingError
+from overstory.console.estimates.estimates import BusyError, EstimateCache, Estimates, StillDecodingError, Tasks
 from overstory.console.estimates.worker import Worker, WorkerError
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Heading
@@ -134,6 +133,19 @@ def test_a_process_that_dies_is_started_again(estimates):
         estimates.read(weeks(METRICS["pages"], 1, seed=3))
 
 
+@pytest.mark.parametrize("error", [MemoryError(), OSError("no process"), KeyError("x")])
+def test_no_error_ends_the_thread_that_decodes(estimates, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    with monkeypatch.context() as unlucky:
+        unlucky.setattr(Worker, "estimate", fail)
+        with pytest.raises(WorkerError, match=type(error).__name__):
+            estimates.read(weeks(METRICS["pages"], 1))
+    counted = weeks(METRICS["pages"], 1, seed=2)
+    same(estimates.read(counted), read_estimates(counted))
+
+
 def test_a_closed_worker_starts_no_process_for_what_still_waits():
     """The thread that decodes may take its next estimate while the console ends."""
     estimates = Estimates(patience=None)
@@ -202,7 +214,7 @@ def test_a_screen_gets_a_status_for_each_of_these(monkeypatch):
 
 @pytest.mark.slow
 def test_two_years_of_300_candidates_fit_into_the_cache(estimates):
-    """The bound is wide enough for a busy machine; bench/speed_console.py prints the times."""
+    """The bound is wide enough for a busy machine."""
     metrics = registry(300)
     counted = weeks(metrics["pages"], 104)
     estimates.read(counted, "per-period")

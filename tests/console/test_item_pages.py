@@ -3,20 +3,13 @@
 import json
 import re
 
-import numpy as np
 import pytest
 
-from overstory.analysis.support.registry import SimulatedDevices
-from overstory.collector.store import open_store
-from overstory.console.data import ConsoleData
-from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.readings import read
-from support.console_in_process import Clock, client_of, console_on, log_in
-from support.console_store import add_batch
-from support.decoding import shared_estimates
-from support.registry_texts import registry_of
+from support.console_in_process import analyst_of
+from support.console_store import store_of_days
 
 NOW = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 DAY = "2026-11-20"
@@ -32,32 +25,14 @@ HELD = [(), (0,), (0, 2), (1, 2, 3), (0, 4)]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("items")
-    path = folder / "metrics.toml"
-    path.write_text(registry_of(SETS, max_values="3", publish='"estimates"', opt_out="", expires="2999-01-01"))
-    text = path.read_text().replace("opt_out = \n", "")
-    path.write_text(text.replace('registry = "1"', 'registry = "1"\nopt_out = "Settings"'))
-    registry, rng = load_registry(path), np.random.default_rng(4)
-    with open_store(str(folder / "store.db"), registry, create=True) as made:
-        for metric in registry.metrics.values():
-            for days_ago in range(4):
-                held = rng.integers(0, len(HELD), 4000).astype(np.int32)
-                devices = SimulatedDevices.holding(metric.mechanism, HELD, held, rng)
-                add_batch(made, metric, metric.period.number(NOW) - days_ago, devices.report())
-        made.compact(int(NOW))
-        yield registry, made
+    with store_of_days(tmp_path_factory.mktemp("store"), SETS, HELD, NOW) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def client(store):
-    registry, made = store
-    decoder = shared_estimates(120)
-    console = console_on(made, clock=Clock(NOW))
-    console.data = ConsoleData(registry, made, Clock(NOW), decoder)
-    browser = client_of(console)
-    log_in(browser, console.gate.sessions.make_link("analyst"))
-    yield browser
-    decoder.close()
+    with analyst_of(*store, NOW) as browser:
+        yield browser
 
 
 @pytest.mark.parametrize("metric", SETS)

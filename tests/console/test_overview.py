@@ -6,8 +6,8 @@ import json
 import pytest
 
 from overstory.collector.store import open_store
+from overstory.console.app import as_download
 from overstory.console.data import ConsoleData
-from overstory.console.downloads import as_download
 from overstory.console.screens.overview import OverviewQuery, OverviewScreen
 from overstory.console.view import ScreenError, read_query
 from overstory.presentation.document import Heading, Links, Notice, Preformatted

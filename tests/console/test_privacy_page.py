@@ -10,12 +10,12 @@ import re
 import pytest
 
 from overstory.cli.main import main
+from overstory.console.app import SCREENS
 from overstory.console.data import ConsoleData
 from overstory.console.screens.period import PeriodQuery
 from overstory.console.screens.privacy import PrivacyScreen
-from overstory.console.screens.registry import SCREENS
 from overstory.console.view import read_query
-from overstory.presentation.charts.losses import Loss, loss_over_reports
+from overstory.presentation.charts.curves import Loss, loss_over_reports
 from overstory.presentation.document import Links
 from overstory.presentation.render_html import as_html
 from overstory.privacy.registry.page import metric_page
@@ -37,6 +37,7 @@ def registry_file(tmp_path):
     return path
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("asked", [{}, {"reports": 7}, {"reports": 20, "values": 3}])
 def test_the_numbers_are_those_of_the_commands(console_data, registry_file, capsys, metric, asked) -> None:

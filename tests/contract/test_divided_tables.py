@@ -6,13 +6,14 @@ import json
 import math
 import pickle
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from overstory.analysis.association.several import divided_tables
+from overstory.analysis.association.table import divided_tables
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.divided import DividedHalf
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
@@ -88,7 +89,8 @@ def test_a_change_outside_the_own_table_is_no_new_value(design: DividedMechanism
     """The permanent response, the ledger's tag and the report depend on the table's cell alone."""
     for table in range(design.num_cohorts):
         device = Randomizer(design, secret=b"s" * 32, metric="m", cohort=table)
-        tagger = Tagger(design, "m", b"s" * 32, table)
+        metric = SimpleNamespace(mechanism=design, id="m", account=design.digest)
+        tagger = Tagger(metric, b"s" * 32, table)  # type: ignore[arg-type]
         seen: dict[int, tuple[int, bytes]] = {}
         for value in range(design.domain_size):
             answer = device.permanent(value), tagger.tag(value)

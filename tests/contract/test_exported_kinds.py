@@ -79,6 +79,7 @@ LONG = {"unknown strings"}
 EACH = [pytest.param(kind, marks=[pytest.mark.slow] if kind in LONG else []) for kind in KINDS]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", EACH)
 def test_a_folder_is_read_as_the_store(said: Callable[..., str], kind: str) -> None:
     stored, exported = both(said, kind, "--json")
@@ -94,6 +95,7 @@ DAYS = ("2024-10-04", "2024-10-05")
 SPANS = ("--compare", DAYS[1], DAYS[0])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

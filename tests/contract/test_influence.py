@@ -15,6 +15,7 @@ from overstory.protocol.mechanisms.registry import mechanism
 CASES = [(name, parameters) for name, given in SMALL.items() for parameters in given]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("name", "parameters"), CASES)
 def test_a_report_moves_a_count_by_its_votes(name, parameters):
     built = mechanism(name, **parameters)

@@ -33,12 +33,14 @@ def assert_covers(built, reports: int) -> None:
     assert Decimal(stated) - exact <= Decimal(TIGHT), f"{reports} reports: declared {stated}, exact {exact}: not tight"
 
 
+@pytest.mark.sampled(73)
 @pytest.mark.parametrize("reports", [1, 2, 3, 0], ids=["eps_1", "eps_2", "eps_3", "eps_infinity"])
 @pytest.mark.parametrize("case", SMALL_CASES, ids=str)
 def test_declared_epsilon_is_the_exact_one_rounded_up(case, reports):
     assert_covers(case.build(), reports)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("case", SMALL_CASES, ids=str)
 def test_the_report_properties_are_the_same_numbers(case):
     built = case.build()
@@ -48,6 +50,7 @@ def test_the_report_properties_are_the_same_numbers(case):
     assert epsilons[-1] <= built.epsilon_permanent
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("case", SMALL_CASES, ids=str)
 def test_the_likelihoods_of_all_valid_reports_add_up_to_one_and_keep_epsilon(case):
     built = case.build()

@@ -83,6 +83,7 @@ def test_a_bit_is_its_own_number_against_the_threshold_of_its_input(keep, raised
     assert bit_sampler(channel, size)(bits, Scripted(pool_of(uniforms, channel)).bits) == expected
 
 
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize("case", SMALL_CASES + TYPICAL_CASES, ids=str)
 def test_every_round_is_held_as_integers(case):
     built = case.build()

@@ -48,11 +48,13 @@ def sound_devices(name, parameters):
     return sample_devices(Case(name, dict(parameters)).build(), DEVICES)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_devices(case):
     check_all(sound_devices(case.name, tuple(case.parameters.items())), case.build())
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_devices_in_their_periods(case):
     """Reports that follow from the secret have the law of those that the system's randomness makes."""
@@ -60,12 +62,14 @@ def test_devices_in_their_periods(case):
     check_all(sample_devices(built, DEVICES, InPeriods), built)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_strangers(case):
     built = case.build()
     check_all(sample_strangers(built, DEVICES), built)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_bulk(case):
     built = case.build()
@@ -122,6 +126,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("broken", "case", "check"), BROKEN, ids=lambda x: getattr(x, "__name__", None) or str(x))
 def test_a_broken_device_is_caught_and_a_sound_one_is_not(broken, case, check):
     built = case.build()

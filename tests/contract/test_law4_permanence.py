@@ -51,6 +51,7 @@ def device_of(case, **choices):
     return Randomizer(case.build(), **({"secret": SECRET, "metric": "law"} | choices))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_the_same_across_calls_objects_and_eviction(case):
     device, forgetful = device_of(case), device_of(case, memo_size=2)
@@ -133,6 +134,7 @@ def other_parameters(mechanism):
     return dataclasses.replace(mechanism, name=f"{mechanism.name}, another")
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_others_are_independent(case):
     """Another secret, metric, cohort, set of parameters or value: statistically independent."""
@@ -178,6 +180,7 @@ def true_things_in(device, value):
     return bits + [one for one in held if isinstance(one, str | bytes) and one in (value, str(value).encode())]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_nothing_true_is_kept_but_the_memos_key(case):
     """Neither the value nor its true bits, in a device that keeps no memo; with one, the key of the memo alone."""

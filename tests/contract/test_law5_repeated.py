@@ -70,6 +70,7 @@ def expected_variances(oracle, per_device, size):
     return naive, naive * [design_effect(oracle.mechanism, per_device, x) for x in shares]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", DEBIASED_CASES, ids=str)
 def test_what_reports_of_one_device_share_is_counted(case):
     oracle = FrequencyOracle(case.build())
@@ -93,6 +94,7 @@ def test_what_reports_of_one_device_share_is_counted(case):
 ONE_OF_EACH_KIND = [c for c in DEBIASED_CASES if c.name in {"l-osue", "loloha", "subset", "dbitflip", "l-grr"}]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ONE_OF_EACH_KIND, ids=str)
 def test_uneven_numbers_of_reports(case):
     oracle = FrequencyOracle(case.build())
@@ -109,6 +111,7 @@ def test_uneven_numbers_of_reports(case):
         check_spread(raw, as_if_even)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ONE_OF_EACH_KIND, ids=str)
 def test_the_bound_holds_when_values_change(case):
     """Half of a device's reports are of its neighbour's value."""
@@ -124,6 +127,7 @@ def test_the_bound_holds_when_values_change(case):
     assert chi2.sf(statistic / naive, REPLICATIONS - 1).min() < LEVEL, "what is shared is still there"
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("case", SMALL_CASES, ids=str)
 def test_it_lies_between_all_fresh_and_all_memoized(case):
     mechanism = case.build()

@@ -110,6 +110,7 @@ def test_a_commutative_monoid(collection, first, second):
     assert a + nothing == nothing + a == a
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("oracle", ORACLES, ids=[str(case) for case in TYPICAL_CASES])
 def test_simulated_reports_count_alike_both_ways(oracle):
     symbols = [1] * 150 if domain_of(oracle.mechanism) else ["value-1"] * 150

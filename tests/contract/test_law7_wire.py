@@ -66,6 +66,7 @@ SHAPES = {(built.payload_bits, built.num_cohorts): built for built in MECHANISMS
 """One mechanism of each size: the wire knows no more of them."""
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("built", SHAPES.values(), ids=map(str, SHAPES))
 def test_every_value_of_every_byte(built):
     """The checksum sees any one altered byte; with the checksum made right, what is left is valid or declared."""

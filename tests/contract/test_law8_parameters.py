@@ -28,6 +28,7 @@ def parts_of(whole):
     return [whole, *(part for one in held if dataclasses.is_dataclass(one) for part in parts_of(one))]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_nothing_can_be_assigned(case):
     built = case.build()
@@ -47,6 +48,7 @@ def test_the_callers_dictionary_is_not_the_mechanisms():
     assert built.parameters == before
 
 
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize("case", ALL_CASES, ids=str)
 def test_equal_parameters_are_equal_and_hash_alike(case):
     assert case.build() == case.build()
@@ -78,6 +80,7 @@ def changed(case: Case):
         yield name, Case(case.name, {**case.parameters, name: new})
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_any_parameter_changes_the_digest(case):
     digests = {case.build().digest}
@@ -209,6 +212,7 @@ def refusals_of_needs():
     yield "olh", {"epsilon": 1.0, "hash_range": 1}, "hash_range = 1.*from 2"
 
 
+@pytest.mark.sampled(100)
 @pytest.mark.parametrize(("name", "parameters", "words"), list(refusals()), ids=str)
 def test_bad_parameters_get_one_clear_error(name, parameters, words):
     with pytest.raises(ParameterError, match=words):

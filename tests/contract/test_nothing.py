@@ -82,6 +82,7 @@ def stated(built, reports):
     return built.epsilon_n(reports) if reports else built.epsilon_permanent
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("reports", [1, 2, 3, 0], ids=["eps_1", "eps_2", "eps_3", "eps_infinity"])
 @pytest.mark.parametrize("case", SMALL_CASES, ids=str)
 def test_epsilon_between_nothing_and_any_value_is_at_most_the_declared_one(case, reports):
@@ -118,6 +119,7 @@ def follows(built, responses):
     return all(abs(n - len(responses) * p) < 5.5 * s for n, p, s in zip(counts, law, spreads, strict=True))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_a_devices_response_to_nothing_follows_that_law(case):
     built = case.build()
@@ -146,6 +148,7 @@ def agreement(built, responder, value="nothing"):
     return worst
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", [c for c in TYPICAL_CASES if not answers_filters(c.build())], ids=str)
 def test_the_response_to_nothing_is_independent_of_the_values(case):
     built = case.build()
@@ -199,6 +202,7 @@ def reports_of(built, values, nothing):
             yield device.report(values[number // 10 % len(values)])
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("nothing", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("case", [*TYPICAL_CASES, CROWDED], ids=str)
 def test_reports_of_nothing_do_not_look_crafted(case, nothing):

@@ -23,6 +23,7 @@ def answers(built):
     return [device.report(value), device.permanent(value), built.randomize(value, SeededEntropy(2))]
 
 
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize(
     "built", [c.build() for c in SMALL_CASES + TYPICAL_CASES] + [UNREGISTERED], ids=lambda b: b.name
 )

@@ -10,6 +10,5 @@ def test_every_mechanism_is_under_contract(table):
     assert all(table.values()), "an empty table tests nothing"
 
 
-@pytest.mark.parametrize("case", SMALL_CASES + TYPICAL_CASES, ids=str)
-def test_a_mechanism_knows_its_own_name(case):
-    assert case.build().name == case.name
+def test_a_mechanism_knows_its_own_name():
+    assert [case for case in SMALL_CASES + TYPICAL_CASES if case.build().name != case.name] == []

@@ -12,7 +12,7 @@ MOST_ROOMS = 14
 @pytest.fixture(scope="module")
 def graph():
     """Imports at run time, also those inside functions; what is imported for annotations alone is left out."""
-    return grimp.build_graph("overstory", exclude_type_checking_imports=True, cache_dir=None)
+    return grimp.build_graph("overstory", "papers", exclude_type_checking_imports=True, cache_dir=None)
 
 
 def circles(edges: dict[str, set[str]]) -> list[list[str]]:

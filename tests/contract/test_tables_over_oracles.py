@@ -37,6 +37,7 @@ def test_every_oracle_of_symbols_is_tried() -> None:
     assert {name for name, _ in FITTING} == takes
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("name", "given"), FITTING, ids=lambda part: part if isinstance(part, str) else None)
 def test_a_table_is_learned(name: str, given: dict[str, Any]) -> None:
     """Cells within 5.7 standard errors, marginals of sum 1, and a summary without a fault; epsilon is the oracle's."""

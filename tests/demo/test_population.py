@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from overstory.experiments.data.covid import ATTRIBUTION, CONFIRMED
 from overstory.protocol.errors import ParameterError
-from overstory.trial.demonstration import choose_states, draw_population
+from overstory.trial.covid import ATTRIBUTION, CONFIRMED
+from overstory.trial.service import choose_states, draw_population
 
 FALSE_ALARM = 1e-6
 

@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import binomtest, chi2
 
 from overstory.discovery import CodedStrings, ModelStrings, discover, find, prefix_extension, simulate
-from overstory.discovery.detection import exact_p_values
-from overstory.discovery.prefixes import counted_from, ended_strings, search
+from overstory.discovery.prefixes import counted_from, ended_strings, exact_p_values, search
 from overstory.protocol.errors import ParameterError
 
 FALSE_ALARM = 1e-6  # of each test here

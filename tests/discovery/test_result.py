@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from overstory.discovery import CodedIntegers, bitwise, discover, find, simulate
+from overstory.discovery import CodedIntegers, discover, find, simulate
 from overstory.protocol.errors import ParameterError
 from support.populations import zipf
 
@@ -98,7 +98,7 @@ def test_it_draws_on_the_current_axes():
 def test_it_can_be_drawn(result):
     from matplotlib.figure import Figure
 
-    plan = bitwise(epsilon=4.0, domain=CodedIntegers(4), buckets=4)
+    plan = discover(epsilon=4.0, domain=CodedIntegers(4))
     result = result or find(plan, simulate(plan, [], np.random.default_rng(1)))
     axes = result.plot(Figure().subplots())
     assert axes.get_ylabel() == "estimated frequency"

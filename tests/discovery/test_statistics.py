@@ -7,10 +7,8 @@ import pytest
 from scipy.stats import binom, binomtest, chi2
 
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.selection.search_power import null_error
-from overstory.discovery import CodedIntegers, bitwise, discover, find, prefix_extension, simulate
-from overstory.discovery.codes import buckets_of, rows_of
-from overstory.discovery.detection import adjusted, counts_of, exact_p_values, needed_support
+from overstory.discovery import CodedIntegers, discover, find, prefix_extension, simulate
+from overstory.discovery.prefixes import adjusted, counts_of, exact_p_values, needed_support
 from overstory.discovery.simulation import respond, support_counts
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.search.plans import thresholds
@@ -52,26 +50,6 @@ def test_errors_that_forget_the_sampling_fail_the_same_check():
     noise_alone = counts_of(mechanism, np.array([support]), round(group), round(group))[1][0] * 11
     z = (counts - HOLDERS) / noise_alone
     assert chi2.cdf((z**2).sum(), 200) > 1 - FALSE_ALARM
-
-
-def test_a_buckets_error_is_that_of_a_value_many_hold():
-    """Theorem 2 over an oracle with p*(1 - p*) above q*(1 - q*): an empty bucket's error fails the same check."""
-    plan = bitwise(epsilon=4.0, domain=CodedIntegers(6), buckets=16, partitioned=True, oracle="grr")
-    places = buckets_of(rows_of(plan.domain, range(64)), plan.key, plan.buckets)
-    values = np.where(np.arange(DEVICES) < HOLDERS, 9, np.flatnonzero(places != places[9])[0])
-    counts, errors, empty = [], [], []
-    for seed in range(200):
-        reports = simulate(plan, values, np.random.default_rng(seed))
-        found = find(plan, reports)
-        counts.append(found.counts[found.raw_values.index(9)])
-        errors.append(found.standard_errors[found.raw_values.index(9)])
-        mechanisms = [group.questions[0].mechanism for group in plan.groups]
-        noise = [len(b) * null_error(m, len(b)) for m, (b,) in zip(mechanisms, reports, strict=True)]
-        empty.append(math.sqrt(2) * math.hypot(*noise))
-    off = np.array(counts) - HOLDERS
-    assert FALSE_ALARM < chi2.cdf(((off / errors) ** 2).sum(), 200) < 1 - FALSE_ALARM
-    assert abs((off / errors).mean()) * math.sqrt(200) < 4.9
-    assert chi2.cdf(((off / empty) ** 2).sum(), 200) > 1 - FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", ["olh", "linear-hash", "blh"])

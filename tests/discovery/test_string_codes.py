@@ -2,12 +2,16 @@
 
 import itertools
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.discovery import CodedIntegers, CodedStrings, Device, bitwise, discover, find, gather
+from overstory.discovery import CodedIntegers, CodedStrings, discover, find, simulate
+from overstory.discovery.codes import may_go_on
+from overstory.discovery.heavy_hitters import KEEP
 from overstory.protocol.errors import NoCodeError, ParameterError
+from overstory.protocol.search.plans import prefix_bytes
 from overstory.protocol.search.protocols import level_weights
 
 NAMES = "abcdefghijklmnopqrstuvwxyz0123456789-_."
@@ -51,6 +55,39 @@ def test_every_code_of_a_small_alphabet(alphabet, longest):
             assert all(by_code[code].startswith(certain) for code in codes)
 
 
+@settings(deadline=None)
+@given(st.integers(2, 100), st.integers(1, 32), st.integers(1, 10), st.data())
+def test_extensions_that_begin_no_string_are_ruled_out_at_once(size, longest, step, data):
+    """By tables of blocks, exactly those that `holds` rules out one by one."""
+    alphabet = "".join(map(chr, range(0x4E00, 0x4E00 + size)))
+    domain = CodedStrings(longest, alphabet=alphabet)
+    before = data.draw(st.integers(0, max(domain.width - step, 0)))
+    step = min(step, domain.width)
+    words = data.draw(st.lists(st.text(alphabet, max_size=longest), min_size=1, max_size=4))
+    begun = {domain.code(word) >> (domain.width - before) for word in words}
+    begun = sorted(bits for bits in begun if domain.only(bits, before) is None)  # what has ended leaves a search
+    raw = b"".join(prefix_bytes(bits, before, before) for bits in begun)
+    parents = np.frombuffer(raw, np.uint8).reshape(len(begun), -(-before // 8))
+    held = [domain.holds(bits << step | more, before + step) for bits in begun for more in range(1 << step)]
+    assert may_go_on(domain, parents, before, step).tolist() == held
+
+
+@pytest.mark.parametrize(
+    ("size", "longest"), [(2, 1), (2, 20), (2, 32), (5, 12), (20, 12), (20, 24), (39, 32), (100, 9)]
+)
+def test_a_search_asks_of_few_prefixes_whether_they_are_one(monkeypatch, size, longest):
+    """At the last level of `find`, one extension in thousands may be a string; others take none of its time."""
+    alphabet = "".join(map(chr, range(0x4E00, 0x4E00 + size)))
+    plan = discover(epsilon=2.0, domain=CodedStrings(longest, alphabet=alphabet), beam=64)
+    rng = np.random.default_rng(longest)
+    words = ["".join(rng.choice(list(alphabet), longest)) for _ in range(20)]
+    asked, holds = [], CodedStrings.holds
+    monkeypatch.setattr(CodedStrings, "holds", lambda *given: asked.append(given) or holds(*given))
+    found = find(plan, simulate(plan, words * 50, rng))
+    assert found.levels
+    assert 0 < len(asked) <= 2 * max(KEEP, plan.beam) * len(plan.levels)
+
+
 def test_the_shortest_blocks_are_taken():
     assert CodedStrings(32, alphabet=NAMES).width == 176  # three of 40 symbols in 16 bits
     assert CodedStrings(20, alphabet=NAMES).width == 112
@@ -86,7 +123,7 @@ def test_bits_that_hold_no_text_are_no_prefix_of_one(raw, odd):
         for text in ("", "a", "é", "語", "🌳", "\0", "\x80"):
             assert domain.code(text) >> (72 - 8 * len(whole)) != int.from_bytes(whole, "big") or num_bits == 72 or odd
     if (code := domain.only(bits, num_bits)) is not None:
-        assert domain.value(code).decode()
+        assert domain.code(domain.value(code).decode()) == code
         assert code >> (72 - num_bits) == bits
 
 
@@ -115,14 +152,13 @@ def test_what_has_no_code_is_elsewhere(domain, value, says):
     with pytest.raises(NoCodeError, match=says):
         domain.code(value)
     plan = discover(epsilon=1.0, domain=domain)
-    assert plan.code_of(value) is None
     assert plan.held(plan.groups[0].questions[0], None) is None
 
 
 def test_a_value_of_the_wrong_kind_is_a_mistake_and_not_elsewhere():
     for domain in (CodedStrings(3, alphabet="ab"), CodedStrings(3)):
         with pytest.raises(ParameterError, match="is no string") as caught:
-            discover(epsilon=1.0, domain=domain).code_of(7)
+            domain.code(7)
         assert not isinstance(caught.value, NoCodeError)
 
 
@@ -161,22 +197,3 @@ def test_the_last_level_counts_values_alone():
     assert weights[:-1] == supposed[:-1]
     assert weights[-1] < 0.8 * supposed[-1]
     assert plan.share(len(plan.groups) - 1) == pytest.approx(weights[-1] / sum(weights), rel=1e-6)
-
-
-def test_a_device_answers_elsewhere_for_what_has_no_code():
-    """All such values are one: the second is no new value to the ledger, and the server sees how many there are."""
-    plan = discover(epsilon=4.0, domain=CodedStrings(4, alphabet="aeklmo"), step=9, beam=8)
-    device = Device(plan, secret=b"sixteen bytes...", metric="trees", consented=True)
-    assert device.answer("fir") == device.answer("a tree that is too long") == device.answer(b"\xff")
-    assert device.spent == device.epsilon
-    secrets = (number.to_bytes(16, "big") for number in range(6000))
-    devices = [Device(plan, secret=secret, metric="trees", consented=True) for secret in secrets]
-    answers = [each.answer("oak" if number % 3 else "fir") for number, each in enumerate(devices)]
-    found = find(plan, gather(plan, answers), correction="bonferroni")
-    assert found.found() == (b"oak",)
-    assert abs(found.elsewhere_frequency - 1 / 3) < 5 * found.elsewhere_standard_error
-    with pytest.raises(ParameterError, match="is no string"):
-        device.answer(7)
-    bits = bitwise(epsilon=4.0, domain=CodedStrings(4, alphabet="aeklmo"), buckets=64)
-    with pytest.raises(ParameterError, match="a bit of no value"):
-        Device(bits, secret=b"sixteen bytes...", metric="trees", consented=True).answer("fir")

@@ -5,12 +5,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 READ = {".py", ".md", ".toml", ".yaml", ".txt", ".conf", ".service", ".html"}
-PLACES = ("src", "tests", "bench", "docs", "examples", "README.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile")
+FOLDERS = ("src", "papers", "tests", "bench", "docs", "examples")
+FILES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile")
 MENTION = re.compile(r"(?<![\w/.])docs/[\w./-]+\.(?:md|svg|py|css)\b")
 
 
 def files():
-    for place in PLACES:
+    for place in FOLDERS + FILES:
         path = ROOT / place
         yield from (path.rglob("*") if path.is_dir() else [path])
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from overstory.engines import division
 from overstory.files import blocks
 from support.engine_files import RAPPOR, Collection
 from support.object_store import object_store
@@ -25,8 +24,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide a few values, of units that take no time."""
-    monkeypatch.setattr(division, "LEAST_VALUES", 1)
-    monkeypatch.setattr(division, "LEAST_SECONDS", 1e-12)
+    monkeypatch.setattr("overstory.engines.units.LEAST_VALUES", 1)
+    monkeypatch.setattr("overstory.engines.units.LEAST_SECONDS", 1e-12)
 
 
 @pytest.fixture

@@ -8,7 +8,10 @@ import os
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +19,13 @@ import psutil
 import pytest
 
 from overstory.cli.main import main
+from overstory.engines import dask_cluster
 from overstory.engines.dask_cluster import MOST_LOSSES, DaskEngine
-from overstory.engines.division import divide_values
 from overstory.engines.driver import Engine, EngineError, count
 from overstory.engines.local import MOST_TRIES, LocalEngine
 from overstory.engines.places import find_places
 from overstory.engines.reducer import count_unit
-from overstory.engines.units import read_contents, units_of
+from overstory.engines.units import divide_values, read_contents, units_of
 from support import exported_store
 from support.engine_files import ORACLES, Collection, exported_counts
 from support.engine_kills import KILLS, Kills, count_while_killing
@@ -44,7 +47,7 @@ def impatience() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("impatience")
-@pytest.mark.parametrize("kills", [KILLS, *(pytest.param(10, id=f"ten kills, {seed}") for seed in range(5))])
+@pytest.mark.parametrize("kills", [KILLS, *(pytest.param(10, id=f"ten kills, {seed}") for seed in range(2))])
 def test_dask_counts_alike_when_workers_are_killed(
     collection: Callable[..., Collection], watched: Path, kills: int, request: pytest.FixtureRequest
 ) -> None:
@@ -95,7 +98,7 @@ def test_dask_counts_every_oracle_on_a_running_scheduler(
 ) -> None:
     made = collection(name, parameters)
     for largest in (1, 1 << 20):
-        job = made.job(verify=True)
+        job = made.job()
         units = divide_values(job, made.units(largest), 2)
         assert (len({unit.values for unit in units}) > 1) == (name == "olh" and largest > 1)
         assert count(DaskEngine(scheduler), job, units).counts == made.counts
@@ -222,3 +225,33 @@ def test_no_scheduler_is_a_clear_failure(
     ):
         assert main(["sum", folder, *options, "-o", str(tmp_path / "c.csv")]) == 2
         assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, 16), (2, 8), (8, 1)])
+def test_every_thread_of_a_cluster_counts(
+    collection: Callable[..., Collection], monkeypatch: pytest.MonkeyPatch, workers: int, threads: int
+) -> None:
+    """A worker of Dask has many threads by default; as many units are in flight, whatever the number of processes."""
+    from distributed import LocalCluster
+
+    running, most, lock = set(), [0], threading.Lock()
+
+    def count_slowly(_: Any, unit: Any) -> bytes:
+        with lock:
+            running.add(unit.number)
+            most[0] = max(most[0], len(running))
+        time.sleep(0.2)
+        with lock:
+            running.discard(unit.number)
+        return b"counts"
+
+    monkeypatch.setattr(dask_cluster, "count_unit", count_slowly)
+    made = collection(size=1800)
+    units = [replace(made.units()[0], number=number) for number in range(6 * workers * threads)]
+    with LocalCluster(
+        n_workers=workers, threads_per_worker=threads, processes=False, dashboard_address=None
+    ) as cluster:
+        engine = DaskEngine(cluster.scheduler_address)
+        results = list(engine.map(made.job(), units))
+    assert sorted(number for number, _ in results) == list(range(len(units)))
+    assert most[0] >= 0.85 * workers * threads

@@ -11,11 +11,9 @@ import pytest
 from test_driver import Interrupted, Unreliable
 
 from overstory.analysis.reports import SupportCounts
-from overstory.engines.checkpoint import Checkpoint
-from overstory.engines.division import divide_values, put_together
-from overstory.engines.driver import EngineError, core_seconds, count, sizes_of
+from overstory.engines.driver import Checkpoint, EngineError, core_seconds, count, sizes_of
 from overstory.engines.local import LocalEngine
-from overstory.engines.units import Job, Listed, Unit
+from overstory.engines.units import Job, Listed, Unit, divide_values, put_together
 from overstory.protocol.errors import FormatError
 from support.engine_files import Collection
 
@@ -39,7 +37,7 @@ def test_counts_are_alike_whatever_the_ranges(
     collection: Callable[..., Collection], name: str, parameters: dict[str, Any], largest: int
 ) -> None:
     made = collection(name, parameters, 300)
-    job, whole = made.job(verify=True), made.units(largest)
+    job, whole = made.job(), made.units(largest)
     for workers in (1, 4):
         units = divide_values(job, whole, workers)
         many = len(ranges_of(units))
@@ -92,8 +90,8 @@ def test_ranges_that_do_not_meet_are_an_error() -> None:
 def test_a_run_over_ranges_goes_on(
     collection: Callable[..., Collection], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("overstory.engines.checkpoint.EVERY", 0.0)
-    monkeypatch.setattr("overstory.engines.checkpoint.SHARE", math.inf)
+    monkeypatch.setattr("overstory.engines.driver.EVERY", 0.0)
+    monkeypatch.setattr("overstory.engines.driver.SHARE", math.inf)
     made = collection("olh", OWN | {"domain_size": 9}, 300)
     units = divide_values(made.job(), made.units(1000), 2)
     assert len(units) > 14
@@ -109,6 +107,17 @@ def test_a_run_over_ranges_goes_on(
 def test_counts_by_bit_seed_or_transform_are_not_divided(collection: Callable[..., Collection]) -> None:
     made = collection("linear-hash", {"epsilon": 1.0, "domain_size": 90}, 100)
     assert divide_values(made.job(), made.units(1 << 30), 8) == made.units(1 << 30)
+
+
+def test_no_unit_of_a_long_job_takes_long_however_few_workers_are_known(
+    collection: Callable[..., Collection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster counted as eight workers, so a long job had 64 units on any."""
+    made = collection("olh", OWN | {"domain_size": 9}, 100)
+    job, whole = made.job(), made.units(1 << 30)
+    monkeypatch.setattr("overstory.engines.units.LEAST_VALUES", 1)
+    monkeypatch.setattr(Job, "counting_seconds", lambda *_: 50.0)
+    assert 50.0 / len(ranges_of(divide_values(job, whole, 1))) <= 10.0
 
 
 def test_few_values_are_not_divided(collection: Callable[..., Collection]) -> None:

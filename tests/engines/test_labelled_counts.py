@@ -15,11 +15,10 @@ import overstory
 from overstory.analysis.support.linked import pair_counts
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.cli.main import main
-from overstory.engines.division import divide_values
 from overstory.engines.driver import count
 from overstory.engines.local import LocalEngine
 from overstory.engines.places import find_places
-from overstory.engines.units import Job, read_contents, units_of
+from overstory.engines.units import Job, divide_values, read_contents, units_of
 from overstory.files.counts import read_labelled
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
@@ -72,8 +71,8 @@ def test_decode_estimates_what_the_oracle_does(
     assert read_labelled(out).counts == made.counts
     oracle = overstory.oracle(name, **parameters)
     expected = oracle.estimate(made.counts, made.asked).rows()
-    counted = json.loads(printed(capsys, "decode", "--counts", out, *([] if given else candidates), "--json"))
-    at_once = json.loads(printed(capsys, "decode", made.folder, *candidates, "--json", "--quiet"))
+    counted = json.loads(printed(capsys, "decode", "--counts", out, *([] if given else candidates), "--json", "--all"))
+    at_once = json.loads(printed(capsys, "decode", made.folder, *candidates, "--json", "--quiet", "--all"))
     for answer in (counted, at_once):
         assert json.loads(json.dumps(expected)) == answer["estimates"]
         assert (answer["reports"], answer["digest"]) == (900, made.mechanism.digest.hex())
@@ -90,7 +89,7 @@ def test_some_values_of_a_domain_are_counted_by_their_numbers(
     labelled = read_labelled(out)
     assert labelled.values == (4, 2)
     assert labelled.counts.ones.tolist() == made.counts.ones[:, [4, 2]].tolist()
-    shown = json.loads(printed(capsys, "decode", "--counts", out, "--json"))
+    shown = json.loads(printed(capsys, "decode", "--counts", out, "--json", "--all"))
     assert {row["value"] for row in shown["estimates"]} == {"4", "2"}
     (tmp_path / "some.txt").write_text("4\n9\n")
     assert "'9' is no value of the domain 0 .. 8" in printed(
@@ -102,7 +101,7 @@ def test_the_estimates_go_into_a_folder_as_those_of_a_store(
     collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = collection("oue", ONE | {"domain_size": 9}, 300)
-    shown = printed(capsys, "decode", made.folder, "--verify", "--all", "-o", tmp_path / "out")
+    shown = printed(capsys, "decode", made.folder, "--all", "-o", tmp_path / "out")
     assert "900 reports of oue; false discovery rate at most 5%" in shown
     assert f"every value: {tmp_path / 'out' / 'estimates.csv'}" in shown
     lines = (tmp_path / "out" / "estimates.csv").read_text().splitlines()
@@ -173,6 +172,6 @@ def test_pairs_of_a_table_are_counted_alike(tmp_path: Path) -> None:
     for largest in (1, 1 << 30):
         units = units_of(read_contents(find_places([str(tmp_path)])), largest)
         for engine in (LocalEngine(2), Unreliable(1, lambda results: [*results, *results])):
-            run = count(engine, Job.of(linked, verify=True), divide_values(Job.of(linked), units, 2))
+            run = count(engine, Job.of(linked), divide_values(Job.of(linked), units, 2))
             assert run.counts == expected
             assert pair_counts(linked, run.counts).totals.sum() == 600

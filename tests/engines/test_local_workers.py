@@ -97,11 +97,10 @@ def test_a_worker_tells_of_a_damaged_file(collection: Callable[..., Collection])
 
 KILLED = """
 import os, signal, sys
-from overstory.engines import checkpoint
-checkpoint.EVERY, checkpoint.SHARE = 0.0, float("inf")
+from overstory.engines import driver
+driver.EVERY, driver.SHARE = 0.0, float("inf")
 from overstory.engines.local import LocalEngine
 LocalEngine.__init__.__kwdefaults__["small"] = 0
-from overstory.engines import driver
 take, left = driver._take, [int(sys.argv[1])]
 def taking(*given):
     left[0] -= 1

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.engines.exported import ExportedSet, find_sets
-from overstory.engines.places import find_places
+from overstory.engines.places import ExportedSet, find_places, find_sets
 from overstory.protocol.errors import FormatError, ParameterError
 from support.exported_store import PERIODS, export_all, fill, registry, small_parts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from overstory.cli.main import main
-from overstory.engines.exported import find_sets
 from overstory.engines.folders import Folder
-from overstory.engines.places import find_places, open_place
+from overstory.engines.places import find_copies, find_places, find_sets, open_place
 from overstory.protocol.errors import ParameterError
 from support.engine_files import Collection
 from support.object_store import put
@@ -44,6 +44,45 @@ def test_one_file_by_two_names_is_named_twice(tmp_path: Path) -> None:
     for other in names[1:]:
         with pytest.raises(ParameterError, match="is named twice"):
             find_places([names[0], other])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_named_pipe_in_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "monday.parquet").write_bytes(b"PAR1")
+    (tmp_path / "spark.parquet").mkdir()  # a folder that Spark wrote has such a name
+    (tmp_path / "notes.txt").symlink_to(tmp_path / "gone")
+    assert len(find_places([str(tmp_path)])) == 1
+    os.mkfifo(tmp_path / "tuesday.parquet")
+    for named in (tmp_path, tmp_path / "*.parquet"):
+        with pytest.raises(ParameterError, match=r"tuesday\.parquet is a named pipe: take it out of the folder"):
+            find_places([str(named)])
+    (tmp_path / "tuesday.parquet").unlink()
+    (tmp_path / "wednesday.parquet").symlink_to(tmp_path / "gone")
+    with pytest.raises(ParameterError, match=r"wednesday\.parquet is no file"):
+        find_places([str(tmp_path)])
+
+
+def test_a_copy_of_a_file_is_said(
+    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = collection()
+    command = ["sum", str(made.folder), "-o", "-", "--dry-run"]
+    assert main(command) == 0
+    assert "copy" not in capsys.readouterr().err
+    shutil.copy(made.folder / "b.parquet", made.folder / "again.parquet")
+    assert main(command) == 0
+    file, other = made.folder / "again.parquet", made.folder / "b.parquet"
+    warning = f"overstory: warning: {other} is a copy of {file} and counts again"
+    assert warning in capsys.readouterr().err.splitlines()
+
+
+def test_files_of_one_size_and_end_are_no_copies_unless_all_their_bytes_are_equal(tmp_path: Path) -> None:
+    for name, first in (("a", b"1"), ("b", b"2"), ("c", b"1"), ("d", b"")):
+        (tmp_path / f"{name}.parquet").write_bytes(first + bytes(10_000))
+    found = [
+        (Path(one.address).stem, Path(copy.address).stem) for one, copy in find_copies(find_places([str(tmp_path)]))
+    ]
+    assert found == [("a", "c")]
 
 
 @pytest.mark.slow

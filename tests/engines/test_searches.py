@@ -88,7 +88,7 @@ def test_a_search_over_files_finds_the_same(tmp_path: Path, parameters: dict[str
         (1 << 30, LocalEngine(2)),
         (20_000, Unreliable(1, lambda results: [*results, *results[:1]])),
     ):
-        found = find(search.plan, answers_in_files(engine, Job.of(search, verify=True), units_of(contents, largest)))
+        found = find(search.plan, answers_in_files(engine, Job.of(search), units_of(contents, largest)))
         assert facts(found) == facts(expected)
     # Broken on purpose: an engine that loses a unit finds nothing, rather than something else.
     with pytest.raises(EngineError, match="were not counted"):

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from overstory.cli.main import main
-from overstory.engines.exported import find_sets
 from overstory.engines.folders import Folder, FolderError, shown_address, without_secrets
-from overstory.engines.places import Place, find_places
+from overstory.engines.places import Place, find_places, find_sets
 from overstory.engines.units import BLOCKS, Unit
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 from support.exported_store import export_all, fill, registry, registry_toml
@@ -27,10 +26,10 @@ ADDRESSES = [
 ]
 COMMANDS = [
     "sum {} -o counts.csv",
-    "sum --json --engine local --verify {} -o counts.csv",
+    "sum --json --engine local {} -o counts.csv",
     "sum {0} {0} -o counts.csv",
     "sum --params params.csv {} -o counts.csv",
-    "sum --params params.csv --reports {} --skip-bad -o counts.csv",
+    "sum --params params.csv {} --skip-bad -o counts.csv",
     "decode {} --registry metrics.toml --metric bloom",
     "decode {} --store store.db --registry metrics.toml --metric bloom",
     "decode {} --counts counts.csv",
@@ -111,7 +110,7 @@ def test_what_succeeds_prints_no_secret(bucket: str, folder: Path, capsys: pytes
     commands = [
         "export --store store.db --registry metrics.toml --json {}",
         "export --store store.db --registry metrics.toml --verify {}",
-        "sum {}/metric=bloom --json --verify --resume kept -o counts.csv",
+        "sum {}/metric=bloom --json --resume kept -o counts.csv",
         "sum {}/metric=bloom --dry-run -o counts.csv",
         "decode {} --registry metrics.toml --metric size --json --engine local",
     ]

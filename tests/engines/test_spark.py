@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from overstory.engines.division import divide_values
 from overstory.engines.driver import EngineError, count
+from overstory.engines.units import divide_values
 from support.engine_files import ORACLES, Collection, exported_counts
 from support.engine_kills import KILLS, Kills, count_while_killing
 from support.spark_daemons import Cluster, running, start_connect
@@ -53,7 +53,7 @@ def check_counts(folder: Path, engine: Callable[[], Any]) -> None:
         reports = folder / name
         reports.mkdir()
         made = Collection(reports, name, parameters)
-        job = made.job(verify=True)
+        job = made.job()
         assert count(engine(), job, divide_values(job, made.units(1 << 20), 2)).counts == made.counts
     units = made.units(1 << 20)
     (made.folder / "c.ovsb").write_bytes(b"OVSB")
@@ -91,7 +91,7 @@ def test_spark_counts_alike_by_connect(tmp_path: Path, monkeypatch: pytest.Monke
         folder = tmp_path / "again"
         folder.mkdir()
         made = Collection(folder, *ORACLES[0])
-        assert count(SparkEngine(master=address, workers=2), made.job(), made.units(1 << 20)).counts == made.counts
+        assert count(SparkEngine(master=address), made.job(), made.units(1 << 20)).counts == made.counts
 
 
 def test_spark_states_what_its_tasks_spilled(collection: Callable[..., Collection]) -> None:
@@ -112,6 +112,26 @@ def test_spark_states_what_its_tasks_spilled(collection: Callable[..., Collectio
         run = count(alone, made.job(), made.units())
         assert run.counts == made.counts
         assert run.spilled == 0
+    finally:
+        session.stop()
+
+
+def test_spark_counts_as_many_units_at_a_time_as_the_cluster_has_threads(
+    collection: Callable[..., Collection],
+) -> None:
+    """They were those of this machine, and eight of a cluster, of whatever size."""
+    from pyspark.sql import SparkSession
+
+    from overstory.engines.spark_session import PER_WAVE, SparkEngine
+
+    session = SparkSession.builder.master("local[4]").config(map=QUIET).getOrCreate()
+    try:
+        made, tracker = collection(size=1800), session.sparkContext.statusTracker()
+        units = made.units()
+        assert len(units) > 4 * PER_WAVE
+        assert count(SparkEngine(session), made.job(), units).counts == made.counts
+        stages = [stage for job in tracker.getJobIdsForGroup() for stage in tracker.getJobInfo(job).stageIds]
+        assert max(tracker.getStageInfo(stage).numTasks for stage in stages) == 4 * PER_WAVE
     finally:
         session.stop()
 

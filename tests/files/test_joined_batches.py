@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.joining import joined
+from overstory.files.blocks import joined
 from overstory.files.reports import sum_reports
 
 

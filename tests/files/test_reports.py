@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.files import reports as module
-from overstory.files.columns import blocks as arrow_csv
+from overstory.files.columns import reader
 from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_label, read_parquet, write_parquet
 from overstory.files.rappor import RapporParameters
@@ -379,7 +379,7 @@ def test_any_cut_into_blocks_reads_the_same(csv_path: Any, monkeypatch: pytest.M
 def test_quotes_that_only_enclose_fields() -> None:
     sound = [b'"a"\n', b'a,"b""c"\n"d",e\r\n', b'"",""\n', b'"a\n\nb",c']
     unsound = [b'a"b\n', b'"a"b\n', b'a"b"c\n', b'"a\n', b'x"",y\n']
-    judged = [arrow_csv._quotes_enclose(np.frombuffer(raw, np.uint8)) for raw in [*sound, *unsound]]
+    judged = [reader._quotes_enclose(np.frombuffer(raw, np.uint8)) for raw in [*sound, *unsound]]
     assert judged == [True] * len(sound) + [False] * len(unsound)
 
 

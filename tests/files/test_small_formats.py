@@ -2,6 +2,8 @@
 
 import codecs
 import gzip
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.files import candidates
 from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_map
-from overstory.files.columns import blocks as arrow_csv
+from overstory.files.columns import reader
 from overstory.files.csv import Skipped, blocks
 from overstory.files.rappor import (
     Holding,
@@ -294,9 +296,22 @@ def test_a_large_map_is_read_the_same_in_both_ways(tmp_path: Path, monkeypatch: 
     shape = {"num_bits": 12, "num_hashes": 2, "num_cohorts": 3}
     exact = read_map(path, **shape)
     monkeypatch.setattr(candidates, "SMALLEST", 1)
-    assert arrow_csv.read_block(path.read_bytes(), [str(i) for i in range(7)], {}) is not None
+    assert reader.read_block(path.read_bytes(), [str(i) for i in range(7)], {}) is not None
     assert same_map(read_map(path, **shape), exact)
     assert same_map(exact, as_read(CANDIDATES))
+
+
+def test_a_large_map_is_read_without_pandas(tmp_path: Path) -> None:
+    """Arrow's `to_numpy` loads it wherever it is installed, which took longer than to decode 10,000 candidates."""
+    path = tmp_path / "map.csv"
+    write_map(path, CANDIDATES)
+    program = (
+        "import sys; from overstory.files import candidates; candidates.SMALLEST = 1; "
+        f"candidates.read_map({str(path)!r}, num_bits=12, num_hashes=2, num_cohorts=3); "
+        "print({'pyarrow.csv', 'pandas'} & set(sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert shown == "{'pyarrow.csv'}\n"
 
 
 def test_few_and_many_candidates_are_hashed_alike() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.gateway.alignment import MOST_FILLED, Alignment
+from overstory.gateway.readings import MOST_FILLED, Alignment
 from overstory.protocol.errors import ParameterError
 from support.gateway_samples import FIRST, HALF_HOUR, at, metric, reading
 
@@ -48,6 +48,16 @@ def test_late_and_duplicate_readings_are_counted_and_change_nothing() -> None:
     assert [due.period - FIRST for due in passed.pass_time(at(1, 60))] == [0]
     assert dues(passed, reading(0, 2.0, 50)) == []
     assert passed.seen.late == 1
+
+
+@pytest.mark.parametrize("pick", ["last", "mean", "sum"])
+def test_a_reading_without_a_value_is_of_its_period_and_hides_no_other(pick: Any) -> None:
+    alignment = Alignment(metric(), pick=pick, missing="repeat")
+    readings = [reading(0, 0.5), reading(0, None, 10), reading(1, None), reading(2, None, 5), reading(2, 1.5, 5)]
+    assert dues(alignment, *readings, reading(4, 2.0)) == [(0, 0.5), (1, None), (2, 1.5), (3, 1.5), (4, 2.0)]
+    assert (alignment.seen.used, alignment.seen.duplicate, alignment.seen.missing) == (3, 0, 1)
+    only = Alignment(metric(), pick=pick, missing="repeat")
+    assert dues(only, reading(0, 0.5), reading(1, None), reading(3, None)) == [(0, 0.5), (1, None), (2, 0.5), (3, None)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -10,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from overstory.gateway import run
-from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway import gateway as module
+from overstory.gateway.gateway import Gateway, Lines, Settings, follow
 from overstory.gateway.readings import BadLine, Reading
-from overstory.gateway.run import Lines, follow
 from overstory.gateway.sinks import FileSink
 from overstory.protocol.errors import FormatError
+from overstory.supervision.clock import ClockWatch
 from support.gateway_samples import HALF_HOUR, REGISTRY, metric, uploads
 
 
@@ -64,8 +65,8 @@ def test_time_passes_while_no_reading_comes(tmp_path: Path, monkeypatch: Any) ->
     """The period ends, and is reported, though the stream is silent."""
     offset = [0.0]
     real = time.time
-    monkeypatch.setattr(run.time, "time", lambda: real() + offset[0])
-    monkeypatch.setattr(run, "LONGEST_SLEEP", 0.02)
+    monkeypatch.setattr(module, "ClockWatch", lambda: ClockWatch(lambda: real() + offset[0]))
+    monkeypatch.setattr(module, "LONGEST_SLEEP", 0.02)
     silent = threading.Event()
 
     def stream() -> Iterator[Reading]:
@@ -83,6 +84,66 @@ def test_time_passes_while_no_reading_comes(tmp_path: Path, monkeypatch: Any) ->
     summary, _ = followed(tmp_path, stream())
     watching.join()
     assert summary["reports"] == {"recorded": 1}
+
+
+@pytest.mark.parametrize("days", [40, -40])
+def test_a_clock_that_jumps_ends_no_period_and_refuses_no_reading(tmp_path: Path, monkeypatch: Any, days: int) -> None:
+    real, offset, before = time.time, [0.0], [0.0]
+    monkeypatch.setattr(
+        module, "ClockWatch", lambda: ClockWatch(lambda: real() + sum(offset + before), lambda: real() + before[0])
+    )
+    monkeypatch.setattr(module, "LONGEST_SLEEP", 0.02)
+    now = real()
+
+    def stream() -> Iterator[Reading]:
+        yield Reading(1, now - 3 * HALF_HOUR, 0.5)
+        time.sleep(0.1)
+        before[0] = 3601.0  # the clock has run evenly for an hour
+        time.sleep(0.1)
+        offset[0] = days * 86_400.0
+        yield Reading(2, real() + before[0], 0.5)
+        time.sleep(0.1)
+        offset[0] = 0.0
+        time.sleep(0.1)
+        yield Reading(3, real() + before[0], 0.5)
+
+    summary, lines = followed(tmp_path, stream())
+    assert (lines.bad, summary["readings"]["late"], summary["readings"]["used"]) == (0, 0, 3)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_a_full_disk_is_said_once_and_waited_for_and_no_reading_is_lost_or_reported_twice(
+    tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    """The limit on the size of files stands in for the disk; the meter is held up while nothing can be written."""
+    import resource
+
+    monkeypatch.setattr(module, "PAUSE", 0.02)
+    monkeypatch.setattr(module, "QUEUED", 3)
+    here, limits, given, early = metric().period.number(time.time()), resource.getrlimit(resource.RLIMIT_FSIZE), [], []
+
+    def stream() -> Iterator[Reading]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
+        threading.Timer(0.5, room).start()
+        for period in range(here - 40, here):
+            given.append(period)
+            yield Reading(1, float(period * HALF_HOUR), 0.5)
+
+    def room() -> None:
+        early.append(len(given))
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    try:
+        summary, _ = followed(tmp_path, stream())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert early[0] <= 3 + 4
+    assert [upload.period for upload in uploads(tmp_path)] == given
+    assert (summary["reports"], summary["waiting"]) == ({"recorded": 40}, 0)
+    held, on = (record.getMessage() for record in caplog.records if record.name == "overstory.gateway")
+    assert "there is no room left on the disk" in held
+    assert held.endswith("; what was read is kept until it can be written")
+    assert on == "the gateway goes on: everything is written"
 
 
 def uploads_or_none(folder: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,8 @@ from overstory.client.upload.http import Request, Response
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.sinks import CollectorSink, dispatch
 from overstory.protocol.wire.upload import decode_uploads
+from support.collector_doubles import taken
 from support.gateway_samples import FIRST, REGISTRY, at, reading
-
-
-def taken(request: Request) -> Response:
-    """What a collector answers that takes everything."""
-    results = [{"batch": upload.batch.hex(), "accepted": 1} for upload in decode_uploads(request.body, 99)]
-    return Response(200, {}, json.dumps({"results": results}).encode())
 
 
 def rows_of(gateway: Gateway) -> list[OutboxRow]:
@@ -65,7 +59,7 @@ def test_consent_is_asked_for_before_every_request_of_a_round(
 
 def waits(state: State, metric: str, period: int) -> None:
     with state.transaction() as rows:
-        rows.outbox.add(bytes(16), metric, period, b"bytes", due=0.0, state=RowState.WAITING)
+        rows.outbox.add(bytes(16), metric, period, b"bytes", account=bytes(16), due=0.0, state=RowState.WAITING)
         CollectorHealth(4, 0.0).save(rows)
 
 

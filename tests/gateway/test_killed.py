@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from overstory.client.randomizer import Randomizer
+from overstory.client.randomizer import randomizer_of
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
 from support.gateway_samples import FIRST, bits, metric, registry_text, uploads, year
@@ -58,7 +58,7 @@ def check(folder: Path, periods: int) -> None:
     assert [upload.period - FIRST for upload in sent] == list(range(periods)), "every period, and none twice"
     assert len({upload.batch for upload in sent}) == periods
     secret = State(StatePaths(folder / "state")).begin()
-    device = Randomizer(metric("fixed").mechanism, secret=secret.key("fixed"), metric="fixed")
+    device = randomizer_of(metric("fixed"), secret.key("fixed"))
     by_symbol: Any = defaultdict(set)
     for upload in sent:
         by_symbol[metric("fixed").encode(((upload.period - FIRST) * 7 % 20) / 10 + 0.05)].add(bits(upload))

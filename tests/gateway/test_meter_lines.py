@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overstory.gateway.gateway import bounded_lines
 from overstory.gateway.readings import LONGEST, BadLine, Layout, Reading, read_lines, unix_time, zone_named
-from overstory.gateway.run import bounded_lines
 from overstory.protocol.errors import FormatError, ParameterError
 from support.gateway_samples import items, metric
 
@@ -22,7 +22,9 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def values(found: Any) -> Any:
-    return [one.value if isinstance(one, Reading) else one.field for one in found]
+    return [
+        one.field if isinstance(one, BadLine) else one.value if one.fault is None else one.fault.detail for one in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_the_low_carbon_london_layout() -> None:
     text = "LCLid,stdorToU,DateTime,KWH/hh (per half hour) \nMAC000002,Std,2012-10-12 00:30:00.0000000, 0.123 \n"
     text += "MAC000002,Std,2012-10-12 01:00:00.0000000,Null\n"
     found = items(text, time="DateTime", value="KWH/hh (per half hour)")
-    assert values(found) == [0.123, "value"]
+    assert values(found) == [0.123, "'Null' is no finite number"]
 
 
 def test_json_lines() -> None:
@@ -103,17 +105,13 @@ def test_json_lines() -> None:
 @pytest.mark.parametrize(
     ("line", "field"),
     [
-        ("2026-11-21", None),
         ("noon,1", "time"),
-        (f"{int(NOON)},", "value"),
-        (f"{int(NOON)},1.2.3", "value"),
-        (f"{int(NOON)},nan", "value"),
-        (f"{int(NOON)},inf", "value"),
+        ("", "time"),
         (f'{int(NOON)},"1', None),
     ],
 )
 def test_bad_lines_of_csv_are_told_and_passed_over(line: str, field: Any) -> None:
-    bad, good = items(f"time,value\n{line}\n{int(NOON)},1\n")
+    bad, good = items(f"time,value\n{line or ','}\n{int(NOON)},1\n")
     assert isinstance(bad, BadLine)
     assert (bad.line, bad.field) == (2, field)
     assert bad.error("file").args
@@ -121,11 +119,37 @@ def test_bad_lines_of_csv_are_told_and_passed_over(line: str, field: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    "line", ["[1, 2]", "{", "3", '{"time": 1}', '{"time": 1, "value": true}', '{"time": 1, "value": null}', "[" * 9999]
+    "line", ["[1, 2]", "{", "3", '{"value": 1}', '{"time": "x", "value": 1}', '{"time": null, "value": 1}', "[" * 9999]
 )
 def test_bad_lines_of_json(line: str) -> None:
     (bad,) = items(line, format="jsonl")
     assert isinstance(bad, BadLine)
+
+
+NO_NUMBERS = ["", "Null", "1.2.3", "nan", "inf", "-inf", "1e999", "off", "0.5 kWh", "\x00"]
+
+
+@pytest.mark.parametrize("cell", NO_NUMBERS)
+def test_what_is_no_number_is_a_reading_without_a_value(cell: str) -> None:
+    (found,) = items(f"time,value\n{int(NOON)},{cell}\n")
+    assert isinstance(found, Reading)
+    assert (found.time, found.value) == (NOON, None)
+    assert found.fault is not None
+    assert "is no finite number" in found.fault.detail
+
+
+def test_a_line_that_ends_before_the_value_is_a_reading_without_one() -> None:
+    found = items(f"time,value\n{int(NOON)}\n") + items(f'{{"time": {NOON}}}', format="jsonl")
+    assert found == [Reading(n, NOON, None, BadLine(n, "value", "it is missing")) for n in (2, 1)]
+
+
+def test_a_bad_line_names_the_column_as_it_was_given() -> None:
+    lines = (f"at,kWh\nnoon,1\n{int(NOON)},much\n", f'{{"kWh": 1}}\n{{"at": {NOON}}}\n')
+    for text, format_ in zip(lines, ("csv", "jsonl"), strict=True):
+        found = items(text, format=format_, time="at", value="kWh")
+        assert [one.field if isinstance(one, BadLine) else one.fault.field for one in found] == ["at", "kWh"]
+    (found,) = items(f"{int(NOON)},much\n", time="1", value="2")
+    assert found.fault == BadLine(1, "2", "'much' is no finite number")
 
 
 def test_bytes_that_are_no_text_and_lines_without_end() -> None:
@@ -144,11 +168,11 @@ def test_bytes_that_are_no_text_and_lines_without_end() -> None:
 
 def test_values_are_of_the_domain_s_kind() -> None:
     text = f"time,value\n{int(NOON)},3\n{int(NOON)},3.0\n{int(NOON)},on\n"
-    assert values(items(text, "count")) == [3, "value", "value"]
+    assert values(items(text, "count")) == [3, "'3.0' is no whole number", "'on' is no whole number"]
     assert values(items(text, "mode")) == ["3", "3.0", "on"]
     assert values(items('{"time": 1, "value": 3.0}\n{"time": 1, "value": 3.5}', "count", format="jsonl")) == [
         3,
-        "value",
+        "3.5 is no whole number",
     ]
 
 

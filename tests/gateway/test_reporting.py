@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from overstory.client.randomizer import Randomizer
+from overstory.client.randomizer import randomizer_of
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Request, Response
@@ -21,7 +21,9 @@ from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
 from overstory.privacy import epsilon_at, terms_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import parse_registry
+from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
+from support.collector_doubles import refusal
 from support.gateway_samples import FIRST, REGISTRY, at, bits, metric, reading, run, uploads, year
 
 
@@ -66,7 +68,7 @@ def test_the_permanent_response_of_a_value_is_the_same_in_every_run(tmp_path: Pa
     secret = State(
         Gateway(REGISTRY, Settings("fixed", tmp_path / "state", agree="local"), environ={}).client.paths
     ).begin()
-    device = Randomizer(metric("fixed").mechanism, secret=secret.key("fixed"), metric="fixed")
+    device = randomizer_of(metric("fixed"), secret.key("fixed"))
     by_value = defaultdict(set)
     for upload in uploads(tmp_path):
         value = ((upload.period - FIRST) * 7 % 20) / 10 + 0.05
@@ -91,6 +93,27 @@ def test_a_cap_on_distinct_values_holds(tmp_path: Path) -> None:
 def test_values_outside_the_domain_are_counted(tmp_path: Path) -> None:
     summary = run(tmp_path, b"time,value\n1735689600,0.5\n1735691400,7\n1735693200,0.1\n", "narrow")
     assert summary["reports"] == {"recorded": 2, "unfit": 1}
+
+
+@pytest.mark.parametrize("name", ["energy", "fixed", "capped", "count", "mode", "narrow"])
+@pytest.mark.parametrize("cell", ["Null", "inf", "", "off", "7", "1e999", "é", None])
+def test_there_is_one_report_of_each_period_whatever_is_read(tmp_path: Path, name: str, cell: str | None) -> None:
+    lines = [f"{at(i):.0f},{'on' if name == 'mode' else 1}" for i in range(20)]
+    lines[7] = f"{at(7):.0f}" if cell is None else f"{at(7):.0f},{cell}"
+    summary = run(tmp_path, "\n".join(["time,value", *lines]).encode(), name)
+    assert [upload.period - FIRST for upload in uploads(tmp_path)] == list(range(20))
+    assert (sum(summary["reports"].values()), summary["readings"]["missing"]) == (20, 0)
+
+
+def test_what_is_no_number_is_reported_as_nothing_and_counted_as_a_bad_line(tmp_path: Path) -> None:
+    summary = run(tmp_path, year(3).replace(b",0.75", b",Null"), "fixed")
+    assert summary["lines"]["bad_lines"] == [{"line": 3, "field": "value", "detail": "'Null' is no finite number"}]
+    secret = State(
+        Gateway(REGISTRY, Settings("fixed", tmp_path / "state", agree="local"), environ={}).client.paths
+    ).begin()
+    device = randomizer_of(metric("fixed"), secret.key("fixed"))
+    assert bits(uploads(tmp_path)[1]) == device.nothing()
+    assert run(tmp_path, year(3).replace(b",0.75", b",Null"), "fixed")["reports"] == {}, "nor is it reported again"
 
 
 def test_bad_lines_do_not_stop_it_unless_told_to(tmp_path: Path) -> None:
@@ -192,7 +215,7 @@ def test_an_unknown_metric(tmp_path: Path) -> None:
 
 def row(number: int, body: bytes) -> OutboxRow:
     batch = decode_uploads(body, 1)[0].batch
-    return OutboxRow(number, batch, "energy", FIRST, body, 0.0, 0, RowState.WAITING, None)
+    return OutboxRow(number, batch, "energy", FIRST, body, 0.0, 0, RowState.WAITING, None, bytes(16))
 
 
 def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(tmp_path: Path) -> None:
@@ -297,13 +320,10 @@ def test_a_request_that_is_too_large_is_split(tmp_path: Path) -> None:
     assert len(collector.got) == 50
 
 
-DAMAGED = Response(400, {}, json.dumps({"reason": "damaged", "said": "...", "results": []}).encode())
-
-
 def test_one_bad_upload_takes_no_other_with_it(tmp_path: Path) -> None:
     collector = Collector()
     bad = FIRST + 13
-    collector.refuse = lambda uploads: DAMAGED if any(u.period == bad for u in uploads) else None
+    collector.refuse = lambda uploads: refusal(Reason.DAMAGED) if any(u.period == bad for u in uploads) else None
     summary = send(tmp_path, collector, 50)
     assert summary["handed_over"] == 49
     assert summary["dropped"] == {"damaged": 1}
@@ -314,7 +334,7 @@ def test_refusals_are_read_for_each_upload(tmp_path: Path) -> None:
 
     def refuse(uploads: Any) -> Response:
         results = [{"batch": u.batch.hex(), "accepted": 0, "reason": "period-closed", "rejected": []} for u in uploads]
-        return Response(410, {}, json.dumps({"reason": "period-closed", "said": "...", "results": results}).encode())
+        return refusal(Reason.PERIOD_CLOSED, results)
 
     collector.refuse = refuse
     assert send(tmp_path, collector, 5)["dropped"] == {"period-closed": 5}

@@ -18,8 +18,8 @@ def files_from_values_to_estimates(place: Path) -> str:
             run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.ovsb --json"),
             run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.parquet --json"),
             run(place, f"map {PARAMS} --candidates names.txt -o map.csv --json", "map.csv"),
-            run(place, f"sum {PARAMS} --reports reports.csv reports.ovsb -o twice.csv --json"),
-            run(place, f"sum {PARAMS} --reports reports.parquet -o counts.csv --json", "counts.csv"),
+            run(place, f"sum {PARAMS} reports.csv reports.ovsb -o twice.csv --json"),
+            run(place, f"sum {PARAMS} reports.parquet -o counts.csv --json", "counts.csv"),
             run(
                 place,
                 f"decode {PARAMS} --counts counts.csv --map map.csv -o results --json --all",
@@ -53,7 +53,7 @@ def google_files(place: Path) -> str:
         (
             run(place, f"encode {PARAMS} --values values.csv --seed 5 {family} -o google.csv --json"),
             run(place, f"map {PARAMS} --candidates names.txt {family} -o google-map.csv", "google-map.csv"),
-            run(place, f"sum {PARAMS} --reports google.csv {family} -o google-counts.csv", "google-counts.csv"),
+            run(place, f"sum {PARAMS} google.csv {family} -o google-counts.csv", "google-counts.csv"),
             run(place, f"decode {PARAMS} --counts google-counts.csv --map google-map.csv {family} -o google --json"),
         )
     )
@@ -66,7 +66,7 @@ def faulty_files(place: Path) -> str:
         (
             run(place, f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --json"),
             run(place, f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --skip-bad --json"),
-            run(place, f"sum {PARAMS} --reports absent.csv -o absent-counts.csv"),
+            run(place, f"sum {PARAMS} absent.csv -o absent-counts.csv"),
             run(place, f"decode {PARAMS} --counts values.csv --map names.txt -o absent"),
             run(place, "compare --epsilon -1 --domain-size 10 --reports 10"),
             run(place, "colect survey.csv"),

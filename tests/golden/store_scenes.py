@@ -58,7 +58,6 @@ def stores(place: Path) -> str:
         "store backup kept.db monday.db --json",
         "store restore monday.db again.db --json",
         "store summary again.db --json",
-        "store migrate again.db --json",
         "doctor --registry metrics.toml --store kept.db --json",
     )
     texts.append(

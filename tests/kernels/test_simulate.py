@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.devices import assign_cohorts, simulate_bits
+from overstory.kernels.devices import ROWS, assign_cohorts, simulate_bits
+from overstory.kernels.threads import at_most
 from support.kernel_twins import simulate_one
 
 KEY = bytes(range(32))
@@ -37,7 +38,6 @@ def assert_equals_twin(positions, n, permanent, instantaneous, num_bits, first_d
         num_bits=num_bits,
         first_device=first_device,
         report_index=report_index,
-        threads=1,
     )
     assert got.shape == (n, -(-num_bits // 64))
     integers = as_integers(got)
@@ -76,9 +76,9 @@ def test_any_channels_equal_the_twin(permanent, instantaneous, num_bits, first_d
     "channels", [QUARTER, ((0xDEADBEEF, 0x23456789), (0x8BADF00D, 0x13456789)), ((ONE, 0), (0, ONE))]
 )
 def test_tiles_equal_the_twin(num_bits, channels):
-    # Rows on both sides of tile borders; early stopping has moved columns together by then.
-    rows = [0, 1, 155, 156, 157, 411, 412, 413, 700, 1022]
-    assert_equals_twin(table(2, 7, 2, num_bits), 1023, *channels, num_bits, first_device=100, rows=rows)
+    # Rows on both sides of a tile's border; what is decided early has been left out by then.
+    rows, n = [0, 1, 155, 700, ROWS - 1, ROWS, ROWS + 9], ROWS + 10
+    assert_equals_twin(table(2, 7, 2, num_bits), n, *channels, num_bits, first_device=100, rows=rows)
 
 
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 255, 256, 257, 1023])
@@ -92,11 +92,13 @@ def test_identity_encodes(n):
 @pytest.mark.parametrize("channels", [QUARTER, ((0xDEADBEEF, 0x23456789), (0x8BADF00D, 0x13456789))])
 @pytest.mark.parametrize("num_bits", [60, 128, 200])
 def test_rows_together_or_apart_and_threads_change_nothing(channels, num_bits):
-    n = 20_011
+    n = 3 * ROWS + 11
     positions = table(16, 100, 2, num_bits)
     symbols, cohorts = devices(n, 100, 16)
-    whole = simulate_bits(positions, symbols, cohorts, *channels, KEY, num_bits=num_bits, first_device=5, threads=1)
-    threaded = simulate_bits(positions, symbols, cohorts, *channels, KEY, num_bits=num_bits, first_device=5, threads=3)
+    with at_most(1):
+        whole = simulate_bits(positions, symbols, cohorts, *channels, KEY, num_bits=num_bits, first_device=5)
+    with at_most(3):
+        threaded = simulate_bits(positions, symbols, cohorts, *channels, KEY, num_bits=num_bits, first_device=5)
     assert np.array_equal(whole, threaded)
     out = np.empty_like(whole)
     for start, stop in ((0, 1), (1, 300), (300, 11_000), (11_000, n)):
@@ -182,7 +184,6 @@ def test_cohorts():
         ({"first_device": 2**48}, "device"),
         ({"report_index": ONE}, "report_index"),
         ({"out": np.zeros((1, 3), np.uint64)}, "out"),
-        ({"threads": 0}, "threads"),
     ],
 )
 def test_bad_input_gets_one_clear_error(change, message):

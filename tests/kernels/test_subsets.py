@@ -1,43 +1,29 @@
-import hashlib
 import math
-import struct
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overstory.kernels import devices
 from overstory.kernels.devices import simulate_subsets
 from overstory.protocol.encodings.sets import Subsets
-from support.kernel_twins import chacha_block
+from support.kernel_twins import Words
 
 KEY = bytes(range(32))
 ONE = 2**32
 
 
-class Words:
-    """A device's stream as the protocol's source of randomness: `uniform_below` by one word."""
-
-    def __init__(self, device, symbol, key=KEY):
-        self.derived = hashlib.blake2s(key=key, person=b"subsets1").digest()
-        self.names, self.at = (device % ONE, device >> 32, symbol), 0
-
-    def word(self):
-        block = chacha_block(self.derived, (self.at // 16, *self.names), rounds=12)
-        self.at += 1
-        return struct.unpack("<16I", block)[(self.at - 1) % 16]
-
-
 def twin(symbol, system, inside, device):
     """`Subsets._others`, written out over the words; a subset that holds the value leaves out the first draw."""
-    d, words = system.domain_size, Words(device, symbol)
-    held = words.word() < inside
-    count = system.subset_size - held
-    words.at += held
+    d, words = system.domain_size, Words(KEY, b"subsets1", device, symbol)
+    held = words.coin() < inside
+    count, number = system.subset_size - held, 1 + held
     chosen = set()
     for last in range(d - 1 - count, d - 1):
-        drawn = words.word() * (last + 1) >> 32
+        drawn = words.below(number, last + 1)
         chosen.add(last if drawn in chosen else drawn)
+        number += 1
     return held << symbol | sum(1 << (d - 1 if other == symbol else other) for other in chosen)
 
 
@@ -60,7 +46,8 @@ def test_any_subset_equals_the_twin(shape, inside, first_device):
 
 
 @pytest.mark.parametrize("shape", [(64, 17), (65, 20), (128, 34), (1000, 269)])
-def test_tiles_equal_the_twin(shape):
+def test_tiles_equal_the_twin(shape, monkeypatch):
+    monkeypatch.setattr(devices, "ROWS", 256)
     n, first_device = 523, ONE - 260
     symbols = np.random.default_rng(1).integers(0, shape[0], n).astype(np.int32)
     got = simulate_subsets(symbols, *shape, 1 << 31, KEY, first_device=first_device)
@@ -70,14 +57,13 @@ def test_tiles_equal_the_twin(shape):
         assert integers[row] == twin(int(symbols[row]), Subsets(*shape), 1 << 31, first_device + row)
 
 
-def test_rows_together_or_apart_and_threads_change_nothing():
+def test_rows_together_or_apart_change_nothing():
     symbols = np.random.default_rng(2).integers(0, 70, 3_001)
 
-    def report(start, stop, threads=None):
-        return simulate_subsets(symbols[start:stop], 70, 20, 1 << 31, KEY, first_device=9 + start, threads=threads)
+    def report(start, stop):
+        return simulate_subsets(symbols[start:stop], 70, 20, 1 << 31, KEY, first_device=9 + start)
 
-    whole = report(0, 3_001, threads=1)
-    assert np.array_equal(whole, report(0, 3_001, threads=3))
+    whole = report(0, 3_001)
     assert np.array_equal(whole, np.concatenate([report(0, 1), report(1, 700), report(700, 3_001)]))
     assert simulate_subsets(symbols[:0], 70, 20, 0, KEY).shape == (0, 2)
 
@@ -126,7 +112,6 @@ def test_every_subset_has_its_probability_and_a_wrong_one_is_caught(shape, symbo
         ({"inside": ONE + 1}, "inside"),
         ({"key": b"short"}, "32 bytes"),
         ({"first_device": 2**48}, "device"),
-        ({"threads": 0}, "threads"),
     ],
 )
 def test_bad_input_gets_one_clear_error(change, message):

@@ -1,36 +1,22 @@
-import hashlib
-import struct
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from overstory.kernels.devices import assign_cohorts, assign_seeds, simulate_symbols
-from support.kernel_twins import LANES, chacha_block
+from overstory.kernels.devices import ROWS, assign_cohorts, assign_seeds, simulate_symbols
+from overstory.kernels.threads import at_most
+from support.kernel_twins import Words
 
 KEY = bytes(range(32))
 ONE = 2**32
 
 
-def words(domain, counter, names):
-    derived = hashlib.blake2s(key=KEY, person=domain).digest()
-    return struct.unpack("<16I", chacha_block(derived, (counter, *names), rounds=12))
-
-
-def twin_pass(symbol, three, alpha, size):
-    coin, low, high = three
-    return symbol if coin < alpha else (low + (high << 32)) * size >> 64
-
-
 def twin(symbol, cohort, size, permanent, instantaneous, device, index):
-    if permanent is not None:
-        stream = words(b"symperm1", device >> 32, (device % ONE, cohort, symbol))
-        symbol = twin_pass(symbol, stream[:3], permanent, size)
-    if instantaneous is not None:
-        column = device // (4 * LANES) * LANES + device % LANES
-        stream = words(b"syminst1", 0, (column % ONE, column >> 32, index))
-        at = 4 * (device // LANES % 4)
-        symbol = twin_pass(symbol, stream[at : at + 3], instantaneous, size)
+    purposes = ((permanent, b"symperm1", (cohort, symbol)), (instantaneous, b"syminst1", (index,)))
+    for alpha, domain, names in purposes:
+        words = Words(KEY, domain, device, *names)
+        if alpha is not None and words.coin() >= alpha:
+            symbol = words.below(1, size)
     return symbol
 
 
@@ -44,9 +30,7 @@ def devices(n, size):
 def test_equals_the_twin(channels, size, first_device, index):
     n = 1_283
     symbols, cohorts = devices(n, size)
-    got = simulate_symbols(
-        symbols, cohorts, size, *channels, KEY, first_device=first_device, report_index=index, threads=1
-    )
+    got = simulate_symbols(symbols, cohorts, size, *channels, KEY, first_device=first_device, report_index=index)
     assert got.dtype == np.uint32
     for row in [0, 1, 255, 256, 257, 299, 300, 301, *range(500, n, 97), n - 1]:
         own = int(symbols[row]), int(cohorts[row])
@@ -62,15 +46,13 @@ def test_any_number_of_devices(n):
 
 
 def test_rows_together_or_apart_and_threads_change_nothing():
-    n = 20_011
+    n = 3 * ROWS + 11
     symbols, cohorts = devices(n, 1000)
 
     def report(start, stop, threads):
         rows = slice(start, stop)
-        first = 5 + start
-        return simulate_symbols(
-            symbols[rows], cohorts[rows], 1000, 1 << 30, 3 << 30, KEY, first_device=first, threads=threads
-        )
+        with at_most(threads):
+            return simulate_symbols(symbols[rows], cohorts[rows], 1000, 1 << 30, 3 << 30, KEY, first_device=5 + start)
 
     whole = report(0, n, 1)
     assert np.array_equal(whole, report(0, n, 3))
@@ -155,7 +137,6 @@ def test_seeds():
         ({"key": b"short"}, "32 bytes"),
         ({"first_device": 2**48}, "device"),
         ({"report_index": ONE}, "report_index"),
-        ({"threads": 0}, "threads"),
     ],
 )
 def test_bad_input_gets_one_clear_error(change, message):

@@ -1,10 +1,11 @@
-"""Law 7 at length: a damaged request is a valid one or one declared error, a million times."""
+"""Law 7 at length: a damaged request is a valid one or one declared error, `OVERSTORY_DAMAGED` times."""
 
 import pytest
 
+from support.rounds import rounds
 from support.uploads_to_spoil import REASONS, outcomes
 
-CASES = 1_000_000
+CASES = rounds(100_000, "OVERSTORY_DAMAGED")
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from overstory.planning import plan_from_needs
 from overstory.planning.design import best_channel, design, sufficient_permanent
-from overstory.planning.paper import paper_design
+from overstory.planning.plan import paper_design
 from overstory.privacy import statement
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import rappor

@@ -2,7 +2,7 @@
 
 import pytest
 
-from overstory.analysis.selection.search_power import detectable_frequency
+from overstory.analysis.selection import detectable_frequency
 from overstory.planning.registry import plan_registry
 from overstory.protocol.metrics import RegistryError, parse_registry
 from support.registry_texts import registry_text

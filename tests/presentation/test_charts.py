@@ -8,14 +8,11 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from overstory.presentation.charts.bars import counts_over_time, sparkline
-from overstory.presentation.charts.intervals import differences, dots
-from overstory.presentation.charts.scale import Scale
+from overstory.presentation.charts.drawing import NARROW, WIDE, Scale
+from overstory.presentation.charts.numbers import counts_over_time, differences, dots, sparkline
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
-from overstory.presentation.charts.sheet import NARROW, WIDE
 from overstory.presentation.document import Figure
-from overstory.presentation.render_html import as_html
-from overstory.presentation.render_svg import DRAWING_STYLE, as_svg
+from overstory.presentation.render_html import DRAWING_STYLE, as_html, as_svg
 from overstory.presentation.svg import COLOUR
 
 SVG = "{http://www.w3.org/2000/svg}"

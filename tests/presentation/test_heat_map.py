@@ -8,11 +8,10 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+from overstory.presentation.charts.drawing import Scale
 from overstory.presentation.charts.heat_map import MOST_COLUMNS, MOST_ROWS, Cells, heat_map
-from overstory.presentation.charts.scale import Scale
 from overstory.presentation.document import Figure
-from overstory.presentation.render_html import as_html
-from overstory.presentation.render_svg import as_svg
+from overstory.presentation.render_html import as_html, as_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = '</metadata><script>alert(1)</script>" onload=x \u202e "#0072b2"'

@@ -3,11 +3,16 @@
 import csv
 import io
 import json
+import math
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from overstory.presentation import render_data
 from overstory.presentation.document import (
     Column,
     Figure,
@@ -20,7 +25,7 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import detection, interval, percent, thousands
-from overstory.presentation.render_data import FORMULA, as_csv, as_json, for_spreadsheet
+from overstory.presentation.render_data import CHUNK, FORMULA, as_csv, as_json, csv_lines, for_spreadsheet
 from overstory.presentation.render_html import STYLE, as_html, as_page
 from overstory.presentation.render_markdown import as_markdown
 from overstory.presentation.svg import INK, VARIABLES, Picture
@@ -170,6 +175,55 @@ def test_files_hold_the_numbers_behind_the_texts():
         {"value": "oak", "count": 1234.5, "low": 0.1, "high": 0.2, "detected": True},
         {"value": "ash", "count": -3.0, "low": None, "high": None, "detected": False},
     ]
+
+
+def slow_line(cells):
+    """A line of CSV, cell by cell."""
+    texts = []
+    for cell in cells:
+        text = "" if cell is None else str(cell)
+        if isinstance(cell, bool):
+            text = text.lower()
+        elif isinstance(cell, float):
+            text = format(cell, ".10g") if math.isfinite(cell) else ""
+        texts.append('"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text)
+    return ",".join(texts) + "\n"
+
+
+def slow_for_spreadsheet(lines):
+    """The same lines with a mark before every text that begins like a formula or has the mark."""
+    for cells in csv.reader(lines):
+        yield slow_line(
+            [cell if NUMBER.fullmatch(cell) or cell[:1] not in {*FORMULA, "'"} else "'" + cell for cell in cells]
+        )
+
+
+NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?")
+TEXTS = st.text(st.sampled_from(list("ab,;'\"=+-@\t\r\n %\uff1d\u2028\x85\u00e4")), max_size=6)
+NUMBERS = st.floats() | st.sampled_from([0.0, -0.0, math.nan, math.inf, 1e-320, 0.5, 12345678905.0, 99999999995e-1])
+CELLS = TEXTS | NUMBERS | st.integers() | st.booleans() | st.none() | NUMBERS.map(np.float64)
+
+
+@given(st.data(), st.integers(1, 4))
+def test_columns_are_written_as_their_cells_one_by_one(data, width):
+    kinds = data.draw(st.lists(st.sampled_from([TEXTS, NUMBERS, st.integers(), CELLS]), min_size=width, max_size=width))
+    records = data.draw(st.lists(st.tuples(*kinds), max_size=8))
+    columns = [Column(f"c{number}") for number in range(width)]
+    expected = [slow_line(column.name for column in columns), *map(slow_line, records)]
+    assert list(csv_lines(columns, records)) == expected
+    assert list(for_spreadsheet(expected)) == list(slow_for_spreadsheet(expected))
+
+
+def test_no_cell_of_a_column_of_one_kind_is_written_by_itself(monkeypatch):
+    monkeypatch.setattr(render_data, "data_text", None)
+    records = [(f"v{number}", number / 7, number, number > 3, "reports") for number in range(CHUNK + 3)]
+    assert list(csv_lines([Column("a")], records))[1:] == list(map(slow_line, records))
+
+
+def test_a_chunk_of_columns_ends_in_the_middle_of_no_record():
+    records = [(f"v{number}", number / 7, number) for number in range(2 * CHUNK + 3)]
+    records[CHUNK] = ("a, b", math.nan, None)
+    assert list(csv_lines([Column("a")], records))[1:] == list(map(slow_line, records))
 
 
 @pytest.mark.parametrize("text", ["=1+1", "@SUM(1)", "-ash", 'a "b", c', "line\rend", "'tis"])

@@ -11,7 +11,7 @@ from itertools import product
 
 import pytest
 
-from overstory.privacy import Event, Ledger, Spend, delta_at, epsilon_at, statement, terms_of
+from overstory.privacy import Account, Ledger, delta_at, epsilon_at, statement, terms_of
 from overstory.privacy.payloads.bits import BitTerms
 from overstory.privacy.payloads.symbols import SymbolTerms
 from overstory.protocol.channels import BinaryChannel
@@ -183,12 +183,13 @@ def test_a_statement_has_it_in_the_same_line():
 
 
 def test_a_ledger_shares_delta_among_what_is_fresh():
-    ledger = Ledger("ann").commit(Spend.of("energy", METER, Event.ANY_VALUES, reports=334))
+    energy, water = (Account(name, METER.digest.hex(), terms_of(METER), ((0, 334),)) for name in ("energy", "water"))
+    ledger = Ledger((energy,))
     assert ledger.epsilon_at(1e-6) == epsilon_at(terms_of(METER), 334, 1e-6)
-    ledger = ledger.commit(Spend.of("water", METER, Event.ANY_VALUES, reports=334))
+    ledger = Ledger((energy, water))
     assert ledger.epsilon_at(1e-6) == 2 * epsilon_at(terms_of(METER), 334, 5e-7) < ledger.epsilon_any
     colour = mechanism("basic-rappor", domain_size=4)
-    both = ledger.commit(Spend.of("colour", colour, Event.VALUE, number=0, reports=3))
+    both = Ledger((energy, water, Account("colour", colour.digest.hex(), terms_of(colour), ((0, 3),))))
     assert both.epsilon_at(1e-6) == pytest.approx(ledger.epsilon_at(1e-6) + terms_of(colour).epsilon_any(3))
 
 

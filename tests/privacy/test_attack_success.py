@@ -65,6 +65,7 @@ def test_every_mechanism_of_the_registry_is_here():
     assert {name for name, _ in ALL} >= set(REGISTRY)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("unchanged", [False, True])
 def test_no_attacker_does_better_and_some_do_as_well(built, unchanged):
     values, device = tables(built)
@@ -145,6 +146,7 @@ def test_guesses_of_a_hash_are_below_the_bound():
     assert not attack(built).exact
 
 
+@pytest.mark.sampled(12)
 def test_every_success_is_within_what_epsilon_allows(built):
     stated = attack(built)
     for success, epsilon in ((stated.report, built.epsilon_report), (stated.unchanged, built.epsilon_permanent)):

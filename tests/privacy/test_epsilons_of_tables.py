@@ -125,6 +125,7 @@ def test_every_mechanism_of_the_registry_is_enumerated():
     assert {name for name, _ in (*CASES, *BLOOM_CASES)} >= set(REGISTRY)
 
 
+@pytest.mark.sampled(12)
 def test_the_epsilons_of_reports(built, device):
     said = statement(built, reports=(1, 2, 3), change_reports=())
     assert said.epsilon_report == said.epsilon_n[1]
@@ -132,12 +133,14 @@ def test_the_epsilons_of_reports(built, device):
         assert holds(said.epsilon_n[reports], worst_of_reports(device, domain(built), reports)), reports
 
 
+@pytest.mark.sampled(12)
 def test_the_permanent_epsilon_is_that_of_seeing_the_response(built, device):
     responses = {response for row in device.permanent.values() for response in row}
     seen = TableDevice(device.permanent, {response: {response: 1} for response in responses}, device.encode)
     assert holds(statement(built).epsilon_permanent, worst_of_reports(seen, domain(built), 1))
 
 
+@pytest.mark.sampled(12)
 def test_the_leak_of_a_change(built, device):
     for reports in range(2, most_reports(built) + 1):
         exact = worst_of_changes(*with_nothing(built, device), reports)
@@ -160,6 +163,7 @@ def with_nothing(built, device):
     return able, [*domain(built), NOTHING]
 
 
+@pytest.mark.sampled(12)
 def test_distinct_values_of_one_pattern(built, device):
     """(a, b) against (c, d): D values cost D permanent epsilons where one report shows the response, or less."""
     exact = worst_of_pattern(device, one_per_response(built, device), (0, 1))
@@ -177,6 +181,7 @@ def one_per_response(built, device):
 HISTORIES = [([0], [1]), ([0, 0], [0, 1]), ([0, 1], [2, 2]), ([0, 1], [1, 2]), ([0, 1, 0], [1, 0, 1])]
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("first", "second"), HISTORIES, ids=str)
 def test_any_two_histories(built, device, first, second):
     size = built.encoding.domain_size

@@ -1,15 +1,18 @@
 """What people and reviewers read of a metric's groups: they are sent in clear, and nothing protects them."""
 
 import datetime as dt
+import math
 
 import pytest
 
 from overstory.client.consent.consent import Agreement
+from overstory.planning.registry import plan_registry
 from overstory.privacy.registry.changes import compare_registries
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.protocol.metrics import parse_registry
-from support.registry_texts import plain_registry
+from overstory.protocol.metrics.groups import Groups
+from support.registry_texts import plain_registry, registry_text
 
 RELEASES = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
 
@@ -57,8 +60,28 @@ def test_a_person_is_asked_again_where_the_groups_are_others():
         assert "is not what was shown" in reason
 
 
-def warned(groups):
-    text = plain_registry("m", groups=groups)
+@pytest.mark.parametrize("window", [True, False])
+def test_a_plan_counts_the_rarest_group_among_what_links_reports(window):
+    """A second audit: "nothing stays the same from report to report", though each names its group."""
+    needs = "needs = {epsilon_window = 2.0, window = 4, reports = 10000}"
+    needs = needs if window else "needs = {epsilon_report = 1.0, reports = 10000}"
+    text = registry_text(f"groups = {RELEASES}", needs).replace('oracle = "grr"\nparameters = {epsilon = 1.0}\n', "")
+    (planned,) = plan_registry(text, None)[1]
+    words = planned.plain_words()
+    assert "nothing stays the same" not in words
+    said = "in the group other (10% of all devices, whatever their value), the same in every report: 3.4 bits; of a mil"
+    assert said in words
+    assert planned.linkable.always.bits == pytest.approx(math.log2(10))
+
+
+def test_a_group_of_which_nobody_is_said_to_be_is_at_least_one_device():
+    groups = Groups("release", {"1.0": 0.75, "1.1": 0.25}, devices=4000)
+    assert groups.with_share() == ("1.1", 0.25)
+    assert groups.with_share("other") == ("other", 1 / 4000)
+
+
+def warned(groups, **keys):
+    text = plain_registry("m", groups=groups, **keys)
     return [fault.message for fault in registry_warnings(parse_registry(text), text, dt.date(2026, 11, 23))]
 
 
@@ -66,6 +89,14 @@ def test_lint_warns_of_a_low_floor_and_of_shares_that_leave_nothing():
     assert not any("floor" in message or "shares" in message for message in warned(RELEASES))
     assert any("floor = 50: the group is sent in clear" in m for m in warned(RELEASES.replace("0}", "0, floor = 50}")))
     assert any("the shares leave no device for 'other'" in m for m in warned(RELEASES.replace("0.3", "0.4")))
+
+
+def test_lint_warns_where_few_counts_of_a_group_stay_past_retention():
+    few = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 20000}'
+    hashed = {"oracle": '"olh"', "parameters": "{epsilon = 1.0, num_seeds = 256}"}
+    (said,) = (message for message in warned(few, **hashed) if "counts stay only" in message)
+    assert "the rarest group has about 7.8 in a period for each of 256 cohorts or seeds" in said
+    assert not any("counts stay only" in message for message in (*warned(RELEASES, **hashed), *warned(few)))
 
 
 def test_lint_notes_the_rarest_group():

@@ -3,6 +3,7 @@
 import itertools
 import math
 import os
+import re
 from collections import Counter
 from fractions import Fraction
 
@@ -198,12 +199,20 @@ def test_words_name_their_condition():
     assert oue.startswith("the same in every report while the value does not change: ")
     assert hadamard == (
         "the same in every report: 7 bits; of a million devices 7,813 share it; with the payload, the same in every "
-        "report while the value does not change: 7.8 bits; of a million devices 4,741 share it"
+        "report while the value does not change: 7.8 bits; of a million devices with that value 4,741 share it"
     )
     old = linkability(mechanism("loloha", **TWO, **OLD))
     assert old.words().startswith(
         "the same in every report: 31 bits; of a million devices 1 shares it; with it, reports"
     )
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_a_crowd_of_one_payload_is_counted_among_devices_with_one_value(name):
+    """A second audit: of a million devices far fewer share the payload of a value that few of them hold."""
+    stated = linkability(some_mechanism(name))
+    crowds = re.findall(r"of a million (devices.*?) [\d,]+ shares? it", stated.words())
+    assert crowds == ["devices"] * (stated.always.bits > 0) + ["devices with that value"] * stated.has_payload
 
 
 def test_json_has_every_number():

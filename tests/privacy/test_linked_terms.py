@@ -2,13 +2,13 @@
 
 import json
 import math
+from collections import Counter
 from itertools import islice, product
 
 import pytest
 
-from overstory.privacy.accounts import Event, Spend
 from overstory.privacy.attacks import evidence_of, linkability, posterior
-from overstory.privacy.ledger import Ledger
+from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.payloads.linked import LinkedTerms
 from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_from_json, terms_of
 from overstory.privacy.statements import statement
@@ -101,16 +101,13 @@ def test_what_reports_share_is_what_the_parts_share():
 def test_the_statement_names_the_parts_epsilons():
     text = json.dumps(statement(PAIR).to_json())
     assert "alone they cost 1.0000 (l-grr)" in text
-    assert "which part" in text
+    assert "each part of a pair has its own" in text
 
 
 def ledger_of(built, pairs):
     """Return the ledger of a device that reported these pairs."""
-    numbers = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-    ledger = Ledger("someone")
-    for pair in pairs:
-        ledger = ledger.commit(Spend.of("trees", built, Event.VALUE, number=numbers[pair]))
-    return ledger
+    reports = tuple(enumerate(Counter(pairs).values()))
+    return Ledger((Account("trees", built.digest.hex(), terms_of(built), reports),))
 
 
 def pattern(values):
@@ -140,10 +137,16 @@ def test_two_pairs_that_share_a_value_cost_more_than_each_alone():
     assert alone < disclosed <= ledger_of(MANY, [(0, 2), (0, 3)]).epsilon
 
 
+def test_nothing_is_a_response_of_each_part():
+    """Four pairs of two values each, and nothing: three responses of both parts."""
+    terms = terms_of(joint(of=[{"oracle": "grr", "domain_size": 2, "epsilon": 1.0}] * 2))
+    assert terms.epsilon_history({1: 5}) == pytest.approx(6.0, abs=1e-6)
+
+
 def test_a_ledger_of_pairs_never_falls_and_never_passes_all_values_of_both_parts():
     ledgers = [ledger_of(PAIR, [(number % 3, number % 2) for number in range(count)]) for count in range(1, 40)]
     epsilons = [ledger.epsilon for ledger in ledgers]
     assert epsilons == sorted(epsilons)
-    most = sum(part.most_values * part.epsilon_permanent for part in terms_of(PAIR).parts)
+    most = sum((part.most_values + 1) * part.epsilon_permanent for part in terms_of(PAIR).parts)  # and nothing
     assert epsilons[-1] <= most + 1e-9
     assert ledger_of(PAIR, [(0, 0)] * 9).epsilon == pytest.approx(terms_of(PAIR).epsilon_n(9), abs=1e-12)

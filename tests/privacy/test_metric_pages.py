@@ -58,8 +58,8 @@ def test_long_lists_are_cut_and_others_named():
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ((), "all 3 that there are"),
-        (("max_values = 3",), "all 3 that there are"),
+        ((), "all 3 values"),
+        (("max_values = 3",), "all 3 values"),
         (
             ("max_values = 2",),
             "at most 2 different values from one device, ever; later values are reported as if they were the first",
@@ -71,8 +71,16 @@ def test_how_many_values(more, says):
     assert facts(*more)["How many values"].endswith(says)
 
 
+def test_sets_are_counted_as_sets():
+    sets = {"domain": '{kind = "set", of = ["a", "b", "c", "d"], most = 2}', "oracle": '"item-bits"'}
+    assert facts(**sets, parameters="{epsilon = 1.0}")["How many values"] == "all 16 sets"
+
+
 def test_how_long():
-    assert facts(retention_days="0")["Kept for"].startswith("randomized reports: no time once they are counted")
+    assert facts()["Kept for"].startswith(
+        "randomized reports: 90 days; then only counts of 10 or more reports together"
+    )
+    assert facts(retention_days="0")["Kept for"].startswith("randomized reports: until their period is over; then only")
     assert facts("grace_days = 0")["Kept for"].endswith("a report that comes after its period is not counted")
 
 
@@ -111,7 +119,7 @@ def test_no_cap_and_fresh_noise_are_without_bound():
     assert "any number" in dict(metric_page(strings).facts)["How many values"]
     window = metric_cost(EXAMPLES["meter-window"])
     assert window.line("values") is None
-    assert math.isinf(window.line("permanent").epsilon)
+    assert [line.kind for line in window.lines] == ["any", "report"], "n reports of fresh noise cost n times one"
 
 
 def test_a_window_is_stated_and_a_long_one_without_its_change():
@@ -150,7 +158,9 @@ RAPPOR = {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": "{
         ((), {"expires": "2026-11-21"}, "expires", "expired on 2026-11-21"),
         ((), {"expires": "2026-11-22"}, "expires", "expires in 1 day, on 2026-11-22"),
         ((), {"expires": "2026-12-21"}, "expires", "expires in 30 days"),
-        (("max_values = 3",), {}, "max_values", "has no effect: the domain has 3 values"),
+        (("max_values = 3",), {}, "max_values", "reported as nothing, which takes one of these places"),
+        (("max_values = 3", 'over_cap = "drop"'), {}, "max_values", "has no effect: the domain has 3 values"),
+        (("max_values = 4",), {}, "max_values", "has no effect: the domain has 3 values"),
         (("max_values = 3",), WINDOW, "max_values", "all noise is drawn afresh"),
         (('over_cap = "first"',), {}, "over_cap", "has no effect without max_values"),
         (("max_values = 2",), {}, "max_values", "reported as nothing, which takes one of these places"),
@@ -188,8 +198,8 @@ def test_finding_f3_noise_that_is_drawn_once_and_reported_again_is_warned_about(
     ((key, said),) = found
     assert key == "oracle"
     assert "an unchanged value always sends the same report" in said
-    assert "a change is certain" in said
-    assert linkability(mechanism(oracle, domain_size=3, epsilon=1.0)).unchanged.words() in said
+    assert "two different ones prove a change" in said
+    assert linkability(mechanism(oracle, domain_size=3, epsilon=1.0)).unchanged_words() in said
 
 
 def test_finding_f3_a_number_of_the_devices_own_is_warned_about():
@@ -199,4 +209,5 @@ def test_finding_f3_a_number_of_the_devices_own_is_warned_about():
     assert said.endswith("num_seeds = 256 hides a device among many, under a new metric id")
     rows = [said for _, key, said in warnings(**ONCE | MANY_ROWS) if key == "parameters"]
     assert len(rows) == 1
+    assert "after retention_days a count of fewer than 10 reports is deleted" in rows[0]
     assert rows[0].endswith("an oracle with at most 1,024 hides a device among many")

@@ -22,12 +22,14 @@ def check(case: tuple[str, dict[str, Any]], reports: int) -> None:
     assert [fault for fault in faults(claims_of(one, reports), truths_of(truth, reports)) if "below" in fault] == []
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("reports", [1, 2])
 @pytest.mark.parametrize("case", of_size(3), ids=ids)
 def test_what_cannot_be_reported_is_within_the_numbers(case: tuple[str, dict[str, Any]], reports: int) -> None:
     check(case, reports)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ALL, ids=ids)
 def test_three_reports_with_one_of_nothing_are_within_the_numbers(case: tuple[str, dict[str, Any]]) -> None:
@@ -80,6 +82,7 @@ FILTERS = [
 ]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("noise", NOISE, ids=str)
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
 def test_a_change_of_a_filter_to_or_from_nothing(filters: dict[str, Any], noise: dict[str, float]) -> None:
@@ -97,6 +100,7 @@ SMALL += [
 SMALL += [("l-grr", {"domain_size": d, "epsilon_permanent": 4.0, "epsilon_report": 0.5}) for d in (2, 4)]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("reports", [2, 3])
 @pytest.mark.parametrize("case", SMALL, ids=ids)
 def test_a_change_to_or_from_nothing_of_bits_and_symbols(case: tuple[str, dict[str, Any]], reports: int) -> None:

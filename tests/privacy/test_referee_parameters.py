@@ -107,6 +107,7 @@ SLOW = [case for case in ALL if case[0] == "loloha" and case[1].get("epsilon_per
 SLOW += [case for case in of_epsilons() if case[1].get("epsilon", case[1].get("epsilon_permanent")) in BETWEEN]
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(
     "case", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in ALL], ids=map(ids, ALL)
 )
@@ -143,6 +144,7 @@ def test_a_number_that_is_a_little_off_is_noticed(lowered: float) -> None:
         exact(true, one.epsilon_report * lowered)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("case", IMPOSSIBLE, ids=ids)
 def test_what_protects_nothing_or_says_nothing_is_refused(case: tuple[str, dict[str, Any]]) -> None:
     with pytest.raises(ParameterError):

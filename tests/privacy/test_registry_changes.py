@@ -1,15 +1,20 @@
 """What weakens a promise under the same id is found, whatever it is; what does not is not called so."""
 
-import itertools
+import json
 import math
+import re
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import pytest
 
 from overstory.privacy.payloads.registry import epsilon_between, terms_of
-from overstory.privacy.registry.changes import OVER_CAP, Kind, compare_registries
+from overstory.privacy.registry.changes import Change, Kind, compare_registries
 from overstory.privacy.registry.lifetime import lifetime_epsilon
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics import Metric, parse_registry
+from referee.model import cohorts_of, lived, step, truth
+from support.registry_texts import OBLIVIOUS, registry_of
 
 TEXT = """\
 registry = "{version}"
@@ -65,42 +70,259 @@ def test_nothing_changed():
     assert (only.metric, only.what, only.kind, only.detail) == ("", "registry", Kind.HARMLESS, "version 1 becomes 2")
 
 
-WEAKER = [
-    ({"parameters": "{epsilon_permanent = 3.0, epsilon_report = 1.5}"}, "one report"),
-    ({"parameters": "{epsilon_permanent = 3.0, epsilon_report = 1.5}"}, "several reports of one unchanged value"),
-    ({"parameters": "{epsilon_permanent = 4.0, epsilon_report = 1.0}"}, "any number of reports of one unchanged value"),
-    ({"parameters": "{epsilon_permanent = 3.0, epsilon_report = 1.5}"}, "a change of value"),
-    ({"max_values": 4}, "max_values"),
-    ({"max_values": None}, "max_values"),
-    ({"over_cap": "nearest"}, "over_cap"),
-    ({"over_cap": "drop"}, "over_cap"),
-    ({"domain": '{kind = "bins", min = 0, max = 3, count = 4}'}, "domain"),
-    ({"domain": '{kind = "integers", min = 1, max = 4}'}, "domain"),
-    ({"period": "12 hours"}, "period"),
-    ({"retention_days": 91}, "retention_days"),
+ABC = '{kind = "categories", names = ["a", "b", "c"]}'
+INTEGERS = '{kind = "integers", min = 0, max = 2}'
+TWO_ROUNDS = {
+    "domain": ABC,
+    "oracle": '"l-grr"',
+    "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}",
+    "max_values": "2",
+}
+FRESH = TWO_ROUNDS | {"domain": ABC, "oracle": '"opt-wb"', "parameters": "{epsilon = 3.0, window = 3}"}
+ORDERED = {"domain": INTEGERS}
+TABLE = {
+    "oracle": '"grr"',
+    "parameters": "{epsilon = 1.0}",
+    "domain": f'{{kind = "table", of = [{ABC[:-1]}, ordered = true}}, {INTEGERS}], names = ["x", "y"]}}',
+}
+SEEDS = {"oracle": '"loloha"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0, num_seeds = 64}"}
+STRINGS = SEEDS | {"domain": '{kind = "strings"}', "max_values": "2"}
+BUDGET = "[budget]\nepsilon = 20.0\nattributes = {looks = 5.0}\n"
+GROUPS = 'groups = {by = "release", shares = {"1" = 0.6, "2" = 0.3}, devices = 500000}'
+SHARDS = "[shards]\ncount = 2\n"
+RELAY = "[oblivious]\n" + "\n".join(f'{key} = "{value}"' for key, value in OBLIVIOUS.items()) + "\n"
+VALUES = {str: ("a", "b", "c", "z"), int: (0, 1, 9), float: (0, 1, 9), tuple: (("a", 0), ("b", 2), ("z", 9))}
+"""By type; some of each are in no domain."""
+
+Keys = dict[str, str | None]
+
+
+def named(*names: str, **more: str) -> str:
+    said = "".join(f", {key} = {value}" for key, value in more.items())
+    return f'{{kind = "categories", names = {json.dumps(names)}{said}}}'
+
+
+def parameters(permanent: float, report: float, more: str = "") -> Keys:
+    return {"parameters": f"{{epsilon_permanent = {permanent}, epsilon_report = {report}{more}}}"}
+
+
+def capped(over_cap: str, most: int | None = 2) -> Keys:
+    return ORDERED | {"over_cap": f'"{over_cap}"', "max_values": None if most is None else str(most)}
+
+
+EPSILON = [  # what changes, the keys before and after, whether some epsilon that was promised is exceeded
+    ("nothing", {}, {}, False),
+    ("a larger epsilon of a report", {}, parameters(2.0, 1.5), True),
+    ("a larger permanent epsilon", {}, parameters(2.5, 1.0), True),
+    ("smaller epsilons", {}, parameters(1.0, 0.5), True),
+    ("the oracle", {}, {"oracle": '"l-osue"'}, True),
+    ("the oracle, for one of one round", {}, {"oracle": '"grr"', "parameters": "{epsilon = 0.5}"}, True),
+    ("fresh noise for permanent responses", {}, FRESH | {"parameters": "{epsilon = 0.5, window = 3}"}, True),
+    ("permanent responses for fresh noise", FRESH, parameters(1.2, 0.6) | {"oracle": '"l-osue"'}, True),
+    ("fresh noise, a larger epsilon", FRESH, {"parameters": "{epsilon = 4.0, window = 3}"}, True),
+    ("fresh noise, a smaller epsilon", FRESH, {"parameters": "{epsilon = 2.0, window = 3}"}, False),
+    ("fresh noise, a longer window", FRESH, {"parameters": "{epsilon = 3.0, window = 4}"}, False),
+    ("fresh noise, the domain", FRESH, {"domain": named("b", "a", "c")}, False),
+    ("fresh noise, the cap", FRESH, {"max_values": "3", "over_cap": '"drop"'}, False),
+    ("fresh noise, no cap any more", FRESH, {"max_values": None}, False),
+    ("the number of seeds", SEEDS, parameters(2.0, 1.0, ", num_seeds = 128"), True),
+    ("the key of the hash", STRINGS, parameters(2.0, 1.0, ', num_seeds = 64, hash_key = "n"'), True),
+    ("the number of hashed values", STRINGS, parameters(2.0, 1.0, ", num_seeds = 64, hash_range = 3"), True),
+    ("the order of names", {}, {"domain": named("b", "a", "c")}, True),
+    ("a name replaced", {}, {"domain": named("a", "b", "z")}, True),
+    ("a name added", {}, {"domain": named("a", "b", "c", "z")}, True),
+    ("a name is all others", {}, {"domain": named("a", "b", other='"c"')}, True),
+    ("all others are a name", {"domain": named("a", "b", other='"c"')}, {"domain": ABC}, True),
+    (
+        "what all others are called",
+        {"domain": named("a", "b", other='"c"')},
+        {"domain": named("a", "b", other='"d"')},
+        True,
+    ),
+    ("names have an order", {}, {"domain": named("a", "b", "c", ordered="true")}, False),
+    ("numbers from 1", ORDERED, {"domain": INTEGERS.replace("0", "1").replace("2", "3")}, True),
+    ("numbers to 3", ORDERED, {"domain": INTEGERS.replace("2", "3")}, True),
+    ("numbers outside are nothing", ORDERED, {"domain": INTEGERS[:-1] + ', outside = "reject"}'}, True),
+    ("numbers outside are the nearest", {"domain": INTEGERS[:-1] + ', outside = "reject"}'}, ORDERED, True),
+    ("numbers outside have symbols", ORDERED, {"domain": INTEGERS[:-1] + ', outside = "separate"}'}, True),
+    ("bins for integers", ORDERED, {"domain": '{kind = "bins", min = 0, max = 3, count = 3}'}, True),
+    (
+        "the number of bins",
+        {"domain": '{kind = "bins", min = 0, max = 3, count = 3}'},
+        {"domain": '{kind = "bins", min = 0, max = 3, count = 2}'},
+        True,
+    ),
+    ("a variable's names have no order", TABLE, {"domain": TABLE["domain"].replace(", ordered = true", "")}, False),
+    ("a variable's name", TABLE, {"domain": TABLE["domain"].replace('"y"', '"z"')}, True),
+    ("a larger cap", {"max_values": "1"}, {"max_values": "2"}, True),
+    ("a smaller cap", {}, {"max_values": "1"}, False),
+    ("no cap any more", {}, {"max_values": None}, True),
+    ("a cap, where there was none", {"max_values": None}, {"max_values": "2"}, False),
+    ("a cap above the domain's size", {"max_values": "4"}, {"max_values": "5"}, False),
+    ("first, drop", capped("first"), capped("drop"), True),
+    ("first, nearest", capped("first"), capped("nearest"), True),
+    ("drop, nearest", capped("drop"), capped("nearest"), True),
+    ("drop, first", capped("drop"), capped("first"), False),
+    ("nearest, first", capped("nearest"), capped("first"), False),
+    ("nearest, drop", capped("nearest"), capped("drop"), True),
+    ("first, drop, of fewer values", capped("first", 2), capped("drop", 1), True),
+    ("drop, first, of as many responses", capped("drop", 1), capped("first", 2), False),
+    ("drop, first, of one value more", capped("drop", 1), capped("first", 3), True),
+    ("first, drop, above the domain's size", capped("first", 4), capped("drop", 4), False),
+    ("first, nearest, above the domain's size", capped("first", 4), capped("nearest", 4), False),
+    ("no cap, nearest", capped("first", None), capped("nearest"), True),
+    ("nearest where no cap is", capped("first", None), capped("nearest", None), False),
+]
+
+OTHER_PROMISES = [  # the same of what is promised besides; no epsilon of the reports is exceeded by any
+    ("a shorter period", {}, {"period": '"12 hours"'}, True),
+    ("a longer period", {}, {"period": '"week"'}, False),
+    ("a longer retention", {}, {"retention_days": "91"}, True),
+    ("a shorter retention", {}, {"retention_days": "89"}, False),
+    ("a longer grace", {}, {"grace_days": "40"}, False),
+    ("a later end", {}, {"expires": "2099-01-02"}, False),
+    ("an earlier end", {}, {"expires": "2098-01-02"}, False),
+    ("the window of the page", {}, {"window": "7"}, False),
+    ("the title", {}, {"title": '"t"'}, False),
+    ("the description", {}, {"description": '"t"'}, False),
+    ("the owner", {}, {"owner": '"t"'}, False),
+    ("the purpose", {}, {"purpose": '"https://example.org/2"'}, False),
+    ("the attribute", {"attribute": '"looks"'}, {"attribute": None}, False),
+    (
+        "an attribute with a budget",
+        {"attribute": '"looks"', "end": BUDGET},
+        {"attribute": '"style"', "end": BUDGET.replace("looks", "style")},
+        True,
+    ),
+    ("a larger budget", {"attribute": '"looks"', "end": BUDGET}, {"end": BUDGET.replace("20", "21")}, True),
+    (
+        "a larger budget of an attribute",
+        {"attribute": '"looks"', "end": BUDGET},
+        {"end": BUDGET.replace("5.0", "6.0")},
+        True,
+    ),
+    (
+        "a budget against less",
+        {"attribute": '"looks"', "end": BUDGET},
+        {"end": BUDGET + 'against = "same-pattern"\n'},
+        True,
+    ),
+    ("no budget any more", {"attribute": '"looks"', "end": BUDGET}, {"end": None}, True),
+    ("a budget", {"attribute": '"looks"'}, {"end": BUDGET}, False),
+    ("published estimates", {"top": 'opt_out = "Uninstall it."'}, {"publish": '"estimates"'}, True),
+    ("groups", {}, {"groups": GROUPS}, True),
+    ("more groups", {"groups": GROUPS}, {"groups": GROUPS.replace('"2" = 0.3', '"2" = 0.2, "3" = 0.1')}, False),
+    ("groups by something else", {"groups": GROUPS}, {"groups": GROUPS.replace("release", "platform")}, True),
+    ("no groups any more", {"groups": GROUPS}, {"groups": None}, False),
+    ("oblivious transport", {"end": RELAY}, {"transport": '"oblivious"'}, False),
+    ("direct transport", {"transport": '"oblivious"', "end": RELAY}, {"transport": '"direct"'}, True),
+    ("the relay", {"transport": '"oblivious"', "end": RELAY}, {"end": RELAY.replace("relay.ex", "other.ex")}, False),
+    (
+        "the relay's operator",
+        {"transport": '"oblivious"', "end": RELAY},
+        {"end": RELAY.replace("Relays", "Others")},
+        False,
+    ),
+    (
+        "the keys",
+        {"transport": '"oblivious"', "end": RELAY},
+        {"end": RELAY.replace("0029" + "01", "0029" + "02")},
+        False,
+    ),
+    ("shards", {}, {"end": SHARDS}, False),
+    ("opt_out", {}, {"top": 'opt_out = "Uninstall it."'}, False),
 ]
 
 
-@pytest.mark.parametrize(("new", "what"), WEAKER)
-def test_what_weakens_is_called_so(new, what):
-    assert what in weakened(changes(new))
+def metrics(**keys: str | None):
+    end, top = (keys.pop(key, None) or "" for key in ("end", "top"))
+    groups = keys.pop("groups", None) or ""
+    given = {key: value for key, value in (TWO_ROUNDS | keys).items() if value is not None}
+    head, _, metric = registry_of({"m": given}).partition("\n")
+    return parse_registry("\n".join((head, top, metric + groups, end)))
+
+
+MOST = 3
+"""Reports of a history."""
+
+
+def promises(old: Metric) -> Iterator[tuple[str, int, bool, float]]:
+    """Yield what a metric's page promises: of which histories, for how many reports, and whether for any number."""
+    terms = terms_of(old.mechanism)
+    for reports in range(1, MOST + 1):
+        yield "unchanged", reports, False, terms.epsilon_n(reports)
+        yield "any", reports, False, terms.epsilon_any(reports)
+        if reports > 1:
+            yield "once", reports, False, terms.change_leak(reports)
+    yield "unchanged", MOST, True, terms.epsilon_permanent
+    for condition in ("values", "responses", "sum"):
+        yield condition, MOST, True, lifetime_epsilon(old)
+
+
+def exceeded(old: Metric, new: Metric, values: Sequence[object]) -> dict[str, float]:
+    """Return the promises of the one metric that a device exceeds if the other follows, each with the truth."""
+    found = {}
+    for condition, reports, ever, promised in promises(old):
+        if math.isinf(promised):
+            continue
+        true = [
+            told_apart(condition, [old] * first + [new] * (reports - first), values, ever=ever)
+            for first in range(reports + 1)
+        ]
+        if max(true[:-1]) > max(promised, true[-1]) + 1e-9:
+            found[f"{condition}, {'any number of' if ever else reports} reports"] = max(true)
+    return found
+
+
+def told_apart(condition: str, metrics: Sequence[Metric], values: Sequence[object], *, ever: bool) -> float:
+    steps = tuple(step(metric) for metric in metrics)
+    if condition != "sum":
+        return truth(steps, tuple(values), condition, ever=ever)
+    accounts = list(dict.fromkeys(metric.account for metric in metrics))  # what a ledger adds up
+    mechanisms = [next(each.mechanism for each in metrics if each.account == account) for account in accounts]
+    return max(
+        sum(
+            {
+                (m.account, key): m.mechanism.epsilon_permanent for m, (key, _) in zip(metrics, sent, strict=True)
+            }.values()
+        )
+        for cohorts in cohorts_of(mechanisms)
+        for history in product(values, repeat=len(metrics))
+        for sent in [lived(metrics, history, dict(zip(accounts, cohorts, strict=True)))]
+    )
+
+
+def stated(found: Sequence[Change]) -> float:
+    """The largest sum that a line states."""
+    return max(
+        (float(total) for each in found for total in re.findall(r"cost ([0-9.]+) together", each.detail)), default=0
+    )
 
 
 @pytest.mark.parametrize(
-    "new",
-    [
-        {"max_values": 2},
-        {"period": "week"},
-        {"retention_days": 89},
-        {"grace_days": 31},
-        {"expires": "2029-11-21"},
-        {"expires": "2027-01-01"},
-        {"domain": '{kind = "bins", min = 0, max = 2, count = 4, outside = "reject"}'},
-    ],
+    ("what", "before", "after", "weakens"), EPSILON, ids=lambda given: given if isinstance(given, str) else ""
 )
-def test_what_does_not_is_not(new):
-    assert weakened(changes(new)) == set()
-    assert kinds(changes(new))
+def test_a_change_weakens_where_a_device_exceeds_an_epsilon_that_was_promised_and_nowhere_else(
+    what, before, after, weakens
+):
+    """Held against all histories of up to three reports, before and after the change, of a model of the device."""
+    old, new = metrics(**before), metrics(**before | after)
+    found, values = compare_registries(old, new), VALUES[old["m"].domain.value_type]
+    beyond = exceeded(old["m"], new["m"], values)
+    assert (bool(weakened(found)), bool(beyond)) == (weakens, weakens), (found, beyond)
+    if old["m"].account != new["m"].account and not (old["m"].mechanism.fresh or new["m"].mechanism.fresh):
+        assert stated(found) > beyond["unchanged, any number of reports"] - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("what", "before", "after", "weakens"), OTHER_PROMISES, ids=lambda given: given if isinstance(given, str) else ""
+)
+def test_a_change_of_other_promises(what, before, after, weakens):
+    old, new = metrics(**before), metrics(**before | after)
+    found = compare_registries(old, new)
+    assert found
+    assert bool(weakened(found)) == weakens
+    assert not exceeded(old["m"], new["m"], ("a", "z"))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +335,7 @@ def test_what_does_not_is_not(new):
         ({"domain": '{kind = "bins", min = 0, max = 3, count = 4}'}, {"domain"}),
         ({"domain": '{kind = "bins", min = 0, max = 2, count = 4, outside = "reject"}'}, {"domain"}),
         ({"domain": '{kind = "bins", min = 0, max = 2, count = 5}'}, {"domain", "parameters"}),
-        ({"retention_days": 1, "max_values": 1, "expires": "2026-12-01"}, set()),
+        ({"retention_days": 1, "grace_days": 1, "max_values": 1, "expires": "2026-12-01"}, set()),
     ],
 )
 def test_what_breaks_stored_counts(new, breaks):
@@ -132,30 +354,6 @@ def test_less_noise_never_comes_free_where_responses_are_memoized():
     assert f"cost {epsilon_text(old + new)} together, where {epsilon_text(old)} was promised" in said
 
 
-def named(*names, **more):
-    said = "".join(f", {key} = {value}" for key, value in more.items())
-    return f'{{kind = "categories", names = {list(names)}{said}}}'
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "kind"),
-    [
-        (named("a", "b", "c", "d"), named("b", "a", "c", "d"), Kind.WEAKENS),
-        (named("a", "b", "c", other="'d'"), named("a", "b", "d", "c"), Kind.WEAKENS),
-        (named("a", "b", "c", "d"), named("a", "c", "e", other="'more'"), Kind.WEAKENS),
-        (named("a", "b", "c", "d"), named("a", "b", "c", "e"), Kind.BREAKS),
-        (named("a", "b", "c", "d"), named("a", "b", "c", other="'d'"), Kind.BREAKS),
-        (named("a", "b", "c", "d"), named("a", "b", "c", "d", ordered="true"), Kind.HARMLESS),
-    ],
-)
-def test_a_value_with_another_symbol_has_another_permanent_response(old, new, kind):
-    first, *rest = [change.kind for change in changes({"domain": new}, domain=old, over_cap="drop") if change.metric]
-    assert first == kind
-    assert rest == ([Kind.BREAKS] if kind == Kind.WEAKENS else [])
-    window = {"oracle": "opt-wb", "parameters": "{epsilon = 1.0, window = 10}", "over_cap": "drop"}
-    assert weakened(changes({"domain": new}, domain=old, **window)) == set(), "fresh noise keeps no response"
-
-
 def test_two_responses_of_one_value_really_cost_both():
     """Reports of a value that was symbol 0 and is 1, against one that was 2 and is 3."""
     built = registry()["m"].mechanism
@@ -163,13 +361,6 @@ def test_two_responses_of_one_value_really_cost_both():
     assert built.epsilon_permanent * 1.99 < cost <= built.epsilon_permanent * 2
     (said,) = [c.detail for c in changes({"domain": '{kind = "integers", min = 1, max = 4}'}) if c.kind == Kind.WEAKENS]
     assert f"cost {epsilon_text(cost)} together, where {epsilon_text(built.epsilon_permanent)} was promised" in said
-
-
-def test_a_cap_above_the_domains_size_is_none():
-    (above,) = [change for change in changes({"max_values": 6}, max_values=5) if change.metric]
-    assert (above.what, above.kind) == ("max_values", Kind.HARMLESS)
-    window = {"oracle": "opt-wb", "parameters": "{epsilon = 1.0, window = 10}"}
-    assert weakened(changes({"max_values": 6}, max_values=5, **window)) == {"max_values"}, "more is reported, unbounded"
 
 
 def test_fresh_noise_has_no_past():
@@ -196,6 +387,49 @@ def test_metrics_that_come_and_go():
     assert (new.metric, new.what, new.kind) == (gone.metric, gone.what, gone.kind) == ("n", "metric", Kind.HARMLESS)
     assert "asked" in new.detail
     assert "no longer listed" in gone.detail
+
+
+def test_a_metric_that_comes_back_is_compared_with_what_it_was():
+    gone = parse_registry(TEXT.format(**PLAIN).replace("metrics.m", "metrics.n"))
+    found = compare_registries(registry(), gone, registry(version="3", retention_days=91))
+    assert ("retention_days", Kind.WEAKENS) in kinds(found)
+    (listed,) = [change.detail for change in found if change.metric == "m" and change.what == "metric"]
+    assert listed == "listed again, as last in version 1: what was reported then counts too"
+
+
+def test_every_earlier_registry_has_its_promises_and_each_is_said_once():
+    days = [registry(version=str(number), retention_days=kept) for number, kept in enumerate((30, 90, 60, 90, 90))]
+    said = [change.detail for change in compare_registries(*days) if change.what == "retention_days"]
+    assert said == [
+        "since version 2: reports are kept for 90 days, not for 60",
+        "since version 0: reports are kept for 90 days, not for 30",
+    ]
+
+
+def spent(*epsilons):
+    """Return the line on the past of registries with these permanent epsilons."""
+    history = [registry(parameters=f"{{epsilon_permanent = {one}, epsilon_report = 1.0}}") for one in epsilons]
+    return [c.detail for c in compare_registries(*history) if c.what == "parameters" and c.kind == Kind.WEAKENS]
+
+
+def test_all_parameters_that_a_device_may_have_reported_by_add_up_and_the_same_ones_count_once():
+    ((back,), (third,), (kept,)) = spent(3.0, 3.5, 3.0), spent(3.0, 3.5, 2.5), spent(3.0, 3.5, 3.5)
+    same = "; responses under an earlier registry with the same parameters and domain are the same: they cost once"
+    assert back.endswith(f"cost 6.5000 together, where 3.5000 was promised{same}")
+    assert third.endswith("cost 9.0000 together, where 3.5000 was promised")
+    assert kept.startswith("since version 1: devices that have reported draw new permanent responses")
+    assert kept.endswith(f"cost 6.5000 together, where 3.0000 was promised{same}")
+    assert "cost 9.0000 together, where 3.0000 was promised" in spent(3.0, 3.5, 3.0, 2.5)[0]
+    assert spent(3.0, 3.0) == []
+
+
+def test_one_variable_with_permanent_responses_is_enough():
+    """All reports of one value have no bound, with the other variable's fresh noise; but a few of them have."""
+    parts = "{of = [{oracle = 'opt-wb', epsilon = 1.0, window = 2}, {oracle = 'grr', epsilon = 1.0}]}"
+    joint = {"oracle": '"joint"', "parameters": parts, "domain": TABLE["domain"]}
+    found = compare_registries(metrics(**joint), metrics(**joint | {"domain": TABLE["domain"].replace('"a"', '"d"')}))
+    (said,) = [change for change in found if change.kind == Kind.WEAKENS]
+    assert (said.what, said.detail.partition(": ")[2]) == ("domain", "what both cost adds up")
 
 
 def test_one_version_for_two_registries_is_told():
@@ -226,14 +460,6 @@ def test_words_are_shown_and_harmless():
     )[1:]
     said = "'Description.' becomes 'More.': devices ask about it again"
     assert (words.what, words.kind, words.detail) == ("description", Kind.HARMLESS, said)
-
-
-def test_the_first_response_reveals_least_and_nothing_is_one_more():
-    """F4: what fell silent was called the rule that reveals least."""
-    assert OVER_CAP == ("first", "drop", "nearest")
-    for old, new in itertools.combinations(OVER_CAP, 2):
-        assert weakened(changes({"over_cap": new}, over_cap=old)) == {"over_cap"}
-        assert weakened(changes({"over_cap": old}, over_cap=new)) == set()
 
 
 def test_a_lifetime_is_the_caps_values_or_the_domains_and_nothing():

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from overstory.privacy.shuffle.central import shuffled
-from overstory.privacy.shuffle.released import GROUPED, NO_REPORTS, ONE_BY_ONE, ReleasedPeriods
+from overstory.privacy.shuffle.central import GROUPED, NO_REPORTS, ONE_BY_ONE, SEVERAL, ReleasedPeriods, shuffled
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 
@@ -16,15 +15,16 @@ RAPPOR = mechanism("rappor", num_bits=16, num_hashes=2, num_cohorts=4, f=0.5, p=
 
 
 @pytest.mark.parametrize("built", [GRR, RAPPOR], ids=["grr", "rappor"])
-def test_the_claim_is_that_of_the_smallest_release(built):
+def test_the_claim_is_that_of_one_report_in_the_smallest_release(built):
     claim = ReleasedPeriods({1: 5_000, 2: 3_000, 3: 90_000}).claim(built)
-    assert claim.privacy == shuffled(built, 3_000, 1e-9, periods=3)
+    assert claim.privacy == shuffled(built, 3_000, 1e-9)
     assert claim.to_json() == claim.privacy.to_json() | {"reason": claim.reason}
     assert {"epsilon", "delta", "reports", "periods", "rests_on"} <= claim.to_json().keys()
     first, second, *rests_on = claim.sentences()
-    assert "3,000 honest reports, 3 reports of a person: epsilon" in first
+    assert "3,000 honest reports, 1 report of a person: epsilon" in first
     assert "at delta 1e-09" in first
-    assert second.strip() == "the smallest release of 3 periods had 3,000 messages, as the collector recorded"
+    assert second.strip() == f"the smallest release of 3 periods had 3,000 messages, as the collector recorded{SEVERAL}"
+    assert SEVERAL not in ReleasedPeriods({1: 5_000}).claim(built).reason
     assert [line.removeprefix("  rests on: ") for line in rests_on] == list(claim.privacy.rests_on)
 
 

@@ -4,13 +4,13 @@ import datetime as dt
 
 import pytest
 
+from overstory.client.randomizer import Randomizer
 from overstory.privacy.attacks import linkability
 from overstory.privacy.payloads.registry import disclosure_of
-from overstory.privacy.registry.changes import Kind, asks_others, compare_registries
+from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.warnings import registry_warnings
-from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import registry_text
 
@@ -42,7 +42,7 @@ def test_whatever_a_person_holds_costs_one_epsilon():
     cost = metric_cost(metric, 365)
     assert cost.reports == 1
     assert {line.epsilon for line in cost.lines} == {metric.mechanism.epsilon_report}
-    assert cost.pattern == metric.mechanism.epsilon_report
+    assert cost.epsilon_pattern == metric.mechanism.epsilon_report
     assert "the only one that a device sends by these parameters" in cost.headline.about
 
 
@@ -57,8 +57,7 @@ def test_another_wave_asks_other_devices_and_weakens_nothing():
 
 
 def test_expected_values_in_a_later_wave_weaken_nothing_though_another_question_is_asked():
-    later = STRINGS.replace("12", '12, known = ["oak", "elm"]')
-    found = changes("epsilon = 3.0, wave = 1, waves = 3", "epsilon = 3.0, wave = 2, waves = 3", later)
+    found = changes("epsilon = 3.0, wave = 1, waves = 3", "epsilon = 3.0, wave = 2, waves = 3", KNOWN)
     assert Kind.WEAKENS not in {kind for kind, _ in found}
 
 
@@ -76,11 +75,49 @@ def test_a_wave_of_more_epsilon_weakens_though_it_asks_others():
     assert (Kind.WEAKENS, "epsilon 3.0000 becomes 4.0000") in found
 
 
-def test_devices_of_any_other_mechanism_are_all_asked():
-    grr = mechanism("grr", domain_size=4, epsilon=1.0)
-    first = registry("epsilon = 3.0, wave = 1, waves = 2")["word"].mechanism
-    assert not asks_others(grr, grr)
-    assert not asks_others(grr, first)
+KNOWN = STRINGS.replace("12", '12, known = ["oak", "elm"]')
+FIRST, SECOND = (registry(f"epsilon = 3.0, wave = {wave}, waves = 2") for wave in (1, 2))
+FIRST_AGAIN = registry("epsilon = 3.0, wave = 1, waves = 2", KNOWN)
+ALL, IN_THREE = registry("epsilon = 2.0"), registry("epsilon = 1.0, wave = 3, waves = 3")
+
+
+def of_the_past(*registries):
+    """Return what is said of devices that have answered."""
+    return [c for c in compare_registries(*registries) if c.what in {"parameters", "domain"} and c.kind != Kind.BREAKS]
+
+
+def test_a_wave_that_an_earlier_registry_asked_answers_again_whatever_the_last_one_asked():
+    """Of ten devices, those of the first wave answer by the first plan and by the third."""
+    (said,) = of_the_past(FIRST, SECOND, FIRST_AGAIN)
+    assert said.kind is Kind.WEAKENS
+    assert said.detail.endswith("all reports of one value cost 6.0000 together, where 3.0000 was promised")
+    numbers = [Randomizer(SECOND["word"].mechanism, secret=bytes([n]) * 32, metric="word").cohort for n in range(10)]
+    asked = [[each["word"].mechanism.asks(number) for number in numbers] for each in (FIRST, SECOND, FIRST_AGAIN)]
+    assert any(asked[0])
+    assert asked[0] == asked[2] == [not one for one in asked[1]]
+
+
+def test_two_registries_alone_cannot_say_that_no_device_answers_again():
+    (said,) = of_the_past(SECOND, FIRST_AGAIN)
+    assert said.kind is Kind.HARMLESS
+    assert said.detail.endswith("none that an earlier registry of these asked")
+
+
+@pytest.mark.parametrize(
+    ("registries", "cost"),
+    [
+        ((FIRST, SECOND, FIRST), None),  # these have answered, and answer no more
+        ((FIRST, FIRST_AGAIN, FIRST), "cost 6.0000 together, where 3.0000 was promised; "),
+        ((FIRST, SECOND, ALL), "cost 5.0000 together, where 3.0000 was promised"),  # each device in one wave
+        ((FIRST, SECOND, IN_THREE), "cost 4.0000 together, where 3.0000 was promised"),
+        ((FIRST, ALL, SECOND), "cost 5.0000 together, where 2.0000 was promised"),
+        ((FIRST, SECOND, ALL, IN_THREE), "cost 6.0000 together, where 2.0000 was promised"),
+    ],
+)
+def test_each_device_pays_for_the_plans_that_ask_it(registries, cost):
+    (said,) = of_the_past(*registries)
+    assert said.kind is (Kind.WEAKENS if cost else Kind.HARMLESS)
+    assert (cost or "other devices are asked") in said.detail
 
 
 def test_keys_that_have_no_effect_are_warned_of_and_no_cap_is_asked_for():

@@ -5,23 +5,36 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.signal import convolve2d
+from scipy.stats import binom
 
 from overstory.cli.main import main
-from overstory.privacy.shuffle.blanket import Blanket, clones, two_levels
-from overstory.privacy.shuffle.central import BATCH, GENERIC, KNOWN_SEED, OWN_SHUFFLE, shuffled
-from overstory.privacy.shuffle.mechanisms import blankets_of
+from overstory.privacy.shuffle.blanket import Blanket, blankets_of, clones, two_levels
+from overstory.privacy.shuffle.central import (
+    BATCH,
+    GENERIC,
+    GROUPED,
+    KNOWN_SEED,
+    OWN_SHUFFLE,
+    TAKING_PART,
+    UNCHANGED,
+    shuffled,
+)
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.numeric.registry import numeric
+from support.registry_texts import registry_text
 
 NAMES = {"domain_size": 3}
 SMALL: dict[str, Mechanism] = {
@@ -170,6 +183,41 @@ def test_two_periods_reveal_no_more_than_is_stated(noise: dict[str, float], epsi
     assert exact > largest(blankets_of(built, 1), 2, epsilon), "the blanket of one report is too large for two"
 
 
+AWAY = -1
+
+
+def two_answers(first: int, second: int) -> dict[tuple[int, int], Fraction]:
+    """The law of a device's GRR reports of two periods: the same report twice, if they are of one value."""
+    law = {value: {r.bits: p for r, p in own.items()} for value, own in enumerate(laws(SMALL["grr"]))}
+    law[AWAY] = {AWAY: Fraction(1)}
+    if first == second:
+        return {(r, r): p for r, p in law[first].items()}
+    return {(r, s): p * q for r, p in law[first].items() for s, q in law[second].items()}
+
+
+def delta_of_two_answers(others: list[tuple[int, int]], own: list[tuple[int, int]], epsilon: float) -> float:
+    """The exact delta of two histories of a person, among others of known histories."""
+    one, two = (of_two_periods([two_answers(*each) for each in (*others, history)]) for history in own)
+    odds = Fraction(math.exp(epsilon))
+    return float(sum((max(p - odds * two.get(seen, Fraction(0)), 0) for seen, p in one.items()), Fraction(0)))
+
+
+@pytest.mark.parametrize("others", [[(2, AWAY), (2, AWAY), (AWAY, 2), (AWAY, 2)], [(2, 1), (2, 1)]])
+def test_two_reports_are_hidden_less_where_other_devices_come_or_other_values_change(others: Any) -> None:
+    """Three reports in each period, and more is revealed than where the same three people's values do not change."""
+    stated = largest(blankets_of(SMALL["grr"], 2), 3, 0.6)
+    assert delta_of_two_answers([(2, 2), (2, 2)], [(0, 0), (1, 1)], 0.6) <= stated
+    assert delta_of_two_answers(others, [(0, 0), (1, 1)], 0.6) > stated
+    assert {TAKING_PART, UNCHANGED} <= set(shuffled(SMALL["grr"], 10**4, periods=2).rests_on)
+
+
+def test_nobody_hides_a_change_of_value_among_values_that_stay() -> None:
+    """The difference of the two periods' reports is the person's own two: however many others there are."""
+    deltas = [delta_of_two_answers([(2, 2)] * others, [(0, 1), (1, 0)], 0.6) for others in (1, 2, 3)]
+    assert deltas == [pytest.approx(deltas[0])] * 3
+    assert deltas[0] > 0.1
+
+
 def test_square_wave_by_enumeration() -> None:
     wave = numeric("square-wave", epsilon=1.0, resolution=3)
     cells, each = range(wave.channel.num_cells), range(3)
@@ -197,7 +245,6 @@ def test_a_blanket_that_is_too_large_is_caught_by_the_same_enumeration() -> None
 @pytest.mark.parametrize("periods", [1, 2, None])
 def test_the_laws_of_a_blanket_add_up_to_one(name: str, periods: int | None) -> None:
     assert all(blanket.excess() < 1e-12 for blanket in blankets_of(SMALL[name], periods))
-    assert all(blanket.excess() < 1e-12 for blanket in blankets_of(SMALL[name], None, 2))
 
 
 def test_a_wrong_table_of_atoms_does_not_add_up_to_one() -> None:
@@ -227,9 +274,9 @@ TABLE = {
 """Central epsilon of one report at delta = 10^-6, d = 100; n = 10^4, 10^5, 10^6; epsilon 1, 2, 4 of each."""
 
 
-def epsilon_of(built: Any, people: int, periods: int | None = 1, values: int = 1) -> float:
+def epsilon_of(built: Any, people: int, periods: int | None = 1) -> float:
     """The bound at delta = 10^-6, also where that is more than a tenth of one in the people."""
-    return max(blanket.epsilon(people, 1e-6) for blanket in blankets_of(built, periods, values))
+    return max(blanket.epsilon(people, 1e-6) for blanket in blankets_of(built, periods))
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -263,17 +310,87 @@ def test_several_reports_of_one_value(parameters: dict[str, Any], people: int, e
     assert found == pytest.approx(expected, rel=0.005, abs=6e-6)
 
 
-def test_two_values_in_one_pattern() -> None:
-    built = mechanism("rappor", **PAPER)
-    assert epsilon_of(built, 10**6, None, 2) == pytest.approx(0.267, rel=0.005)
+# --- a known cohort, by what its reports are counted to be -----------------------------------------------------------
 
 
-def test_a_known_cohort_hides_less() -> None:
-    """One in 16 of the reports hides somebody whose cohort is known."""
-    built = mechanism("rappor", **PAPER)
+def near(number: int, rate: float) -> np.ndarray:
+    """The counts within 12 standard deviations (at rate 1/2) of the mean."""
+    spread = 6 * math.sqrt(number) + 12
+    return np.arange(max(0, math.floor(number * rate - spread)), min(number, math.ceil(number * rate + spread)) + 1)
+
+
+def delta_in_a_cohort(built: Any, people: int, epsilon: float) -> float:
+    """The exact delta of two values that the cohort tells apart, all others of it holding a third.
+
+    Where there are only two symbols, the others hold the second. What is seen: how many reports support the first
+    value, and how many the second.
+    """
+    others = people - 1
+    if built.payload == "bits":
+        high, low = float(built.rounds.combined.keep_one), float(built.rounds.combined.raise_zero)
+        u = near(others, low)
+        rest = np.outer(binom.pmf(u, others, low), binom.pmf(u, others, low))
+        first = np.outer((1 - high, high), (1 - low, low))
+    else:
+        channel, size = built.rounds.combined, built.encoding.num_symbols
+        keep, other = float(channel.keep), float(channel.other)
+        second = keep if size == 2 else other
+        u, v = near(others, other), near(others, second)
+        rest = binom.pmf(u, others, other)[:, None] * binom.pmf(v, others - u[:, None], second / (1 - other))
+        first = np.array([[1 - keep - other if size > 2 else 0.0, other], [keep, 0.0]])
+    one, two = (convolve2d(rest, law) for law in (first, first.T))
+    return max(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in ((one, two), (two, one)))
+
+
+def delta_of_a_known_cohort(built: Any, people: int, epsilon: float) -> float:
+    """The same, the number of the others in her cohort being random; of numbers within 8 standard deviations."""
+    share = 1 / built.num_cohorts
+    spread = 8 * math.sqrt(people * share)
+    numbers = range(max(0, math.floor(people * share - spread)), math.ceil(people * share + spread))
+    chances = binom.pmf(numbers, people - 1, share)
+    # It falls with the number: that of every tenth is taken for the nine after it as well.
+    deltas = [delta_in_a_cohort(built, n + 1, epsilon) for n in numbers[::10]]
+    return float(np.dot(np.repeat(deltas, 10)[: len(numbers)], chances))
+
+
+KNOWN = [
+    ("dbitflip", {"domain_size": 100, "epsilon": 1.0}, 3.1e-4),
+    ("dbitflip", {"domain_size": 100, "epsilon": 1.0, "sampled_bits": 2}, 3.6e-3),
+    ("blh", {"domain_size": 40, "epsilon": 2.0}, 5.6e-6),
+    ("hadamard", {"domain_size": 40, "epsilon": 2.0}, 5.6e-6),
+    ("olh", {"domain_size": 40, "epsilon": 1.0}, 6.4e-6),
+]
+"""Of 100,000 reports; the last number is the exact delta where 10^-6 is stated by a blanket of all cohorts."""
+
+
+@pytest.mark.parametrize(("name", "parameters", "of_average"), KNOWN)
+def test_the_epsilon_of_a_known_cohort_has_the_delta_that_it_states(
+    name: str, parameters: dict[str, Any], of_average: float
+) -> None:
+    built = mechanism(name, **parameters)
     found = shuffled(built, 10**5, 1e-6)
-    assert found.known_cohort == pytest.approx(0.03050, rel=0.005)
+    assert found.known_cohort is not None
     assert any(epsilon_text(found.known_cohort) in sentence for sentence in found.rests_on)
+    assert 1e-10 < delta_of_a_known_cohort(built, 10**5, found.known_cohort) <= 1e-6
+    # A blanket that averages over cohorts, and the mean number of a cohort's reports.
+    number = 10**5 // built.num_cohorts
+    averaged = max(blanket.epsilon(number, 1e-6) for blanket in blankets_of(built))
+    assert delta_in_a_cohort(built, number, averaged) == pytest.approx(of_average, rel=0.02)
+
+
+@pytest.mark.parametrize(("cohorts", "people"), [(4, 1_000), (16, 10**5), (64, 10**4), (1024, 10**5)])
+def test_as_few_reports_of_a_cohort_as_is_said(cohorts: int, people: int) -> None:
+    """Fewer are there with half of delta at most; their mean number, with a chance of about one in two."""
+    built = mechanism("rappor", num_bits=16, num_hashes=2, num_cohorts=cohorts, f=0.5, p=0.5, q=0.75)
+    (said,) = (re.search(r"as few as ([\d,]+)", text) for text in shuffled(built, people, 1e-6).rests_on[-1:])
+    assert said is not None
+    fewest = int(said[1].replace(",", ""))
+    assert people / cohorts / 10 < fewest < people / cohorts
+    assert (
+        binom.cdf(fewest - 2, people - 1, 1 / cohorts)
+        <= 0.5e-6
+        < binom.cdf(people // cohorts - 2, people - 1, 1 / cohorts)
+    )
 
 
 def test_square_wave() -> None:
@@ -328,8 +445,6 @@ def test_what_it_rests_on_stands_with_it() -> None:
         ({"reports": 100, "honest": 0.0}, "above 0 and at most 1"),
         ({"reports": 3, "honest": 0.5}, "fewer than 2 honest"),
         ({"reports": 100, "periods": 0}, "from 1"),
-        ({"reports": 100, "values": 0}, "from 1"),
-        ({"reports": 100, "values": 2}, "leave the periods out"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], words: str) -> None:
@@ -353,15 +468,24 @@ def test_the_command_says_it_with_its_assumptions(capsys: pytest.CaptureFixture[
     assert "--shuffled N" in capsys.readouterr().err
 
 
+def test_a_metric_with_groups_gets_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Among all 20,000 devices it would be false: of a group of 1,000, the exact delta is 2.6e-3, and not 1e-9."""
+    groups = '{by = "release", shares = {"1.0" = 0.9, "1.1" = 0.05}, devices = 20000}'
+    path = tmp_path / "metrics.toml"
+    command = ["privacy", "theme", "--registry", str(path), "--shuffled", "20000", "--periods", "1"]
+    path.write_text(registry_text(f"groups = {groups}", metric="theme"))
+    assert main(command) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, GROUPED in printed.err) == ("", True)
+    path.write_text(registry_text(metric="theme"))
+    assert main(command) == 0
+    assert "epsilon 0.0384 at delta 1e-09" in capsys.readouterr().out
+    built = mechanism("grr", domain_size=3, epsilon=1.0)
+    assert delta_in_a_cohort(built, 1_000, shuffled(built, 20_000).epsilon) == pytest.approx(2.55e-3, rel=0.01)
+
+
 def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs/explanation/shuffling.md").read_text()
     command, line = (text.strip() for text in page.splitlines() if text.startswith("    ") and "huffled" in text)
     assert main(command.split()[1:]) == 0
     assert line in capsys.readouterr().out
-
-
-def test_a_power_of_a_blanket_is_that_of_independent_reports() -> None:
-    once = two_levels(0.5, odds=3.0, alone=0.5, both=0.0)
-    assert isinstance(once.power(3), Blanket)
-    assert once.power(3).excess() < 1e-12
-    assert len(once.power(3).atoms) == 4

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds, SymbolChannel, log_ratio, round_up
+from overstory.protocol.channels import ONE, BinaryChannel, Rounds, SymbolChannel, _logarithm, log_ratio, round_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms import sets
 from overstory.protocol.mechanisms.calibration import ONE_BIT_EACH, least_noise, optimized, symmetric
@@ -134,6 +134,14 @@ def test_both_losses_are_known_to_more_digits_than_a_float_could_round_wrongly(p
 
 def _quotient(ratio):
     return PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+
+
+def test_a_logarithm_is_computed_once():
+    """Four of a hundred digits for each metric were most of reading a registry of 1,000 alike."""
+    Rounds(BinaryChannel.of(0.7, 0.2), BinaryChannel.of(0.6, 0.3)).losses()
+    before = _logarithm.cache_info().misses
+    Rounds(BinaryChannel.of(0.7, 0.2), BinaryChannel.of(0.6, 0.3)).losses()
+    assert _logarithm.cache_info().misses == before
 
 
 def test_infinite_and_equal():

@@ -36,7 +36,6 @@ def test_the_canonical_form_is_read_back(of, data):
     domain = ItemSet(of, data.draw(st.integers(1, of.size)))
     assert domain_from(domain.canonical()) == domain
     assert [domain.encode(example) for example in domain.examples()] == [(symbol,) for symbol in range(of.size)]
-    assert not domain.renumbers(domain_from(domain.canonical()))
 
 
 def test_items_may_be_any_finite_domain():
@@ -75,10 +74,3 @@ def test_a_value_without_an_end_is_refused():
 def test_wrong_domains_are_named(given, words):
     with pytest.raises(ParameterError, match=words):
         domain_from({"domain": "set", **given})
-
-
-def test_a_new_order_renumbers_and_a_new_most_does_not():
-    reordered = ItemSet(Categories(NAMES[::-1]), 2)
-    assert reordered.renumbers(PLUGINS)
-    assert reordered.renumbers(Categories(NAMES))
-    assert not ItemSet(PLUGINS.of, 3).renumbers(PLUGINS)

@@ -259,6 +259,17 @@ def test_each_message_has_a_key_of_its_own():
     assert len({body[7:39] for body in sent}) == len({body[39:] for body in sent}) == 20
 
 
+def test_a_message_says_in_clear_for_which_key_it_is_and_nothing_else_that_two_messages_share():
+    """A relay can tell devices of the new registry from others while keys are rotated: threat-model.md says so."""
+    keys = [usable_key(Receiver(key_id=number).keys) for number in (1, 2)]
+    sealed = [[seal_request(bytes(512), key).body for _ in range(20)] for key in keys]
+    assert {message[0] for message in sealed[0]} == {1}
+    assert {message[0] for message in sealed[1]} == {2}
+    assert len({message[1:7] for many in sealed for message in many}) == 1
+    columns = list(zip(*(message[7:] for many in sealed for message in many), strict=True))
+    assert all(len(set(column)) > 1 for column in columns)
+
+
 def test_a_label_that_is_wrong_in_one_byte_would_be_noticed(monkeypatch):
     """What these tests rest on: another derivation of the key is not opened."""
     monkeypatch.setattr(messages, "REQUEST_LABEL", b"message/bhttp request")

@@ -30,7 +30,7 @@ def observed(folder, *, shuffle=True, fault=None):
                 sealed = Request("http://{}:{}/".format(*before.address), message(number), REQUEST_TYPE)
                 assert send(sealed).status == (202 if shuffle else 200)
             until = time.monotonic() + 20
-            while shuffle and not side.counted and time.monotonic() < until:
+            while shuffle and "release is complete" not in (folder / "log").read_text() and time.monotonic() < until:
                 time.sleep(0.05)
             assert relay.stop() == 0
     return before.records, behind.records, folder

@@ -1,4 +1,4 @@
-"""nginx as the relay, with the configuration that the page prints: somebody else's program, and no less is promised."""
+"""nginx as the relay, with the configuration of examples/deploy: somebody else's program, and no less is promised."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from support.relays import message, post, receiving, relaying
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = ROOT / "examples" / "deploy" / "relay-nginx.conf"
-PAGE = ROOT / "docs" / "how-to" / "relay.md"
 
 
 def here(text: str, port: int, gateway: str) -> str:
@@ -93,11 +92,6 @@ def test_devices_report_to_a_collector_through_it(tmp_path, program):
         relay = "http://{}:{}/".format(*(address if program == "nginx" else address.address))
         sent = Counter(site.report(number, relay, server) for number in range(8))
         assert site.counts() == sent
-
-
-def test_the_page_prints_this_configuration():
-    (block,) = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert block == CONFIGURATION.read_text()
 
 
 def test_without_nginx_a_test_is_skipped_or_fails_where_it_is_required(monkeypatch):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import contextlib
 import http.client
+import json
 import math
 import socket
 import ssl
@@ -17,10 +20,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overstory.cli.service import relay as command
+from overstory.client.upload.http import Response
 from overstory.protocol.oblivious.messages import REQUEST_TYPE
+from overstory.protocol.oblivious.release import read_release
+from overstory.relay.connection import Head, RefusedError
 from overstory.relay.limits import HourlyLimit, network_of
 from overstory.relay.server import MOST_OF_ONE
-from support.relays import health, message, post, receiving, relaying
+from overstory.relay.service import RelayService, Troubles
+from overstory.relay.shuffling import Shuffler
+from overstory.relay.spool import Rules, Spool
+from overstory.supervision.clock import ClockWatch
+from support.relays import TOKEN, finish, health, message, post, receiving, relaying, take_all
 
 
 class Clock:
@@ -141,6 +152,153 @@ def test_no_address_is_in_what_is_counted():
     limit.take("192.0.2.77")
     assert "192.0.2.77" not in repr(vars(limit))
     assert HourlyLimit(1).name("192.0.2.77") != limit.name("192.0.2.77"), "the key is the process's"
+
+
+class ShufflingRelay:
+    """A shuffling relay with the settings of a command line, whose one clock the test moves."""
+
+    def __init__(self, folder, *options):
+        token = folder / "token"
+        token.write_text(TOKEN)
+        token.chmod(0o600)
+        parser = argparse.ArgumentParser()
+        command.add_parser(parser.add_subparsers())
+        line = ["relay", "--gateway", "http://c", "--shuffle", "--spool", str(folder / "spool"), "--capacity", "5000"]
+        self.settings = command.read_settings(parser.parse_args([*line, "--token-file", str(token), *options]))
+        self.now, self.releases = 1.8e9, []
+        self.start()
+
+    def start(self):
+        """Begin, or begin again with the spool that is there."""
+        asked = self.settings.shuffling
+        self.spool = Spool(asked.spool, asked.capacity, asked.rules, ClockWatch(lambda: self.now, lambda: self.now))
+        limit, troubles = HourlyLimit(self.settings.per_hour, clock=lambda: self.now), Troubles()
+        self.shuffler = Shuffler(self.spool, "http://c", TOKEN, self._take, troubles.add)
+        self.service = RelayService(self.shuffler.deliver, limit, troubles)
+
+    def _take(self, request):
+        self.releases.append(read_release(request.body).messages)
+        return Response(200, {}, json.dumps(take_all(read_release(request.body))).encode())
+
+    def post(self, address, *messages):
+        """Let an address post messages at one moment; return the statuses."""
+
+        async def posting():
+            answers = []
+            for one in messages:
+                head = Head("POST", "/", REQUEST_TYPE, "", len(one))
+                try:
+                    self.service.judge(address, head)
+                    answers.append(await self.service.answer(address, head, one))
+                except RefusedError as refused:
+                    answers.append(refused.answer)
+            return [answer.status for answer in answers]
+
+        return asyncio.run(posting())
+
+    def look(self):
+        """Let the relay release or drop what is due."""
+        finish(self.shuffler)
+
+
+@contextlib.contextmanager
+def shuffling_relay(folder, *options):
+    relay = ShufflingRelay(folder, *options)
+    try:
+        yield relay
+    finally:
+        relay.spool.close()
+
+
+def of_address(relay, number):
+    """How many messages of the last release carry the number that one address gave all of its own."""
+    return [one[7:15] for part in relay.releases for one in part].count(number.to_bytes(8, "big"))
+
+
+def test_by_default_one_address_has_a_twentieth_of_a_release_whenever_it_sends(tmp_path, caplog):
+    """`--least 1000 --every 24h`: the limit of each hour alone let one address send 1,200 of a release."""
+    caplog.set_level("INFO")
+    with shuffling_relay(tmp_path) as relay:
+        for _ in range(24 * 60):
+            relay.post("192.0.2.1", message(0), message(0))
+            relay.now += 60
+        relay.look()
+        assert (relay.releases, relay.spool.count) == ([], 50), "it alone does not make a release"
+        for number in range(1, 951):
+            assert relay.post(f"198.51.{number >> 8}.{number & 255}", message(number)) == [202]
+        relay.look()
+        assert (sum(map(len, relay.releases)), of_address(relay, 0)) == (1000, 50)
+        assert "one address sent at most 50 of them (5.0%), k addresses at most k times that" in caplog.text
+        relay.now += 3600
+        assert relay.post("192.0.2.1", message(0)) == [202], "the next release has a count of its own"
+
+
+@pytest.mark.parametrize("restarts", [1, 3])
+def test_a_restart_lets_no_address_have_a_larger_share(tmp_path, restarts):
+    with shuffling_relay(tmp_path, "--least", "100") as relay:
+        for run in range(restarts + 1):
+            if run:
+                relay.spool.close()
+                relay.start()
+            statuses = relay.post("192.0.2.1", *(message(0) for _ in range(9)))
+            assert statuses == [202] * 5 + [429] * 4
+        relay.now += 86400.0
+        for number in range(1, 2000):
+            relay.look()
+            if relay.releases:
+                break
+            relay.post(f"198.51.{number >> 8}.{number & 255}", message(number))
+        released = sum(map(len, relay.releases))
+        assert of_address(relay, 0) == 5 * (restarts + 1)
+        assert released == 100 * (restarts + 1), "the smallest of which that is a twentieth"
+
+
+def test_a_restart_holds_nothing_back_where_no_address_sends_much(tmp_path):
+    with shuffling_relay(tmp_path, "--least", "100") as relay:
+        for number in range(100):
+            assert relay.post(f"198.51.100.{number}", message(number)) == [202]
+            if number % 25 == 10:
+                relay.spool.close()
+                relay.start()
+        relay.now += 86400.0
+        relay.look()
+        assert sum(map(len, relay.releases)) == 100
+
+
+def test_of_a_small_release_one_address_has_one_message(tmp_path):
+    with shuffling_relay(tmp_path, "--least", "10") as relay:
+        assert relay.post("192.0.2.1", message(1), message(2)) == [202, 429]
+        assert Rules(least=10).of_one == 1
+
+
+def test_copies_of_one_message_count_once(tmp_path):
+    one = message(1)
+    with shuffling_relay(tmp_path, "--least", "20", "--per-release", "20") as relay:
+        assert relay.post("192.0.2.1", *[one] * 30) == [202] * 30, "a device that got no answer sends it again"
+        assert relay.post("192.0.2.2", one) == [202]
+        relay.spool.close()
+        relay.start()
+        relay.post("192.0.2.1", one)
+        relay.now += 86400.0
+        relay.look()
+        assert (relay.releases, relay.spool.count) == ([], 1)
+        relay.post("192.0.2.1", *(message(n) for n in range(2, 21)))
+        relay.look()
+        assert sum(map(len, relay.releases)) == 20
+
+
+def test_what_counts_an_address_is_not_on_the_disk_and_ends_with_the_release(tmp_path):
+    with shuffling_relay(tmp_path, "--least", "2", "--per-release", "1") as relay:
+        relay.post("192.0.2.1", message(1))
+        name, key = relay.service.limit.name("192.0.2.1"), relay.spool._key
+        relay.post("192.0.2.2", message(2))
+        assert set(relay.spool._sent.values()) == {1}
+        files = b"".join(path.read_bytes() for path in (tmp_path / "spool").iterdir())
+        assert not any(what in files for what in (b"192.0.2.1", name, key, *relay.spool._held))
+        relay.now += 86400.0
+        relay.look()
+        assert (len(relay.releases), relay.spool._sent, relay.spool._held) == (1, {}, set())
+        assert relay.spool._key != key
 
 
 def test_too_many_messages_get_429_and_a_time():

@@ -169,8 +169,8 @@ def test_a_request_that_names_the_relay_as_a_proxy_s_does_is_answered(relay):
 def test_where_messages_cross_a_network_as_they_are_the_relay_warns(tmp_path):
     log = tmp_path / "log"
     with relaying("http://collector.example.org", "--host", "0.0.0.0", log=log):
-        warnings = [line for line in log.read_text().splitlines() if " WARNING " in line]
-    assert [line.split(": ")[0].split("WARNING ")[1] for line in warnings] == [
+        warnings = [line for line in log.read_text().splitlines() if " warning " in line]
+    assert [line.split(": ")[0].split("warning ")[1] for line in warnings] == [
         "0.0.0.0 can be reached from other machines without TLS",
         "the gateway is reached without TLS",
     ]

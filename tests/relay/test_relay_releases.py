@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
+import logging
 import threading
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from overstory.client.upload.http import Request, Response
 from overstory.protocol.oblivious.release import RELEASE_TYPE, read_release
 from overstory.relay import shuffling as module
-from overstory.relay.shuffling import Rules, Shuffler
-from overstory.relay.spool import Spool
-from support.relays import TOKEN, health, message, post, receiving, relaying, shuffling, take_all
+from overstory.relay.shuffling import Shuffler
+from overstory.relay.slots import SlotFile
+from overstory.relay.spool import Rules, Spool, Taken
+from overstory.supervision.clock import ClockWatch
+from overstory.supervision.upkeep import Upkeep
+from support.relays import TOKEN, health, message, post, put, receiving, relaying, shuffling, take_all
 from support.running import overstory
 from support.running import within as run_here
 
@@ -57,11 +64,12 @@ def test_messages_are_released_together_once_enough_are_there_and_the_time_has_p
         "Content-Length": str(body),
     }
     lines = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
-    released = ["INFO release of 12 messages begins", "INFO release is complete: the collector took 12 messages"]
-    assert lines[1:] == [*released, "INFO stopped"]
+    share = "one address sent at most 12 of them (100.0%), k addresses at most k times that"
+    complete = "info release is complete: the collector took 12 messages"
+    assert lines[1:] == [f"info release of 12 messages begins: {share}", complete, "info stopped"]
 
 
-RULES = Rules(10, 100.0, 1000.0)
+RULES = Rules(10, 100.0, 1000.0, per_release=10)
 
 
 class Stage:
@@ -69,11 +77,9 @@ class Stage:
 
     def __init__(self, folder, rules=RULES, capacity=600):
         self.now, self.sent, self.troubles = 0.0, [], []
-        self.spool = Spool(folder / "spool", capacity, clock=lambda: self.now)
+        self.spool = Spool(folder / "spool", capacity, rules, ClockWatch(lambda: self.now, lambda: self.now, 60.0))
         self.answers = take_all
-        self.shuffler = Shuffler(
-            self.spool, rules, "http://collector", TOKEN, self._send, self.troubles.append, tick=0.01
-        )
+        self.shuffler = Shuffler(self.spool, "http://collector", TOKEN, self._send, self.troubles.append)
 
     def _send(self, request: Request) -> Response:
         release = read_release(request.body)
@@ -84,23 +90,15 @@ class Stage:
         return Response(200, {}, json.dumps(answer).encode())
 
     def run(self, until, seconds=10.0):
-        """Let the shuffler run until a condition holds."""
-
-        async def running():
-            work = asyncio.create_task(self.shuffler.run())
-            async with asyncio.timeout(seconds):
-                while not until():  # noqa: ASYNC110 - the condition is of a spool, which knows no events
-                    await asyncio.sleep(0.005)
-            self.shuffler.stop()
-            await work
-            self.shuffler._stopping = asyncio.Event()
-
-        asyncio.run(running())
+        """Let the shuffler look until a condition holds."""
+        ends = time.monotonic() + seconds
+        while not until():
+            assert time.monotonic() < ends, "it did not come to pass in time"
+            self.shuffler.look()
 
 
 @pytest.fixture
-def stage(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
+def stage(tmp_path):
     with contextlib.ExitStack() as stages:
 
         def make(*args, **more):
@@ -113,25 +111,19 @@ def stage(tmp_path, monkeypatch):
 
 def ticks(stage, number):
     """A condition that holds after the shuffler has looked so many times."""
-    looked, look = [0], stage.shuffler._look
-
-    async def counted():
-        await look()
-        looked[0] += 1
-
-    stage.shuffler._look = counted
-    return lambda: looked[0] >= number
+    left = iter(range(number))
+    return lambda: next(left, None) is None
 
 
 def test_neither_enough_messages_nor_enough_time_alone_is_a_reason(stage):
     made = stage()
-    made.spool.put([message(n) for n in range(10)])
+    put(made.spool, [message(n) for n in range(10)])
     made.now = 99.0
     made.run(ticks(made, 5))
     assert made.sent == []
     made.now = 100.0
     made.run(lambda: made.spool.totals.get("releases") == 1)
-    made.spool.put([message(n) for n in range(20)])
+    put(made.spool, [message(n) for n in range(20)])
     made.now = 199.0
     made.run(ticks(made, 5))
     assert len(made.sent) == 1, "the time counts from the last release"
@@ -139,7 +131,7 @@ def test_neither_enough_messages_nor_enough_time_alone_is_a_reason(stage):
 
 def test_fewer_than_enough_are_dropped_at_the_end_and_never_sent(stage, caplog):
     made = stage()
-    made.spool.put([message(n) for n in range(9)])
+    put(made.spool, [message(n) for n in range(9)])
     made.now = 999.0
     made.run(ticks(made, 3))
     assert made.spool.count == 9
@@ -148,7 +140,7 @@ def test_fewer_than_enough_are_dropped_at_the_end_and_never_sent(stage, caplog):
     assert made.sent == []
     assert dict(made.spool.totals) == {"dropped": 9}
     assert "dropped 9 messages: fewer than 10 have come" in caplog.text
-    made.spool.put([message(n) for n in range(10)])
+    put(made.spool, [message(n) for n in range(10)])
     made.now = 1099.0
     made.run(ticks(made, 3))
     assert made.sent == [], "the time counts from then"
@@ -160,14 +152,14 @@ def test_a_release_after_a_long_silence_waits_for_messages_alone(stage):
     made = stage()
     made.now = 600.0
     made.run(ticks(made, 3))
-    made.spool.put([message(n) for n in range(10)])
+    put(made.spool, [message(n) for n in range(10)])
     made.run(lambda: made.spool.totals.get("releases") == 1)
 
 
 def test_what_is_to_be_sent_again_is_sent_again_with_the_same_id_and_the_rest_is_not(stage):
     made = stage()
     messages = [message(n) for n in range(10)]
-    made.spool.put(messages)
+    put(made.spool, messages)
     made.now = 100.0
     shut = [True] * 3
 
@@ -184,10 +176,10 @@ def test_what_is_to_be_sent_again_is_sent_again_with_the_same_id_and_the_rest_is
 
     made.answers = answers
     made.run(lambda: made.spool.totals.get("releases") == 1)
-    assert [len(part.messages) for part in made.sent] == [10, 4, 4, 4]
+    assert [len(part.messages) for part in made.sent] == [10] + [1] * (4 + 2)
     assert len({part.id for part in made.sent}) == 1
-    first, *_, last = made.sent
-    assert set(last.messages) == {first.messages[n] for n in (0, 1, 2, 9)}
+    first, *others = made.sent
+    assert {one for part in others for one in part.messages} == {first.messages[n] for n in (0, 1, 2, 9)}
     assert made.spool.totals["taken"] == 10
 
 
@@ -205,7 +197,7 @@ def test_what_is_to_be_sent_again_is_sent_again_with_the_same_id_and_the_rest_is
 )
 def test_any_other_answer_keeps_all_messages(stage, answer):
     made = stage()
-    made.spool.put([message(n) for n in range(10)])
+    put(made.spool, [message(n) for n in range(10)])
     made.now = 100.0
     bad = [answer] * 3
     made.answers = lambda release: bad.pop() if bad else take_all(release)
@@ -218,7 +210,7 @@ def test_any_other_answer_keeps_all_messages(stage, answer):
 
 def test_refusals_are_counted_by_their_reason_and_not_sent_again(stage, caplog):
     made = stage()
-    made.spool.put([message(n) for n in range(12)])
+    put(made.spool, [message(n) for n in range(12)])
     made.now = 100.0
     caplog.set_level("INFO")
     made.answers = lambda _: {"taken": 9, "refused": {"unknown-metric": 2, "damaged": 1}, "again": []}
@@ -228,11 +220,217 @@ def test_refusals_are_counted_by_their_reason_and_not_sent_again(stage, caplog):
     assert len(made.sent) == 1
 
 
+class Stubborn:
+    """A collector that fails on some messages each time; the others are taken."""
+
+    def __init__(self, fate):
+        self.fate, self.taken = fate, set()
+
+    def __call__(self, release):
+        fates = [self.fate(one) for one in release.messages]
+        if 413 in fates:
+            return Response(413)
+        failing = [fate for fate in fates if fate in (500, 403)]
+        if failing:
+            return Response(failing[0])
+        again = [place for place, fate in enumerate(fates) if fate == "again"]
+        self.taken |= {one for place, one in enumerate(release.messages) if place not in again}
+        return take_all(release) | {"taken": len(fates) - len(again), "again": again}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(fates=st.lists(st.sampled_from(["taken", "taken", "again", 413]), min_size=10, max_size=30))
+def test_every_release_is_completed_whatever_the_collector_says_of_some_messages(tmp_path_factory, fates):
+    made = Stage(tmp_path_factory.mktemp("relay"))
+    with contextlib.closing(made.spool):
+        messages = [message(n) for n in range(len(fates))]
+        put(made.spool, messages)
+        made.now = 100.0
+        made.answers = collector = Stubborn(dict(zip(messages, fates, strict=True)).get)
+        made.run(lambda: made.spool.totals.get("releases") == 1)
+        stuck = {one for one, fate in zip(messages, fates, strict=True) if fate != "taken"}
+        assert collector.taken == set(messages) - stuck
+        assert made.spool.totals.get("moved out", 0) == len(stuck)
+        aside = list((made.spool.folder).glob("aside-*"))
+        assert len(aside) == bool(stuck)
+        for path in aside:
+            with contextlib.closing(SlotFile(path)) as file:
+                assert {file.read(head) for head in file.heads} == stuck
+        later = [message(100 + n) for n in range(10)]
+        put(made.spool, later)
+        made.now = 200.0
+        made.answers = take_all
+        made.run(lambda: made.spool.totals["releases"] == 2)
+        assert set(made.sent[-1].messages) == set(later), "and the next release begins"
+
+
+def test_a_message_is_moved_out_after_ten_tries_alone_and_may_be_put_back(stage, caplog):
+    made = stage()
+    messages = [message(n) for n in range(10)]
+    put(made.spool, messages)
+    made.now = 100.0
+    made.answers = Stubborn(lambda one: "again" if one == messages[3] else "taken")
+    made.run(lambda: made.spool.totals.get("releases") == 1)
+    assert [len(part.messages) for part in made.sent] == [10] + [1] * 10
+    assert made.spool.totals == {"taken": 9, "moved out": 1, "releases": 1}
+    [path] = made.spool.folder.glob("aside-*")
+    assert f"1 message moved out to {path.name}: the collector answered 'again' or 413 to each alone" in caplog.text
+    made.spool.close()
+    path.rename(path.with_name(path.name.replace("aside", "release")))
+    again = stage()
+    again.run(lambda: again.spool.totals.get("releases") == 2)
+    assert [part.messages for part in again.sent] == [(messages[3],)]
+
+
+@pytest.mark.parametrize("status", [500, 403])
+def test_a_message_that_a_collector_fails_on_is_moved_out_and_keeps_no_other_and_no_release_back(stage, caplog, status):
+    made = stage()
+    messages = [message(n) for n in range(40)]
+    put(made.spool, messages)
+    made.now = 100.0
+    made.answers = collector = Stubborn(lambda one: status if one == messages[3] else "taken")
+    made.run(lambda: len(collector.taken) == 39)
+    made.run(lambda: made.spool.totals.get("releases") == 1)
+    assert made.spool.totals == {"taken": 39, "moved out": 1, "releases": 1}
+    assert "1 message moved out to aside-" in caplog.text
+    put(made.spool, [message(100 + n) for n in range(10)])
+    made.now = 200.0
+    made.run(lambda: made.spool.totals["releases"] == 2)
+
+
+@pytest.mark.parametrize("left", [1, 40])
+def test_a_collector_that_is_ill_refuses_nothing_for_good(stage, left):
+    made = stage()
+    put(made.spool, [message(n) for n in range(40)])
+    made.now, well = 100.0, [40 - left] if left < 40 else []
+
+    def ill(release):
+        if not well:
+            return Response(500)
+        return take_all(release) | {"again": list(range(well.pop(), 40))} | {"taken": 40 - left}
+
+    made.answers = ill
+    made.run(ticks(made, 100))
+    assert made.spool.totals.get("moved out") is None
+    made.answers = take_all
+    made.run(lambda: made.spool.totals.get("releases") == 1)
+    assert made.spool.totals["taken"] == 40
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"taken": 1' + b"0" * 4300 + b', "refused": {}, "again": []}',
+        b'{"taken": 1' + b"0" * 4000 + b', "refused": {}, "again": []}',
+        b'{"taken": 0, "refused": {"fault": 11}, "again": []}',
+        b'{"taken": -1, "refused": {}, "again": []}',
+    ],
+)
+def test_numbers_that_cannot_be_are_no_answer(stage, answer):
+    made = stage()
+    put(made.spool, [message(n) for n in range(10)])
+    made.now = 100.0
+    made.answers = lambda _: Response(200, {}, answer)
+    made.run(ticks(made, 5))
+    assert dict(made.spool.totals) == {}
+    made.answers = take_all
+    made.run(lambda: made.spool.totals == {"taken": 10, "releases": 1})
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't start new thread"), OSError(5, "disk"), KeyError()]
+)
+def test_no_error_ends_the_releases_and_the_relay_says_that_it_is_not_ready(tmp_path, error, monkeypatch):
+    monkeypatch.setattr("overstory.supervision.upkeep.AGAIN", 0.05)
+    fails, log = [True], logging.getLogger("overstory.relay")
+
+    def send(request):
+        if fails[0]:
+            raise error
+        return Response(200, {}, json.dumps(take_all(read_release(request.body))).encode())
+
+    spool, upkeep = Spool(tmp_path / "spool", 50, Rules(10, 0.0, 1000.0)), Upkeep(log)
+    with contextlib.closing(spool):
+        put(spool, [message(n) for n in range(10)])
+        shuffler = Shuffler(spool, "http://collector", TOKEN, send, pytest.fail)
+        upkeep.start(shuffler.tasks, first=shuffler.tasks)
+        within(20, lambda: upkeep.troubled == ["release"])
+        fails[0] = False
+        within(20, lambda: spool.totals == {"taken": 10, "releases": 1})
+        within(20, lambda: not upkeep.troubled)
+        asyncio.run(upkeep.stop())
+
+
+@pytest.mark.parametrize("step", ["sync_folder", "SlotFile.__init__"])
+def test_a_disk_that_fails_while_a_release_is_sealed_or_ends_loses_nothing(stage, step, monkeypatch):
+    made = stage()
+    messages = [message(n) for n in range(10)]
+    put(made.spool, messages)
+    made.now = 100.0
+    spool = "overstory.relay.spool."
+
+    def fail(*_):
+        raise OSError(30, "Read-only file system")
+
+    def look_in_vain():
+        with pytest.raises(OSError, match="Read-only"):
+            made.run(lambda: False)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(spool + step, fail)
+        for _ in range(3):
+            look_in_vain()
+    later = message(11)
+    assert put(made.spool, [later]) == [Taken.STORED]
+    made.shuffler.look()
+    with monkeypatch.context() as failing:
+        failing.setattr(spool + "sync_folder", fail)
+        for _ in range(3):
+            look_in_vain()
+    made.run(lambda: made.spool.totals.get("releases") == 1)
+    assert {one for part in made.sent for one in part.messages} == {*messages, later}
+    assert made.spool.totals == {"taken": 11, "releases": 1}
+    made.spool.close()
+    assert stage().spool.release is None
+
+
+def test_slots_of_a_write_that_failed_are_free_again(tmp_path):
+    with contextlib.closing(Spool(tmp_path / "spool", 10)) as spool:
+        write = type(spool._waiting)._write
+        for _ in range(5):
+            spool._waiting._write = lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+            with pytest.raises(OSError, match="No space"):
+                put(spool, [message(n) for n in range(2)])
+            del spool._waiting._write
+            assert type(spool._waiting)._write is write
+            spool.touch()
+        assert put(spool, [message(n) for n in range(10)]) == [Taken.STORED] * 10
+
+
+def test_a_relay_is_ready_while_it_can_store_messages(tmp_path):
+    def ready(address):
+        connection = http.client.HTTPConnection(*address, timeout=20)
+        with contextlib.closing(connection):
+            connection.request("GET", "/readyz")
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+
+    with receiving() as side:
+        options = shuffling(tmp_path, least=5)
+        options[options.index("--capacity") + 1] = "5"
+        with relaying(side.url, *options, "--every", "1h") as relay:
+            status, facts = ready(relay.address)
+            assert (status, facts["ready"]) == (200, True)
+            assert set(facts["seconds_since_success"]) == {"release", "touch", "log"}
+            assert [post(relay.address, message(n))[0] for n in range(6)] == [202] * 5 + [503]
+            assert ready(relay.address) == (503, {"status": 503, "detail": "no message could be taken"})
+
+
 def test_a_large_release_travels_in_bounded_parts_of_one_id(stage, monkeypatch):
     monkeypatch.setattr(module, "PART_BYTES", 20_000)
     made = stage()
     messages = [message(n, 567 if n % 10 else 1079) for n in range(400)]
-    made.spool.put(messages)
+    put(made.spool, messages)
     made.now = 100.0
     made.run(lambda: made.spool.totals.get("releases") == 1)
     assert len({part.id for part in made.sent}) == 1
@@ -243,7 +441,7 @@ def test_a_large_release_travels_in_bounded_parts_of_one_id(stage, monkeypatch):
 
 def test_parts_that_a_collector_finds_too_large_become_smaller(stage):
     made = stage()
-    made.spool.put([message(n) for n in range(100)])
+    put(made.spool, [message(n) for n in range(100)])
     made.now = 100.0
     made.answers = lambda release: Response(413) if len(release.messages) > 30 else take_all(release)
     made.run(lambda: made.spool.totals.get("releases") == 1)
@@ -264,7 +462,7 @@ def chi_square(orders):
 
 def orders_of(made):
     for number in range(RELEASES):
-        made.spool.put([message(n) for n in range(10)])
+        put(made.spool, [message(n) for n in range(10)])
         made.now += 100.0
         made.run(lambda number=number: made.spool.totals.get("releases") == number + 1)
     return [[int.from_bytes(one[7:15], "big") for one in part.messages] for part in made.sent]
@@ -284,11 +482,11 @@ def test_an_order_that_is_not_drawn_is_noticed():
 
 def test_a_full_spool_refuses_with_a_time_and_the_disk_s_fault_with_503(tmp_path):
     async def delivering(shuffler, messages):
-        return [answer.status for answer in await asyncio.gather(*map(shuffler.deliver, messages))]
+        return [answer.status for answer in await asyncio.gather(*(shuffler.deliver(one, b"") for one in messages))]
 
     spool, troubles = Spool(tmp_path / "spool", 10), []
     with contextlib.closing(spool):
-        shuffler = Shuffler(spool, Rules(), "http://c", TOKEN, lambda _: Response(None), troubles.append)
+        shuffler = Shuffler(spool, "http://c", TOKEN, lambda _: Response(None), troubles.append)
         assert asyncio.run(delivering(shuffler, [message(n) for n in range(12)])) == [202] * 10 + [503] * 2
         assert "the spool is full" in troubles[0]
 
@@ -304,12 +502,12 @@ def test_a_full_spool_refuses_with_a_time_and_the_disk_s_fault_with_503(tmp_path
 def test_one_wait_for_the_disk_serves_all_that_came_before_it(tmp_path, monkeypatch):
     syncs = []
     monkeypatch.setattr("overstory.relay.slots._sync", lambda fd: (time.sleep(0.02), syncs.append(fd)))
-    spool = Spool(tmp_path / "spool", 300)
+    spool = Spool(tmp_path / "spool", 300, Rules(per_release=200))
     with contextlib.closing(spool):
-        shuffler = Shuffler(spool, Rules(), "http://c", TOKEN, lambda _: Response(None), print)
+        shuffler = Shuffler(spool, "http://c", TOKEN, lambda _: Response(None), print)
 
         async def many():
-            return await asyncio.gather(*(shuffler.deliver(message(n)) for n in range(200)))
+            return await asyncio.gather(*(shuffler.deliver(message(n), b"") for n in range(200)))
 
         assert {answer.status for answer in asyncio.run(many())} == {202}
     assert len(syncs) <= 3
@@ -318,16 +516,16 @@ def test_one_wait_for_the_disk_serves_all_that_came_before_it(tmp_path, monkeypa
 def test_the_disk_is_waited_for_before_202(tmp_path, monkeypatch):
     order = []
     monkeypatch.setattr("overstory.relay.slots._sync", lambda _: (time.sleep(0.05), order.append("on disk")))
-    spool = Spool(tmp_path / "spool", 300)
+    spool = Spool(tmp_path / "spool", 300, Rules(per_release=200))
     with contextlib.closing(spool):
-        shuffler = Shuffler(spool, Rules(), "http://c", TOKEN, lambda _: Response(None), print)
+        shuffler = Shuffler(spool, "http://c", TOKEN, lambda _: Response(None), print)
 
         async def one():
-            await shuffler.deliver(message(1))
+            await shuffler.deliver(message(1), b"")
             order.append("202")
 
         asyncio.run(one())
-    assert order == ["on disk", "202"]
+    assert order == ["on disk", "on disk", "202"], "how many a sender has, and then the message"
 
 
 def test_a_second_relay_on_a_spool_ends_with_one_sentence(tmp_path):
@@ -367,6 +565,7 @@ def test_many_senders_at_once_are_all_released(tmp_path):
         ("--gateway http://c --tls-key k", "--tls-certificate and --tls-key belong together"),
         ("--gateway http://c --port 70000", "ports are 0 .. 65535"),
         ("--gateway http://c --per-hour 0", "--per-hour 0: give 1 to 1,048,576"),
+        ("--gateway http://c --per-release 0", "--per-release 0: give 1 to 1,048,576"),
         ("--gateway http://c --shuffle --spool s --token-file t --least 1", "give 2 <= --least <= --capacity"),
         ("--gateway http://c --shuffle --spool s --token-file t --every soon", "a number with s, m, h or d"),
         ("--gateway http://c --shuffle --spool s --token-file t --every 40d", "shorter than --every 40d"),
@@ -393,7 +592,7 @@ def test_memory_stays_flat_while_a_hundred_thousand_messages_are_read_and_releas
     options[options.index("--capacity") + 1] = "110000"
     spool = Spool(tmp_path / "spool", 110_000)
     for start in range(0, 100_000, 1000):
-        spool.put([message(start + n) for n in range(1000)])
+        put(spool, [message(start + n) for n in range(1000)])
     spool.close()
     came, peak = Counter(), 0
 

@@ -17,8 +17,11 @@ from scipy.stats import spearmanr
 from overstory.protocol.errors import FormatError
 from overstory.relay import slots, spool
 from overstory.relay.slots import DATA, SLOT, SlotFile, slots_of
-from overstory.relay.spool import Spool, SpoolError
-from support.relays import message
+from overstory.relay.spool import Rules, Spool, SpoolError, Taken
+from overstory.supervision.clock import ClockWatch
+from support.relays import message, put
+
+RULES = Rules(least=10, per_release=10)
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +153,7 @@ def test_places_on_disk_say_nothing_of_the_order_of_arrival(tmp_path):
     with_spool = Spool(tmp_path / "spool", 1500)
     messages = [message(n) for n in range(1000)]
     for start in range(0, 1000, 7):
-        with_spool.put(messages[start : start + 7])
+        put(with_spool, messages[start : start + 7])
     raw = (tmp_path / "spool" / spool.WAITING).read_bytes()
     assert not shows_order(positions(raw, messages))
     keys = [raw[at - 33 : at - 17] for at in positions(raw, messages)]
@@ -180,10 +183,12 @@ def test_the_same_draws_at_other_times_are_the_same_bytes(tmp_path, monkeypatch)
         monkeypatch.setattr(slots.secrets, "randbelow", draws.randrange)
         monkeypatch.setattr(slots.secrets, "token_bytes", draws.randbytes)
         clock = [1e9]
-        opened = Spool(tmp_path / str(day), 50, clock=lambda clock=clock: clock[0])
+        opened = Spool(
+            tmp_path / str(day), 50, clock=ClockWatch(lambda clock=clock: clock[0], lambda clock=clock: clock[0])
+        )
         for n in range(20):
             clock[0] += day * 86400 + n
-            opened.put([b"\x01" * 100 + struct.pack(">I", n)])
+            put(opened, [b"\x01" * 100 + struct.pack(">I", n)])
         opened.close()
         written.append({path.name: path.read_bytes() for path in (tmp_path / str(day)).iterdir()})
     assert written[0] == written[1]
@@ -191,8 +196,8 @@ def test_the_same_draws_at_other_times_are_the_same_bytes(tmp_path, monkeypatch)
 
 
 def test_the_file_s_times_do_not_stay_those_of_the_last_message(tmp_path):
-    opened = Spool(tmp_path / "spool", 50)
-    opened.put([message(1)])
+    opened = Spool(tmp_path / "spool", 50, RULES)
+    put(opened, [message(1)])
     path = tmp_path / "spool" / spool.WAITING
     before = path.stat()
     opened.touch()
@@ -201,19 +206,19 @@ def test_the_file_s_times_do_not_stay_those_of_the_last_message(tmp_path):
 
 
 def test_a_release_keeps_its_id_and_its_messages_and_others_wait(tmp_path):
-    opened = Spool(tmp_path / "spool", 50)
+    opened = Spool(tmp_path / "spool", 50, RULES)
     first = [message(n) for n in range(10)]
-    opened.put(first)
+    put(opened, first)
     opened.seal()
     identity, _ = opened.release
-    opened.put([message(99)])
+    put(opened, [message(99)])
     opened.close()
-    again = Spool(tmp_path / "spool", 50)
+    again = Spool(tmp_path / "spool", 50, RULES)
     assert (again.release[0], contents(again.release[1]), again.count) == (identity, sorted(first), 1)
     done = list(again.release[1].heads[:4])
     again.done(done, {"taken": 4})
     again.close()
-    last = Spool(tmp_path / "spool", 50)
+    last = Spool(tmp_path / "spool", 50, RULES)
     assert (last.release[0], len(last.release[1].heads)) == (identity, 6)
     last.done(last.release[1].heads, {"taken": 5, "refused: damaged": 1})
     last.finish()
@@ -225,9 +230,9 @@ def test_a_release_keeps_its_id_and_its_messages_and_others_wait(tmp_path):
 
 @pytest.mark.parametrize("step", ["create", "first rename", "second rename"])
 def test_a_crash_at_any_step_of_a_release_loses_nothing(tmp_path, step):
-    opened = Spool(tmp_path / "spool", 50)
+    opened = Spool(tmp_path / "spool", 50, RULES)
     messages = [message(n) for n in range(10)]
-    opened.put(messages)
+    put(opened, messages)
 
     class CrashError(Exception):
         pass
@@ -248,7 +253,7 @@ def test_a_crash_at_any_step_of_a_release_loses_nothing(tmp_path, step):
         with pytest.raises(CrashError):
             opened.seal()
     opened.close()
-    again = Spool(tmp_path / "spool", 50)
+    again = Spool(tmp_path / "spool", 50, RULES)
     waiting = [again._waiting.read(head) for head in again._waiting.heads]
     released = [] if again.release is None else contents(again.release[1])
     assert sorted(waiting + released) == sorted(messages)
@@ -256,38 +261,114 @@ def test_a_crash_at_any_step_of_a_release_loses_nothing(tmp_path, step):
     assert not (tmp_path / "spool" / spool.NEXT).exists()
 
 
-def test_two_relays_on_one_spool_are_refused(tmp_path):
-    opened = Spool(tmp_path / "spool", 50)
-    with pytest.raises(SpoolError, match="another relay uses this spool"):
-        Spool(tmp_path / "spool", 50)
+def test_what_one_address_has_is_on_the_disk_also_after_a_write_that_failed(tmp_path, monkeypatch):
+    opened = Spool(tmp_path / "spool", 50, Rules(least=10, per_release=5))
+    assert opened.put([b"1"], [b"a"]) == [Taken.STORED]
+    with monkeypatch.context() as full:
+        full.setattr(SlotFile, "_write", no_space)
+        with pytest.raises(OSError, match="no space"):
+            opened.put([b"2"], [b"a"])
+    assert opened.put([b"3", b"4"], [b"b", b"b"]) == [Taken.STORED] * 2
     opened.close()
-    Spool(tmp_path / "spool", 50).close()
+    assert Spool(tmp_path / "spool", 50, Rules(least=10, per_release=5)).most_of_one == 2
+
+
+def no_space(*args):
+    raise OSError("no space")
+
+
+def test_a_message_that_one_sender_may_have_and_does_not_fit_is_no_message_too_many(tmp_path):
+    opened = Spool(tmp_path / "spool", 1, Rules(least=10, per_release=1))
+    assert opened.put([b"1"], [b"a"]) == [Taken.STORED]
+    assert opened.put([b"2"], [b"a"]) == [Taken.ENOUGH]
+    assert opened.put([b"2", b"2"], [b"a", b"b"])[1] == Taken.FULL
+
+
+def test_two_relays_on_one_spool_are_refused(tmp_path):
+    opened = Spool(tmp_path / "spool", 50, RULES)
+    with pytest.raises(SpoolError, match="another relay uses this spool"):
+        Spool(tmp_path / "spool", 50, RULES)
+    opened.close()
+    Spool(tmp_path / "spool", 50, RULES).close()
 
 
 def test_the_folder_and_its_files_are_for_their_owner_alone(tmp_path):
-    Spool(tmp_path / "spool", 50).close()
+    Spool(tmp_path / "spool", 50, RULES).close()
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "spool").iterdir()}
     assert modes == {"lock": 0o600, "waiting.slots": 0o600}
     assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_clock_that_was_ahead_keeps_nothing_back(tmp_path):
-    Spool(tmp_path / "spool", 50, clock=lambda: 2e9).close()
+    Spool(tmp_path / "spool", 50, clock=ClockWatch(lambda: 2e9, lambda: 0.0)).close()
     now = [1e9]
-    opened = Spool(tmp_path / "spool", 50, clock=lambda: now[0])
+    opened = Spool(tmp_path / "spool", 50, clock=ClockWatch(lambda: now[0], lambda: now[0]))
     now[0] += 100
     assert opened.age == 100
 
 
+@pytest.mark.parametrize("before", [10.0, 7200.0], ids=["after a start", "once it was trusted"])
+@pytest.mark.parametrize("days", [40, -40])
+def test_a_clock_that_jumps_and_comes_back_drops_nothing_and_holds_nothing_back(tmp_path, days, before):
+    wall, even = [1.8e9], [0.0]
+    clock = ClockWatch(lambda: wall[0], lambda: even[0])
+
+    def passing(seconds):
+        wall[0], even[0] = wall[0] + seconds, even[0] + seconds
+        opened.observe()
+
+    opened = Spool(tmp_path / "spool", 50, Rules(least=10, every=86400.0, at_most=30 * 86400.0), clock)
+    passing(before)
+    put(opened, [message(n) for n in range(9)])
+    wall[0] += days * 86400.0
+    for _ in range(5):
+        passing(1)
+        assert not opened.may_drop
+        assert opened.age == opened.waited == pytest.approx(even[0], abs=2)
+    wall[0] -= days * 86400.0
+    passing(3600)
+    assert opened.age == opened.waited == pytest.approx(even[0], abs=2)
+    opened.close()
+    again = Spool(tmp_path / "spool", 50, opened.rules, clock)
+    assert again.age == pytest.approx(even[0], abs=4), "and after a restart"
+    passing(30 * 86400.0)
+    assert again.may_drop
+
+
+def test_a_clock_that_is_set_right_for_good_moves_the_times_of_what_waits(tmp_path):
+    wall, even = [0.0], [0.0]  # a machine without a battery begins in 1970
+    opened = Spool(tmp_path / "spool", 50, Rules(least=10), ClockWatch(lambda: wall[0], lambda: even[0]))
+    put(opened, [message(1)])
+    wall[0] = 1.8e9
+    opened.observe()
+    assert (opened.age, opened.waited) == (0, 0)
+    opened.close()
+    again = Spool(tmp_path / "spool", 50, Rules(least=10), ClockWatch(lambda: wall[0], lambda: even[0]))
+    assert (again.age, again.waited) == (0, 0)
+
+
+def test_the_first_hour_after_a_start_drops_nothing(tmp_path):
+    wall, even = [1.8e9], [0.0]
+    first = Spool(tmp_path / "spool", 50, Rules(least=10), ClockWatch(lambda: wall[0], lambda: even[0]))
+    put(first, [message(1)])
+    first.close()
+    wall[0] += 40 * 86400.0
+    again = Spool(tmp_path / "spool", 50, Rules(least=10), ClockWatch(lambda: wall[0], lambda: even[0]))
+    assert again.waited == 40 * 86400.0
+    assert not again.may_drop
+    wall[0], even[0] = wall[0] + 3600, 3600.0
+    again.observe()
+    assert again.may_drop, "the clock has run evenly for an hour"
+
+
 @pytest.mark.slow
-def test_memory_stays_flat_with_a_hundred_thousand_messages(tmp_path):
+def test_memory_is_bounded_with_a_hundred_thousand_messages_of_as_many_senders(tmp_path):
     opened = Spool(tmp_path / "spool", 110_000)
-    one = message(1)
     tracemalloc.start()
     for _ in range(100):
-        opened.put([one] * 1000)
+        put(opened, [message(n) for n in range(1000)])
     opened.seal()
     assert len(opened.release[1].heads) == 100_000
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 4e6, "4 bytes for each slot, free or taken, of two files"
+    assert peak < 26e6, "about 220 bytes for each: a hash of the message, and of its sender with a number"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Client
-from overstory.client.state.memo import Memo
 from overstory.client.state.outbox import Outbox
+from overstory.client.state.rows import Memo
 from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES

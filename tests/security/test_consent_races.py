@@ -3,10 +3,9 @@
 import datetime as dt
 
 from overstory.client import Client
-from overstory.client.consent.choice import choose
+from overstory.client.consent.consent import choose
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state.outbox import RowState
-from overstory.client.state.secret_file import metric_key
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.gateway.sinks import AT_ONCE, CollectorSink, dispatch
@@ -16,7 +15,9 @@ from support.registry_texts import plain_registry
 DAY = 86_400
 NOON = 1_795_262_400.0
 TODAY = dt.date(2026, 11, 21)
-REGISTRY = parse_registry(plain_registry("meter", grace_days="3000", domain='{kind = "integers", min = 0, max = 9}'))
+REGISTRY = parse_registry(
+    plain_registry("meter", retention_days="3000", grace_days="3000", domain='{kind = "integers", min = 0, max = 9}')
+)
 
 
 def client(folder, transport=None, now=NOON):
@@ -86,11 +87,11 @@ def test_a_gateway_asks_for_consent_before_every_request(tmp_path):
 
     device.consent("on")
     state = State(device.paths)
-    recorder = MetricRecorder(REGISTRY["meter"], metric_key(state.begin(), REGISTRY["meter"]))
+    recorder = MetricRecorder(REGISTRY["meter"], state.begin().key("meter"))
     with state.transaction() as rows:
         for period in range(20_000, 20_000 + 2 * AT_ONCE):
             made = recorder.make(3, period)
-            rows.outbox.add(made.batch, "meter", period, made.body, due=0.0, state=RowState.WAITING)
+            rows.outbox.add(made.batch, "meter", period, made.body, account=bytes(16), due=0.0, state=RowState.WAITING)
     sink = CollectorSink("http://collector.example", transport)
     assert sink.most_uploads >= AT_ONCE
     dispatch(state, REGISTRY, sink, device._permission.sends, 20_000.0 * DAY + 2 * AT_ONCE * DAY, lease=0.0)

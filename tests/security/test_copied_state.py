@@ -13,10 +13,9 @@ import pytest
 from overstory.client import Client, Outcome
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.person.commands import main
-from overstory.client.state import lifecycle
-from overstory.client.state.lifecycle import erase
+from overstory.client.state import state as state_module
 from overstory.client.state.paths import StatePaths
-from overstory.client.state.state import State
+from overstory.client.state.state import State, erase
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
@@ -30,18 +29,18 @@ class Machines:
 
     def __init__(self, folder, monkeypatch):
         self.file = folder / "machine-id"
-        monkeypatch.setattr(lifecycle, "PLACES", (folder / "nothing here", self.file))
+        monkeypatch.setattr(state_module, "PLACES", (folder / "nothing here", self.file))
         self.be("a" * 32)
 
     def be(self, identity):
         self.file.write_text(f"{identity}\n")
-        lifecycle.machine_id.cache_clear()
+        state_module.machine_id.cache_clear()
 
 
 @pytest.fixture
 def machines(tmp_path, monkeypatch):
     yield Machines(tmp_path, monkeypatch)
-    lifecycle.machine_id.cache_clear()
+    state_module.machine_id.cache_clear()
 
 
 class Device:
@@ -142,13 +141,13 @@ def test_the_commands_say_so_and_take_the_answer(tmp_path, machines, capsys):
 def test_a_machine_without_an_id_is_not_checked_and_status_says_so(tmp_path, machines, identity):
     folder = copied(tmp_path)
     machines.be(identity)
-    assert lifecycle.machine_id() is None
+    assert state_module.machine_id() is None
     there = Device(folder, day=1)
     assert there.client.record("m", 2) is Outcome.RECORDED
     assert any("has no id of its own" in line for line in there.client.status().words())
 
 
-def test_a_state_of_an_earlier_version_is_bound_when_it_is_first_opened(tmp_path, machines):
+def test_a_state_begun_without_an_id_is_bound_when_it_is_opened_with_one(tmp_path, machines):
     folder = copied(tmp_path)
     connection = sqlite3.connect(folder / "state.db", isolation_level=None)
     connection.execute("DELETE FROM about WHERE key = 'machine'")
@@ -163,7 +162,7 @@ def test_the_id_itself_is_kept_and_sent_nowhere(tmp_path, machines):
     first = Device(tmp_path / "first", day=1)
     first.client.record("m", 1)
     first.client.flush()
-    mark = lifecycle.machine_hash(State(StatePaths(tmp_path / "first")).begin().fingerprint)
+    mark = state_module.machine_hash(State(StatePaths(tmp_path / "first")).begin().fingerprint)
     kept = b"".join(path.read_bytes() for path in (tmp_path / "first").iterdir())
     assert mark in kept
     for needle in (b"a" * 32, bytes.fromhex("a" * 32)):
@@ -172,21 +171,21 @@ def test_the_id_itself_is_kept_and_sent_nowhere(tmp_path, machines):
 
 
 def test_two_states_on_one_machine_have_marks_that_say_nothing_of_each_other(machines):
-    assert lifecycle.machine_hash(b"a" * 32) != lifecycle.machine_hash(b"b" * 32)
+    assert state_module.machine_hash(b"a" * 32) != state_module.machine_hash(b"b" * 32)
 
 
 def test_the_ids_of_other_platforms(monkeypatch):
     said = '{\n  "IOPlatformSerialNumber" = "C02"\n  "IOPlatformUUID" = "8A6D-11"\n}\n'
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
-    assert lifecycle.machine_id("darwin") == "8A6D-11"
+    assert state_module.machine_id("darwin") == "8A6D-11"
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="?"))
-    assert lifecycle.machine_id("darwin") == "8A6D-11"  # a process asks once
-    lifecycle.machine_id.cache_clear()
-    assert lifecycle.machine_id("darwin") is None
+    assert state_module.machine_id("darwin") == "8A6D-11"  # a process asks once
+    state_module.machine_id.cache_clear()
+    assert state_module.machine_id("darwin") is None
     for odd in ('"IOPlatformUUID" : odd\n', '"IOPlatformUUID" = ""\n', '"IOPlatformUUID"\n'):
         monkeypatch.setattr(subprocess, "run", lambda *_, said=odd, **__: SimpleNamespace(stdout=said))
-        lifecycle.machine_id.cache_clear()
-        assert lifecycle.machine_id("darwin") is None
+        state_module.machine_id.cache_clear()
+        assert state_module.machine_id("darwin") is None
     failures = (
         UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
         FileNotFoundError(),
@@ -194,15 +193,15 @@ def test_the_ids_of_other_platforms(monkeypatch):
     )
     for failure in failures:
         monkeypatch.setattr(subprocess, "run", Mock(side_effect=failure))
-        lifecycle.machine_id.cache_clear()
-        assert lifecycle.machine_id("darwin") is None
-    lifecycle.machine_id.cache_clear()
+        state_module.machine_id.cache_clear()
+        assert state_module.machine_id("darwin") is None
+    state_module.machine_id.cache_clear()
     registry = SimpleNamespace(
         HKEY_LOCAL_MACHINE=1, OpenKey=lambda *_: io.StringIO(), QueryValueEx=lambda *_: ("c0ffee", 1)
     )
     monkeypatch.setitem(__import__("sys").modules, "winreg", registry)
-    assert lifecycle.machine_id("win32") == "c0ffee"
-    lifecycle.machine_id.cache_clear()
+    assert state_module.machine_id("win32") == "c0ffee"
+    state_module.machine_id.cache_clear()
 
 
 @pytest.mark.parametrize("server", ["http://collect.example.org", "http://10.0.0.1:8080"])

@@ -32,7 +32,9 @@ class Device:
             rows._connection.execute("DELETE FROM about WHERE key LIKE 'kept%'")
             for number, name in enumerate(METRICS):
                 batch = number.to_bytes(16, "big")
-                rows.outbox.add(batch, name, int(NOON // DAY), b"x", due=NOON - 1, state=RowState.WAITING)
+                rows.outbox.add(
+                    batch, name, int(NOON // DAY), b"x", account=bytes(16), due=NOON - 1, state=RowState.WAITING
+                )
 
     def round(self, asked):
         """Send what is due to a server that asks for so many seconds."""

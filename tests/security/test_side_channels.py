@@ -11,7 +11,7 @@ from overstory.client.randomizer import Randomizer
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state.outbox import RowState
 from overstory.client.state.paths import StatePaths
-from overstory.client.state.secret_file import DeviceSecret, metric_key
+from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.client.upload.sender import ReportSender
@@ -64,7 +64,7 @@ def test_all_reports_of_a_metric_have_one_size(name):
     values = VALUES[type(metric.domain)](metric.domain)
     sizes, ids = set(), set()
     for value, period in itertools.product(values, (0, 1, 20_000)):
-        made = MetricRecorder(metric, metric_key(DeviceSecret.fresh(), metric)).make(value, period)
+        made = MetricRecorder(metric, DeviceSecret.fresh().key(metric.id)).make(value, period)
         sizes.add(len(made.body))
         ids.add(made.batch)
     assert len(sizes) == 1
@@ -82,9 +82,9 @@ def test_requests_of_two_devices_differ_in_their_bodies_alone(tmp_path):
     period = metric.period.number(now)
     for device in ("one", "two"):
         state = State(StatePaths(tmp_path / device))
-        made = MetricRecorder(metric, metric_key(state.begin(), metric)).make("x", period)
+        made = MetricRecorder(metric, state.begin().key(metric.id)).make("x", period)
         with state.transaction() as rows:
-            rows.outbox.add(made.batch, name, period, made.body, due=0.0, state=RowState.WAITING)
+            rows.outbox.add(made.batch, name, period, made.body, account=bytes(16), due=0.0, state=RowState.WAITING)
         ReportSender("http://collector.example", transport, clock=lambda: now).deliver(state, REGISTRY, seconds=5)
     first, second = asked
     assert first.headers() == second.headers() == {"Content-Type": first.media_type, "Connection": "close"}

@@ -152,7 +152,7 @@ def test_nothing_is_one_response_and_a_lifetime_counts_it(tmp_path, over_cap, mo
 
 
 def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
-    from overstory.client.budget import budget
+    from overstory.client.budget import ledger_of
     from overstory.client.state.paths import StatePaths
     from overstory.client.state.state import State
     from overstory.privacy.registry.cost import metric_cost
@@ -162,7 +162,7 @@ def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
     seen_by_the_network(tmp_path, registry, (0, 1, 2, 9, 0))
     assert len(responses(tmp_path)) == 4
     with State(StatePaths(tmp_path)).snapshot() as rows:
-        spent = budget(rows, registry).epsilon
+        spent = ledger_of(rows).epsilon
     assert math.isclose(spent, 4.0, rel_tol=1e-8)
     assert spent <= metric_cost(registry["m"]).line("values").epsilon
 

@@ -1,10 +1,7 @@
 """Every promise of the threat model names a test, and the test is there."""
 
-import ast
 import re
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "threat-model.md").read_text(encoding="utf-8")
@@ -23,10 +20,9 @@ def rows(page):
             yield line.strip("| ").split(" | ")
 
 
-@pytest.mark.parametrize(("file", "test"), NAMED)
-def test_the_test_that_a_promise_names_is_there(file, test):
-    defined = {node.name for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body if hasattr(node, "name")}
-    assert test in defined
+def test_the_test_that_a_promise_names_is_there():
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file, _ in NAMED}
+    assert [f"{file}::{test}" for file, test in NAMED if f"def {test}(" not in texts[file]] == []
 
 
 def test_every_promise_names_one():

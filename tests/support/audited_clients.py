@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from overstory.audit.answers import Answers
+from overstory.audit.answers import Answers, Questions
 from overstory.audit.declared import Declared, declare
-from overstory.audit.questions import Questions
 from overstory.protocol.mechanisms.registry import mechanism
 
 SMALL = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 8}
@@ -22,6 +21,8 @@ def small_rappor(**noise: float) -> Declared:
 class SimulatedClient:
     """Does as declared, for all lines of a run at once; a subclass breaks one step."""
 
+    takes_metric = True
+
     def __init__(self, seed: Any) -> None:
         self.rng = np.random.default_rng(seed)
 
@@ -32,10 +33,14 @@ class SimulatedClient:
         cohorts = self.cohorts(declared, asked)
         rounds: Any = declared.mechanism.rounds
         true = declared.bits(asked.values, cohorts)
-        _, first, devices = np.unique(asked.clients, return_index=True, return_inverse=True)
+        _, first, devices = np.unique(self.remembered(asked), return_index=True, return_inverse=True)
         permanent = self.permanent(true[first], rounds)
         reports = self.instantaneous(permanent[devices], rounds, true)
         return Answers(asked, cohorts, reports.astype(np.uint8))
+
+    def remembered(self, asked: Questions) -> Any:
+        """What a permanent response is kept for: a client and a value."""
+        return asked.clients * 1000 + asked.values
 
     def cohorts(self, declared: Declared, asked: Questions) -> Any:
         if asked.cohorts is not None:
@@ -76,6 +81,32 @@ class SharedNoise(SimulatedClient):
 
     def permanent(self, true: Any, rounds: Any) -> Any:
         return self.uniform((1, true.shape[1])) < chances(true, rounds.permanent)
+
+
+class OneNoisePerDevice(SimulatedClient):
+    """What the first value's permanent response does to its bits, those of the others do to theirs."""
+
+    def run(self, declared: Declared, asked: Questions) -> Answers:
+        _, first = np.unique(self.remembered(asked), return_index=True)
+        _, self.starts, self.owners = np.unique(asked.clients[first], return_index=True, return_inverse=True)
+        return super().run(declared, asked)
+
+    def permanent(self, true: Any, rounds: Any) -> Any:
+        flips = super().permanent(true, rounds) ^ true
+        return true ^ flips[self.starts][self.owners]
+
+
+class OneNoiseForMetrics(SimulatedClient):
+    """Each metric's permanent responses draw the same numbers."""
+
+    def run(self, declared: Declared, asked: Questions) -> Answers:
+        self.numbers = np.random.default_rng(ord(asked.prefix))
+        self.first = np.unique(self.remembered(asked))
+        return super().run(declared, asked)
+
+    def permanent(self, true: Any, rounds: Any) -> Any:
+        drawn = self.numbers.random((int(self.first.max()) + 1, true.shape[1]), np.float32)
+        return drawn[self.first] < chances(true, rounds.permanent)
 
 
 class SeededByTheSecond(SimulatedClient):
@@ -147,7 +178,7 @@ class OtherEpsilonOfSymbols(SimulatedClient):
         size, odds = declared.mechanism.payload_limit, np.exp(self.epsilon)
         cohorts = self.cohorts(declared, asked)
         own = declared.symbols(asked.values, cohorts)
-        _, first, devices = np.unique(asked.clients, return_index=True, return_inverse=True)
+        _, first, devices = np.unique(self.remembered(asked), return_index=True, return_inverse=True)
         is_kept = self.rng.random(len(first)) < odds / (odds + size - 1)
         others = self.rng.integers(1, size, len(first))
         return Answers(asked, cohorts, (own + np.where(is_kept, 0, others)[devices]) % size)

@@ -3,12 +3,13 @@
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from overstory.client.upload.http import Request, Response
+from overstory.protocol.wire.reasons import Reason, problem_type
 from overstory.protocol.wire.upload import decode_uploads
 
 
@@ -16,9 +17,20 @@ def accepted(body: bytes, *, duplicate: bool = False) -> bytes:
     """What a collector answers when it takes everything."""
     results = [
         {"batch": upload.batch.hex(), "accepted": int(not duplicate), "duplicate": duplicate, "reason": None}
-        for upload in decode_uploads(body, 100)
+        for upload in decode_uploads(body, 999)
     ]
     return json.dumps({"results": results}).encode()
+
+
+def taken(request: Request) -> Response:
+    """A transport that takes everything."""
+    return Response(200, {}, accepted(request.body))
+
+
+def refusal(reason: Reason, results: Sequence[Any] = ()) -> Response:
+    """What a collector answers when it refuses a whole request."""
+    problem = {"type": problem_type(reason), "status": reason.status, "detail": reason.detail, "reason": reason}
+    return Response(reason.status, {}, json.dumps(problem | {"results": [*results]}).encode())
 
 
 @dataclass

@@ -20,14 +20,17 @@ class CollectorProcess(ListeningProcess):
         The metric registry's file, and the store's URL.
     options
         More options of `overstory serve`.
+    program
+        What runs that: the command itself, or `support.misfortunes.unlucky`.
     """
 
     registry: Path
     store: str
     options: Sequence[str] = ("--open-writes",)
+    program: Sequence[str] = (sys.executable, "-m", "overstory", "serve")
     said: list[str] = field(default_factory=list, init=False)
 
     def command(self) -> list[str]:
         """Return what to run."""
         files = ["--registry", str(self.registry), "--store", self.store]
-        return [sys.executable, "-m", "overstory", "serve", *files, "--port", "0", *self.options]
+        return [*self.program, *files, "--port", "0", *self.options]

@@ -13,6 +13,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.period import DAY
+from support.store_samples import received_batch
 
 WEEKS: Final = 27
 DEVICES: Final = 4_000
@@ -91,16 +92,4 @@ def make_store(folder: Path, now: float, trouble: Collection[str] = (), seed: in
 def batch_of(metric: Any, period: int, held: Any, rng: Any, batch_id: bytes) -> Received:
     strings = [*PAGES, "https://not-in-the-list.example/"] if metric.mechanism.encoding.decoded else None
     batch = FrequencyOracle(metric.mechanism).simulate(held, rng, candidates=strings)
-    return Received(
-        metric=metric.id,
-        period=period,
-        batch=batch_id.ljust(16, b"\0"),
-        digest=metric.mechanism.digest,
-        num_bits=batch.num_bits,
-        num_cohorts=batch.num_cohorts,
-        num_reports=len(batch),
-        cohorts=batch.cohorts.tobytes(),
-        bits=batch.octets().tobytes(),
-        forget_after=metric.accept_until(period),
-        ends=metric.period.start(period + 1),
-    )
+    return received_batch(metric, period, batch)._replace(batch=batch_id.ljust(16, b"\0"))

@@ -42,6 +42,8 @@ class ServedConsole:
 
     console: Console
     address: str
+    connections: set[object]
+    """The connections that are open."""
     ready: set[str] = field(default_factory=set)
     """The pages that were seen with their estimates, which are then in the cache."""
 
@@ -62,7 +64,7 @@ def served_console(data: ConsoleData, screens: Iterable[Screen] = ALL) -> Iterat
         thread.start()
         try:
             assert ready.wait(20)
-            yield ServedConsole(console, f"http://127.0.0.1:{port}")
+            yield ServedConsole(console, f"http://127.0.0.1:{port}", server.server_state.connections)
         finally:
             server.should_exit = True
             thread.join(20)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from overstory.collector.store import Store, open_store
-from overstory.console.access.gate import Gate
-from overstory.console.access.origin import Origin
-from overstory.console.access.roles import TokenRoles, TrustedProxy
-from overstory.console.access.sessions import Cookie, Sessions
-from overstory.console.app import Console
+from overstory.console.access import Cookie, Gate, Origin, Sessions, TokenRoles, TrustedProxy
+from overstory.console.app import SCREENS, Console
 from overstory.console.data import ConsoleData
-from overstory.console.screens.registry import SCREENS
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import Field, Form, Heading, Table
 from overstory.presentation.svg import Picture
@@ -125,3 +122,17 @@ def client_of(console: Any, client: tuple[str, int] = ("127.0.0.1", 50_000)) -> 
 def log_in(client: Client, token: str, **fields: str) -> httpx.Response:
     """Post the login form as the console's own page does."""
     return client.post("/login", data={"token": token, **fields}, headers=SAME_ORIGIN)
+
+
+@contextmanager
+def analyst_of(registry: MetricRegistry, store: Store, now: float) -> Iterator[Client]:
+    """Yield a browser whose analyst has logged in to a console on that store."""
+    decoder = shared_estimates(120)
+    try:
+        console = console_on(store, clock=Clock(now))
+        console.data = ConsoleData(registry, store, Clock(now), decoder)
+        browser = client_of(console)
+        log_in(browser, console.gate.sessions.make_link("analyst"))
+        yield browser
+    finally:
+        decoder.close()

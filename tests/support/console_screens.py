@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.console.screens.registry import SCREENS
+from overstory.console.app import SCREENS
 from overstory.console.view import Screen
 from overstory.protocol.metrics import MetricRegistry
 from support.console_in_process import HostileScreen

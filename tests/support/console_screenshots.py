@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from overstory.console.app import SCREENS
 from overstory.console.data import ConsoleData
-from overstory.console.screens.registry import SCREENS
 from support.console_browser import NARROW, WIDE, axe_violations, launched, logged_in, served_console
 from support.console_screens import addresses
 from support.console_store import NOW, make_store

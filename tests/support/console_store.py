@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,8 +12,11 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
-from overstory.collector.store import CollectorState, Received, Store, open_store
+from overstory.analysis.support.registry import SimulatedDevices
+from overstory.collector.store import CollectorState, Store, open_store
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
+from support.registry_texts import registry_of
+from support.store_samples import received_batch
 
 NOW: Final = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
 """A Saturday: the clock of every console in the tests of its screens."""
@@ -63,6 +67,7 @@ domain = {kind = "strings", candidates = "pages.txt"}
 oracle = "rappor"
 parameters = {num_bits = 128, num_hashes = 2, num_cohorts = 16, f = 0.25, p = 0.25, q = 0.75}
 period = "week"
+grace_days = 3
 retention_days = 90
 expires = 2027-06-01
 publish = "estimates"
@@ -92,8 +97,6 @@ retention_days = 90
 expires = 2027-06-01
 """
 
-_ids = itertools.count(1)
-
 
 def write_registry(folder: Path, text: str = TEXT) -> Path:
     """Write the registry and its list of candidates."""
@@ -113,23 +116,7 @@ def add_reports(store: Store, metric: Metric, period: int, symbols: Any, rng: np
 
 def add_batch(store: Store, metric: Metric, period: int, batch: ReportBatch) -> None:
     """Add reports as one batch, as the collector hands it over."""
-    store.add(
-        [
-            Received(
-                metric=metric.id,
-                period=period,
-                batch=next(_ids).to_bytes(16, "big"),
-                digest=metric.mechanism.digest,
-                num_bits=batch.num_bits,
-                num_cohorts=batch.num_cohorts,
-                num_reports=len(batch),
-                cohorts=batch.cohorts.tobytes(),
-                bits=batch.octets().tobytes(),
-                forget_after=metric.accept_until(period),
-                ends=metric.period.start(period + 1),
-            )
-        ]
-    )
+    store.add([received_batch(metric, period, batch)])
 
 
 def fill(store: Store, registry: MetricRegistry, seed: int = 20261121) -> None:
@@ -177,3 +164,23 @@ def make_store(folder: Path) -> tuple[MetricRegistry, Store]:
     store.remember(registry)
     fill(store, registry)
     return registry, store
+
+
+@contextmanager
+def store_of_days(
+    folder: Path, tables: Mapping[str, Mapping[str, str]], values: Sequence[Any], now: float
+) -> Iterator[tuple[MetricRegistry, Store]]:
+    """Yield a registry of published metrics and a store: four days, 4,000 devices each, that hold some of `values`."""
+    path = folder / "metrics.toml"
+    text = registry_of(tables, max_values="3", publish='"estimates"', opt_out="", expires="2999-01-01")
+    text = text.replace("opt_out = \n", "").replace('registry = "1"', 'registry = "1"\nopt_out = "Settings"')
+    path.write_text(text)
+    registry, rng = load_registry(path), np.random.default_rng(4)
+    with open_store(str(folder / "store.db"), registry, create=True) as made:
+        for metric in registry.metrics.values():
+            for days_ago in range(4):
+                held = rng.integers(0, len(values), 4000).astype(np.int32)
+                devices = SimulatedDevices.holding(metric.mechanism, values, held, rng)
+                add_batch(made, metric, metric.period.number(now) - days_ago, devices.report())
+        made.compact(int(now))
+        yield registry, made

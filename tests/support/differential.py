@@ -73,7 +73,7 @@ class Gathering(asyncio.Transport):
 class AtOnce:
     """A committer without a thread: what is submitted is committed in the loop's next round."""
 
-    alive, full, reports, size = True, False, 0, 0
+    alive, full, hangs, reports, size = True, False, False, 0, 0
 
     def __init__(self, store: FakeStore, told: Any) -> None:
         self._store, self._told = store, told

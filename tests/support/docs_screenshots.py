@@ -14,8 +14,8 @@ from typing import Final
 from PIL import Image
 
 from overstory.collector.store import Store, open_store
+from overstory.console.app import SCREENS
 from overstory.console.data import ConsoleData
-from overstory.console.screens.registry import SCREENS
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from support.console_browser import WIDE, launched, logged_in, served_console
 from support.console_store import NOW, TEXT, fill, write_registry

@@ -19,8 +19,9 @@ import psutil
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.driver import Engine, EngineError, count
 from overstory.engines.units import Job, Unit, Values
+from support.rounds import rounds
 
-KILLS: Final = int(os.environ.get("OVERSTORY_KILLS", "3"))
+KILLS: Final = rounds(3)
 """How many processes a test kills."""
 BETWEEN: Final = (1, 8)
 """Units that begin between two kills: a run gets on, and one unit is seldom hit again and again."""

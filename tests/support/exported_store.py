@@ -21,11 +21,9 @@ from overstory.collector.store.copies import export
 from overstory.collector.store.copies.export import Exported, Selection
 from overstory.collector.store.copies.imports import Imported
 from overstory.collector.store.databases.sqlite import SqliteDatabase
-from overstory.engines.exported import find_sets
 from overstory.engines.folders import Folder
-from overstory.engines.places import find_places
-from overstory.engines.reducer import count_unit
-from overstory.engines.results import decode_counts
+from overstory.engines.places import find_places, find_sets
+from overstory.engines.reducer import count_unit, decode_counts
 from overstory.engines.units import Job, read_contents, units_of
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from support.registry_texts import registry_of
@@ -82,7 +80,7 @@ def counts_of(url: str, metrics: MetricRegistry) -> dict[str, Any]:
 def sum_folder(metric: Metric, *inputs: Path | str) -> SupportCounts:
     """Count files of reports as `overstory sum` does, in this process."""
     contents = read_contents(find_places(list(map(str, inputs))))
-    job = Job.of(metric.mechanism, verify=True)
+    job = Job.of(metric.mechanism)
     return reduce(plus, (decode_counts(count_unit(job, unit))[0] for unit in units_of(contents, 1)))
 
 

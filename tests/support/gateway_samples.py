@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway.gateway import Gateway, Lines, Settings, replay
 from overstory.gateway.readings import BadLine, Layout, Reading, read_lines
-from overstory.gateway.run import Lines, replay
 from overstory.gateway.sinks import FileSink
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from overstory.protocol.wire.upload import Upload, decode_batch, decode_uploads

@@ -53,7 +53,7 @@ def summed(test: dict[str, str], folder: Path) -> None:
     """Sum the reports of sum_bits_test.py."""
     (folder / "params.csv").write_text("k,h,m,p,q,f\n16,2,2,0.5,0.75,0.5\n")
     (folder / "reports.csv").write_text(test["CSV_IN"])
-    overstory(folder, "sum", "--params", "params.csv", "--reports", "reports.csv", "-o", "counts.csv")
+    overstory(folder, "sum", "--params", "params.csv", "reports.csv", "-o", "counts.csv")
     report("sum_bits_test.py", (folder / "counts.csv").read_text(), test["EXPECTED_CSV_OUT"].replace("\r", ""))
 
 

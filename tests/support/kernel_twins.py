@@ -1,92 +1,62 @@
-"""Slow, obvious twins of the kernels: pure Python integers, one device at a time, nothing shared with the kernels."""
+"""Slow, obvious twins of simulated devices: Python integers, one device at a time, sharing nothing with the package."""
 
 import hashlib
 import struct
 
-LANES = 256
-MASK = 0xFFFFFFFF
+MASK = 2**64 - 1
 
 
-def chacha_block(key: bytes, words: tuple[int, int, int, int], rounds: int = 20) -> bytes:
-    """RFC 8439, section 2.3, with the counter and the nonce given as four words."""
-    start = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574, *struct.unpack("<8I", key), *words]
-    x = list(start)
-
-    def rotate(value: int, by: int) -> int:
-        return (value << by | value >> (32 - by)) & MASK
-
-    def quarter(a: int, b: int, c: int, d: int) -> None:
-        x[a] = (x[a] + x[b]) & MASK
-        x[d] = rotate(x[d] ^ x[a], 16)
-        x[c] = (x[c] + x[d]) & MASK
-        x[b] = rotate(x[b] ^ x[c], 12)
-        x[a] = (x[a] + x[b]) & MASK
-        x[d] = rotate(x[d] ^ x[a], 8)
-        x[c] = (x[c] + x[d]) & MASK
-        x[b] = rotate(x[b] ^ x[c], 7)
-
-    for _ in range(rounds // 2):
-        for i in range(4):
-            quarter(i, i + 4, i + 8, i + 12)
-        for i in range(4):
-            quarter(i, (i + 1) % 4 + 4, (i + 2) % 4 + 8, (i + 3) % 4 + 12)
-    return struct.pack("<16I", *((a + b) & MASK for a, b in zip(x, start, strict=True)))
+def split_mix(seed: int, number: int) -> int:
+    """Output number `number`, from 0 on, of SplitMix64 (Steele, Lea, Flood 2014), as its authors' code gives it."""
+    z = (seed + (number + 1) * 0x9E3779B97F4A7C15) & MASK
+    return finalized(z)
 
 
-def digits_needed(channel: tuple[int, int]) -> int:
-    """Up to the last 1 among both thresholds' 32 digits."""
-    return max(len(f"{threshold % 2**32:032b}".rstrip("0")) for threshold in channel)
+def finalized(z: int) -> int:
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
+    return z ^ (z >> 31)
 
 
-def bernoulli(words: list[int], threshold: int, size: int) -> int:
-    """The one rule of docs/explanation/architecture.md, bit by bit: U's digits from the words, then U < threshold."""
-    result = 0
-    for place in range(size):
-        uniform = sum(((word >> place) & 1) << (31 - j) for j, word in enumerate(words))
-        result |= (uniform < threshold) << place
-    return result
+class Words:
+    """A device's random words for one purpose."""
 
+    def __init__(self, key: bytes, domain: bytes, *names: int) -> None:
+        self.start = 0
+        for name, word in zip(
+            names, struct.unpack("<4Q", hashlib.blake2s(key=key, person=domain).digest()), strict=False
+        ):
+            self.start = finalized(((self.start ^ name) + word) & MASK)
 
-def group_sizes(words: int) -> list[int]:
-    sizes = []
-    while words:
-        size = next(s for s in (8, 4, 2, 1) if s <= words)
-        sizes.append(size)
-        words -= size
-    return sizes
+    def word(self, number: int) -> int:
+        return split_mix(self.start, number)
+
+    def coin(self) -> int:
+        """The 32 bits that decide."""
+        return self.word(0) >> 32
+
+    def below(self, number: int, size: int) -> int:
+        return self.word(number) * size >> 64
 
 
 def simulate_one(positions, symbol, cohort, permanent, instantaneous, key, *, num_bits, device, report_index) -> int:
-    """One report as one big integer."""
-    bits = 0
+    """One report as one big integer: bit i is 1 when its uniform number U is below the threshold of what it was.
+
+    Digit j of U, the highest first, is bit i mod 64 of word number ``j words + i // 64``.
+    """
+    bits, words = 0, -(-num_bits // 64)
     for position in positions[cohort][symbol]:
         bits |= 1 << int(position)
-    for channel, domain in ((permanent, b"perm-v1"), (instantaneous, b"inst-v1")):
+    purposes = ((permanent, b"perm-v1", (cohort, symbol)), (instantaneous, b"inst-v1", (report_index,)))
+    for channel, domain, names in purposes:
         if channel is None:
             continue
-        derived = hashlib.blake2s(key=key, person=domain).digest()
-        out, at = 0, 0
-        for group, size in enumerate(group_sizes(-(-num_bits // 64))):
-            skip = 0
-            if domain == b"perm-v1":
-                names = (device % 2**32, (device >> 32) | cohort << 16, symbol)
-            else:
-                need = size
-                while need < digits_needed(channel) * size:
-                    need *= 2
-                share = max(1, 8 // need)
-                column = device // (LANES * share) * LANES + device % LANES
-                skip = 8 // share * (device // LANES % share)
-                names = (column % 2**32, column >> 32, report_index)
-            stream = b"".join(chacha_block(derived, (32 * group + b, *names), rounds=12) for b in range(4 * size))
-            numbers = list(struct.unpack(f"<{len(stream) // 8}Q", stream))[skip:]
-            numbers += [0] * (32 * size - len(numbers))  # past the digits that matter
-            for i in range(size):
-                # Digits past the last that matters are never read; as zeros they change nothing.
-                words = [numbers[j * size + i] if j < digits_needed(channel) else 0 for j in range(32)]
-                one, zero = (bernoulli(words, threshold, 64) for threshold in channel)
-                was = bits >> (64 * at) & (2**64 - 1)
-                out |= (was & one | ~was & zero) << (64 * at)
-                at += 1
-        bits = out & (2**num_bits - 1)
+        stream, out = Words(key, domain, device, *names), 0
+        numbers = [[stream.word(digit * words + at) for at in range(words)] for digit in range(32)]
+        for place in range(num_bits):
+            digits = (numbers[digit][place // 64] >> (place % 64) & 1 for digit in range(32))
+            # Digits past the last 1 of both thresholds change nothing: they are never drawn.
+            uniform = sum(digit << (31 - number) for number, digit in enumerate(digits))
+            out |= (uniform < channel[0 if bits >> place & 1 else 1]) << place
+        bits = out
     return bits

@@ -17,6 +17,8 @@ from typing import Any
 
 from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.oblivious.release import RELEASE_TYPE, Release, read_release
+from overstory.relay.shuffling import Shuffler
+from overstory.relay.spool import Spool, Taken
 from support.listening_process import ListeningProcess
 
 TOKEN = "ovr_a-token-of-a-relay"
@@ -42,12 +44,24 @@ def shuffling(folder: Path, *more: str, least: int = 10, every: str = "1s") -> l
     token.write_text(TOKEN)
     token.chmod(0o600)
     spool = ["--spool", str(folder / "spool"), "--token-file", str(token), "--capacity", "2000"]
-    return ["--shuffle", *spool, "--least", str(least), "--every", every, "--per-hour", "1000000", *more]
+    limits = ["--per-hour", "1000000", "--per-release", "1000000"]
+    return ["--shuffle", *spool, "--least", str(least), "--every", every, *limits, *more]
+
+
+def finish(shuffler: Shuffler) -> None:
+    """Let a relay release or drop what is due, to the end."""
+    while shuffler.look() is not None:
+        pass
 
 
 def message(serial: int, size: int = 567) -> bytes:
     """Return what looks like an encapsulated request, and has a number of its own."""
     return b"\x01\x00\x20\x00\x01\x00\x03" + serial.to_bytes(8, "big") + os.urandom(size - 15)
+
+
+def put(spool: Spool, messages: Sequence[bytes]) -> list[Taken]:
+    """Let messages come, each from a sender of its own."""
+    return spool.put(messages, [os.urandom(16) for _ in messages])
 
 
 def post(

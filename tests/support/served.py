@@ -46,7 +46,7 @@ def served(
         config.loaded = False
         config.load()
     server = Server(config, collector, listening, lambda _: ready.set())
-    with listening.bind() as bound:
+    with listening.bind(limits) as bound:
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:
@@ -100,6 +100,12 @@ class Wire:
     def half_close(self) -> None:
         """Say that nothing more is sent; answers can still come."""
         self._socket.shutdown(socket.SHUT_WR)
+
+    def rest(self) -> bytes:
+        """Read until the other side hangs up."""
+        while received := self._socket.recv(65_536):
+            self._rest += received
+        return self._rest
 
     def ended(self) -> bool:
         """Whether the other side hung up and sent nothing more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import sqlite3
@@ -10,13 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.collector.store import Received
+from overstory.collector.app import build_app
+from overstory.collector.service import Collector
+from overstory.collector.settings import UpkeepIntervals
+from overstory.collector.store import Received, open_store
+from overstory.collector.store.retention import without_few
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
+from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 from support.registry_texts import COLOURS, LISTED, STRINGS, registry_of
 
 DAY = 86_400
@@ -43,13 +50,10 @@ def sample_metrics(seeds: str = "") -> dict[str, dict[str, str]]:
 
 
 def registry(
-    retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder: Any = None, seeds: str = ""
+    retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder: Any = None
 ) -> MetricRegistry:
-    """Return a registry of every way of counting: bits by cohort, symbols, symbols under seeds, strings under seeds.
-
-    `seeds` is what the metric of symbols under seeds says of them.
-    """
-    metrics = sample_metrics(seeds)
+    """Return a registry of every way of counting: bits by cohort, symbols, symbols under seeds, strings under seeds."""
+    metrics = sample_metrics()
     if folder is not None:
         (folder / "trees.txt").write_text("".join(f"{candidate}\n" for candidate in candidates))
         parameters = "{epsilon = 1.0, num_seeds = 2147483648}"
@@ -117,10 +121,13 @@ def counted(metric: Metric, sent: Sequence[Report]) -> SupportCounts:
 
 @dataclass
 class Model:
-    """A store as it should be: lists in memory."""
+    """A store as it should be: lists in memory, and counts of what was compacted."""
 
     ids: set[bytes] = field(default_factory=set)
     reports: dict[tuple[str, int], list[Report]] = field(default_factory=lambda: defaultdict(list))
+    compacted: dict[tuple[str, int], SupportCounts] = field(default_factory=dict)
+    kept: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    ever: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, metric: Metric, period: int, batch: bytes, sent: Sequence[Report]) -> bool:
         """Keep a batch, once."""
@@ -130,13 +137,62 @@ class Model:
         self.reports[metric.id, period] += sent
         return True
 
+    def compact(self, metrics: MetricRegistry) -> int:
+        """Count what waits, and return how many reports that are."""
+        before = sum(self.kept.values())
+        for (name, period), sent in self.reports.items():
+            if sent:
+                self.compacted[name, period] = self._counts(metrics[name], period)
+                self.kept[name, period] += len(sent)
+                self.ever[name, period] += len(sent)
+        self.reports.clear()
+        return sum(self.kept.values()) - before
+
+    def retain(self, metrics: MetricRegistry) -> int:
+        """Delete the compacted reports, and counts of few; return how many reports were deleted."""
+        for name, period in self.kept:
+            counts = self.compacted[name, period]
+            stay = without_few(counts, metrics[name].mechanism.num_cohorts, FEWEST_TOGETHER)
+            if stay.num_reports or self.ever[name, period] >= FEWEST_TOGETHER:
+                self.compacted[name, period] = stay
+            else:
+                del self.compacted[name, period], self.ever[name, period]
+        deleted = sum(self.kept.values())
+        self.kept.clear()
+        return deleted
+
+    def _counts(self, metric: Metric, period: int) -> SupportCounts:
+        waiting = counted(metric, self.reports.get((metric.id, period), []))
+        before = self.compacted.get((metric.id, period))
+        return waiting if before is None else before + waiting
+
     def counts(self, metric: Metric) -> dict[int, SupportCounts]:
         """Return the counts by period."""
-        found = {period: sent for (name, period), sent in self.reports.items() if name == metric.id and sent}
-        return {period: counted(metric, sent) for period, sent in sorted(found.items())}
+        keys = {key for key, sent in self.reports.items() if sent} | self.compacted.keys()
+        return {period: self._counts(metric, period) for name, period in sorted(keys) if name == metric.id}
 
 
 def as_multiset(batch: ReportBatch) -> list[tuple[int, ...]]:
     """Return reports in an order that does not depend on theirs."""
     rows = np.column_stack([batch.cohorts.astype(np.uint64), batch.bits])
     return sorted(tuple(int(x) for x in row) for row in rows)
+
+
+def pages_of(metrics: MetricRegistry, url: str, *paths: str, token: bool = True) -> list[httpx.Response]:
+    """Return what a collector of these metrics answers to an admin, page by page."""
+
+    async def main() -> list[httpx.Response]:
+        store = open_store(url, metrics)
+        headers = {"authorization": f"Bearer {store.add_token('admin', 'ops')}"} if token else {}
+        collector = Collector(
+            metrics, store, intervals=UpkeepIntervals(tokens=0, compact=0, retain=0), clock=lambda: NOW
+        )
+        transport = httpx.ASGITransport(build_app(collector))
+        await collector.start()
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://c", headers=headers) as client:
+                return [await client.get(f"/v1/metrics/{path}") for path in paths]
+        finally:
+            await collector.stop()
+
+    return asyncio.run(main())

@@ -10,7 +10,7 @@ import numpy as np
 
 from overstory.analysis import selection
 from overstory.analysis.tables import output
-from overstory.analysis.tables.frames import Frame
+from overstory.analysis.tables.output import Frame
 from overstory.analysis.variance import ONE_EACH, support_noise
 from overstory.protocol.errors import ParameterError
 
@@ -268,13 +268,13 @@ class Estimate(Frame):
         """Return a plain-text table, most frequent first."""
         return output.table(self, limit, level)
 
-    def rows(self, limit: int | None = None, level: float = 0.95) -> list[dict[str, Any]]:
-        """Return a dictionary per value, most frequent first; unknown numbers are None."""
-        return output.rows(self, limit, level)
+    def rows(self, limit: int | None = None, level: float = 0.95, *, everything: bool = True) -> list[dict[str, Any]]:
+        """Return a dictionary per value, or per detected one, most frequent first; unknown numbers are None."""
+        return output.rows(self, limit, level, everything=everything)
 
-    def to_json(self, limit: int | None = None, level: float = 0.95) -> dict[str, Any]:
-        """Return `summary` and, under ``estimates``, `rows`."""
-        return {**self.summary(), "estimates": self.rows(limit, level)}
+    def to_json(self, limit: int | None = None, level: float = 0.95, *, everything: bool = True) -> dict[str, Any]:
+        """Return `summary` and, under ``estimates``, `rows`: all, or of what was detected."""
+        return {**self.summary(), "estimates": self.rows(limit, level, everything=everything)}
 
     def to_csv(self, target: str | PathLike[str] | TextIO) -> None:
         """Write results.csv (see `overstory.analysis.tables.output.CSV`): every value, most frequent first."""

@@ -3,14 +3,10 @@
 Support counts: how many reports each cohort sent, and how often each bit was set in them.
 
 How often each bit is set in each cohort: by NumPy for few reports, by compiled kernels once there are many.
-
-Loading the compiler takes most of a second, in which NumPy counts hundreds of thousands of reports. Reports come in
-batches, so what counts is how much this process has counted so far.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.kernels import columns
 from overstory.kernels.threads import at_most
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
@@ -98,7 +95,6 @@ class SupportCounts:
         return SupportCounts(self.totals + other.totals, self.ones + other.ones)
 
     def __eq__(self, other: object) -> bool:
-        """Equal when every count is."""
         if not isinstance(other, SupportCounts):
             return NotImplemented
         return np.array_equal(self.totals, other.totals) and np.array_equal(self.ones, other.ones)
@@ -140,13 +136,11 @@ def _shape(counts: SupportCounts) -> str:
     return f"{counts.ones.shape[0]} cohorts x {counts.ones.shape[1]} bits"
 
 
-PATIENCE: Final = 1 << 19
-"""Words of 64 bits that a process counts by NumPy (about a quarter of a second) before it loads the kernels."""
+TOGETHER: Final = 8
+"""Words of 64 bits that NumPy counts in the time of a block of `overstory.kernels.columns`."""
 ROWS: Final = 1 << 12
 """Reports that are unpacked at a time."""
-KERNELS: Final = "overstory.kernels.bits.popcount"
-
-_counted_slowly = 0
+KERNELS: Final = "bits/popcount"
 
 
 def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int) -> tuple[I64, I64]:
@@ -171,12 +165,8 @@ def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_coh
 
 
 def are_few(reports: NDArray[np.uint64]) -> bool:
-    """Whether NumPy counts these before the kernels are loaded; they are then added to what this process counted."""
-    global _counted_slowly  # noqa: PLW0603 - a tally of the process
-    if KERNELS in sys.modules or _counted_slowly + reports.size > PATIENCE:
-        return False
-    _counted_slowly += reports.size
-    return True
+    """Whether NumPy counts these, part by part, before the kernels are loaded."""
+    return columns.are_few(reports.size // TOGETHER, KERNELS, at_once=columns.COMPILING)
 
 
 def _are_sorted(cohorts: NDArray[np.uint16]) -> bool:
@@ -184,11 +174,16 @@ def _are_sorted(cohorts: NDArray[np.uint16]) -> bool:
     return all(bool((part[1:] >= part[:-1]).all()) for part in (cohorts[:64], cohorts))
 
 
-def load_kernels() -> None:
-    """Load the compiled kernels now: a process that counts all day does not wait for them later."""
+def load_kernels(*, compiling: bool = False) -> None:
+    """Load the kernels now, for a process that counts all day; where none are compiled, see that they can be."""
+    from numba import njit
+
     from overstory.kernels.bits.popcount import count_bits_by_cohort
 
-    count_bits_by_cohort(np.zeros((0, 1), np.uint64), np.zeros(0, np.uint16), 1)
+    if compiling or columns.is_compiled(KERNELS):
+        count_bits_by_cohort(np.zeros((0, 1), np.uint64), np.zeros(0, np.uint16), 1)
+    else:
+        njit(lambda: 0)()  # raises what the compiler will; no code is kept
 
 
 def count_slowly(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int) -> tuple[I64, I64]:

@@ -1,31 +1,294 @@
-"""The audit: ask a client in phases, check what it answers, play the guessing games."""
+"""The audit: ask a client in phases, check what it answers, play the guessing games.
+
+Its outcome is its checks after Holm, the games, and a verdict; as JSON values and as a document.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from overstory.audit.answers import Answers
+from overstory.analysis.selection import holm
+from overstory.audit.answers import Answers, Questions, fresh, repeated, twins
 from overstory.audit.bits import BitConformance
-from overstory.audit.checks import Check, Conformance
-from overstory.audit.cohorts import cohort_checks, equal_cohorts, kept_cohorts
+from overstory.audit.checks import BINS, Check, Column, Conformance, binned, turns
 from overstory.audit.game import detectable_excess, play
-from overstory.audit.probabilities import most_extreme
-from overstory.audit.questions import Questions, fresh, repeated, twins
-from overstory.audit.result import AuditResult, Timed
-from overstory.audit.sets import PointConformance, SubsetConformance
-from overstory.audit.symbols import SymbolConformance
+from overstory.audit.outputs import PointConformance, SubsetConformance, SymbolConformance
+from overstory.audit.probabilities import joined, most_extreme, outcomes_p, too_many, two_sided
+from overstory.presentation.document import Block, Lines, Notice, Paragraph, Table
+from overstory.presentation.document import Column as TableColumn
+from overstory.presentation.formats import finite, p_value
+from overstory.privacy.text import epsilon_text, rounded_down, rounded_up
 from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 
 if TYPE_CHECKING:
+    from overstory.audit.answers import Answers
+    from overstory.audit.checks import Check
     from overstory.audit.clients import AuditedClient
     from overstory.audit.declared import Declared
+    from overstory.audit.game import Game
+
+
+Verdict = Literal["violates", "deviates", "no fault found"]
+
+NO_PROOF: Final = (
+    "No audit proves an epsilon: it bounds it from below. What no check looks at may still be wrong, and a client can "
+    "behave otherwise when it is not audited."
+)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A check, and the processor time that its part of the audit took."""
+
+    check: Check
+    seconds: float
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """The outcome of an audit.
+
+    Attributes
+    ----------
+    mechanism
+        The declared one's name.
+    pair
+        The two values that were guessed between.
+    reports
+        Of fresh devices.
+    declared
+        Epsilon of one report.
+    detectable_excess
+        By which share of the declared epsilon less noise in every report must raise it to be seen nine times in ten;
+        None where that few reports show none. Of a fault in a few reports it says nothing.
+    notes
+        What was not tested, and why.
+    """
+
+    mechanism: str
+    pair: tuple[str, str]
+    reports: int
+    lines: int
+    alpha: float
+    declared: float
+    timed: tuple[Timed, ...]
+    games: tuple[Game, ...]
+    detectable_excess: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def adjusted(self) -> list[float]:
+        return holm([timed.check.p_value for timed in self.timed])
+
+    @property
+    def lower(self) -> float:
+        """The largest epsilon that any game shows to be lost, with confidence 1 - alpha."""
+        return max(game.lower for game in self.games)
+
+    @property
+    def failed(self) -> list[str]:
+        """The names of the checks that a right client passes."""
+        return [
+            timed.check.name
+            for timed, adjusted in zip(self.timed, self.adjusted, strict=True)
+            if adjusted <= self.alpha
+        ]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst that is certain."""
+        if self.lower > self.declared:
+            return "violates"
+        return "deviates" if self.failed else "no fault found"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as JSON values."""
+        best = max(self.games, key=lambda game: game.lower)
+        return {
+            "verdict": self.verdict,
+            "mechanism": self.mechanism,
+            "pair": list(self.pair),
+            "reports": self.reports,
+            "lines": self.lines,
+            "alpha": self.alpha,
+            "epsilon": {
+                "declared": finite(self.declared),
+                "lower": finite(self.lower),
+                "confidence": 1 - self.alpha,
+                "game": best.name,
+                "guesses": best.guesses,
+                "correct": best.correct,
+                "detectable_excess": finite(self.detectable_excess),
+            },
+            "games": [
+                {
+                    "name": game.name,
+                    "guesses": game.guesses,
+                    "correct": game.correct,
+                    "alpha": game.alpha,
+                    "lower": finite(game.lower),
+                }
+                for game in self.games
+            ],
+            "tests": [
+                {
+                    "name": timed.check.name,
+                    "expected": timed.check.expected,
+                    "observed": timed.check.observed,
+                    "statistic": finite(timed.check.statistic),
+                    "interval": None if timed.check.low is None else [timed.check.low, timed.check.high],
+                    "p_value": timed.check.p_value,
+                    "adjusted": adjusted,
+                    "verdict": "deviates" if adjusted <= self.alpha else "as declared",
+                    "seconds": round(timed.seconds, 4),
+                }
+                for timed, adjusted in zip(self.timed, self.adjusted, strict=True)
+            ],
+            "notes": list(self.notes),
+        }
+
+    def blocks(self) -> Iterator[Block]:
+        """Return the outcome for a person."""
+        yield Paragraph(
+            f"{self.mechanism}, epsilon {epsilon_text(self.declared)} for one report; {self.reports:,} reports of "
+            f"fresh devices, {self.lines:,} lines in all; values {self.pair[0]!r} and {self.pair[1]!r} by a fair coin"
+        )
+        yield self._table()
+        yield Lines(*self._epsilon(), *(f"note: {note}" for note in self.notes))
+        yield Notice(self._conclusion(), "good" if self.verdict == "no fault found" else "bad")
+        yield Paragraph(NO_PROOF)
+
+    def _table(self) -> Table:
+        rows = [
+            {
+                "check": timed.check.name,
+                "expected": timed.check.expected,
+                "observed": timed.check.observed,
+                "low": timed.check.low,
+                "high": timed.check.high,
+                "adjusted": adjusted,
+                "verdict": "DEVIATES" if adjusted <= self.alpha else "",
+            }
+            for timed, adjusted in zip(self.timed, self.adjusted, strict=True)
+        ]
+        columns = (
+            TableColumn("check", is_left=True),
+            TableColumn("expected", is_left=True),
+            TableColumn("observed", "came", is_left=True),
+            TableColumn("interval", "99.9% interval", _interval, ("low", "high"), is_left=True),
+            TableColumn("adjusted", "p after Holm", _chance),
+            TableColumn("verdict", "", is_left=True),
+        )
+        return Table("", columns, rows)
+
+    def _epsilon(self) -> Iterator[str]:
+        best = max(self.games, key=lambda game: game.lower)
+        share = f"{best.correct:,} of {best.guesses:,} guesses of the value were right ({best.name})"
+        lower, declared = self._bounds()
+        yield f"{share}: epsilon is at least {lower} with {100 * (1 - self.alpha):.10g}% confidence"
+        yield f"declared: {declared}"
+
+    def _bounds(self) -> tuple[str, str]:
+        """Return the certain epsilon, rounded down, and the declared one, rounded up, in their true order."""
+        digits = 4
+        while True:
+            step = Decimal(1).scaleb(-digits)
+            lower = rounded_down(self.lower, step)
+            if self.lower <= self.declared:
+                return f"{lower:f}", epsilon_text(self.declared)
+            declared = rounded_up(self.declared, step)
+            if lower > declared:
+                return f"{lower:f}", f"{declared:f}"
+            digits += 1
+
+    def _conclusion(self) -> str:
+        if self.verdict == "violates":
+            lower, declared = self._bounds()
+            return f"violates: a report reveals more than declared (epsilon at least {lower}, declared {declared})"
+        if self.verdict == "deviates":
+            names = ", ".join(self.failed)
+            return (
+                f"deviates: the reports are not those of the declared parameters ({names}); privacy may be worse or "
+                "better than declared, and estimates are wrong"
+            )
+        excess = self.detectable_excess
+        if excess is None:
+            seen = "that is too few to say how large a fault would have been seen"
+        else:
+            percent = rounded_up(100 * excess, Decimal("0.1"))
+            seen = (
+                f"too little noise in every report, with an epsilon {percent:,f}% above the declared one, would have "
+                "been seen nine times in ten; a fault in only some of the reports can be larger and not be seen"
+            )
+        return f"no fault found in {self.reports:,} reports: {seen}"
+
+
+def _chance(probability: float) -> str:
+    return p_value(probability) if probability < 0.001 else f"{probability:.3f}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{low:.4f} to {high:.4f}"
+
+
+COUNTED: Final = 1 << 12
+"""Cohorts up to which each is counted; of more, their first and their last bits are."""
+
+
+def cohort_checks(answers: Answers, num_cohorts: int) -> Iterator[Check]:
+    """Yield the checks of fresh devices' cohorts."""
+    cohorts = answers.cohorts
+    views = _views(cohorts, num_cohorts)
+    p_value = most_extreme([outcomes_p(np.bincount(numbers, minlength=many), law) for numbers, many, law in views])
+    yield Check("cohorts uniform", f"{num_cohorts:,} alike", f"p = {p_value:.1e} of them", p_value, p_value)
+    pair = answers.values < 2
+    p_value = most_extreme([_apart(numbers[pair], answers.values[pair], many) for numbers, many, _ in views])
+    yield Check("cohorts and values", "independent", f"p = {p_value:.1e} of them", p_value, p_value)
+    if num_cohorts > COUNTED:
+        repeats = len(cohorts) - len(np.unique(cohorts))
+        # Each seed is an earlier one with at most the chance that all earlier ones differ.
+        chances = np.minimum(np.arange(len(cohorts)) / num_cohorts, 1.0)
+        p_value = too_many(repeats, chances)
+        yield Check("seeds drawn twice", f"about {chances.sum():,.1f}", f"{repeats:,}", repeats, p_value)
+
+
+def _views(cohorts: NDArray[np.int64], many: int) -> list[tuple[NDArray[np.int64], int, NDArray[np.float64]]]:
+    """Return the cohorts in groups, how many groups there are, and how likely each is."""
+    if many <= COUNTED:
+        return [(cohorts, many, np.full(many, 1 / many))]
+    every = np.arange(BINS + 1, dtype=object) * many
+    starts = np.array([-(-int(edge) // BINS) for edge in every], np.float64)
+    lasts = np.array([(many - place + BINS - 1) // BINS for place in range(BINS)], np.float64)
+    return [(binned(cohorts, many), BINS, np.diff(starts) / many), (cohorts % BINS, BINS, lasts / many)]
+
+
+def _apart(groups: NDArray[np.int64], values: NDArray[np.int64], many: int) -> float:
+    """Return a p-value: in every group the value is a fair coin, for it was one."""
+    totals = np.bincount(groups, minlength=many)
+    return joined(two_sided(np.bincount(groups, values, many), totals, 0.5))
+
+
+def kept_cohorts(answers: Answers, repeats: int) -> Check:
+    """Check that a device's cohort is the same in all its reports."""
+    first, _ = turns(answers, repeats)
+    moved = int((answers.cohorts.reshape(repeats, -1) != first.cohorts).any(axis=0).sum())
+    texts = (f"all {len(first):,} devices have one", f"{moved:,} do not")
+    return Check("memory of the cohort", *texts, moved, 0.0 if moved else 1.0)
+
+
+def equal_cohorts(first: Answers, second: Answers, num_cohorts: int) -> float:
+    """Return a bound of how rarely as many devices of two runs choose the same cohort."""
+    return too_many(int((first.cohorts == second.cohorts).sum()), np.full(len(first), 1 / num_cohorts))
+
 
 Advance = Callable[[float, str], object]
 """Called with how many lines have been answered, and what is being done."""
@@ -46,7 +309,7 @@ class Settings:
     reports
         Of fresh devices, from 200.
     repeats
-        Reports of each device in the test of its memory, from 2.
+        Reports of each of a device's two values in the test of its memory, from 2.
     alpha
         The chance that a right client fails any check, and, apart from that, that its epsilon is bounded too high.
     restart
@@ -77,10 +340,10 @@ class Settings:
         """Devices that report several times."""
         return min(max(self.reports // 50, 100), 4000)
 
-    @property
-    def lines(self) -> int:
-        """Lines of all runs."""
-        return self.reports + 3 * self.twins + self.devices * self.repeats * (2 if self.restart else 1)
+    def lines(self, *, takes_metric: bool) -> int:
+        """Return the lines of all runs."""
+        runs = 2 * (2 if self.restart else 1) + takes_metric
+        return self.reports + 3 * self.twins + self.devices * self.repeats * runs
 
 
 def conformance_of(declared: Declared) -> Conformance:
@@ -186,24 +449,53 @@ class _Audit:
         yield Check("processes started at once", *texts, same, p_value)
 
     def _remember(self, *, choose: bool) -> None:
-        """Check that devices repeat their permanent response, and still do after a restart."""
-        settings, repeats = self.settings, self.settings.repeats
-        questions = repeated(self.declared, settings.devices, repeats, self.rng, choose=choose)
+        """Check that devices repeat each value's permanent response, and that no two of their noises are alike."""
+        settings = self.settings
+        questions = repeated(self.declared, settings.devices, settings.repeats, self.rng, choose=choose)
         (answers,) = self._ask(questions)
-        if choose and self.declared.num_cohorts > 1:
-            self._check([kept_cohorts(answers, repeats)])
-        self._check(self.conformance.memory(answers, repeats))
+        self._check(self._memory(answers))
+        first, second, differ = self._by_value(answers)
+        values = (answers.take(rows[:, differ].ravel()) for rows in (first, second))
+        self._check([self._apart("two values of a device", *values)])
+        if self.client.takes_metric:
+            one = answers.take(first.ravel())
+            (other,) = self._ask(replace(one.questions, metric=1))
+            self._check([self._apart("two metrics of a device", one, other)])
+        else:
+            self.notes.append(
+                "two metrics of a device were not tested: write {metric} into the command if it takes one"
+            )
         if not settings.restart:
             self.notes.append(
                 "memory over a restart was not tested: give --restart if the command remembers its clients"
             )
             return
         (again,) = self._ask(questions)
-        both = joined_runs(answers, again)
-        if choose and self.declared.num_cohorts > 1:
-            check = kept_cohorts(both, 2 * repeats)
-            self._check([replace(check, name=check.name + " after a restart")])
-        self._check(self.conformance.memory(both, 2 * repeats, " after a restart"))
+        self._check(self._memory(joined_runs(answers, again), " after a restart"))
+
+    def _by_value(self, answers: Answers) -> tuple[Column, Column, NDArray[np.bool_]]:
+        """Return the lines of the devices' two values, a row each time, and whether these are encoded differently."""
+        devices = self.settings.devices
+        lines = np.arange(len(answers)).reshape(-1, 2, devices)
+        first, second = self.conformance.encoded(answers.take(slice(2 * devices))).reshape(2, devices, -1)
+        return lines[:, 0], lines[:, 1], (first != second).any(axis=1)
+
+    def _memory(self, answers: Answers, after: str = "") -> Iterator[Check]:
+        first, second, differ = self._by_value(answers)
+        if self.settings.own_cohorts and self.declared.num_cohorts > 1:
+            check = kept_cohorts(answers, 2 * len(first))
+            yield replace(check, name=check.name + after)
+        lines = np.concatenate((first, second[:, differ]), axis=1)
+        yield from self.conformance.memory(answers.take(lines.ravel()), len(lines), after)
+
+    def _apart(self, name: str, first: Answers, second: Answers) -> Check:
+        """Check that the noise of the same devices is independent."""
+        p_values = [self.conformance.apart(first, second, self.settings.repeats)]
+        if second.questions.metric and self.settings.own_cohorts and self.declared.num_cohorts > 1:
+            turn = slice(self.settings.devices)
+            p_values.append(equal_cohorts(first.take(turn), second.take(turn), self.declared.num_cohorts))
+        p_value = most_extreme(p_values)
+        return Check(name, "independent", f"p = {p_value:.1e}", p_value, p_value)
 
 
 def joined_runs(first: Answers, second: Answers) -> Answers:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.selection.proportions import binomial_law, clopper_pearson
+from overstory.analysis.selection import binomial_law, clopper_pearson
 from overstory.audit.checks import (
     AS_DECLARED,
     LEVEL,
@@ -24,6 +24,7 @@ from overstory.audit.checks import (
     LevelsOf,
     alike,
     binned,
+    halfway,
     identical,
     neighbours,
     pairs_of,
@@ -58,12 +59,12 @@ class BitConformance(Conformance):
         self.permanent, self.instantaneous = rounds.permanent, rounds.instantaneous
         self.p, self.q = float(rounds.combined.keep_one), float(rounds.combined.raise_zero)
 
-    def _truth(self, answers: Answers) -> Bits:
+    def encoded(self, answers: Answers) -> Bits:
         return self.declared.bits(answers.values, answers.cohorts).view(np.uint8)
 
     def fresh(self, answers: Answers) -> Iterator[Check]:
         """Yield rates of set and unset bits, in all and by bit, value and cohort; ones; pairs; neighbours."""
-        true, bits = self._truth(answers), answers.reports
+        true, bits = self.encoded(answers), answers.reports
         both, sets = (bits & true).sum(1, dtype=np.int64), true.sum(1, dtype=np.int64)
         ones = bits.sum(1, dtype=np.int64) - both
         unsets = bits.shape[1] - sets
@@ -90,7 +91,7 @@ class BitConformance(Conformance):
         declared = self.declared.mechanism.parameters.get("f")
         if not declared:
             return
-        unset = self._truth(answers) == 0
+        unset = self.encoded(answers) == 0
         rate_of = clopper_pearson(int(answers.reports[unset].sum(dtype=np.int64)), int(unset.sum()), 1 - LEVEL)
         zero, one = float(self.instantaneous.raise_zero), float(self.instantaneous.keep_one)
         low, high = sorted(2 * (end - zero) / (one - zero) for end in rate_of)
@@ -133,7 +134,7 @@ class BitConformance(Conformance):
 
     def _neighbours(self, answers: Answers) -> Iterator[Check]:
         first, second = neighbours(answers)
-        true, others = self._truth(first), self._truth(second)
+        true, others = self.encoded(first), self.encoded(second)
         same = first.reports == second.reports
         neither = (true | others) == 0
         chance = self.q**2 + (1 - self.q) ** 2
@@ -145,7 +146,7 @@ class BitConformance(Conformance):
     def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
         """Yield how often a device's bit is 1: a permanent bit, sent again and again with fresh noise."""
         first, reports = turns(answers, repeats)
-        counts, true = reports.sum(0, dtype=np.int64), self._truth(first).astype(np.bool_)
+        counts, true = reports.sum(0, dtype=np.int64), self.encoded(first).astype(np.bool_)
         fresh = [binomial_law(repeats, float(p)) for p in (self.instantaneous.raise_zero, self.instantaneous.keep_one)]
         for name, chosen, share in (
             ("memory of set bits", true, float(self.permanent.keep_one)),
@@ -158,9 +159,16 @@ class BitConformance(Conformance):
             texts = f"ones of {repeats} vary by {expected:.3f}", f"by {came:.3f}"
             yield Check(name + after, *texts, came, p_value)
 
+    def noise(self, answers: Answers, repeats: int) -> tuple[NDArray[np.bool_], Floats]:
+        first, reports = turns(answers, repeats)
+        rates = float(self.instantaneous.raise_zero), float(self.instantaneous.keep_one)
+        cut, (zero, one) = halfway(repeats, *rates)
+        shares = (float(share) for share in (self.permanent.raise_zero, self.permanent.keep_one))
+        chances = np.array([share * one + (1 - share) * zero for share in shares])
+        return reports.sum(0, dtype=np.int64) > cut, chances[self.encoded(first)]
+
     def likeness(self, first: Answers, second: Answers, *, same_devices: bool) -> float:
-        """Return a bound by how many bits agree, and how many reports."""
-        true, others = self._truth(first), self._truth(second)
+        true, others = self.encoded(first), self.encoded(second)
         same, p_values = first.reports == second.reports, []
         logs = np.zeros(len(first))
         for value, permanent in ((0, self.permanent.raise_zero), (1, self.permanent.keep_one)):
@@ -239,13 +247,11 @@ class BitConformance(Conformance):
         return Levels(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
     def true_sides(self, answers: Answers) -> Column:
-        """Return which value's bits a report is."""
         first, second = self._sides(answers)
         is_first, is_second = ((answers.reports == bits).all(axis=1) for bits in (first, second))
         return np.where(is_first == is_second, -1, np.where(is_second, 1, 0)).astype(np.int64)
 
     def features(self, answers: Answers) -> Bits:
-        """Return the bits."""
         reports: Bits = answers.reports
         return reports
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.selection.proportions import clopper_pearson
-from overstory.audit.probabilities import joined, too_many, two_sided
+from overstory.analysis.selection import binomial_law, clopper_pearson
+from overstory.audit.probabilities import joined, most_extreme, too_many, two_sided
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Answers
@@ -160,6 +160,26 @@ class Conformance(ABC):
         """Yield the checks of `repeats` reports each of some devices, which take turns."""
 
     @abstractmethod
+    def encoded(self, answers: Answers) -> NDArray[Any]:
+        """Return what each line's value encodes to in its cohort: values with one encoding may share noise."""
+
+    @abstractmethod
+    def noise(self, answers: Answers, repeats: int) -> tuple[NDArray[np.bool_], Floats]:
+        """Return what `repeats` reports of each device say of its noise, as independent coins, and their chances."""
+
+    def apart(self, first: Answers, second: Answers, repeats: int) -> float:
+        """Return the p-value of how often the coins of the same devices agree, in all reports and in the first ones."""
+        p_values = []
+        for times in {1, repeats}:
+            rows = slice(len(first) // repeats * times)
+            (ones, chances), (others, more) = (self.noise(each.take(rows), times) for each in (first, second))
+            agreement = chances * more + (1 - chances) * (1 - more)
+            levels, places = np.unique(agreement, return_inverse=True)
+            totals, same = (np.bincount(places.ravel(), weights) for weights in (None, (ones == others).ravel()))
+            p_values.append(joined(two_sided(same, totals, levels)))
+        return most_extreme(p_values)
+
+    @abstractmethod
     def likeness(self, first: Answers, second: Answers, *, same_devices: bool) -> float:
         """Return a bound of how rarely two runs are as alike by chance; devices may be the same in both."""
 
@@ -188,6 +208,12 @@ def one_of(numbers: NDArray[Any], limit: int) -> NDArray[np.uint8]:
     """Return a row for each number below `limit`, with a single 1."""
     rows: NDArray[np.bool_] = numbers[:, None] == np.arange(limit)
     return rows.view(np.uint8)
+
+
+def halfway(repeats: int, *rates: float) -> tuple[int, list[float]]:
+    """Return the count halfway between two rates, and how likely more than it come at each of them."""
+    cut = math.floor(repeats * sum(rates) / 2)
+    return cut, [float(binomial_law(repeats, chance)[cut + 1 :].sum()) for chance in rates]
 
 
 def turns(answers: Answers, repeats: int) -> tuple[Answers, NDArray[Any]]:

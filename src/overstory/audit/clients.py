@@ -20,12 +20,20 @@ from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.audit.answers import Questions
     from overstory.audit.declared import Declared
-    from overstory.audit.questions import Questions
 
 
 class AuditedClient(Protocol):
-    """What an audit asks."""
+    """What an audit asks.
+
+    Attributes
+    ----------
+    takes_metric
+        Whether it can be asked about a second metric of the same devices.
+    """
+
+    takes_metric: bool
 
     def answer(self, declared: Declared, questions: Sequence[Questions]) -> list[Answers]:
         """Return the answers of runs that start at once, one for each list of questions."""
@@ -37,6 +45,8 @@ LEAST_BYTES: Final = 1 << 24
 BYTES_PER_LINE: Final = 256
 """How much a run may write: beyond it, a command that never ends would fill the disk."""
 PAUSE: Final = 0.02
+METRIC: Final = "{metric}"
+"""Stands for the metric's id in a command."""
 
 
 class Program:
@@ -46,10 +56,15 @@ class Program:
     ----------
     timeout
         Seconds that a run may take.
+    metrics
+        What replaces `METRIC` in the command, for the first metric and for the second.
     """
 
-    def __init__(self, command: Sequence[str], timeout: float = TIMEOUT) -> None:
-        self.command, self.timeout = list(command), timeout
+    def __init__(
+        self, command: Sequence[str], timeout: float = TIMEOUT, metrics: tuple[str, str] = ("first", "second")
+    ) -> None:
+        self.command, self.timeout, self.metrics = list(command), timeout, metrics
+        self.takes_metric = any(METRIC in word for word in command)
 
     def answer(self, declared: Declared, questions: Sequence[Questions]) -> list[Answers]:
         """Run the command once for each list of questions, all at the same time.
@@ -66,13 +81,16 @@ class Program:
             for path, asked in zip(paths, questions, strict=True):
                 asked.write(path.with_suffix(".values"), declared)
             with contextlib.ExitStack() as running:
-                processes = [running.enter_context(self._started(path)) for path in paths]
+                processes = [
+                    running.enter_context(self._started(path, self.metrics[asked.metric]))
+                    for path, asked in zip(paths, questions, strict=True)
+                ]
                 for process, path, asked in zip(processes, paths, questions, strict=True):
                     self._wait(process, path, asked)
             return [self._read(path, asked, declared) for path, asked in zip(paths, questions, strict=True)]
 
     @contextlib.contextmanager
-    def _started(self, path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    def _started(self, path: Path, metric: str) -> Iterator[subprocess.Popen[bytes]]:
         with (
             path.with_suffix(".values").open("rb") as values,
             path.with_suffix(".reports").open("wb") as reports,
@@ -80,7 +98,11 @@ class Program:
         ):
             try:
                 process = subprocess.Popen(  # noqa: S603 - the person's own command
-                    self.command, stdin=values, stdout=reports, stderr=errors, start_new_session=True
+                    [word.replace(METRIC, metric) for word in self.command],
+                    stdin=values,
+                    stdout=reports,
+                    stderr=errors,
+                    start_new_session=True,
                 )
             except OSError as error:
                 reason = (error.strerror or str(error)).lower()
@@ -141,6 +163,8 @@ class Program:
 class OwnClient:
     """The library's own `Randomizer`, a device for every client; what it drew for a client stays for this audit."""
 
+    takes_metric = True
+
     def __init__(self) -> None:
         self._secrets: dict[tuple[int, str], bytes] = {}
 
@@ -162,7 +186,9 @@ class OwnClient:
             if device is None:
                 secret = self._secrets.setdefault((process, name), os.urandom(32))
                 cohort = None if given is None else given[line]
-                device = devices[name] = Randomizer(mechanism, secret=secret, metric="audit", cohort=cohort)
+                device = devices[name] = Randomizer(
+                    mechanism, secret=secret, metric=f"audit{asked.metric}", cohort=cohort
+                )
             cohorts[line], payload = device.report(declared.values[value])
             payloads.append(payload)
         return Answers(asked, cohorts, packed(payloads, declared))

@@ -49,7 +49,6 @@ class Declared:
 
     @property
     def num_cohorts(self) -> int:
-        """How many cohorts, or seeds, there are."""
         return self.mechanism.num_cohorts
 
     @property
@@ -59,7 +58,6 @@ class Declared:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of one report, rounded up."""
         return self.mechanism.epsilon_report
 
     def bits(self, values: Column, cohorts: Column) -> Rows:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.selection.proportions import lower_bound
+from overstory.analysis.selection import lower_bound
 from overstory.audit.probabilities import at_least
 
 if TYPE_CHECKING:

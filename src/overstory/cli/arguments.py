@@ -197,11 +197,8 @@ def read_mechanism(args: argparse.Namespace) -> tuple[RapporParameters, BitMecha
 
 
 def token_of_environment(role: str) -> str:
-    """Return the token for sending (`WRITE`) or for reading (`ADMIN`) from the environment.
-
-    ``OVERSTORY_TOKEN`` is the earlier name of both.
-    """
-    return os.environ.get(f"OVERSTORY_{role}_TOKEN") or os.environ.get("OVERSTORY_TOKEN", "")
+    """Return the token for sending (`WRITE`) or for reading (`ADMIN`) from the environment."""
+    return os.environ.get(f"OVERSTORY_{role}_TOKEN", "")
 
 
 def print_outcome(args: argparse.Namespace, outcome: dict[str, Any], *shown: str | Block) -> None:

@@ -55,8 +55,8 @@ see `MODULES`.
 COMMANDS: Final = tuple(SUMMARIES)
 
 _FOLDERS: Final = {
-    "analysis": ("audit", "bench", "collect", "compare", "decode", "demo", "discover", "plan"),
-    "rappor": ("convert", "encode", "map", "reproduce", "sum"),
+    "analysis": ("audit", "collect", "compare", "decode", "demo", "discover", "plan"),
+    "rappor": ("convert", "encode", "map", "sum"),
     "registry": ("metrics", "privacy"),
     "service": ("console", "doctor", "gateway", "keys", "relay", "serve", "simulate", "store"),
 }
@@ -64,14 +64,13 @@ MODULES: Final = {
     **{command: f"{folder}.{command}" for folder, commands in _FOLDERS.items() for command in commands},
     **dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person"),
     **dict.fromkeys(("export", "import"), "service.exports"),
+    **dict.fromkeys(("reproduce", "bench"), "checkout"),
 }
 """Commands that share a module, whose `add_parser` adds them all."""
 
 EXTRAS: Final = {
     **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "matplotlib", "jinja2", "rich"), "analysis"),
-    **dict.fromkeys(
-        ("fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "prometheus_client", "cryptography"), "server"
-    ),
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "cryptography"), "server"),
     "h11": "relay",
     "distributed": "dask",
     "pyspark": "spark",
@@ -151,7 +150,6 @@ def _without_secrets(message: str, argv: Sequence[str]) -> str:
 
 
 def _as_options(argv: list[str]) -> list[str]:
-    """Return `help`, `help COMMAND` and `version` as options."""
     if argv[:1] == ["help"]:
         return [*argv[1:], "--help"]
     return ["--version", *argv[1:]] if argv[:1] == ["version"] else argv

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from overstory.presentation.streams import printable
@@ -37,13 +37,9 @@ class Parser(argparse.ArgumentParser):
         """Parse; the subcommand itself, and not its parent, reports an unknown argument."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(_unknown(unknown, self._shown()))
+            shown = (option for option in self._actions if option.help != argparse.SUPPRESS)
+            self.error(_unknown(unknown, [name for option in shown for name in option.option_strings]))
         return parsed, unknown
-
-    def _shown(self) -> list[str]:
-        """Return the options that the help lists: an earlier name is accepted, but not suggested."""
-        shown = (option for option in self._actions if option.help != argparse.SUPPRESS)
-        return [name for option in shown for name in option.option_strings]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = action.choices
@@ -75,13 +71,6 @@ def terminal_width() -> int:
         return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
     except (AttributeError, ValueError, OSError):
         return 80
-
-
-def add_earlier_names(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> None:
-    """Accept earlier names of options; no help lists them."""
-    actions = {action.dest: action for action in parser._actions}  # noqa: SLF001 - argparse has no public way
-    for name, destination in names.items():
-        parser._option_string_actions[name] = actions[destination]  # noqa: SLF001
 
 
 def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:

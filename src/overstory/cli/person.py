@@ -18,7 +18,6 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     from overstory.client.person import commands
 
     return commands.run(args)

@@ -16,15 +16,7 @@ MOST_SHOWN: Final = 20
 
 @contextmanager
 def open_stores(urls: Sequence[str]) -> Iterator[Store | SeveralStores]:
-    """Open the store that is named, or all that are, as one; warn where shards are missing.
-
-    Raises
-    ------
-    StoreError
-        When a store cannot be opened.
-    ParameterError
-        When the stores cannot be added up; see `SeveralStores`.
-    """
+    """Open the store that is named, or all that are, as one; warn where shards are missing."""
     from overstory.collector.store import open_store
     from overstory.queries.sources.stores import SeveralStores
 

@@ -34,18 +34,7 @@ def check_workers(workers: int | None) -> int:
 def each_cell(
     compute: Callable[[Cell], Outcome], cells: Sequence[Cell], workers: int, done: Callable[[], object]
 ) -> list[Outcome]:
-    """Return what `compute`, a function of a module, makes of each cell, in their order.
-
-    Parameters
-    ----------
-    done
-        Called whenever a cell is computed.
-
-    Raises
-    ------
-    LostWorkerError
-        When a process ended, for want of memory or because it was killed.
-    """
+    """Return what `compute`, a function of a module, makes of each cell, in their order."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context

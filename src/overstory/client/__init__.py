@@ -14,7 +14,6 @@ from overstory._lazy import lazy_names
 if TYPE_CHECKING:
     from overstory.client.client import Client
     from overstory.client.consent.consent import Choice, Consent
-    from overstory.client.offers import OfferLedger
     from overstory.client.outcomes import ConsentError, Fault, Flushed, Outcome, StateError
     from overstory.client.person.status import Status
     from overstory.client.randomizer import Randomizer, new_secret
@@ -32,7 +31,6 @@ __all__ = [
     "Flushed",
     "FormatError",
     "MetricRegistry",
-    "OfferLedger",
     "Outcome",
     "OverstoryError",
     "ParameterError",
@@ -56,7 +54,6 @@ __getattr__, __dir__ = lazy_names(
         "Flushed": "client.outcomes",
         "FormatError": "protocol.errors",
         "MetricRegistry": "protocol.metrics.registry",
-        "OfferLedger": "client.offers",
         "Outcome": "client.outcomes",
         "OverstoryError": "protocol.errors",
         "ParameterError": "protocol.errors",

@@ -1,154 +1,136 @@
-"""What this device has spent: a ledger computed from the rows of the memo.
+"""What this device has spent, and what the person's budget still allows: both are computed from the rows of the memo.
 
 The ledger charges what was *queued* for sending, before anybody knows whether it arrived: what was dropped later stays
 charged. So the statement is never below the truth of what this state has sent. Of a state that was restored, or has a
 copy, another one sent reports too: those of another value, or of another period, are missing here. What was recorded
 under `local` is not charged.
+
+What a budget allows is counted in reports, so that silence says nothing of a value.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from overstory.client.state.memo import ALL_VALUES, NOTHING
-from overstory.privacy.accounts import Event, Spend
-from overstory.privacy.ledger import Ledger
+from overstory.client.state.rows import wider
+from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import MetricCost, metric_cost
-from overstory.privacy.registry.totals import TotalCost, total_so_far
-from overstory.privacy.terms import Terms
+from overstory.privacy.registry.totals import TotalCost, charge, total_so_far
+from overstory.privacy.terms import Terms, add_up
 
 if TYPE_CHECKING:
-    from overstory.client.state.state import Rows
-    from overstory.protocol.metrics import Metric
+    from overstory.client.state.rows import Rows
+    from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What one metric has cost.
-
-    Attributes
-    ----------
-    reports, distinct
-        Reports queued for sending, and the permanent responses among them: none where all noise is fresh.
-    epsilon
-        All reports so far, with the same pattern of changes, under every mechanism that the metric has had; infinite
-        where an earlier version did not keep what a mechanism's privacy rests on, or let two metrics share their noise.
-    """
+    """What one metric has cost."""
 
     metric: str  # its id
-    reports: int
-    distinct: int
+    reports: int  # queued for sending
+    distinct: int  # the permanent responses among them: none where all noise is fresh
     most_values: int | None  # the cap on distinct values; None without
-    epsilon: float
-    change_leak: float  # what all reports disclose of one change of value
     cost: MetricCost  # every line that a person is shown
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The device's ledger, and the metrics that it cannot speak for.
-
-    Attributes
-    ----------
-    unknown
-        Metrics with reports by a mechanism of which nothing is known any more, or whose noise another one shared.
-    """
-
-    ledger: Ledger  # what is known
-    unknown: frozenset[str]
-
-    @property
-    def epsilon(self) -> float:
-        """All that was spent, rounded up, with the same pattern of changes; infinite where something is unknown."""
-        return math.inf if self.unknown else self.ledger.epsilon
-
-    @property
-    def epsilon_any(self) -> float:
-        """All that was spent, rounded up, whatever was held and however it changed; infinite likewise."""
-        return math.inf if self.unknown else self.ledger.epsilon_any
-
-    def of(self, metrics: Collection[str]) -> Budget:
-        """Return the part of some metrics."""
-        accounts = tuple(account for account in self.ledger.accounts if account.metric in metrics)
-        return Budget(replace(self.ledger, accounts=accounts), self.unknown.intersection(metrics))
-
-    def totals(self, attributes: Mapping[str, str]) -> tuple[TotalCost, ...]:
-        """Return what all metrics have cost together, then those of each attribute that several share."""
-        reported = {account.metric for account in self.ledger.accounts} | self.unknown
-        if not reported:
-            return ()
-        shared: dict[str, set[str]] = {}
-        for name in reported.intersection(attributes):
-            shared.setdefault(attributes[name], set()).add(name)
-        parts = ((name, self.of(group)) for name, group in sorted(shared.items()) if len(group) > 1)
-        return (
-            total_so_far(self.ledger, forgotten=bool(self.unknown)),
-            *(total_so_far(part.ledger, name, forgotten=bool(part.unknown)) for name, part in parts),
-        )
+def ledger_of(rows: Rows) -> Ledger:
+    """Return the device's ledger."""
+    held: dict[tuple[str, bytes], dict[int, int]] = {}
+    for response in rows.memo.responses():
+        if response.reports:
+            held.setdefault((response.metric, response.account), {})[response.number] = response.reports
+    accounts = (
+        Account(name, account.hex(), rows.memo.terms(account), tuple(reports.items()))
+        for (name, account), reports in held.items()
+    )
+    return Ledger(tuple(accounts))
 
 
-def budget(rows: Rows, metrics: Mapping[str, Metric], metric: str | None = None) -> Budget:
-    """Return the device's budget, of all metrics or of one.
-
-    Parameters
-    ----------
-    metrics
-        The registry's, for mechanisms whose terms an earlier version did not keep.
-    metric
-        The one metric; None: all of them.
-    """
-    terms_by_digest = {metric.mechanism.digest: terms_of(metric.mechanism) for metric in metrics.values()}
-    shared = rows.keys.shared(rows.memo, metrics)
-    ledger, unknown = Ledger("person", (rows.fingerprint or b"").hex()[:8]), set()
-    responses = rows.memo.responses(metric)
-    with_nothing = {(each.metric, each.mechanism) for each in responses if each.tag == NOTHING}
-    for response in responses:
-        if not response.reports:
-            continue
-        terms = _terms(rows, response.mechanism, terms_by_digest)
-        if terms is None or (response.metric, response.mechanism) in shared:
-            unknown.add(response.metric)
-        else:
-            if terms.most_values is not None and (response.metric, response.mechanism) in with_nothing:
-                terms = replace(cast(Any, terms), most_values=terms.most_values + 1)
-            about = response.metric, response.mechanism.hex(), terms
-            of = (
-                (Event.ANY_VALUES, response.reports)
-                if terms.fresh
-                else (Event.VALUE, response.reports, response.number)
-            )
-            ledger = ledger.after(Spend(*about, *of))
-    return Budget(ledger, frozenset(unknown))
+def part_of(ledger: Ledger, metrics: Collection[str]) -> Ledger:
+    """Return the part of some metrics."""
+    return replace(ledger, accounts=tuple(account for account in ledger.accounts if account.metric in metrics))
 
 
-def spent(rows: Rows, metric: Metric) -> Spent:
-    """Return what a metric has cost on this device."""
-    mine = budget(rows, {metric.id: metric}, metric.id)
-    responses = [response for response in rows.memo.responses(metric.id) if response.reports]
+def totals(ledger: Ledger, metrics: Mapping[str, Metric]) -> tuple[TotalCost, ...]:
+    """Return what all metrics have cost together, then those of each attribute that several share."""
+    reported = {account.metric for account in ledger.accounts}
+    if not reported:
+        return ()
+    shared: dict[str, set[str]] = {}
+    for name in reported.intersection(metrics):
+        if (attribute := metrics[name].attribute) is not None:
+            shared.setdefault(attribute, set()).add(name)
+    parts = ((name, part_of(ledger, group)) for name, group in sorted(shared.items()) if len(group) > 1)
+    return (total_so_far(ledger), *(total_so_far(part, name) for name, part in parts))
+
+
+def spent(ledger: Ledger, metric: Metric) -> Spent:
+    """Return what a metric has cost; what it would cost, where the ledger has no report of it."""
+    mine = part_of(ledger, {metric.id})
     return Spent(
         metric=metric.id,
-        reports=sum(response.reports for response in responses),
-        distinct=sum(response.tag != ALL_VALUES for response in responses),
+        reports=sum(account.reports for account in mine.accounts),
+        distinct=sum(len(account.numbered) for account in mine.accounts if not account.terms.fresh),
         most_values=metric.max_values,
-        epsilon=mine.epsilon,
-        change_leak=math.inf if mine.unknown else mine.ledger.change_leak,
-        cost=metric_cost(metric, so_far=mine.ledger, forgotten=bool(mine.unknown)),
+        cost=metric_cost(metric, so_far=mine),
     )
 
 
-def planned(metric: Metric) -> Spent:
-    """Return what a metric would cost, where there is no state to have reports in."""
-    return Spent(metric.id, 0, 0, metric.max_values, 0.0, 0.0, metric_cost(metric))
+Key = tuple[str, str]
+"""A metric's id, and one of its accounts."""
 
 
-def _terms(rows: Rows, mechanism: bytes, terms_by_digest: dict[bytes, Terms]) -> Terms | None:
-    if mechanism not in terms_by_digest:
-        terms = rows.memo.terms(mechanism)
-        if terms is None:
-            return None
-        terms_by_digest[mechanism] = terms
-    return terms_by_digest[mechanism]
+class Allowance:
+    """The reports so far against the registry's budget."""
+
+    def __init__(
+        self, registry: MetricRegistry, budget: PersonBudget, rows: Rows, pending: Iterable[Metric] = ()
+    ) -> None:
+        self._budget = budget
+        accounts = {(account.metric, account.digest): account for account in ledger_of(rows).accounts}
+        self._terms: dict[Key, Terms] = {key: account.terms for key, account in accounts.items()}
+        self._reports = Counter({key: account.reports for key, account in accounts.items()})
+        names = {name for name, _ in accounts}
+        self._caps = {name: rows.cap_of(name) for name in names}
+        self._attributes = {name: rows.recall(f"attribute {name}") for name in names}
+        self._attributes |= {name: metric.attribute for name, metric in registry.items()}
+        for metric in pending:
+            self.take(metric)
+
+    def __repr__(self) -> str:
+        return f"Allowance({self._budget!r}, {sum(self._reports.values())} reports)"
+
+    def allows(self, metric: Metric) -> bool:
+        """Whether one more report of a metric stays within every limit."""
+        more = self._reports + Counter([_key(metric)])
+        return all(
+            add_up((1, cost) for cost in self._costs(more, attribute, metric)) <= most
+            for attribute, most in self._budget.limits_of(metric)
+        )
+
+    def take(self, metric: Metric) -> None:
+        """Count one more report of a metric."""
+        self._reports[_key(metric)] += 1
+        self._terms[_key(metric)] = terms_of(metric.mechanism)
+        self._caps[metric.id] = self._cap_with(metric)
+
+    def _costs(self, reports: Counter[Key], attribute: str | None, coming: Metric) -> Iterator[float]:
+        terms = self._terms | {_key(coming): terms_of(coming.mechanism)}
+        for key, number in reports.items():
+            name, _ = key
+            if attribute is None or self._attributes.get(name) == attribute:
+                cap = self._cap_with(coming) if name == coming.id else self._caps[name]
+                yield charge(self._budget.against, terms[key], number, cap)
+
+    def _cap_with(self, metric: Metric) -> int | None:
+        """Return the largest cap that a metric's reports were made under, this one included; None without."""
+        return wider(self._caps.get(metric.id, metric.max_responses), metric.max_responses)
+
+
+def _key(metric: Metric) -> Key:
+    return metric.id, metric.account.hex()

@@ -22,19 +22,18 @@ from overstory.client import settings
 from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.policy import UNASKED, EffectiveChoice, Permission, PermissionSources
 from overstory.client.outcomes import MADE, Fault, Flushed, Outcome, StateError, WarnsOnce
-from overstory.client.state.files import leave
-from overstory.client.state.paths import StatePaths, check_app, describe, policy_file, state_folder
-from overstory.client.upload.uploader import Uploader
+from overstory.client.settings import Uploader
+from overstory.client.state.paths import StatePaths, check_app, describe, leave, policy_file, state_folder
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    from overstory.client.outcomes import Round
     from overstory.client.person.status import Status
     from overstory.client.session import Session
     from overstory.client.state.outbox import Bounds
     from overstory.client.state.state import State
-    from overstory.client.upload.delivery import Round
     from overstory.client.upload.http import Transport
     from overstory.protocol.metrics import MetricRegistry
 
@@ -216,6 +215,7 @@ class Client:
             return Flushed(written, sent, str(error))
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the host program
             self._warn(f"flush {type(error).__name__}", "flushing failed: %s", type(error).__name__)
+            self._begun().last_error = StateError(Fault.UNREADABLE, f"flushing failed: {type(error).__name__}")
             return Flushed(written, sent, f"flushing failed: {type(error).__name__}")
         return Flushed(written, sent)
 
@@ -235,7 +235,7 @@ class Client:
             return Status(effective, {}, self.paths.folder, memory.get("pending", 0), problem=problem)
 
     def consent(self, choice: Choice | str, *, moved: bool = False) -> Consent:
-        """Make the person's choice, for this registry and collector; see `overstory.client.consent.choice.choose`.
+        """Make the person's choice, for this registry and collector; see `overstory.client.consent.consent.choose`.
 
         Parameters
         ----------
@@ -271,6 +271,12 @@ class Client:
     def effective(self) -> EffectiveChoice:
         """What may be done now, and its cause."""
         return self._sources.now()
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why the state could not be used when it was last needed; None when it could."""
+        error = None if self._session is None else self._session.last_error
+        return None if error is None else error.fault
 
     def permission(self, server: str | None) -> Permission:
         """Return what may be recorded and sent to a collector that something other than this client sends to."""

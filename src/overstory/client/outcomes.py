@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from overstory.protocol.errors import OverstoryError
-
-if TYPE_CHECKING:
-    from overstory.client.upload.delivery import Round
 
 
 class Fault(StrEnum):
@@ -38,8 +36,8 @@ class Fault(StrEnum):
         The secret is not the one that the reports so far were made with.
     CHANGED
         Another process has forgotten the state, and perhaps begun a new one, since this one read it.
-    NEWER
-        A later version of Overstory wrote it.
+    OTHER_VERSION
+        Another version of Overstory wrote it.
     ELSEWHERE
         It was begun on another machine.
     FOREIGN
@@ -54,7 +52,7 @@ class Fault(StrEnum):
     LOST = "lost"
     ALTERED = "altered"
     CHANGED = "changed"
-    NEWER = "newer"
+    OTHER_VERSION = "other-version"
     ELSEWHERE = "elsewhere"
     FOREIGN = "foreign"
 
@@ -136,6 +134,22 @@ class Outcome(StrEnum):
 
 MADE: Final = frozenset({Outcome.RECORDED, Outcome.CAPPED, Outcome.UNFIT})
 """Where there is a report, of the value or of nothing: the period has had its report."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """The result of a round of sending."""
+
+    sent: int = 0  # reports that the collector has accepted
+    dropped: Mapping[str, int] = field(default_factory=dict)  # reports given up, by reason
+    put_off: int = 0  # reports that were tried and wait again
+    error: str = ""  # what went wrong last; empty when nothing did
+
+    def plus(self, later: Round) -> Round:
+        """Return the sum with a later round; what went wrong before is over when that one sent something."""
+        dropped = dict(Counter(self.dropped) + Counter(later.dropped))
+        error = later.error or ("" if later.sent else self.error)
+        return Round(self.sent + later.sent, dropped, self.put_off + later.put_off, error)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.errors import ParameterError
@@ -14,7 +14,8 @@ from overstory.protocol.sampling import Entropy, KeyedEntropy, SystemEntropy, ch
 from overstory.protocol.wire.upload import ID_BYTES
 
 if TYPE_CHECKING:
-    from overstory.client.offers import OfferLedger
+    from overstory.protocol.metrics import Metric
+
 
 _new_report = tuple.__new__  # half the time of the named tuple's own constructor
 
@@ -28,6 +29,23 @@ def new_secret() -> bytes:
     (32, False)
     """
     return os.urandom(32)
+
+
+def cohort_of(mechanism: LocalRandomizer, secret: bytes, metric: str) -> int:
+    """Return the device's cohort: it follows from the secret, the metric's id and the number of cohorts alone."""
+    return uniform_below(mechanism.num_cohorts, KeyedEntropy(secret, context(metric), purpose=b"cohort"))
+
+
+def randomizer_of(metric: Metric, key: bytes) -> Randomizer:
+    """Return what makes a metric's reports on the device with this metric key.
+
+    All but the cohort follows from a key of the metric's account. So where the mechanism changes, or which value is
+    which symbol, every response is drawn again, independently; if those of some values stayed, the others would be
+    known to have moved.
+    """
+    account = hashlib.blake2b(metric.account, key=key, digest_size=32, person=b"account").digest()
+    cohort = cohort_of(metric.mechanism, key, metric.id)
+    return Randomizer(metric.mechanism, secret=account, metric=metric.id, cohort=cohort, memo_size=0)
 
 
 class Randomizer:
@@ -44,11 +62,8 @@ class Randomizer:
     cohort
         Only where the cohort was assigned elsewhere; otherwise it follows from the secret.
     built_with
-        What the program was built with: parameters that come later, from a server, may protect more, never less.
-        Other ones than these are refused unless there is a ledger: each further set adds up.
-    offers
-        The ledger of the parameters that were accepted; by default they may cost as much together, per value, as
-        those that the program was built with.
+        What the program was built with, where `mechanism` comes later, from a server: other parameters are refused, for
+        each further set draws another permanent response, and they add up.
     entropy
         Where the fresh bits of `report` come from: the operating system, unless this is an experiment.
     memo_size
@@ -57,7 +72,8 @@ class Randomizer:
     Raises
     ------
     ParameterError
-        When the secret is too short, the metric has no name or the cohort does not exist.
+        When the secret is too short, the metric has no name, the cohort does not exist, or the program was built with
+        other parameters.
 
     Examples
     --------
@@ -76,29 +92,26 @@ class Randomizer:
         metric: str,
         cohort: int | None = None,
         built_with: LocalRandomizer | None = None,
-        offers: OfferLedger | None = None,
         entropy: Entropy | None = None,
         memo_size: int = 1024,
     ) -> None:
         if not isinstance(metric, str) or not metric:
             raise ParameterError(f"metric = {metric!r}: give the metric's id, a string that is not empty")
         check_count("memo_size", memo_size, 0, sys.maxsize)
-        if built_with is not None:
-            refuse_weaker(mechanism, built_with)
-            _accept(mechanism, built_with, offers, check_secret(secret), metric)
+        if built_with is not None and mechanism.digest != built_with.digest:
+            raise ParameterError(
+                f"{metric}: these are not the parameters that this program was built with; every further set of "
+                "parameters adds up, so other ones need a new program, and a consent to it"
+            )
         self.mechanism, self.metric = mechanism, metric
         self._secret = check_secret(secret)
         self._memo: dict[Any, int] = {}
         self._memo_size = memo_size
-        self.cohort = self._derive_cohort() if cohort is None else whole_number(cohort)
+        self.cohort = cohort_of(mechanism, secret, metric) if cohort is None else whole_number(cohort)
         self._respond = mechanism.responder(self._secret, metric, self.cohort)
         self._instantaneous = mechanism.instantaneous
         self._random_bits = (entropy if entropy is not None else SystemEntropy()).bits
         self._periods = KeyedEntropy(self._secret, context(metric, mechanism.digest, self.cohort), purpose=b"period")
-
-    def _derive_cohort(self) -> int:
-        drawn = KeyedEntropy(self._secret, context(self.metric), purpose=b"cohort")
-        return uniform_below(self.mechanism.num_cohorts, drawn)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Randomizer holds a device's secret: do not pickle it, build it anew from the secret")
@@ -167,68 +180,6 @@ class Randomizer:
         if self._memo_size:
             self._memo[type(value), value] = bits  # 1 and True are equal to a dictionary, not to an encoding
         return bits
-
-
-NUMBERS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
-CHANGES: Final = (2, 3, 5, 10)
-
-
-@lru_cache(maxsize=256)
-def refuse_weaker(offered: LocalRandomizer, built_with: LocalRandomizer) -> None:
-    """Raise ParameterError when `offered` reveals more than `built_with`, in any way that is looked at.
-
-    That is: one report, several, or any number of one value; a change of value; the number of cohorts or seeds, and the
-    size of a report, by which a device may be told again.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> refuse_weaker(mechanism("rappor", q=0.7), built_with=mechanism("rappor", q=0.75))
-    """
-    for reports in NUMBERS:
-        _refuse_above(f"{reports} reports of one value", offered.epsilon_n(reports), built_with.epsilon_n(reports))
-    _refuse_above("all reports of one value", offered.epsilon_permanent, built_with.epsilon_permanent)
-    from overstory.privacy.payloads.registry import terms_of
-
-    terms = terms_of(offered), terms_of(built_with)
-    for reports in CHANGES:
-        leaks = (each.change_leak(reports) for each in terms)
-        _refuse_above(f"a change of value within {reports} reports", *leaks)
-    for what, most, limit in (
-        ("cohorts or seeds", offered.num_cohorts, built_with.num_cohorts),
-        ("bits in a report", offered.payload_bits, built_with.payload_bits),
-    ):
-        if most > limit:
-            raise ParameterError(
-                f"the parameters offered let a device be told again more easily: {most} {what}, at most {limit} were "
-                "agreed; a weaker collection needs a new metric and a new consent"
-            )
-
-
-def _accept(
-    offered: LocalRandomizer, built_with: LocalRandomizer, offers: OfferLedger | None, secret: bytes, metric: str
-) -> None:
-    """Charge an offer to the ledger; without one, refuse any but the parameters that the program was built with."""
-    if offers is None:
-        if offered.digest != built_with.digest:
-            raise ParameterError(
-                f"{metric}: these are not the parameters that this program was built with; every further set of "
-                "parameters adds up, so give offers=OfferLedger(file) to keep account of them"
-            )
-        return
-    if not offers.charge(secret, metric, offered.digest, offered.epsilon_permanent, most=built_with.epsilon_permanent):
-        raise ParameterError(
-            f"{metric}: the parameters accepted so far cost epsilon {offers.spent(secret, metric):.6g} per value, and "
-            f"with these ({offered.epsilon_permanent:.6g} more) they would pass the limit of the ledger of offers"
-        )
-
-
-def _refuse_above(what: str, offered: float, limit: float) -> None:
-    if offered > limit:
-        raise ParameterError(
-            f"the parameters offered protect less than those this program was built with: epsilon of {what} is "
-            f"{offered:.6g}, at most {limit:.6g} was agreed; a weaker collection needs a new metric and a new consent"
-        )
 
 
 def _unusable(value: Any) -> ParameterError:

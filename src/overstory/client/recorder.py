@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import Choice
 from overstory.client.outcomes import Fault, Outcome, StateError
-from overstory.client.randomizer import Randomizer
-from overstory.client.state.lifetimes import ends_at, keep
-from overstory.client.state.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response
+from overstory.client.randomizer import randomizer_of
 from overstory.client.state.outbox import RowState
+from overstory.client.state.rows import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response, ends_at
 from overstory.protocol.sampling import context
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
-    from overstory.client.state.secret_file import MetricKey
-    from overstory.client.state.state import Claims, Rows
-    from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.client.state.rows import Claims, Rows
     from overstory.protocol.metrics import Metric
 
 MAX_RESPONSES: Final = 1024
@@ -49,18 +46,12 @@ class PendingReport:
 
 
 class Tagger:
-    """Names the permanent responses of one metric on this device without revealing their values.
+    """Names one metric's permanent responses on this device, by its key and cohort, without revealing values."""
 
-    Parameters
-    ----------
-    mechanism, metric, secret, cohort
-        As for the device's `Randomizer`.
-    """
-
-    def __init__(self, mechanism: LocalRandomizer, metric: str, secret: bytes, cohort: int) -> None:
-        self._key, self._cohort = mechanism.response_key, cohort
-        self._hash = hashlib.blake2b(digest_size=TAG_BYTES, key=secret, person=b"tag")
-        self._hash.update(context(metric, mechanism.digest))
+    def __init__(self, metric: Metric, key: bytes, cohort: int) -> None:
+        self._key, self._cohort = metric.mechanism.response_key, cohort
+        self._hash = hashlib.blake2b(digest_size=TAG_BYTES, key=key, person=b"tag")
+        self._hash.update(context(metric.id, metric.account))
 
     def __repr__(self) -> str:
         return "Tagger()"
@@ -90,18 +81,18 @@ class MetricRecorder:
     No value, and no true encoding, is held once `make` has returned: what is known of values is keyed by their tags.
     """
 
-    def __init__(self, metric: Metric, derived: MetricKey, group: str = "") -> None:
+    def __init__(self, metric: Metric, key: bytes, group: str = "") -> None:
         mechanism = metric.mechanism
         self.metric, self._group = metric, group
-        self._randomizer = Randomizer(derived.mechanism, secret=derived.key, metric=metric.id, memo_size=0)
-        self._tagger = Tagger(mechanism, metric.id, derived.key, self._randomizer.cohort)
+        self._randomizer = randomizer_of(metric, key)
+        self._tagger = Tagger(metric, key, self._randomizer.cohort)
         self._width = (mechanism.payload_bits + 7) // 8
         self._every_bit = (1 << mechanism.payload_bits) - 1
         self._fresh = mechanism.fresh
         self._once = mechanism.once
         self._asked = mechanism.asks(self._randomizer.cohort)
-        self._responses: dict[bytes, bytes] = {}  # of this mechanism, in order of first report
-        self._elsewhere = 0  # permanent responses by other mechanisms that the metric had before
+        self._responses: dict[bytes, bytes] = {}  # of this account, in order of first report
+        self._elsewhere = 0  # permanent responses of other accounts that the metric had before
         self._reported: set[int] = set()
         self._answered: set[bool] = set()  # where a device answers once: whether it was for the person alone, and sent
         self._first: int | None = None
@@ -116,9 +107,7 @@ class MetricRecorder:
         mine, self._elsewhere = {}, 0
         self._answered.clear()
         for response in responses:
-            if response.shared:
-                continue
-            if response.mechanism == self.metric.mechanism.digest:
+            if response.account == self.metric.account:
                 self._answered |= _answers(response)
                 held = response.permanent
                 mine[response.tag] = b"" if held is None else held.to_bytes(self._width, "little")
@@ -143,7 +132,7 @@ class MetricRecorder:
         """
         if not self._asked:
             return Outcome.UNASKED
-        if period in self._reported or (self._once and self._has_answered(local=local)):
+        if period in self._reported or (self._once and (False in self._answered or (local and True in self._answered))):
             return Outcome.ALREADY
         if period < (self._first or 0):
             return Outcome.PAST
@@ -151,22 +140,10 @@ class MetricRecorder:
             return Outcome.EXPIRED
         return None
 
-    def _has_answered(self, *, local: bool) -> bool:
-        """Whether there is an answer that was sent or, for the person alone, any."""
-        return False in self._answered or (local and True in self._answered)
-
     def make(
         self, value: Any, period: int, *, due: float = 0.0, allowed: EffectiveChoice | None = None
     ) -> PendingReport:
-        """Return the period's report and take the period; a value that cannot be reported counts as nothing.
-
-        Parameters
-        ----------
-        due
-            The unix time from which it may be sent.
-        allowed
-            What allows to record it; without it a session does not write the report.
-        """
+        """Return the period's report and take the period; a value that cannot be reported counts as nothing."""
         tag, outcome, altered = ALL_VALUES, Outcome.RECORDED, False
         try:
             encoded = self.metric.encode(value)
@@ -239,8 +216,9 @@ class MetricRecorder:
             return self._no_value(), Outcome.CAPPED, False
         if rule == "nearest" and self._responses:
             tag = self._tagger.tag(encoded)
-            if tag not in self._nearest:
-                self._nearest[tag] = self._nearest_tag(encoded)
+            if tag not in self._nearest:  # walk outward to one that was reported, of two the lower; else the first
+                near = map(self._tagger.tag, self.metric.mechanism.neighbours(encoded, NEAREST_STEPS))
+                self._nearest[tag] = next((tag for tag in near if tag in self._responses), self._first_tag())
             return self._nearest[tag], Outcome.RECORDED, False
         return self._first_tag(), Outcome.RECORDED, False
 
@@ -257,49 +235,36 @@ class MetricRecorder:
             self._responses[NOTHING] = self.nothing()
         return next(iter(self._responses))
 
-    def _nearest_tag(self, encoded: Any) -> bytes:
-        """Walk outward from a value until one was reported; of two as near, the lower; else the first."""
-        neighbours = self.metric.mechanism.neighbours(encoded, NEAREST_STEPS)
-        return next((tag for tag in map(self._tagger.tag, neighbours) if tag in self._responses), self._first_tag())
-
     # --- writing to the state -------------------------------------------------------------------------------------
 
     def write(self, rows: Rows, report: PendingReport, *, local: bool) -> bool:
-        """Claim the period, count the permanent response and queue the upload; return False where the period is taken.
-
-        Parameters
-        ----------
-        local
-            Whether the report stays here; also because that was chosen since it was made.
-        """
+        """Claim the period, count the permanent response, queue the upload; return False where it is taken."""
         metric = self.metric
-        if self._once and self._answered_in(rows, local=local):
-            return False
+        if self._once:  # the state may hold an answer by these parameters, perhaps from another process
+            mine = [row for row in rows.memo.responses(metric.id) if row.account == metric.account]
+            answered = set().union(*map(_answers, mine))
+            if False in answered or (local and True in answered):
+                return False
         if not rows.claim(metric, report.period):
             return False
-        keep(rows, metric)
+        rows.keep(metric)
         number = self._charge(rows, report, local=local)
         if number is None:
             report = self._replacement(rows, report)
             number = self._charge(rows, report, local=local, capped=False)
-        rows.memo.keep_terms(metric.mechanism)
+        rows.memo.keep_terms(metric)
         rows.keys.extend(metric.id, ends_at(metric))
         rows.outbox.add(
             report.batch,
             metric.id,
             report.period,
             report.body,
+            account=metric.account,
             due=report.due,
             state=RowState.LOCAL if local else RowState.WAITING,
             response=number if report.permanent else None,
         )
         return True
-
-    def _answered_in(self, rows: Rows, *, local: bool) -> bool:
-        """Whether the state holds an answer by these parameters, perhaps from another process."""
-        mine = [row for row in rows.memo.responses(self.metric.id) if row.mechanism == self.metric.mechanism.digest]
-        answered = set().union(*map(_answers, mine))
-        return False in answered or (local and True in answered)
 
     def _charge(self, rows: Rows, report: PendingReport, *, local: bool, capped: bool = True) -> int | None:
         """Count a report's permanent response and return its number; None where another has to be sent."""
@@ -307,7 +272,7 @@ class MetricRecorder:
         try:
             return rows.memo.charge(
                 metric.id,
-                metric.mechanism.digest,
+                metric.account,
                 report.tag,
                 report.permanent,
                 most=metric.max_values if report.permanent and capped else None,
@@ -329,7 +294,7 @@ class MetricRecorder:
         held = {
             response.tag: response.permanent
             for response in rows.memo.responses(metric.id)
-            if response.mechanism == metric.mechanism.digest and response.permanent is not None and not response.shared
+            if response.account == metric.account and response.permanent is not None
         }
         altered = report.tag in held
         tag = NOTHING if altered or metric.nothing_is_spare or not held else next(iter(held))

@@ -24,15 +24,14 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.client.consent.consent import Choice
 from overstory.client.outcomes import Fault, Outcome, StateError
 from overstory.client.recorder import MetricRecorder, PendingReport
-from overstory.client.state.lifetimes import changes, over, retire
-from overstory.client.state.memo import changed_response
-from overstory.client.state.secret_file import metric_key
+from overstory.client.state.rows import changed_response, changes, over
 
 if TYPE_CHECKING:
-    from overstory.client.consent.allowance import Allowance
+    from overstory.client.budget import Allowance
     from overstory.client.consent.policy import EffectiveChoice, PermissionSources
+    from overstory.client.state.rows import Rows
     from overstory.client.state.secret_file import DeviceSecret
-    from overstory.client.state.state import Rows, State
+    from overstory.client.state.state import State
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 MOST_PENDING: Final = 1000
@@ -81,7 +80,7 @@ class Session:
         self._secret: DeviceSecret | None = None
         self._pending: list[PendingReport] = []
         self._recorders: dict[str, MetricRecorder] = {}
-        self._put_off = False  # whether keys that were over could not be destroyed when a metric was introduced
+        self._looked = False  # whether `_introduce` has looked for keys that are over since the state was opened
         self._allowance: Allowance | None = None  # not computed yet, or there is no budget
         self._silent: set[tuple[str, int]] = set()  # periods without a report since the budget was used up
         self._counted: set[tuple[str, int]] = set()  # those of them that the state counts
@@ -103,19 +102,14 @@ class Session:
 
     # --- opening --------------------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Open the state, or create it, unless it is open; one that failed is tried again after `RETRY` seconds."""
-        with self._lock:
-            self._opened()
-
     def _opened(self) -> DeviceSecret:
+        """Open the state, or create it, unless it is open; one that failed is tried again after `RETRY` seconds."""
         if self._secret is not None:
             return self._secret
         if self.last_error is not None and time.monotonic() < self.retry_at:
             raise StateError(self.last_error.fault, str(self.last_error))
         try:
             secret = self.state.begin()
-            self._decide(secret)
         except StateError:
             self.retry_at = time.monotonic() + RETRY
             raise
@@ -123,28 +117,10 @@ class Session:
         self._retired_at = self._clock()  # `_introduce` looks as well
         return secret
 
-    def _decide(self, secret: DeviceSecret) -> None:
-        """Decide which metrics continue with the secret of version 1, in the first transaction that has a registry."""
-        if secret.legacy is None:
-            return
-        with self.state.snapshot() as rows:
-            undecided = rows.keys.undecided
-        if undecided:
-            with self.state.transaction() as rows:
-                rows.keys.decide(rows.memo, self._registry)
-
     # --- recording ------------------------------------------------------------------------------------------------
 
     def record(self, metric: Metric, value: Any, now: float, allowed: EffectiveChoice) -> Outcome:
-        """Make a report and hold it in memory; a value that cannot be reported becomes a report of nothing.
-
-        Parameters
-        ----------
-        now
-            The time of day, in unix seconds.
-        allowed
-            What allows it; its consent covers the metric.
-        """
+        """Make a report and hold it in memory; a value that cannot be reported becomes a report of nothing."""
         period = metric.period.number(now)
         if metric.expired(now):
             return Outcome.EXPIRED
@@ -179,23 +155,23 @@ class Session:
         """Return the recorder of a metric that this process records for the first time; None where its key is gone."""
         with self.state.snapshot() as rows:
             claims, responses = rows.claims(metric.id).by(metric.period), rows.memo.responses(metric.id)
-            lives, legacy = rows.keys.lives(), secret.legacy is not None
-            legacy = legacy and rows.keys.goes_on_with_legacy(metric, rows.memo, self._registry)
-        if metric.id in lives and lives[metric.id].erased:
+            gone, lives = rows.keys.erased(), {} if self._looked else rows.keys.lives
+        if metric.id in gone:
             return None  # by another process: what this one holds of the secret may still have the key
-        if not self._put_off and (changes(lives, self._registry) or over(lives, self._clock())):
+        if changes(lives, self._registry) or over(lives, self._clock()):
             try:
                 secret = self._retire() or secret
             except StateError as error:
                 if error.fault is Fault.ELSEWHERE:
                     raise
-                self._put_off = True  # the hourly look of `flush` does it; this metric may be recorded all the same
-        derived = metric_key(secret, metric, legacy=legacy)
-        if derived is None:
+                # The hourly look of `flush` does it; this metric may be recorded all the same.
+        self._looked = True
+        key = secret.key(metric.id)
+        if key is None:
             return None
         groups = metric.groups
         group = "" if groups is None else groups.of(self._groups.get(groups.by))
-        recorder = MetricRecorder(metric, derived, group)
+        recorder = MetricRecorder(metric, key, group)
         recorder.learn(claims, responses, ())
         self._recorders[metric.id] = recorder
         return recorder
@@ -214,7 +190,7 @@ class Session:
         budget = self._registry.budget
         if budget is None:
             return None
-        from overstory.client.consent.allowance import Allowance
+        from overstory.client.budget import Allowance
 
         return Allowance(self._registry, budget, rows, pending)
 
@@ -247,17 +223,17 @@ class Session:
         with self.state.transaction(timeout) as rows:
             # Inside the transaction: a choice made before is obeyed, one made after withdraws what is written here.
             allowed = sources.now()
-            rows.keys.decide(rows.memo, self._registry)  # where a backup of before came back under this process
-            allowance = self._allowance_in(rows)
-            results = Counter(self._write(rows, report, allowed, allowance) for report in reports)
+            names = {report.metric for report in reports}
+            rows.read(names)
+            rows.memo.read(names)
+            allowance, gone = self._allowance_in(rows), rows.keys.erased()
+            results = Counter(self._write(rows, report, allowed, allowance, gone) for report in reports)
             results += Counter(spent=len(silent))
             for result, number in (*results.items(), ("made-room", rows.outbox.trim())):
                 if number:
                     rows.count(result, number)
-            gone = rows.keys.erased() if "ended" in results else ()
             written = {
-                name: (rows.claims(name).by(self._metrics[name].period), rows.memo.responses(name))
-                for name in {report.metric for report in reports}
+                name: (rows.claims(name).by(self._metrics[name].period), rows.memo.responses(name)) for name in names
             }
         with self._lock:
             del self._pending[: len(reports)]
@@ -269,11 +245,18 @@ class Session:
                         claims, responses, [report for report in self._pending if report.metric == name]
                     )
             with suppress(StateError):  # what was written is written; the next round looks for the secret again
-                self._forget(gone)
+                self._forget(gone if "ended" in results else ())
         return results
 
-    def _write(self, rows: Rows, report: PendingReport, allowed: EffectiveChoice, allowance: Allowance | None) -> str:
-        """Write one report; return the result in one word."""
+    def _write(
+        self,
+        rows: Rows,
+        report: PendingReport,
+        allowed: EffectiveChoice,
+        allowance: Allowance | None,
+        gone: Collection[str],
+    ) -> str:
+        """Write one report, unless its metric's key is gone; return the result in one word."""
         metric = self._metrics[report.metric]
         local = report.local or allowed.choice is Choice.LOCAL
         if not self._permits(report, metric, allowed):
@@ -281,7 +264,7 @@ class Session:
         if allowance is not None and not local and not allowance.allows(metric):
             return "spent"
         recorder = self._recorders.get(report.metric)
-        if recorder is None or report.metric in rows.keys.erased():
+        if recorder is None or report.metric in gone:
             return "ended"
         if not recorder.write(rows, report, local=local):
             return "already"
@@ -296,8 +279,7 @@ class Session:
         recorded, consent = None if report.allowed is None else report.allowed.consent, allowed.consent
         if allowed.choice is Choice.OFF or consent is None or recorded is None:
             return False
-        budget, route = self._registry.budget, self._registry.oblivious
-        return consent.consent_id == recorded.consent_id and consent.covers(metric, budget=budget, route=route)
+        return consent.consent_id == recorded.consent_id and consent.covers(metric, self._registry)
 
     # --- keys of metrics that are over ----------------------------------------------------------------------------
 
@@ -310,7 +292,7 @@ class Session:
             self._retired_at = now
 
     def _retire(self) -> DeviceSecret | None:
-        return self._forget(retire(self.state, self._registry, self._clock()))
+        return self._forget(self.state.retire(self._registry, self._clock()))
 
     def _forget(self, gone: Collection[str]) -> DeviceSecret | None:
         """Drop the recorders of metrics whose keys were destroyed, here or by another process; return the secret."""

@@ -1,10 +1,10 @@
-"""Checks a client's settings and calls, and runs the optional thread that flushes in the background."""
+"""Checks a client's settings and calls; has what sends to its collector, and the optional thread that flushes."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from overstory.protocol.errors import FormatError, ParameterError
@@ -12,8 +12,14 @@ from overstory.protocol.errors import FormatError, ParameterError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from overstory.client.outcomes import WarnsOnce
+    from overstory.client.consent.consent import Consent
+    from overstory.client.consent.policy import Permission
+    from overstory.client.outcomes import Round, WarnsOnce
+    from overstory.client.state.rows import Rows
+    from overstory.client.state.state import State
+    from overstory.client.upload.http import Transport
     from overstory.protocol.metrics import MetricRegistry
+
 
 WEEK: Final = 7 * 86_400.0
 
@@ -85,7 +91,6 @@ def warn_of_unfit(warn: WarnsOnce, name: str) -> None:
 
 def warn_of_clear(warn: WarnsOnce, server: str | None, registry: MetricRegistry) -> tuple[str, ...]:
     """Warn of a collector that is not reached over HTTPS, or is its own relay; return the notes for the person."""
-    from overstory.client.upload.uploader import ONE_HOST, UNENCRYPTED
     from overstory.protocol.wire.addresses import shared_host, unencrypted_host
 
     relay = None if registry.oblivious is None else registry.oblivious.relay
@@ -97,13 +102,7 @@ def warn_of_clear(warn: WarnsOnce, server: str | None, registry: MetricRegistry)
 
 
 def check_groups(warn: WarnsOnce, registry: MetricRegistry, groups: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the facts that decide on groups; warn where a metric has groups by one that is not given.
-
-    Raises
-    ------
-    ParameterError
-        When they are not a mapping from texts to texts.
-    """
+    """Return the facts that decide on groups; warn where a metric has groups by one that is not given."""
     if not isinstance(groups, Mapping) or not all(isinstance(text, str) for pair in groups.items() for text in pair):
         raise ParameterError(f'groups = {groups!r:.100}: give texts by name, such as {{"release": "1.1"}}')
     by = sorted({metric.groups.by for metric in registry.metrics.values() if metric.groups is not None})
@@ -133,13 +132,7 @@ class Flushes(Protocol):
 
 
 class Background:
-    """A daemon thread that flushes; it starts when it is first woken, and does not delay the exit of the program.
-
-    Parameters
-    ----------
-    interval
-        Seconds between two rounds when nothing new was recorded.
-    """
+    """A daemon thread that flushes; it starts when it is first woken, and does not delay the exit of the program."""
 
     def __init__(self, client: Flushes, interval: float) -> None:
         self._client, self._interval = client, interval
@@ -174,3 +167,59 @@ class Background:
             self._news.clear()
             if not self._stop.is_set():
                 self._client.flush()
+
+
+UNENCRYPTED: Final = "reports and the token travel unencrypted to %s: give an https:// address"
+ONE_HOST: Final = "the relay and the collector are one host, %s, which sees both who sends and what is sent"
+
+
+class Uploader:
+    """Sends a client's reports to one collector, by one thread at a time; its address and token are checked at once."""
+
+    def __init__(
+        self,
+        server: str,
+        token: str,
+        transport: Transport | None,
+        clock: Callable[[], float],
+        environ: Mapping[str, str],
+    ) -> None:
+        from overstory.client.upload.http import endpoint
+        from overstory.protocol.wire.reasons import check_token
+
+        endpoint(server)
+        check_token(token)
+        self._server, self._token = server, token
+        self._transport, self._clock, self._environ = transport, clock, environ
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Continue in a child, where no other thread is sending."""
+        self._sending = threading.Lock()
+
+    def deliver(
+        self,
+        state: State,
+        registry: MetricRegistry,
+        permission: Permission,
+        consent: Consent,
+        *,
+        seconds: float,
+    ) -> Round | None:
+        """Send what is due under a consent, within a time limit; None where another thread is sending."""
+        if not self._sending.acquire(blocking=False):
+            return None
+        from overstory.client.upload.http import http_transport
+        from overstory.client.upload.sender import ReportSender
+
+        def prepare(rows: Rows) -> None:
+            state.check_machine(rows)
+            permission.meet(rows, consent)
+
+        try:
+            transport = self._transport or http_transport(self._environ)
+            sender = ReportSender(self._server, transport, self._token, clock=self._clock)
+            permit, covers = permission.sends, permission.may_send
+            return sender.deliver(state, registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
+        finally:
+            self._sending.release()

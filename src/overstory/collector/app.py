@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
@@ -10,17 +11,22 @@ from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Request
 from fastapi import Response as PageResponse
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
 
-from overstory.collector.auth import ADMIN
+from overstory.collector.auth import ADMIN, MONITOR
 from overstory.collector.http.endpoint import (
+    ALWAYS,
     PATH,
     PROBLEM,
+    RETRY_AFTER,
     ReportEndpoint,
+    Response,
+    error_response,
     refusal,
 )
-from overstory.collector.http.listening import is_loopback
 from overstory.collector.http.openapi import ERROR, VERSION, describe
 from overstory.collector.http.pages import POLICY
 from overstory.collector.http.posts import (
@@ -35,10 +41,14 @@ from overstory.collector.http.posts import (
     only_posts,
     respond,
 )
-from overstory.collector.http.responses import AccessError, as_page, handle_errors, json_page, text_page
 from overstory.collector.http.results import Decoding, add_result_pages
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.service import Collector
+from overstory.collector.store import StoreError
+from overstory.collector.store.databases.database import RecountError
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import UnknownMetricError
+from overstory.protocol.wire.addresses import is_loopback
 from overstory.protocol.wire.reasons import Reason
 
 OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)
@@ -49,7 +59,7 @@ Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None
 _DESCRIPTION: Final = "Reports are randomized on the devices. The collector stores neither their sender nor their time."
 _ERRORS: Final = {
     400: "A parameter is invalid.",
-    401: "An admin token is required.",
+    401: "A token of the page's role is required.",
     404: "No such metric.",
     503: "The store cannot be read, or the collector takes no reports at the moment.",
 }
@@ -111,9 +121,9 @@ def _add_public_pages(app: FastAPI, collector: Collector) -> None:
         return json_page(pages.by_id[pages.registry[metric].id])
 
 
-def _need_admin(collector: Collector, request: Request) -> None:
+def _need(role: str, collector: Collector, request: Request) -> None:
     authorization = request.headers.get("authorization", "").encode("latin-1")
-    reason = collector.tokens.refuse(authorization, ADMIN, collector.clock())
+    reason = collector.tokens.refuse(authorization, role, collector.clock())
     if reason is not None:
         raise AccessError(reason)
 
@@ -127,7 +137,7 @@ def _add_admin_pages(app: FastAPI, collector: Collector, decoding: Decoding) -> 
     bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `overstory store tokens`.")
 
     def admin(request: Request) -> None:
-        _need_admin(collector, request)
+        _need(ADMIN, collector, request)
 
     guarded: dict[str, Any] = {
         "tags": ["results"],
@@ -160,13 +170,13 @@ def _add_health(app: FastAPI, collector: Collector) -> None:
     @app.get(
         "/metrics",
         tags=["health"],
-        summary="Metrics for Prometheus; from another machine with an admin token",
+        summary="Metrics for Prometheus; from another machine with a monitor token",
         response_class=PageResponse,
         responses=_responses(401),
     )
     async def metrics(request: Request) -> PageResponse:
         if not _is_local(request):
-            _need_admin(collector, request)
+            _need(MONITOR, collector, request)
         return text_page(collector.telemetry.expose(), "text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -183,13 +193,7 @@ def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, A
 
 
 class HotPath:
-    """Answers posts of reports, sealed ones too; passes every other request to the application.
-
-    Parameters
-    ----------
-    oblivious
-        Answers the paths of Oblivious HTTP.
-    """
+    """Answers posts of reports, sealed ones too; passes every other request to the application."""
 
     def __init__(self, endpoint: ReportEndpoint, app: Application, oblivious: ObliviousEndpoint | None = None) -> None:
         self._endpoint, self._app = endpoint, app
@@ -222,3 +226,89 @@ async def _without_body(send: Send, message: Message) -> None:
     if message["type"] == "http.response.body":
         message = {**message, "body": b""}
     await send(message)
+
+
+NAMES: Final = {404: "not-found", 405: "method"}
+
+
+class AccessError(Exception):
+    """A request without a valid token for a page that needs one."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+        super().__init__(reason.value)
+
+
+def as_page(response: Response, **headers: str) -> PageResponse:
+    """Return a response as the framework's."""
+    own = {name.decode(): value.decode() for name, value in response.headers}
+    return PageResponse(response.body, response.status, own | headers)
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Answer every error of `app` with problem details."""
+    handlers: dict[Any, Callable[[Request, Any], Awaitable[PageResponse]]] = {
+        AccessError: _access,
+        UnknownMetricError: _unknown,
+        ParameterError: _parameters,
+        RecountError: _parameters,  # it does not pass: another range or another registry is needed
+        RequestValidationError: _invalid,
+        StoreError: _store,
+        HTTPException: _http,
+        Exception: _fault,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+async def _access(_: Request, error: AccessError) -> PageResponse:
+    detail = {
+        Reason.NO_TOKEN: "This page needs an admin token: send it as Authorization: Bearer.",
+        Reason.UNKNOWN_TOKEN: "The admin token is unknown, revoked or expired.",
+    }[error.reason]
+    return as_page(error_response(401, error.reason, detail))
+
+
+async def _unknown(_: Request, error: UnknownMetricError) -> PageResponse:
+    return as_page(error_response(404, Reason.UNKNOWN_METRIC, str(error)))
+
+
+async def _parameters(_: Request, error: ParameterError | RecountError) -> PageResponse:
+    return as_page(error_response(400, "parameters", str(error)))
+
+
+async def _invalid(_: Request, error: RequestValidationError) -> PageResponse:
+    wrong = "; ".join(f"{'.'.join(map(str, fault['loc'][1:]))}: {_fault_text(fault)}" for fault in error.errors())
+    return as_page(error_response(400, "parameters", wrong))
+
+
+def _fault_text(fault: Any) -> str:
+    return "this page has no such parameter" if fault["type"] == "extra_forbidden" else str(fault["msg"])
+
+
+async def _store(_: Request, error: StoreError) -> PageResponse:  # noqa: ARG001 - it names the store, which is not public
+    return as_page(
+        error_response(503, Reason.STORE, "The collector cannot read its store at the moment."),
+        **{"retry-after": str(RETRY_AFTER[Reason.STORE])},
+    )
+
+
+async def _http(_: Request, error: HTTPException) -> PageResponse:
+    answer = error_response(error.status_code, NAMES.get(error.status_code, "request"), str(error.detail))
+    return as_page(answer, **dict(error.headers or {}))
+
+
+async def _fault(_: Request, error: Exception) -> PageResponse:  # noqa: ARG001 - it is logged where it was raised
+    return as_page(error_response(500, "fault", "The collector failed; please report this error."))
+
+
+def json_page(body: Any, **headers: str) -> PageResponse:
+    """Return JSON values as a page."""
+    text = json.dumps(body, separators=(",", ":"), allow_nan=False)
+    return text_page(text.encode(), "application/json", **headers)
+
+
+def text_page(body: bytes, media_type: str, **headers: str) -> PageResponse:
+    """Return a text as a page; `headers` replace those that every answer has, or are added to them."""
+    always = {name.decode(): value.decode() for name, value in ALWAYS}
+    return PageResponse(body, headers=always | {"content-type": media_type} | headers)

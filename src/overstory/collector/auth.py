@@ -18,16 +18,17 @@ from overstory.collector.settings import DAY
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.reasons import Reason
 
-Role = Literal["write", "viewer", "analyst", "admin", "relay"]
+Role = Literal["write", "viewer", "analyst", "admin", "relay", "monitor"]
 
 WRITE: Final = "write"
 VIEWER: Final = "viewer"
 ANALYST: Final = "analyst"
 ADMIN: Final = "admin"
 RELAY: Final = "relay"
+MONITOR: Final = "monitor"
 
 PREFIX: Final[Mapping[str, str]] = MappingProxyType(
-    {WRITE: "ovw_", VIEWER: "ovv_", ANALYST: "ovn_", ADMIN: "ova_", RELAY: "ovr_"}
+    {WRITE: "ovw_", VIEWER: "ovv_", ANALYST: "ovn_", ADMIN: "ova_", RELAY: "ovr_", MONITOR: "ovm_"}
 )
 """The first characters of a token, so that it can be recognised in a file where it should not be."""
 
@@ -46,7 +47,8 @@ class Token:
         Its SHA-256, 32 bytes. A token has 256 random bits: no salt and no slow hash is needed.
     role
         ``write`` for programs that report, ``admin`` for those that read counts; ``viewer`` and ``analyst`` for people
-        who log in to the console; ``relay`` for a shuffling relay, which passes messages on.
+        who log in to the console; ``relay`` for a shuffling relay, which passes messages on; ``monitor`` for
+        Prometheus.
     application
         The id of the application that uses it.
     created
@@ -96,22 +98,10 @@ def make_token(role: Role, application: str, expires: int | None) -> tuple[str, 
     return plain, Token(secrets.token_hex(4), sha256(plain), role, application, today, expires, revoked=None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Grant:
-    id: str
-    role: str
-    expires: float
-
-
 class TokenTable:
     """Decides by the Authorization header alone. `refresh` replaces the table, every few seconds.
 
     The time of a look-up by hash reveals nothing about the tokens in the table.
-
-    Parameters
-    ----------
-    read
-        Reads the tokens from the store; `refresh` calls it.
 
     Examples
     --------
@@ -122,7 +112,7 @@ class TokenTable:
 
     def __init__(self, read: Callable[[], Iterable[Token]]) -> None:
         self._read = read
-        self._grants: dict[bytes, _Grant] = {}
+        self._tokens: dict[bytes, Token] = {}
         self._days: dict[str, int] = {}  # by a token's id: the last day of use that the store has, or should get
         self._noted: dict[str, int] = {}
 
@@ -132,10 +122,7 @@ class TokenTable:
         for token in tokens:
             if token.used is not None:
                 self._noted[token.id] = max(token.used, self._noted.get(token.id, token.used))
-        self._grants = {
-            token.sha256: _Grant(token.id, token.role, float("inf") if token.expires is None else token.expires)
-            for token in tokens
-        }
+        self._tokens = {token.sha256: token for token in tokens}
 
     def used(self) -> dict[str, int]:
         """Return the last day of use of each token, by its id, where it is later than the noted one."""
@@ -153,8 +140,8 @@ class TokenTable:
         if not authorization:
             return Reason.NO_TOKEN
         bearer = _BEARER.fullmatch(authorization)
-        grant = self._grants.get(hashlib.sha256(bearer[1]).digest()) if bearer else None
-        if grant is None or grant.role != role or now >= grant.expires:
+        token = self._tokens.get(hashlib.sha256(bearer[1]).digest()) if bearer else None
+        if token is None or token.role != role or not token.usable(now):
             return Reason.UNKNOWN_TOKEN
-        self._days[grant.id] = int(now // DAY)  # a day, not a time, and not how often
+        self._days[token.id] = int(now // DAY)  # a day, not a time, and not how often
         return None

@@ -7,16 +7,17 @@ import logging
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol
 
-from overstory.collector.log import SparseLog
 from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.collector.store import Received
-from overstory.collector.store.databases.database import DiskFullError
+from overstory.collector.store.databases.database import DiskFullError, StoreError
+from overstory.supervision.log import SparseLog
 
 GROUP_BYTES: Final = 4 * MEBIBYTE
 """The most bytes of a commit, unless a single request has more: later requests wait less."""
@@ -76,6 +77,9 @@ class Committer:
         self._empty.set()
         self._too_much: _Waiting | None = None  # for the group before it
         self._faults = SparseLog(_log)
+        self._waiting: deque[_Waiting] = deque()  # not finished, in the order of the queue
+        self._num_given_up = 0  # the first of them, which were answered because a commit takes too long
+        self._began = math.inf  # when the commit began that is being made
         self._ended = False  # nothing is committed any more: every request is refused
         self._thread = threading.Thread(target=self._run, name="overstory-committer", daemon=True)
 
@@ -95,14 +99,15 @@ class Committer:
         `done` is called once, on the event loop, after the commit that they were in.
         """
         waiting_reports, waiting_size = self.reports + reports, self.size + size
-        if self._ended:
+        if self._ended or self.hangs:
             _call(done, None)
             return True
         if self.reports and (waiting_reports > self._limits.queue_reports or waiting_size > self._limits.queue_bytes):
             return False
         self.reports, self.size = waiting_reports, waiting_size
         self._empty.clear()
-        self._queue.put(_Waiting(received, reports, size, done))
+        self._waiting.append(_Waiting(received, reports, size, done))
+        self._queue.put(self._waiting[-1])
         return True
 
     @property
@@ -111,18 +116,37 @@ class Committer:
         return self._thread.is_alive()
 
     @property
+    def hangs(self) -> bool:
+        """Whether a commit takes longer than the limit: nothing is taken until all that waits for it is stored."""
+        return self._num_given_up > 0
+
+    def look(self) -> None:
+        """Refuse all that waits for a commit that takes too long; called every second.
+
+        It may be stored after all. Its senders send it again, and it is a duplicate then.
+        """
+        seconds = self._limits.commit_seconds
+        if self.hangs or time.monotonic() - self._began < seconds:
+            return
+        self._num_given_up = len(self._waiting)
+        for waiting in self._waiting:
+            _call(waiting.done, None)
+        self._log_failure(StoreError(f"no answer for {seconds:g} seconds"))
+
+    @property
     def failing(self) -> bool:
-        """Whether the last commit failed, within `FAILED_SECONDS`."""
-        return time.monotonic() - self._failed_at < FAILED_SECONDS
+        """Whether the last commit failed, within `FAILED_SECONDS`, or takes too long."""
+        return self.hangs or time.monotonic() - self._failed_at < FAILED_SECONDS
 
     async def drain(self) -> None:
         """Wait until everything in the queue was committed and answered, then end the thread."""
-        while self.reports and self.alive:
+        while self.reports and self.alive and not self.hangs:
+            self.look()
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self._empty.wait()
         self._queue.put(None)
-        if self.alive:
+        if self.alive and not self.hangs:
             await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
@@ -146,12 +170,14 @@ class Committer:
             try:
                 if not self._gather(group):
                     return
+                self._began = time.monotonic()
                 started = time.perf_counter()
                 new = self._store.add([batch for waiting in group for batch in waiting.received])
             except Exception as error:  # noqa: BLE001 - after any error nothing was stored, and the senders are answered so
                 with suppress(Exception):  # without memory not even a line can be written
                     self._log_failure(error)
             finally:  # also after errors that are no `Exception`
+                self._began = math.inf
                 if group:
                     self._call_on_loop(self._finish, group, new, time.perf_counter() - started)
 
@@ -211,7 +237,11 @@ class Committer:
         for waiting in group:
             mine = None if new is None else new[at : at + len(waiting.received)]
             at += 0 if mine is None else len(mine)
-            _call(waiting.done, mine)
+            self._waiting.popleft()
+            if self._num_given_up:
+                self._num_given_up -= 1
+            else:
+                _call(waiting.done, mine)
         if not self.reports:
             self._empty.set()
         self._failed_at = time.monotonic() if new is None else -math.inf

@@ -9,22 +9,25 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
+from prometheus_client import start_http_server
 
 from overstory import __version__
 from overstory.collector.app import build_app
-from overstory.collector.http.listening import Listening, ServingError, queued
-from overstory.collector.log import LOG, SparseLog, log_event
+from overstory.collector.http.listening import Listening, ServingError
+from overstory.collector.http.supervised import SWEEP, SupervisedServer
 from overstory.collector.service import Collector
 from overstory.collector.store import Store
-from overstory.collector.upkeep import Pulse
+from overstory.collector.telemetry import LOG, Telemetry, log_event
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
+from overstory.protocol.wire.addresses import is_loopback
 
 if TYPE_CHECKING:
     from overstory.collector.oblivious.opening import KeyRing
@@ -37,14 +40,8 @@ PATIENCE: Final = 30
 
 BACKLOG: Final = 2048
 
-TICK: Final = 0.1
-"""Seconds between two periodic checks."""
 
-SWEEP: Final = 10
-"""Ticks between two looks for senders that do not read their answers."""
-
-
-class Server(uvicorn.Server):
+class Server(SupervisedServer):
     """uvicorn's server with another start and end: it announces its address, and refuses posts before it stops.
 
     SIGHUP, which a closed terminal sends as well, makes it read its registry, certificate, tokens and keys again.
@@ -59,53 +56,14 @@ class Server(uvicorn.Server):
         reread: Callable[[], MetricRegistry] | None = None,
         reread_keys: Callable[[], KeyRing] | None = None,
     ) -> None:
-        super().__init__(config)
+        super().__init__(config, LOG, collector.endpoint.reserve.look)
         self._reread_keys = reread_keys
         self._collector, self._listening, self._announce, self._reread = collector, listening, announce, reread
         self._ends_at = float("inf")
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
         self._closing_logged = False
-        self._bound: socket.socket | None = None
-        self._unaccepted, self._accepted = 0, set[int]()
-        self._ticks, self._faults = 0, SparseLog(LOG)
         self._memory_was_short = False
-
-    def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until the end; an event loop that stops without memory is run again."""
-        with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
-            loop = runner.get_loop()
-            serving = loop.create_task(self.serve(sockets))
-            while not serving.done():
-                try:
-                    loop.run_until_complete(serving)
-                except MemoryError:
-                    if serving.done():
-                        raise
-
-    async def main_loop(self) -> None:
-        """Tick until the end, however often a tick is lost or fails."""
-        loop = asyncio.get_running_loop()
-        over: asyncio.Future[None] = loop.create_future()
-        reserve = self._collector.endpoint.reserve
-        pulse = Pulse(loop, partial(self._begin_tick, over), reserve.look, TICK)
-        await self._tick(over)  # before the first request: its answer has a date
-        pulse.start()
-        try:
-            await over
-        finally:
-            pulse.stop()
-
-    def _begin_tick(self, over: asyncio.Future[None]) -> None:
-        asyncio.get_running_loop().create_task(self._tick(over))
-
-    async def _tick(self, over: asyncio.Future[None]) -> None:
-        try:
-            self._ticks += 1
-            if await self.on_tick(self._ticks - 1) and not over.done():
-                over.set_result(None)
-        except Exception as error:  # noqa: BLE001 - after any error, the next tick may succeed
-            self._faults.error("a periodic check failed", error)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and announce the address."""
@@ -113,7 +71,6 @@ class Server(uvicorn.Server):
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         if self.started and sockets:
-            self._bound = sockets[0].dup()  # the event loop may close the other one
             scheme = "https" if self.config.is_ssl else "http"
             host, port = sockets[0].getsockname()[:2]
             address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -194,20 +151,13 @@ class Server(uvicorn.Server):
         self._collector.endpoint.closing = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether to end; disconnect senders that do not read their answers. Called ten times a second."""
+        """Return whether to end; look at the memory and at the commit. Called ten times a second."""
         if self._collector.endpoint.closing and not self._closing_logged:
             self._closing_logged = True
             log_event(f"stopping: reports are refused; listening ends in {self._listening.grace:g} s", event="stopping")
         self._log_memory()
         if counter % SWEEP == 0:
-            for connection in list(self.server_state.connections):
-                if hasattr(connection, "sweep"):  # ours
-                    connection.sweep(time.monotonic())
-        if counter % SWEEP == 0 and not self._collector.endpoint.closing:
-            try:
-                await self._listen_again_if_stopped()
-            except (OSError, MemoryError) as error:
-                LOG.error("cannot listen again: %s", error)  # the next look tries again
+            self._collector.committer.look()
         return await super().on_tick(counter) or time.monotonic() >= self._ends_at
 
     def _log_memory(self) -> None:
@@ -217,36 +167,6 @@ class Server(uvicorn.Server):
         elif self._memory_was_short and not short:
             LOG.warning("enough memory is free again: reports are taken")
         self._memory_was_short = short
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening, and end."""
-        if self._bound is not None:
-            self._bound.close()
-            self._bound = None
-        await super().shutdown(sockets)
-
-    async def _listen_again_if_stopped(self) -> None:
-        """Listen again on the same socket when connections waited at three looks in a row and none was accepted.
-
-        A callback that fails without memory leaves the event loop's listener stopped, and nothing starts it again.
-        Connections in the socket's queue stay there.
-        """
-        if self._bound is None or not queued(self._bound):
-            self._unaccepted = 0
-            return
-        before, self._accepted = self._accepted, set(map(id, self.server_state.connections))
-        self._unaccepted = self._unaccepted + 1 if self._accepted <= before else 0
-        if self._unaccepted < 3:
-            return
-        config, again = self.config, self._bound.dup()
-        for server in self.servers:
-            server.close()
-        kind: Any = config.http_protocol_class
-        made = partial(kind, config=config, server_state=self.server_state, app_state=self.lifespan.state)
-        loop = asyncio.get_running_loop()
-        self.servers = [await loop.create_server(made, sock=again, ssl=config.ssl, backlog=config.backlog)]
-        self._unaccepted = 0
-        LOG.warning("connections were no longer accepted: listening again")
 
 
 def _describe(registry: MetricRegistry) -> dict[str, Any]:
@@ -258,6 +178,29 @@ def _registry_text(facts: dict[str, Any]) -> str:
     return f"registry {facts['registry']} (digest {facts['digest']}), {facts['metrics']} {metrics}"
 
 
+@contextmanager
+def metrics_on_port(telemetry: Telemetry, host: str, port: int | None) -> Iterator[None]:
+    """Answer Prometheus on a port of its own, without a token, until the block ends; None: no such port."""
+    if port is None:
+        yield
+        return
+    try:
+        server, thread = start_http_server(port, host, telemetry.registry)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ServingError(f"cannot listen on {host}:{port} for metrics: {reason}") from error
+    named = f"[{host}]" if ":" in host else host
+    log_event(f"metrics for Prometheus on http://{named}:{server.server_port}/metrics", event="metrics")
+    if not is_loopback(host):
+        LOG.warning("metrics can be read without a token by every machine that reaches %s", host)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 def serve(
     collector: Collector,
     listening: Listening,
@@ -267,7 +210,7 @@ def serve(
 ) -> None:
     """Serve until a signal, then commit what is queued and close the store."""
     collector.tokens.refresh()  # a store that does not answer is reported before anything listens
-    with listening.bind() as bound:
+    with listening.bind(collector.endpoint.limits) as bound:
         server = Server(_config(collector, listening), collector, listening, announce, reread, reread_keys)
         _freeze_garbage_collector()
         try:

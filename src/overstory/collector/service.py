@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,14 +17,16 @@ from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.settings import DAY, Limits, UpkeepIntervals
 from overstory.collector.store import Store
-from overstory.collector.telemetry import StateReporter, Telemetry
-from overstory.collector.upkeep import ClockWatch, Task, Upkeep, steady
+from overstory.collector.telemetry import LOG, StateReporter, Telemetry
 from overstory.protocol.metrics import MetricRegistry
+from overstory.supervision.clock import ClockWatch, steady
+from overstory.supervision.upkeep import Task, Upkeep, ended
 
 if TYPE_CHECKING:
     from overstory.collector.oblivious.opening import KeyRing
 
-_log: Final = logging.getLogger("overstory.collector")
+STOP_SECONDS: Final = 30.0
+"""Seconds for which a store that does not answer holds up the end, twice: its running task, and the last writes."""
 
 PATIENCE: Final = 60
 """Compactions in a row that left deleted rows readable before it is logged: a backup takes a while."""
@@ -58,7 +60,8 @@ class Collector:
         clock: Callable[[], float] = time.time,
         even: Callable[[], float] = steady,
     ) -> None:
-        self.registry, self.store, self.clock, self.shard = registry, store, clock, shard
+        self._watch, self._trusted = ClockWatch(clock, even), True
+        self.registry, self.store, self.clock, self.shard = registry, store, self._watch.read, shard
         self.pages = PublicPages(registry)
         self.limits, self._intervals = limits or Limits(), intervals or UpkeepIntervals()
         self.telemetry = Telemetry()
@@ -66,15 +69,15 @@ class Collector:
         self.committer = Committer(store, self.limits, self.telemetry.committed)
         ingest = Ingest(registry, self.limits, shard)
         self.endpoint = ReportEndpoint(
-            ingest, self.committer, self.tokens, self.telemetry, clock, open_writes=open_writes
+            ingest, self.committer, self.tokens, self.telemetry, self.clock, open_writes=open_writes
         )
-        self.oblivious = ObliviousEndpoint(self.endpoint, self.tokens, ring, clock)
+        self.oblivious = ObliviousEndpoint(self.endpoint, self.tokens, ring, self.clock)
         self.telemetry.queue = lambda: (self.committer.reports, self.committer.size)
-        self._reporter = StateReporter(self.telemetry, store, lambda: self.registry, clock)
-        self._upkeep = Upkeep(self.telemetry)
+        self._reporter = StateReporter(self.telemetry, store, lambda: self.registry, self.clock)
+        self._upkeep = Upkeep(LOG, self.telemetry.failed_upkeep)
+        self.telemetry.upkeep = self._upkeep.ages
         self._started = False
         self._remains = 0  # compactions in a row after which deleted rows could still be read
-        self._watch, self._trusted = ClockWatch(clock, even), True
 
     @property
     def state(self) -> str:
@@ -121,24 +124,30 @@ class Collector:
         self.endpoint.use(ingest)
 
     async def stop(self) -> None:
-        """Refuse new requests, commit what is queued, end the upkeep, close the store."""
+        """Refuse new requests, commit what is queued, end the upkeep, close the store; a store that hangs is left."""
         self.endpoint.closing = True
         await self.committer.drain()
-        await self._upkeep.stop()
-        for last in (self._note_uses, self._reporter.report):
+        # A thread that may be left behind: those of the event loop keep the process from ending.
+        last = threading.Thread(target=self._close, name="overstory-close", daemon=True)
+        if await self._upkeep.stop(STOP_SECONDS):
+            last.start()
+        if last.ident is None or not await ended([last], STOP_SECONDS):
+            LOG.error("%s: no answer for %g seconds: it is left as it is", self.store.url, STOP_SECONDS)
+
+    def _close(self) -> None:
+        for last in (self._note_uses, self._reporter.report, self.store.close):
             with suppress(Exception):  # a missing day of use, or the last refusals, must not stop the rest
-                await asyncio.to_thread(last)
-        await asyncio.to_thread(self.store.close)
+                last()
 
     def _compact(self) -> None:
         if self.endpoint.reserve.short:
             raise MemoryError("compaction waits for free memory")
-        now = self._watch.read()
+        now = self.clock()
         done = self.store.compact(int(now), within=self._intervals.within, forgetting=self._forgetting(now))
         self._remains = self._remains + 1 if done.remains else 0
         if self._remains % PATIENCE == 1 and self._remains > 1:
             remains = "; ".join(done.remains)
-            _log.warning("%s: deleted rows can still be read in its files: %s", self.store.url, remains)
+            LOG.warning("%s: deleted rows can still be read in its files: %s", self.store.url, remains)
 
     def _note_uses(self) -> None:
         days = self.tokens.used()
@@ -147,12 +156,12 @@ class Collector:
             self.tokens.noted(days)
 
     def _retain(self) -> None:
-        now = self._watch.read()
+        now = self.clock()
         if self._forgetting(now):
             done = self.store.retain(int(now))
             if done.remains:
                 remains = "; ".join(done.remains)
-                _log.warning("%s: after retention, rows can still be read in its files: %s", self.store.url, remains)
+                LOG.warning("%s: after retention, rows can still be read in its files: %s", self.store.url, remains)
 
     def _forgetting(self, now: float) -> bool:
         """Whether the clock is trusted for deletions; log when it is not any more."""
@@ -161,8 +170,10 @@ class Collector:
             # After a start, the clock is trusted if it continues from the day that the store last saw.
             last = self.store.last_day()
             trusted = last is None or now // DAY <= last + 1
+            if last is not None and last <= now // DAY <= last + 1:
+                self._watch.vouch()
         if not trusted and self._trusted:
-            _log.warning(
+            LOG.warning(
                 "the clock has jumped, or differs from the store's last day: batch ids and reports past retention are "
                 "not deleted until it has run evenly for an hour"
             )

@@ -8,7 +8,7 @@ from typing import Final
 MEBIBYTE: Final = 1 << 20
 
 DAY: Final = 86_400
-"""Seconds of a day; days are counted from 1970."""
+"""Seconds of a day; days are counted from 1970. A store is looked at without loading `protocol.metrics`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Limits:
     reading_bytes: int = 128 * MEBIBYTE
     reading_seconds: float = 30.0  # until a request has arrived completely
     taking_seconds: float = 30.0  # until a sender has read an answer
+    commit_seconds: float = 30.0  # until a commit has ended
     head_bytes: int = 32 * 1024  # the head of a request, and its trailers
 
 

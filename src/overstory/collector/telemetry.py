@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from bisect import bisect_left
 from collections import Counter, deque
@@ -22,9 +23,16 @@ from overstory.collector.store import CollectorState
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.wire.reasons import Reason
 
+LOG: Final = logging.getLogger("overstory.collector")
+
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 UPKEEP: Final = ("tokens", "compact", "retain", "uses", "checkpoint", "state")
 SIZES: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+
+
+def log_event(message: str, **facts: Any) -> None:
+    """Log what happened to the collector; `facts` are keys of a JSON line, and part of the message for people."""
+    LOG.info(message, extra={"facts": facts})
 
 
 class Histogram:
@@ -78,7 +86,8 @@ class Histogram:
 class Telemetry(Collector):
     """All counters and histograms. They do not reveal who sent a report, or when.
 
-    The event loop changes them, and each task of the upkeep the number of its failures; `expose` reads them.
+    The event loop changes them, and each task of the upkeep the number of its failures; `expose`, and the threads of
+    `server.metrics_on_port`, read them.
     """
 
     def __init__(self) -> None:
@@ -98,8 +107,8 @@ class Telemetry(Collector):
         self.untaken = 0
         self.upkeep: Callable[[], dict[str, float]] = dict
         self.queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
 
     def decided(self, decision: Decision) -> None:
         """Count the refusals of a decision."""
@@ -131,7 +140,7 @@ class Telemetry(Collector):
 
     def expose(self) -> bytes:
         """Return everything in Prometheus's text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
@@ -141,7 +150,7 @@ class Telemetry(Collector):
         )
         rejected = {reason.value: self.rejected[reason] for reason in Reason}
         yield _counter("rejected", "Reports, batches or requests refused, by reason.", "reason", rejected)
-        statuses = {str(status): count for status, count in self.requests.items()}
+        statuses = {str(status): count for status, count in list(self.requests.items())}
         yield _counter(
             "answers", "Answers to POST /v1/reports, by status; those to sealed requests, too.", "status", statuses
         )
@@ -194,21 +203,12 @@ class StateReporter:
 
     The event loop counts refusals in plain integers that only grow; here the difference to what was stored is added to
     the store. What was counted since is lost when the process is killed.
-
-    Parameters
-    ----------
-    store
-        Has `Store.report_state`.
-    registry
-        Returns the registry of the moment.
-    clock
-        Unix time in seconds.
     """
 
     def __init__(
         self, telemetry: Telemetry, store: Any, registry: Callable[[], MetricRegistry], clock: Callable[[], float]
     ) -> None:
-        self._telemetry, self._store, self._registry, self._clock = telemetry, store, registry, clock
+        self._telemetry, self._store, self.registry, self._clock = telemetry, store, registry, clock
         self._id, self._started = secrets.token_hex(8), int(clock())
         self._stored: Counter[Reason] = Counter()
         self._stored_of: Counter[tuple[str, Reason]] = Counter()
@@ -226,7 +226,7 @@ class StateReporter:
             if count > self._stored[reason]:
                 refused[None, int(now // DAY), reason] = count - self._stored[reason]
         for (name, reason), count in total_of.items():
-            metric, new = self._registry().metrics.get(name), count - self._stored_of[name, reason]
+            metric, new = self.registry().metrics.get(name), count - self._stored_of[name, reason]
             if new and metric is not None:
                 refused[name, metric.period.number(now), reason] = new
         due = not 0 <= now - self._beat_at < BEAT

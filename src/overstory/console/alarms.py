@@ -15,16 +15,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.alarms.alarm import (
     BEFORE,
+    DRIFT_PERIODS,
     ENOUGH_BEFORE,
     SEVERITIES,
     Alarm,
+    Comparison,
     crafted,
+    drifts,
     expiry,
+    find_changes,
     fit,
     refusals,
+    steps,
     volume,
 )
-from overstory.analysis.alarms.changes import DRIFT_PERIODS, Comparison, drifts, find_changes, steps
 from overstory.analysis.decoding.decoder import Decoded
 from overstory.console.view import ScreenError
 from overstory.protocol.metrics.period import DAY, WEEK
@@ -126,12 +130,6 @@ class MetricHistory:
         return Comparison(self.metric.id, self.label(self.drift_end), after, before)
 
 
-def newest_final(metric: Metric, now: float) -> int:
-    """Return the number of the newest period that takes no more reports; of an ended metric, its last one."""
-    period = metric.period.number(min(now - metric.grace_days * DAY, metric.expires_at))
-    return period - 1
-
-
 def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
     """Read what alarms need to know of a metric.
 
@@ -143,7 +141,7 @@ def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
     reports: Counter[int] = Counter()
     for (period, _), number in data.store.tally(metric.id, *ANY_PERIOD).items():
         reports[period] += number
-    history = MetricHistory(metric, newest_final(metric, data.clock()), reports, {})
+    history = MetricHistory(metric, metric.newest_final(data.clock()), reports, {})
     compared = set() if metric.expired(data.clock()) else history.wanted()
     wanted = sorted(reports.keys() & {*compared, history.shown})
     if not wanted or not metric.labels or metric.reading != "shares":

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import io
 import json
+import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,18 +27,240 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from overstory.collector.store import StoreError
-from overstory.console.access.gate import Gate
-from overstory.console.data import ConsoleData
-from overstory.console.downloads import as_download
-from overstory.console.forms import address_of_form, read_form
+from overstory.console.access import Gate
+from overstory.console.data import CandidateLists, ConsoleData
 from overstory.console.layout import FORMS, POLICY, Place, as_page, download_path, error_view, static_files
-from overstory.console.login import log_in, log_out, login_blocks
-from overstory.console.screens.registry import SCREENS
+from overstory.console.screens.comparison import ComparisonScreen
+from overstory.console.screens.health import HealthScreen
+from overstory.console.screens.overview import OverviewScreen
+from overstory.console.screens.period import PeriodScreen
+from overstory.console.screens.planner import PlannerScreen
+from overstory.console.screens.privacy import PrivacyScreen
+from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
+from overstory.console.screens.series import SeriesScreen
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
+from overstory.presentation.document import Block, Field, Form, Heading, Paragraph, Table
+from overstory.presentation.formats import finite
+from overstory.presentation.render_data import as_csv, as_json, for_spreadsheet
+from overstory.presentation.render_html import as_svg
 from overstory.protocol.errors import OverstoryError
+from overstory.protocol.wire.digits import parse_digits
+from overstory.supervision.threads import full_pool
+from overstory.supervision.upkeep import Upkeep
 
+SCREENS: Final[tuple[Screen, ...]] = (
+    PublicScreen(),
+    AboutScreen(),
+    RegistryScreen(),
+    OverviewScreen(),
+    SeriesScreen(),
+    ComparisonScreen(),
+    PeriodScreen(),
+    HealthScreen(),
+    PrivacyScreen(),
+    PlannerScreen(),
+)
+
+
+MOST_FORM_BYTES: Final = 16 * 1024 * 1024
+"""A form's body, of somebody who is known."""
+
+LONGEST_ADDRESS: Final = 2_000
+"""Bytes of candidates that an address carries; more are held in memory, under a name."""
+
+CANDIDATES: Final = "candidates"
+LIST: Final = "list"
+
+Fields = Mapping[str, str]
+"""What a form carries: a text for each field, the lines of which end in a line feed."""
+
+
+async def read_form(request: Request, most_bytes: int = MOST_FORM_BYTES) -> Fields:
+    """Return a form's fields; a file's text stands in the field of its name.
+
+    Raises
+    ------
+    ScreenError
+        When it is too large, or a file is no text in UTF-8.
+    """
+    length = parse_digits(request.headers.get("content-length", ""))
+    if length is None or length > most_bytes:
+        raise ScreenError(413, f"a form may have {most_bytes:,} bytes here, and states its length")
+    fields: dict[str, str] = {}
+    async with request.form(max_files=1, max_fields=100, max_part_size=most_bytes) as form:
+        for name, value in form.multi_items():
+            text = await _text_of(value) if isinstance(value, UploadFile) else value
+            if text:
+                fields[name] = "\n".join(filter(None, (fields.get(name), *text.splitlines())))
+    return fields
+
+
+async def _text_of(file: UploadFile) -> str:
+    try:
+        return (await file.read()).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ScreenError(400, f"{file.filename}: this is no text in UTF-8; give one candidate a line") from None
+
+
+def address_of_form(screen: Screen, path: str, fields: Fields, lists: CandidateLists) -> str:
+    """Return the address of `screen` that shows what a form asks for.
+
+    A list of candidates that is too long for an address is held in `lists`, and the address names it.
+    """
+    asked = dict(fields)
+    candidates = asked.get(CANDIDATES, "")
+    if len(urlencode({CANDIDATES: candidates})) > LONGEST_ADDRESS:
+        del asked[CANDIDATES]
+        asked[LIST] = lists.hold(candidates.split("\n"))
+    read_query(screen.query, asked.items())  # a mistake is answered here, not after the redirect
+    return f"{path}?{urlencode(asked)}" if asked else path
+
+
+HOME: Final = "/m/"
+
+MOST_LOGIN_BYTES: Final = 4096
+"""The form of somebody who is not known yet."""
+
+_OWN_PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
+"""An address on this console: two slashes, or a backslash, would lead to another host."""
+
+
+def login_blocks(then: str) -> tuple[Block, ...]:
+    """Return the form that asks for a link or a token, and then leads to `then`."""
+    fields = (
+        Field("token", "Link or token", kind="password", hint="A link works once, within ten minutes of its making."),
+        Field("then", "", then if len(urlencode({"then": then})) < MOST_LOGIN_BYTES - 512 else HOME, kind="hidden"),
+    )
+    return (
+        Paragraph(
+            "Open the link that `overstory console` printed, or paste it here. A token of the role viewer, analyst or "
+            "admin works as well: `overstory store tokens add`."
+        ),
+        Form("Log in", fields, "Log in", "/login", "post"),
+    )
+
+
+async def log_in(console: Console, request: Request) -> Response:
+    """Show the form; take a link's token or a token of the store, and set the session's cookie."""
+    if request.method != "POST":
+        view = View("Log in", (Heading(1, "Log in"), *login_blocks(_then(request.query_params.get("then", "")))))
+        return console.page(view, request, None, {})
+    fields = await read_form(request, MOST_LOGIN_BYTES)
+    token, then = fields.get("token", "").rpartition("#")[2].strip(), _then(fields.get("then", ""))
+    session_id = await console.in_thread(lambda: console.gate.log_in(token))
+    if session_id is None:
+        detail = "This link or token does not work: it was used, has expired, was revoked, or is for a program."
+        return console.page(error_view(403, "Not logged in", detail, login_blocks(then)), request, None, {})
+    return _redirect(then, console.gate.cookie.header_values(session_id))
+
+
+async def log_out(console: Console, request: Request) -> Response:
+    """End the session."""
+    console.gate.sessions.end(console.gate.cookie.read(request.headers.get("cookie", "")))
+    return _redirect("/", console.gate.cookie.header_values(""))
+
+
+def _then(address: str) -> str:
+    return address if _OWN_PATH.fullmatch(address) and not address.startswith("/login") else HOME
+
+
+def _redirect(address: str, cookies: list[str]) -> Response:
+    answer = Response(status_code=303, headers={"location": address})
+    for cookie in cookies:
+        answer.headers.append("set-cookie", cookie)
+    return answer
+
+
+MEDIA_TYPES: Final = {
+    "json": "application/json",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "svg": "image/svg+xml",
+    "toml": "application/toml",
+}
+
+_STYLE: Final = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """The body of a file, its media type, and the headers that it needs."""
+
+    body: bytes
+    media_type: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def as_download(view: View, form: str, name: str) -> Download:
+    """Return a view in a form of `MEDIA_TYPES`; `name` is the file's, without its end.
+
+    Raises
+    ------
+    ScreenError
+        With status 404, where the view has no table, no picture or no text.
+    """
+    headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
+    if form == "json":
+        return Download(_json(view), MEDIA_TYPES[form])
+    if form == "svg":
+        if view.picture is None:
+            raise ScreenError(404, "this page has no picture to download")
+        svg = as_svg(view.picture)
+        return Download(svg.encode(), MEDIA_TYPES[form], headers | _policy(svg))
+    if form == "toml":
+        if not view.toml:
+            raise ScreenError(404, "this page has no text to download")
+        return Download(view.toml.encode(), MEDIA_TYPES[form], headers)
+    if view.table is None:
+        raise ScreenError(404, "this page has no table to download")
+    body = "".join(for_spreadsheet(as_csv(view.table))).encode() if form == "csv" else _parquet(view.table)
+    return Download(body, MEDIA_TYPES[form], headers)
+
+
+def _json(view: View) -> bytes:
+    rows = {} if view.table is None else {"rows": as_json(view.table)}
+    return json.dumps({"title": view.title, **_values(view.facts), **rows}, allow_nan=False, indent=2).encode()
+
+
+def _values(facts: Any) -> Any:
+    """Return JSON values, with None for each number that JSON cannot hold."""
+    if isinstance(facts, Mapping):
+        return {str(key): _values(value) for key, value in facts.items()}
+    if isinstance(facts, list | tuple):
+        return [_values(value) for value in facts]
+    return finite(facts)
+
+
+def _parquet(table: Table) -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = as_json(table)
+    keys = list(dict.fromkeys(key for column in table.columns for key in column.data_keys))
+    columns = {key: pa.array([row[key] for row in rows]) for key in keys}
+    file = io.BytesIO()
+    parquet.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
+def _policy(svg: str) -> dict[str, str]:
+    """Return the Content-Security-Policy of a picture that is opened by itself: its own style, and nothing else."""
+    hashes = (hashlib.sha256(style.encode()).digest() for style in _STYLE.findall(svg))
+    allowed = "".join(f" 'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes) or " 'none'"
+    return {"content-security-policy": f"default-src 'none'; style-src{allowed}"}
+
+
+LOG: Final = logging.getLogger("overstory.console")
 THREADS: Final = 16
 """Pages that are made at the same time; a slow one stops no other."""
+
+PUBLIC_THREADS: Final = 2
+RESTS: Final = 3.0
+"""Pages that are made at the same time for people who are not logged in; each thread then rests for so many times as
+long as its page took. Strangers take half of one processor from those who are logged in."""
+
+PUBLIC_WAIT: Final = 10.0
+"""Seconds for which a stranger's page waits for a thread before it is refused."""
 
 ALWAYS: Final = {
     "content-security-policy": POLICY,
@@ -53,7 +282,7 @@ TITLES: Final = {
     413: "This is too large",
     421: "Another console",
     500: "The console failed",
-    503: "The store does not answer",
+    503: "The console cannot answer now",
 }
 
 STATIC_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
@@ -78,7 +307,9 @@ class Console:
         self.data, self.gate = data, gate
         self.screens = SCREENS if screens is None else tuple(screens)
         self.files = static_files()
-        self._threads = ThreadPoolExecutor(THREADS, "console")
+        self._threads = full_pool(THREADS, "console")
+        self.upkeep = Upkeep(LOG)
+        self._public_threads = full_pool(PUBLIC_THREADS, "console-public")
         self._app = Starlette(
             routes=[*self._own_routes(), *self._screen_routes()],
             exception_handlers={
@@ -107,10 +338,21 @@ class Console:
         """Run what reads the store or computes; requests are answered meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    async def in_public_thread(self, work: Callable[[], Result]) -> Result:
+        """Run what somebody asks for who is not logged in, in one of a few threads."""
+        future: Future[Result] = Future()
+        self._public_threads.submit(_run_and_rest, future, work)
+        result = asyncio.wrap_future(future)
+        await asyncio.wait([result], timeout=PUBLIC_WAIT)
+        if not result.done() and future.cancel():
+            raise ScreenError(503, "too many pages are being made for people who are not logged in", refresh=5)
+        return await result
+
     def _own_routes(self) -> list[Route]:
         return [
             Route("/static/{name}", self._static),
             Route("/favicon.ico", partial(self._static, name="icon.svg")),
+            Route("/readyz", self._ready),
             Route("/login", partial(log_in, self), methods=["GET", "POST"]),
             Route("/logout", partial(log_out, self), methods=["POST"]),
         ]
@@ -132,13 +374,19 @@ class Console:
         media_type = STATIC_TYPES[name.rpartition(".")[2]]
         return Response(self.files[name], media_type=media_type, headers={"cache-control": "max-age=300"})
 
-    async def _show(self, screen: Screen, form: str, request: Request) -> Response:
-        return await self.in_thread(partial(self._answer, screen, form, request))
+    async def _ready(self, _: Request) -> Response:
+        """Answer 200 while the store was read a moment ago: the page of a load balancer, without a login."""
+        ready = not self.upkeep.troubled
+        return Response(json.dumps({"ready": ready}), 200 if ready else 503, media_type="application/json")
 
-    def _answer(self, screen: Screen, form: str, request: Request) -> Response:
-        pairs = request.query_params.multi_items()
-        viewer = self.gate.admit(request, _needed(screen, pairs))
-        query = read_query(screen.query, pairs)
+    async def _show(self, screen: Screen, form: str, request: Request) -> Response:
+        needed = _needed(screen, request.query_params.multi_items())
+        viewer = await self.in_thread(lambda: self.gate.admit(request, needed))
+        run = self.in_public_thread if viewer is None else self.in_thread
+        return await run(partial(self._answer, screen, form, request, viewer))
+
+    def _answer(self, screen: Screen, form: str, request: Request, viewer: Viewer | None) -> Response:
+        query = read_query(screen.query, request.query_params.multi_items())
         path = dict(request.path_params)
         named = f"{path.get('metric')}.{form}"
         if form and screen.path.endswith("{metric}") and named in self.data.registry:
@@ -229,6 +477,16 @@ class Console:
         except StoreError:
             viewer = None
         return self._error_response(request, status, detail, viewer)
+
+
+def _run_and_rest(future: Future[Result], work: Callable[[], Result]) -> None:
+    if future.set_running_or_notify_cancel():
+        began = time.monotonic()
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            future.set_exception(error)
+        time.sleep(RESTS * (time.monotonic() - began))
 
 
 def _sentence(detail: str) -> str:

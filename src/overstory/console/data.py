@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Literal
 
 from overstory.console.estimates.estimates import BusyError, Estimates, StillDecodingError
 from overstory.console.estimates.worker import WorkerError
-from overstory.console.lists import CandidateLists
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import parse_range, read_store
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from overstory.queries.estimates import Aggregation, EstimateSeries
     from overstory.queries.readings import Reading
     from overstory.queries.sources.stores import SeveralStores
+
 
 PeriodState = Literal["running", "settling", "final"]
 """A running period is not over; a settling one is over and still takes late reports; a final one takes none."""
@@ -78,7 +81,7 @@ class ConsoleData:
         now = self.clock()
         if now < metric.period.start(period + 1):
             return "running"
-        return "settling" if now < metric.accept_until(period) else "final"
+        return "settling" if now < metric.final_from(period) else "final"
 
     def counts(
         self, metric: Metric, first: int | None = None, last: int | None = None, group: str = ""
@@ -134,3 +137,43 @@ def _as_screen_errors() -> Iterator[None]:
         raise ScreenError(503, str(error)) from error
     except ParameterError as error:
         raise ScreenError(400, str(error)) from error
+
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+
+
+class CandidateLists:
+    """Lists by name.
+
+    Examples
+    --------
+    >>> lists = CandidateLists()
+    >>> lists.find(lists.hold(["ash", "oak"])), lists.find("unheard of")
+    (('ash', 'oak'), None)
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes, self._bytes, self._lock = most_bytes, 0, Lock()
+        self._lists: OrderedDict[str, bytes] = OrderedDict()
+
+    def hold(self, candidates: Sequence[str]) -> str:
+        """Hold a list, and return its name."""
+        text = "\n".join(candidates).encode("utf-8", "surrogatepass")
+        name = hashlib.sha256(text).hexdigest()
+        with self._lock:
+            if name not in self._lists:
+                self._lists[name] = text
+                self._bytes += len(text)
+            self._lists.move_to_end(name)
+            while self._bytes > self._most_bytes and len(self._lists) > 1:
+                self._bytes -= len(self._lists.popitem(last=False)[1])
+        return name
+
+    def find(self, name: str) -> tuple[str, ...] | None:
+        """Return a list, one candidate a line; None where it is not held, or not any more."""
+        with self._lock:
+            text = self._lists.get(name)
+            if text is None:
+                return None
+            self._lists.move_to_end(name)
+        return tuple(text.decode("utf-8", "surrogatepass").split("\n"))

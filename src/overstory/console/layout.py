@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from overstory.console.access.roles import allows
+from overstory.console.access import allows
 from overstory.console.view import View, Viewer
 from overstory.presentation.document import Block, Form, Heading, KeyValues, Links, Notice
-from overstory.presentation.html_text import escaped
-from overstory.presentation.render_html import STYLE, as_html
+from overstory.presentation.render_html import STYLE, as_html, escaped
 
 STATIC: Final = Path(__file__).parent / "static"
 

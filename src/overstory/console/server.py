@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
@@ -15,14 +16,14 @@ from types import FrameType
 
 import uvicorn
 
+from overstory.collector.http.bounded_connection import BoundedConnection
 from overstory.collector.http.listening import Listening, ServingError
-from overstory.console.access.gate import Gate
-from overstory.console.access.origin import Origin
-from overstory.console.access.roles import TokenRoles, TrustedProxy
-from overstory.console.access.sessions import Cookie, Sessions
-from overstory.console.app import Console
+from overstory.collector.http.supervised import SupervisedServer
+from overstory.console.access import Cookie, Gate, Origin, Sessions, TokenRoles, TrustedProxy
+from overstory.console.app import LOG, Console
 from overstory.console.data import ConsoleData
 from overstory.protocol.errors import ParameterError
+from overstory.supervision.upkeep import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,11 @@ def make_gate(data: ConsoleData, listening: Listening, access: Access, port: int
     )
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server; it calls back once it listens, and a signal ends it without an error."""
+class Server(SupervisedServer):
+    """A server that no error stops; it calls back once it listens, and a signal ends it without an error."""
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
-        super().__init__(config)
+        super().__init__(config, LOG)
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -103,6 +104,7 @@ def serve(
         Opens another link in a browser.
     """
     check_exposure(listening, access)
+    sys.setswitchinterval(0.0005)  # a page that reads the store often waits so long for one that computes
     listening.check_certificate()
     with listening.bind() as bound:
         host, port = bound.getsockname()[:2]
@@ -115,17 +117,20 @@ def serve(
             if open_link is not None:
                 open_link(f"{address}/login#{gate.sessions.make_link('admin')}")
 
-        server = Server(config(Console(data, gate), listening), announce_link)
+        console = Console(data, gate)
+        server = Server(config(console, listening), announce_link)
         if ends_with_input:
             threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
         sockets = [bound]
         if access.proxy is not None and access.proxy.socket:
             sockets.append(_unix_socket(Path(access.proxy.socket)))
+        console.upkeep.start([Task("store", 5.0, 30.0, needed=True, thread="store", work=data.store.tokens)])
         try:
             server.run(sockets)
         except SystemExit as leaving:
             raise ServingError("the console could not start") from leaving
         finally:
+            asyncio.run(console.upkeep.stop(5.0))  # a store that hangs is not waited for
             if access.proxy is not None and access.proxy.socket:
                 Path(access.proxy.socket).unlink(missing_ok=True)
 
@@ -134,6 +139,7 @@ def config(console: Console, listening: Listening) -> uvicorn.Config:
     """Return how uvicorn serves the console: no log of requests, no header of its own."""
     return uvicorn.Config(
         console,
+        http=BoundedConnection,
         ws="none",
         lifespan="off",
         log_config=None,

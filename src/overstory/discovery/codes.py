@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.protocol.domains.codes import END, CodedDomain, CodedIntegers, CodedStrings
-from overstory.protocol.encodings.hashing import OverstoryV1
+from overstory.protocol.domains.string_codes import AlphabetBlocks
 from overstory.protocol.errors import NoCodeError, ParameterError
 from overstory.protocol.search.plans import Question, prefix_bytes
 
@@ -122,7 +123,7 @@ def names_of(question: Question, rows: Rows) -> list[Any]:
 
 
 def are_values(domain: CodedDomain, rows: Rows) -> NDArray[np.bool_]:
-    """Return which codes may be some value's: those of bytes need their end marker; of others, none is ruled out."""
+    """Return which complete codes may be some value's: of bytes, those with an end marker; of others, all."""
     if not isinstance(domain, CodedStrings) or domain.alphabet:
         return np.ones(len(rows), np.bool_)
     backwards = rows[:, ::-1]
@@ -130,17 +131,53 @@ def are_values(domain: CodedDomain, rows: Rows) -> NDArray[np.bool_]:
     return np.asarray(last == END)
 
 
+def may_go_on(domain: CodedDomain, parents: Rows, num_bits: int, step: int) -> NDArray[np.bool_]:
+    """Return which extensions of each row's `num_bits` bits by `step` more some value's code may begin with, in order.
+
+    Of an alphabet's codes, those are ruled out with a block that is none; of bytes, complete codes without an end
+    marker. `CodedDomain.holds` knows more, and takes longer.
+    """
+    scheme = domain.scheme if isinstance(domain, CodedStrings) else None
+    if not isinstance(scheme, AlphabetBlocks):
+        if num_bits + step < domain.width:
+            return np.ones(len(parents) << step, np.bool_)
+        return are_values(domain, extensions(parents, num_bits, step))
+    total, suffixes = num_bits + step, np.arange(1 << step)
+    possible = np.ones((len(parents), 1 << step), np.bool_)
+    ended = np.zeros_like(possible)
+    for block in range(num_bits // scheme.block_bits, -(-total // scheme.block_bits)):
+        first = block * scheme.block_bits
+        end = min(first + scheme.block_bits, total)
+        begun = max(num_bits - first, 0)  # bits of the block that the parents have
+        number = suffixes >> total - end & (1 << end - first - begun) - 1
+        if begun:
+            raw = byte_strings(parents)
+            had = np.array([number_of(prefix, num_bits) & (1 << begun) - 1 for prefix in raw], np.int64)
+            number = had[:, None] << end - first - begun | number
+        begins, ends = _block_beginnings(scheme, block, end - first)
+        possible &= begins[number] & ~(ended & (number != 0))
+        ended |= ends[number]
+    return possible.ravel()
+
+
+@lru_cache(maxsize=256)
+def _block_beginnings(scheme: AlphabetBlocks, block: int, num_bits: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which numbers of `num_bits` bits some string's block of this place begins with, and after which all ends.
+
+    Zeros follow an end.
+    """
+    numbers = np.arange(1 << scheme.block_bits)
+    possible = numbers < scheme.block_values
+    ended = np.zeros(numbers.size, np.bool_)
+    for place in range(scheme.block):
+        digit = numbers // scheme.base ** (scheme.block - 1 - place) % scheme.base
+        ended |= (digit == 0) | (block * scheme.block + place >= scheme.longest)
+        possible &= (digit == 0) | ~ended
+    begun = (1 << num_bits, -1)
+    may_begin, must_end = np.any(possible.reshape(begun), axis=1), np.all((ended | ~possible).reshape(begun), axis=1)
+    return np.asarray(may_begin), np.asarray(must_end)
+
+
 def values_of(domain: CodedDomain, rows: Rows) -> list[Any]:
     """Return the values whose codes these are."""
     return [domain.value(number_of(raw, domain.width)) for raw in byte_strings(rows)]
-
-
-def buckets_of(rows: Rows, key: str, buckets: int) -> NDArray[np.int64]:
-    """Return the bucket of each code: `overstory.protocol.search.plans.bucket` of many, for a power of two."""
-    from overstory.kernels.hash.bloom import digest64
-
-    offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
-    family = OverstoryV1(key.encode())
-    words = digest64(offsets, np.ascontiguousarray(rows).ravel(), family.key, family.padded_person)
-    shifted: NDArray[np.uint64] = words >> np.uint64(64 - (buckets.bit_length() - 1))
-    return shifted.astype(np.int64)

@@ -1,46 +1,57 @@
 """From the answers of all devices to heavy hitters, whatever the protocol.
 
-Prefix extension: count, keep the best, extend, and test what is left, with the dictionary's values. The lecture's
-Theorem 2: in every bucket, the likelier value of every bit.
+Count, keep the best prefixes, extend them, and test what is left, with the dictionary's values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from overstory.analysis.selection import Correction, IntervalKind, check_alpha, check_interval_kind
-from overstory.analysis.selection.search_power import found_words, null_error, smallest_found
-from overstory.discovery.codes import Rows, are_values, buckets_of, rows_of
-from overstory.discovery.detection import (
+from overstory.analysis.selection import (
+    Correction,
+    IntervalKind,
+    check_alpha,
+    check_interval_kind,
+    found_words,
+    smallest_found,
+)
+from overstory.discovery.codes import byte_strings, number_of, rows_of
+from overstory.discovery.prefixes import (
     Tested,
+    Trail,
+    counted_from,
     counts_of,
+    ended_strings,
     exact_p_values,
     frequencies_of,
     joined,
     needed_support,
+    search,
     selection_level,
 )
-from overstory.discovery.prefixes import Trail, ended_strings, search
-from overstory.discovery.remainder import elsewhere_share, heavy_prefixes, remainder_notes
-from overstory.discovery.result import F64, Discovered, nothing
+from overstory.discovery.result import F64, Discovered, HeavyPrefix, nothing
 from overstory.discovery.simulation import GroupReports, Progress, support_counts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.search.plans import DICTIONARY, BitPlan, Plan, PrefixPlan, Question
+from overstory.protocol.search.plans import DICTIONARY, Plan
 
 KEEP: Final = 1024
 """Values that the last level keeps, whether detected or not."""
 
 
+SHOWN: Final = 3
+"""Prefixes that a note names."""
+SURE: Final = 3.0
+"""Standard errors from which a note speaks of values without a code."""
+
+
 def find_prefixes(
-    plan: PrefixPlan,
+    plan: Plan,
     reports: Sequence[GroupReports],
     num_devices: int,
     alpha: float,
@@ -51,7 +62,7 @@ def find_prefixes(
     trail = search(plan, reports, max(KEEP, plan.beam), progress)
     parts, mass = _dictionary(plan, reports, num_devices)
     parts += _searched(plan, reports, trail, num_devices)
-    elsewhere = elsewhere_share(plan, reports, num_devices, mass)
+    elsewhere = _elsewhere_share(plan, reports, num_devices, mass)
     result = replace(
         joined(plan, parts, num_devices, alpha, correction),
         levels=trail.levels,
@@ -61,11 +72,10 @@ def find_prefixes(
         elsewhere_frequency=elsewhere[0],
         elsewhere_standard_error=elsewhere[1],
     )
-    return _prefix_limits(plan, replace(result, prefixes=heavy_prefixes(plan, trail, result)), trail)
+    return _prefix_limits(plan, replace(result, prefixes=_heavy_prefixes(plan, trail, result)), trail)
 
 
-def _tree(plan: PrefixPlan, trail: Trail) -> tuple[F64, ...]:
-    """Return the estimates of what each level kept."""
+def _tree(plan: Plan, trail: Trail) -> tuple[F64, ...]:
     asked = zip(plan.levels, trail.levels, trail.frontiers, strict=False)
     return tuple(
         frequencies_of(question.mechanism, kept.supports, level.num_reports) for question, level, kept in asked
@@ -77,7 +87,7 @@ def _tested(mechanism: Mechanism, rows: Any, supports: Any, sizes: tuple[int, in
     return Tested(rows, counts, errors, exact_p_values(mechanism, supports, sizes[0]), tried, source)
 
 
-def _searched(plan: PrefixPlan, reports: Sequence[GroupReports], trail: Trail, num_devices: int) -> list[Tested]:
+def _searched(plan: Plan, reports: Sequence[GroupReports], trail: Trail, num_devices: int) -> list[Tested]:
     """Return the strings that ended early, each with its level's later answers, and the values of the last level."""
     parts = [
         _tested(ended.mechanism, ended.rows, ended.supports, (ended.num_reports, num_devices), ended.tried, "search")
@@ -93,11 +103,11 @@ def _searched(plan: PrefixPlan, reports: Sequence[GroupReports], trail: Trail, n
 
 
 def _dictionary(
-    plan: PrefixPlan, reports: Sequence[GroupReports], num_devices: int
+    plan: Plan, reports: Sequence[GroupReports], num_devices: int
 ) -> tuple[list[Tested], tuple[float, float] | tuple[None, None]]:
     """Return the dictionary's values, and its mass with its standard error: all that is not elsewhere."""
     question, batch = plan.groups[0].questions[0], reports[0][0]
-    if not isinstance(question, Question) or question.name != DICTIONARY or not len(batch):
+    if question.name != DICTIONARY or not len(batch):
         return [], (None, None)
     codes, sizes = sorted(plan.known), (len(batch), num_devices)
     supports = support_counts(question.mechanism, batch, [question.value(code) for code in [*codes, None]])
@@ -107,13 +117,13 @@ def _dictionary(
     return [tested], (1 - float(elsewhere[0]) / num_devices, float(error[0]) / num_devices)
 
 
-def _prefix_limits(plan: PrefixPlan, result: Discovered, trail: Trail) -> Discovered:
+def _prefix_limits(plan: Plan, result: Discovered, trail: Trail) -> Discovered:
     """Say the threshold, and what could not have been seen."""
     if trail.last is None:
         missing = plan.levels[len(trail.levels)].num_bits
         note = f"too few reports: nobody answered for prefixes of {missing} bits, so nothing could be searched for"
         all_ended = f"every string ended before {missing} bits: each was tested by all later levels together"
-        return replace(result, notes=(all_ended if trail.has_reports else note, *remainder_notes(result)))
+        return replace(result, notes=(all_ended if trail.has_reports else note, *_remainder_notes(result)))
     mechanism, num_reports = plan.levels[-1].mechanism, trail.levels[-1].num_reports
     needed = needed_support(mechanism, num_reports, selection_level(result))
     threshold = float(frequencies_of(mechanism, np.array(needed), num_reports))
@@ -124,7 +134,7 @@ def _prefix_limits(plan: PrefixPlan, result: Discovered, trail: Trail) -> Discov
     return replace(result, threshold=threshold, detectable_frequency=smallest, notes=notes)
 
 
-def _notes(plan: PrefixPlan, result: Discovered, seen: str) -> tuple[str, ...]:
+def _notes(plan: Plan, result: Discovered, seen: str) -> tuple[str, ...]:
     notes = [seen]
     if np.count_nonzero(result.detected()) >= plan.beam / 2:
         notes.append(
@@ -134,71 +144,73 @@ def _notes(plan: PrefixPlan, result: Discovered, seen: str) -> tuple[str, ...]:
         rest = 1 - result.known_frequency
         notes.append(f"{rest:.1%} of the users hold a value outside the dictionary (standard error "
                      f"{result.known_standard_error:.1%}); only those values were searched for")  # fmt: skip
-    return (*notes, *remainder_notes(result))
+    return (*notes, *_remainder_notes(result))
 
 
-NOTE: Final = (
-    "a count is that of the value's bucket: other values that the public hash puts there are in it; of the buckets, "
-    "only those whose recovered value hashes back to them are listed"
-)
+def _elsewhere_share(
+    plan: Plan, reports: Sequence[GroupReports], num_devices: int, known: tuple[float, float] | tuple[None, None]
+) -> tuple[float, float] | tuple[None, None]:
+    """Return the share of devices whose value has no code, and its standard error.
 
-
-def find_bits(
-    plan: BitPlan,
-    reports: Sequence[GroupReports],
-    num_devices: int,
-    alpha: float,
-    correction: Correction,
-    progress: Progress | None,
-) -> Discovered:
-    """Return the values recovered from the buckets; see `overstory.discovery.find`.
-
-    The bucket's count is the mean over the bits (or the sum over the groups) of the estimates of (t, 0) and (t, 1): it
-    does not depend on which bit won, so it is unbiased.
+    They say "elsewhere" at every level, as do those whose value is in the dictionary: these are taken off.
     """
-    batches = [batch for group in reports for batch in group]
-    questions = [question for group in plan.groups for question in group.questions]
-    weight = 1 if len(plan.groups) > 1 else 1 / len(questions)
-    rows = np.zeros((plan.buckets, -(-plan.domain.width // 8)), np.uint8)
-    total, squares, nobody = np.zeros(plan.buckets), np.zeros(plan.buckets), 0.0
-    for bit, (question, batch) in enumerate(zip(questions, batches, strict=True)):
-        if progress:
-            progress(f"bit {bit + 1} of {len(questions)}", bit / len(questions))
-        supports = support_counts(question.mechanism, batch, range(2 * plan.buckets)).reshape(-1, 2)
-        rows[:, bit // 8] |= ((supports[:, 1] > supports[:, 0]) << (7 - bit % 8)).astype(np.uint8)
-        if len(batch):
-            counts, errors = counts_of(question.mechanism, supports, len(batch), len(batch))
-            total += weight * counts.sum(axis=1)
-            squares += weight**2 * (errors**2).sum(axis=1)
-            nobody += 2 * (weight * len(batch) * null_error(question.mechanism, len(batch))) ** 2
-    recovered = _consistent(plan, rows, total, np.sqrt(squares), math.sqrt(nobody))
-    result = joined(plan, [recovered], num_devices, alpha, correction)
-    return _bit_limits(result, [(q.mechanism, len(b)) for q, b in zip(questions, batches, strict=True)], nobody)
+    counted = counted_from(plan, reports, 0, [None]) if plan.levels else None
+    share, share_error = known
+    if counted is None or (plan.known and share is None):
+        return None, None
+    mechanism, supports, num_reports = counted
+    counts, errors = counts_of(mechanism, supports, num_reports, num_devices)
+    frequency, error = float(counts[0]) / num_devices, float(errors[0]) / num_devices
+    return frequency - (share or 0.0), math.hypot(error, share_error or 0.0)
 
 
-def _consistent(plan: BitPlan, rows: Rows, total: F64, errors: F64, null: float) -> Tested:
-    """Keep the buckets whose recovered value is a value and hashes back to them: noise does so once in T.
+def _heavy_prefixes(plan: Plan, trail: Trail, result: Discovered) -> tuple[HeavyPrefix, ...]:
+    """Return prefixes that surely begin some users' values, but no detected value and no longer such prefix.
 
-    `errors` are the counts' own; `null` is that of an empty bucket, which p-values are about.
+    Surely: at the result's alpha over all prefixes that the levels tried.
     """
-    from scipy.special import ndtr
+    width = plan.domain.width
+    codes = [number_of(raw, width) for raw in byte_strings(rows_of(plan.domain, result.found()))]
+    named = [(code, width) for code in codes]
+    chosen: list[HeavyPrefix] = []
+    for place, bits, frequency in sorted(_sure_prefixes(plan, trail, result.alpha), key=lambda item: -item[0]):
+        level = trail.levels[place]
+        if any(other >> (size - level.num_bits) == bits for other, size in named if size >= level.num_bits):
+            continue
+        named.append((bits, level.num_bits))
+        if text := plan.domain.prefix_text(bits, level.num_bits):
+            chosen.append(HeavyPrefix(text, level.num_bits, frequency, level.standard_error))
+    return tuple(sorted(chosen, key=lambda prefix: -prefix.frequency))
 
-    back: NDArray[np.bool_] = buckets_of(rows, plan.key, plan.buckets) == np.arange(plan.buckets)
-    chosen = np.flatnonzero(back & are_values(plan.domain, rows) & (total > 0))
-    p_values = ndtr(-total[chosen] / null)
-    return Tested(rows[chosen], total[chosen], errors[chosen], p_values, plan.buckets, "bits")
+
+def _sure_prefixes(plan: Plan, trail: Trail, alpha: float) -> Iterator[tuple[int, int, float]]:
+    """Yield level, bits and frequency of every prefix that somebody's value surely begins with and may go on."""
+    for place, (question, level, frontier) in enumerate(zip(plan.levels, trail.levels, trail.frontiers, strict=False)):
+        if question.num_bits == question.width:
+            return
+        p_values = exact_p_values(question.mechanism, frontier.supports, level.num_reports)
+        frequencies = frequencies_of(question.mechanism, frontier.supports, level.num_reports)
+        ended = {code >> (question.width - question.num_bits) for code in trail.ended[place]}
+        for at in np.flatnonzero(p_values * level.tried * len(plan.levels) <= alpha).tolist():
+            bits = number_of(frontier.rows[at].tobytes(), question.num_bits)
+            if bits not in ended:
+                yield place, bits, float(frequencies[at])
 
 
-def _bit_limits(result: Discovered, asked: Sequence[tuple[Mechanism, int]], variance: float) -> Discovered:
-    """Say the threshold; to be found, a value must also win every one of its bits."""
-    quantile = NormalDist().inv_cdf(1 - selection_level(result))
-    threshold = quantile * math.sqrt(variance) / result.num_reports
-    errors = [math.sqrt(2) * null_error(mechanism, size) for mechanism, size in asked]
-    spread = [*errors, math.sqrt(variance) / result.num_reports]
-    boundaries = [*(0.0 for _ in errors), threshold]
-    smallest = smallest_found(boundaries, spread)
-    notes = (NOTE, found_words(boundaries, spread))
-    return replace(result, threshold=threshold, detectable_frequency=smallest, notes=notes)
+def _remainder_notes(result: Discovered) -> tuple[str, ...]:
+    """Return what a reader must know of values that the search could not name."""
+    notes = []
+    share, error = result.elsewhere_frequency, result.elsewhere_standard_error
+    if share is not None and error is not None and share > SURE * error:
+        notes.append(
+            f"{share:.1%} of the users hold a value that has no code here (standard error {error:.2%}): too long, or "
+            "of other characters; it cannot be found"
+        )
+    if result.prefixes:
+        texts = [f"{prefix.text!r} ({prefix.frequency:.1%} of the users)" for prefix in result.prefixes[:SHOWN]]
+        more = f", and {len(result.prefixes) - SHOWN} more" if len(result.prefixes) > SHOWN else ""
+        notes.append(f"too rare to be detected one by one: values that begin with {', '.join(texts)}{more}")
+    return tuple(notes)
 
 
 def find(
@@ -254,9 +266,6 @@ def _find(
     num_devices = sum(len(batches[0]) for batches in reports)
     if not num_devices:
         return nothing(plan, alpha, correction, "there are no reports: nothing can be estimated")
-    if isinstance(plan, BitPlan):
-        return find_bits(plan, reports, num_devices, alpha, correction, progress)
-    assert isinstance(plan, PrefixPlan)
     return find_prefixes(plan, reports, num_devices, alpha, correction, progress)
 
 

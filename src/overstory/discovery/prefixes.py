@@ -1,24 +1,151 @@
-"""The search along prefixes: count, keep the best, extend; and strings that have ended, tested by all later answers."""
+"""The search along prefixes: count, keep the best, extend; and what is detected, and how surely.
+
+Strings that have ended are tested by all later answers. From support counts come frequencies, standard errors and exact
+p-values; values of one question or several are joined under one selection rule.
+
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.selection.search_power import null_error
+from overstory.analysis.selection import Correction, adjusted_p_values, needed_p_value, null_error
 from overstory.analysis.support.registry import support_of
 from overstory.analysis.support.symbols import LinearSupport
-from overstory.discovery.codes import Rows, are_values, byte_strings, extensions, names_of, number_of
-from overstory.discovery.detection import frequencies_of
-from overstory.discovery.levels import Level
+from overstory.analysis.variance import support_noise
+from overstory.discovery.codes import Rows, byte_strings, extensions, may_go_on, names_of, number_of, values_of
+from overstory.discovery.result import F64, Discovered, Level
 from overstory.discovery.simulation import Answers, GroupReports, Progress, support_counts
 from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.search.plans import PrefixPlan, Question, prefix_bytes
+from overstory.protocol.search.plans import Plan, Question, prefix_bytes
+
+
+def frequencies_of(mechanism: Mechanism, supports: NDArray[Any], num_reports: int) -> F64:
+    """Return the unbiased frequencies (c / n - q*) / (p* - q*) (Wang et al., USENIX Security 2017, section 3)."""
+    p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
+    return np.asarray((supports / max(num_reports, 1) - q_star) / (p_star - q_star), np.float64)
+
+
+def counts_of(mechanism: Mechanism, supports: NDArray[Any], num_reports: int, num_devices: int) -> tuple[F64, F64]:
+    """Return the counts among all devices, and their standard errors, from a group of them.
+
+    Of a group of m, h of which hold the value, the noise has variance ``(h p*(1 - p*) + (m - h) q*(1 - q*)) /
+    (p* - q*)^2``; that the group is a sample without replacement of n devices adds ``m x (1 - x) (1 - m / n)`` with
+    x = h / m.
+    """
+    p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
+    frequency = frequencies_of(mechanism, supports, num_reports)
+    held = np.clip(frequency, 0.0, 1.0)
+    noise = support_noise(held, 1 - held, p_star, q_star) / (p_star - q_star) ** 2
+    sampling = held * (1 - held) * (1 - num_reports / num_devices)
+    return frequency * num_devices, num_devices * np.sqrt((noise + sampling) / num_reports)
+
+
+def exact_p_values(mechanism: Mechanism, supports: NDArray[Any], num_reports: int) -> F64:
+    """Return P(at least this support) for a value that nobody has: supports are then Binomial(n, q*).
+
+    Exact because a report supports such a value with probability q* whatever its device holds, and reports are
+    independent; hashed into buckets, as far as no bucket is shared.
+    """
+    from scipy.special import betainc
+
+    # P(Binomial(n, q) >= c) is the regularized incomplete beta function at q.
+    c = np.asarray(supports, np.float64)
+    inside = betainc(np.maximum(c, 1), np.maximum(num_reports - c + 1, 1), float(mechanism.q_star))
+    return np.asarray(np.where(c <= 0, 1.0, np.where(c > num_reports, 0.0, inside)), np.float64)
+
+
+def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:
+    """Return the least support with a p-value of at most `level`; one more than there are reports where there is none.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> needed_support(mechanism("blh", epsilon=1.0), 4, 0.07), needed_support(mechanism("blh", epsilon=1.0), 4, 0.06)
+    (4, 5)
+    """
+    low, high = 0, num_reports + 1
+    while low < high:
+        middle = (low + high) // 2
+        if exact_p_values(mechanism, np.array([middle]), num_reports)[0] <= level:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def adjusted(p_values: F64, tried: int, correction: Correction) -> F64:
+    """Return q-values over all that was tried, of which `p_values` holds the smallest (and perhaps others).
+
+    The values left out have larger p-values, or were counted but are not shown: leaving them out of the step-up can
+    only raise a q-value, so the level holds.
+    """
+    if not p_values.size:
+        return p_values
+    if correction == "bonferroni":
+        return np.asarray(np.minimum(p_values * tried, 1.0))
+    return adjusted_p_values(p_values, correction, tried / p_values.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """Values that a question tested.
+
+    Attributes
+    ----------
+    counts, standard_errors
+        Among all devices.
+    """
+
+    rows: Rows  # the values' codes
+    counts: F64
+    standard_errors: F64
+    p_values: F64  # of the values in `rows`: the smallest of all that were tried
+    tried: int  # how many values were tried
+    source: str  # which question
+
+
+def joined(plan: Plan, parts: Sequence[Tested], num_devices: int, alpha: float, correction: Correction) -> Discovered:
+    """Return all values, most frequent first, tested together over all that any question tried."""
+    tried = sum(part.tried for part in parts)
+    counts, errors, p_values = (
+        np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)])
+        for name in ("counts", "standard_errors", "p_values")
+    )
+    q_values = adjusted(p_values, tried, correction)
+    values = [value for part in parts for value in values_of(plan.domain, part.rows)]
+    sources = [part.source for part in parts for _ in range(len(part.rows))]
+    order = np.argsort(-counts, kind="stable")
+    return Discovered(
+        values=tuple(plan.domain.text(values[i]) for i in order),
+        raw_values=tuple(values[i] for i in order),
+        counts=counts[order],
+        standard_errors=errors[order],
+        p_values=p_values[order],
+        q_values=q_values[order],
+        sources=tuple(sources[i] for i in order),
+        num_reports=num_devices,
+        tried=tried,
+        alpha=alpha,
+        correction=correction,
+        threshold=None,
+        detectable_frequency=None,
+        epsilon=plan.epsilon,
+    )
+
+
+def selection_level(result: Discovered) -> float:
+    """Return the p-value that the least surely detected value had to reach."""
+    detections = int(np.count_nonzero(result.detected()))
+    return needed_p_value(result.alpha, result.correction, detections, result.tried)
+
 
 AT_ONCE = 1 << 24  # prefixes counted before the best of them are taken: memory stays flat
 
@@ -39,9 +166,7 @@ def extend(question: Question, batch: ReportBatch | Answers, parents: Rows, keep
     before, last = question.num_bits - question.step, question.num_bits == question.width
     best = Frontier(np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64), 0, 0, 0)
     for some, counts in _counted(question, batch, parents):
-        places = np.arange(counts.size)
-        if last:
-            places = places[are_values(domain, extensions(some, before, question.step))]
+        places = np.flatnonzero(may_go_on(domain, some, before, question.step))
         supports = counts.ravel()[places]
         held, held_rows = _largest_held(question, domain, some, places, supports, keep)
         rows, merged = np.concatenate((best.rows, held_rows)), np.concatenate((best.supports, held))
@@ -126,7 +251,7 @@ class Trail:
         return self.frontiers[-1] if is_last else None
 
 
-def search(plan: PrefixPlan, reports: Sequence[GroupReports], keep: int, progress: Progress | None = None) -> Trail:
+def search(plan: Plan, reports: Sequence[GroupReports], keep: int, progress: Progress | None = None) -> Trail:
     """Extend prefixes level by level; the last level keeps `keep` values, the others the plan's beam.
 
     A prefix that belongs to one value alone, a string that has ended, takes no place among those that are extended.
@@ -186,7 +311,7 @@ class Pooled:
     tried: int
 
 
-def ended_strings(plan: PrefixPlan, reports: Sequence[GroupReports], trail: Trail) -> Iterator[Pooled]:
+def ended_strings(plan: Plan, reports: Sequence[GroupReports], trail: Trail) -> Iterator[Pooled]:
     """Yield the strings that ended at each level, counted by all levels after it.
 
     Those levels' answers do not depend on the answers that chose the strings, so p-values are those of one binomial.
@@ -201,7 +326,7 @@ def ended_strings(plan: PrefixPlan, reports: Sequence[GroupReports], trail: Trai
 
 
 def counted_from(
-    plan: PrefixPlan, reports: Sequence[GroupReports], first: int, codes: Sequence[int | None]
+    plan: Plan, reports: Sequence[GroupReports], first: int, codes: Sequence[int | None]
 ) -> tuple[Mechanism, NDArray[np.int64], int] | None:
     """Return how many answers support each code (None: "elsewhere"), over the levels from `first` on.
 

@@ -1,13 +1,11 @@
 """Simulated devices that follow a plan: for experiments, and to see what would be found in one's own values.
 
-From single devices' answers to the batches that the search reads.
-
 The server's half of a question: what its devices would send, and how many reports support a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,12 +14,10 @@ from numpy.typing import NDArray
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import Rng, SimulatedDevices, generator, support_of
 from overstory.analysis.support.symbols import LinearSupport
-from overstory.discovery.codes import Rows, buckets_of, byte_strings, distinct, names_of, prefixes
-from overstory.discovery.device import Answer
+from overstory.discovery.codes import Rows, byte_strings, distinct, names_of, prefixes
 from overstory.protocol.domains.unknown import ELSEWHERE
-from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.search.plans import DICTIONARY, BitPlan, BitQuestion, Plan, Question, prefix_bytes
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.search.plans import DICTIONARY, Plan, Question, prefix_bytes
 
 
 def respond(mechanism: Mechanism, names: Sequence[Any], symbols: NDArray[np.int64], key: bytes) -> ReportBatch:
@@ -101,8 +97,6 @@ def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | N
     (2, 1000)
     """
     rows, index, is_elsewhere = distinct(plan.domain, values)
-    if isinstance(plan, BitPlan) and is_elsewhere.any():
-        raise ParameterError("a value has no code, and a bit of no value cannot be asked for")
     rng = generator(rng)
     drawn = rng.integers(0, 1 << 32, len(index), dtype=np.uint64)
     bounds = np.array([group.threshold for group in plan.groups], np.uint64)
@@ -136,15 +130,12 @@ def _are_known(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
 
 def _names(
     plan: Plan,
-    question: Question | BitQuestion,
+    question: Question,
     rows: Rows,
     is_known: NDArray[np.bool_],
     is_elsewhere: NDArray[np.bool_],
 ) -> Any:
     """Return what the mechanism is given for each code: `Plan.held`, then the question's value."""
-    if isinstance(question, BitQuestion):
-        bits = rows[:, question.bit // 8] >> (7 - question.bit % 8) & 1
-        return 2 * buckets_of(rows, question.key, question.buckets) + bits
     names = names_of(question, prefixes(rows, question.num_bits))
     asked = ~is_elsewhere
     if plan.known:
@@ -153,43 +144,3 @@ def _names(
         elsewhere = question.name_of(ELSEWHERE)
         names = [name if is_one else elsewhere for name, is_one in zip(names, asked.tolist(), strict=True)]
     return names
-
-
-def gather(plan: Plan, answers: Iterable[Answer]) -> tuple[GroupReports, ...]:
-    """Return the answers group by group, question by question.
-
-    Parameters
-    ----------
-    plan
-        The plan that the devices followed.
-    answers
-        What the devices sent, in any order.
-
-    Raises
-    ------
-    ParameterError
-        When an answer's group does not exist, or it holds another number of reports than the group has questions.
-
-    Examples
-    --------
-    >>> from overstory.discovery import Device, prefix_extension
-    >>> plan = prefix_extension(epsilon=4.0)
-    >>> device = Device(plan, secret=b"sixteen bytes...", metric="crash-address", consented=True)
-    >>> reports = gather(plan, [device.answer(0x1234)])
-    >>> sum(len(batch.cohorts) for batches in reports for batch in batches)
-    1
-    """
-    columns: list[list[list[Report]]] = [[[] for _ in group.questions] for group in plan.groups]
-    for number, answer in enumerate(answers):
-        if not 0 <= answer.group < len(columns):
-            raise ParameterError(f"answer {number}: group {answer.group} does not exist")
-        if len(answer.reports) != len(columns[answer.group]):
-            raise ParameterError(
-                f"answer {number}: {len(answer.reports)} reports, {len(columns[answer.group])} asked for"
-            )
-        for column, report in zip(columns[answer.group], answer.reports, strict=True):
-            column.append(report)
-    return tuple(
-        tuple(ReportBatch.of(q.mechanism, column) for q, column in zip(group.questions, own, strict=True))
-        for group, own in zip(plan.groups, columns, strict=True)
-    )

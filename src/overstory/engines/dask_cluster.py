@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import uuid
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from overstory.engines.units import Job, Unit
 
 AHEAD: Final = 4
-"""Tasks that wait at the scheduler for each worker: results are taken as they come, and none is gathered."""
+"""Tasks at the scheduler for each thread of its workers: results are taken as they come, and none is gathered."""
+ASKED_EVERY: Final = 1.0
+"""Seconds after which a scheduler is asked again how many threads its workers have: clusters grow."""
 TIMEOUT: Final = 20
 """Seconds in which a scheduler must answer."""
 TCP: Final = ("tcp", "tls")
@@ -97,14 +100,19 @@ class DaskEngine:
         run_id = uuid.uuid4().hex
         with self._connected() as client:
             waiting, before = iter(units), bytes_spilled(client)
-            ahead = AHEAD * max(len(before), 1)
-            first = [_submit(client, run_id, job, unit) for unit in itertools.islice(waiting, ahead)]
-            tasks = as_completed(first, loop=client.loop)
-            for task in tasks:
+            tasks, in_flight, ahead, asked = as_completed(loop=client.loop), 0, 1, -ASKED_EVERY
+            while True:
+                if time.monotonic() - asked >= ASKED_EVERY:
+                    ahead, asked = AHEAD * max(sum(client.nthreads().values()), 1), time.monotonic()
+                for unit in itertools.islice(waiting, max(ahead - in_flight, 0)):
+                    tasks.add(_submit(client, run_id, job, unit))
+                    in_flight += 1
+                if not in_flight:
+                    break
+                task = next(tasks)
+                in_flight -= 1
                 yield _result(task)
                 task.release()
-                for unit in itertools.islice(waiting, 1):
-                    tasks.add(_submit(client, run_id, job, unit))
             self._add_spills(before, bytes_spilled(client))
 
     def _add_spills(self, before: dict[str, int | None], after: dict[str, int | None]) -> None:

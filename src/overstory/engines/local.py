@@ -14,8 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.engines.driver import EngineError
-from overstory.engines.reducer import count_unit
-from overstory.engines.results import results_of
+from overstory.engines.reducer import count_unit, results_of
 from overstory.kernels.threads import cores
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ class LocalEngine:
 
     def _start(self, place: int, job: bytes) -> subprocess.Popen[bytes]:
         # -P: a module in the working folder is not taken for one of ours.
-        command = [sys.executable, "-P", "-m", "overstory.engines.worker"]
+        command = [sys.executable, "-P", "-m", "overstory.engines.reducer"]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "2"}
         process = subprocess.Popen(  # noqa: S603 - our own program
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment

@@ -5,6 +5,7 @@ Of files that `overstory export` wrote, those count that a manifest in their fol
 
 from __future__ import annotations
 
+import filecmp
 import glob
 import os
 import re
@@ -14,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from overstory.engines.exported import ExportedSet, check_once, read_sets
 from overstory.engines.folders import (
     Folder,
+    FolderError,
     address_key,
     before_path,
     file_system,
@@ -25,13 +26,103 @@ from overstory.engines.folders import (
     shown_address,
     without_secrets,
 )
-from overstory.files.manifests import MANIFEST_NAME, PART_NAME, manifest_name
+from overstory.files.manifests import LARGEST, MANIFEST_NAME, PART_NAME, Manifest, PartFile, manifest_name
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from overstory.files.manifests import PartFile
+
+
+@dataclass(frozen=True)
+class ExportedSet:
+    """A manifest, and the folder that it and its parts are in."""
+
+    folder: Folder
+    manifest: Manifest
+
+    @property
+    def source(self) -> str:
+        """What errors name."""
+        return f"{self.folder.identity}/{manifest_name(self.manifest.id)}"
+
+    def address(self, part: PartFile) -> str:
+        """Return the path or the address of a part."""
+        return self.folder.address(part.file)
+
+    def check(self, part: PartFile, *, content: bool) -> None:
+        """Raise FormatError unless a part is there, of its size and, with `content`, of its checksum."""
+        size = self.folder.size(part.file)
+        if size is None:
+            raise FormatError(f"{part.file} is listed, and missing", source=self.source)
+        if size != part.bytes:
+            raise FormatError(f"{part.file} has {size:,} bytes, and {part.bytes:,} are listed", source=self.source)
+        if content and self.folder.checksum(part.file) != (part.bytes, part.crc32):
+            raise FormatError(f"{part.file} was damaged: its CRC-32 is not the listed one", source=self.source)
+
+
+def read_sets(folder: Folder) -> list[ExportedSet]:
+    """Return the sets whose manifests are in a folder itself."""
+    return [_read(folder, name) for name in folder.names() if MANIFEST_NAME.fullmatch(name)]
+
+
+def find_sets(source: str) -> list[ExportedSet]:
+    """Return the sets of an exported folder, or of one that is below it, each once.
+
+    Raises
+    ------
+    ParameterError
+        When there is none.
+    FormatError
+        When a manifest is damaged, or two are of the same reports.
+    """
+    top = Folder(source)
+    sets = []
+    for name in top.names(recursive=True):
+        below, _, last = name.rpartition("/")
+        if MANIFEST_NAME.fullmatch(last):
+            sets.append(_read(Folder(top.address(below) if below else source), last))
+    if not sets:
+        raise ParameterError(f"{top.identity} holds no manifest: nothing was exported there, or no export has finished")
+    check_once(sets)
+    return sets
+
+
+def is_exported(source: str) -> bool:
+    """Whether this names a folder, or one in an object store, that holds a manifest at any depth."""
+    if not is_address(source):
+        return Path(source).is_dir() and any(MANIFEST_NAME.fullmatch(path.name) for path in Path(source).rglob("*"))
+    if "*" in source:
+        return False
+    folder = Folder(source)
+    try:
+        names = folder.names(recursive=True)
+    except FolderError:
+        if folder.is_file():
+            return False
+        raise
+    return any(MANIFEST_NAME.fullmatch(name.rpartition("/")[2]) for name in names)
+
+
+def check_once(sets: Iterable[ExportedSet]) -> None:
+    """Raise FormatError when two manifests are of the same reports."""
+    seen: dict[str, ExportedSet] = {}
+    for one in sets:
+        if one.manifest.id in seen:
+            problem = f"these reports are also those of {seen[one.manifest.id].source}: count one of the two"
+            raise FormatError(problem, source=one.source)
+        seen[one.manifest.id] = one
+
+
+def _read(folder: Folder, name: str) -> ExportedSet:
+    manifest = Manifest.from_json(folder.read(name, LARGEST), f"{folder.identity}/{name}")
+    if name != manifest_name(manifest.id):
+        raise FormatError(
+            f"this is the manifest of {manifest.id} under another name", source=f"{folder.identity}/{name}"
+        )
+    return ExportedSet(folder, manifest)
+
 
 ENDINGS: Final = (".parquet", ".ovsb")
 """What is read of a folder."""
@@ -93,6 +184,19 @@ def find_places(inputs: Iterable[str]) -> list[Place]:
             raise ParameterError(f"{place.shown} is named twice: its reports would be counted twice")
         seen.add(key)
     return places
+
+
+def find_copies(places: Iterable[Place]) -> list[tuple[Place, Place]]:
+    """Return the files of a disk that have the bytes of one before them, each after that one."""
+    alike: dict[tuple[int, bytes], Place] = {}
+    copies = []
+    for place in (place for place in places if not is_address(place.address)):
+        with Path(place.address).open("rb") as file:
+            file.seek(max(0, place.size - 4096))  # two files that differ rarely have size and end in common
+            first = alike.setdefault((place.size, file.read()), place)
+        if first is not place and filecmp.cmp(first.address, place.address, shallow=False):
+            copies.append((first, place))
+    return copies
 
 
 def _listed(
@@ -159,13 +263,13 @@ def _is_read(name: str) -> bool:
 
 def _of_disk(text: str) -> list[Place]:
     if Path(text).is_dir():
-        names = sorted(str(path) for path in Path(text).rglob("*") if _is_read(path.name) and path.is_file())
+        names = _files(path for path in Path(text).rglob("*") if _is_read(path.name))
         if not names:
             raise ParameterError(f"{text} is a directory that holds no file ending in {' or '.join(ENDINGS)}")
     elif Path(text).exists() or not glob.has_magic(text):
         names = [text]
     else:
-        names = sorted(path for path in glob.glob(text, recursive=True) if Path(path).is_file())  # noqa: PTH207 - as the shell reads it
+        names = _files(map(Path, glob.glob(text, recursive=True)))  # noqa: PTH207 - as the shell reads it
         if not names:
             raise ParameterError(f"no file's name matches {text}")
     places = []
@@ -174,6 +278,15 @@ def _of_disk(text: str) -> list[Place]:
         state = Path(path).stat() if Path(path).exists() else Path(name).stat()
         places.append(Place(path, state.st_size, str(state.st_mtime_ns)))
     return places
+
+
+def _files(paths: Iterable[Path]) -> list[str]:
+    found = sorted(str(path) for path in paths if not path.is_dir())
+    for name in found:
+        if not Path(name).is_file():
+            kind = "a named pipe" if Path(name).is_fifo() else "no file"
+            raise ParameterError(f"{name} is {kind}: take it out of the folder, or name the files to read")
+    return found
 
 
 def _of_store(address: str) -> list[Place]:

@@ -1,29 +1,107 @@
-"""The reducer: open a unit, count it, return the counts. The same function runs in every engine's workers."""
+"""The reducer: open a unit, count it, return the counts, as bytes with a checksum; every engine's workers run it.
+
+Run as a program it is a worker of the local engine, which counts the units it is given, one at a time. It reads pickled
+messages from standard input, a job and then units, and writes pickled answers to standard output: the number of the
+unit and its counts, or the error. It ends with its input, so no worker survives its driver.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import pickle
+import struct
+import sys
+import zlib
+from concurrent.futures import FIRST_COMPLETED, wait
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.folders import stream_checksum
 from overstory.engines.places import open_place
-from overstory.engines.results import encode_counts
 from overstory.engines.units import PACKED, Job, Unit
-from overstory.files.joining import joined
+from overstory.files.blocks import joined
 from overstory.files.labels import label_of
 from overstory.files.parquet import opened, read_row_groups
 from overstory.kernels.threads import at_most
-from overstory.protocol.errors import FormatError, WireError
+from overstory.protocol.errors import FormatError, OverstoryError, WireError
 from overstory.protocol.wire.upload import HEADER, batch_length, decode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Executor, Future
 
     from overstory.protocol.mechanisms.base import LocalRandomizer
 
 
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+
+COUNTS_HEADER: Final = struct.Struct("<4sIIQI")
+MAGIC: Final = b"OVSC"
+
+
+def encode_counts(counts: SupportCounts, num_reports: int) -> bytes:
+    """Write counts, and how many reports were read for them.
+
+    Examples
+    --------
+    >>> decode_counts(encode_counts(SupportCounts([2], [[1, 0]]), 2))
+    (SupportCounts(2 reports, num_cohorts=1, num_bits=2), 2)
+    """
+    body = counts.totals.astype("<i8").tobytes() + counts.ones.astype("<i8").tobytes()
+    return COUNTS_HEADER.pack(MAGIC, counts.num_cohorts, counts.num_bits, num_reports, zlib.crc32(body)) + body
+
+
+def decode_counts(raw: bytes) -> tuple[SupportCounts, int]:
+    """Read what `encode_counts` wrote.
+
+    Raises
+    ------
+    FormatError
+        When these are no counts, or damaged ones.
+    """
+    if len(raw) < COUNTS_HEADER.size:
+        raise FormatError(f"counts have a header of {HEADER.size} bytes; {len(raw)} are here")
+    magic, cohorts, bits, num_reports, checksum = COUNTS_HEADER.unpack_from(raw)
+    body = raw[COUNTS_HEADER.size :]
+    if magic != MAGIC or len(body) != 8 * cohorts * (bits + 1) or zlib.crc32(body) != checksum:
+        raise FormatError("these bytes are no counts, or were damaged on their way")
+    numbers = np.frombuffer(body, "<i8")
+    return SupportCounts(numbers[:cohorts], numbers[cohorts:].reshape(cohorts, bits)), num_reports
+
+
+def results_of(
+    pool: Executor, function: Callable[[Given], Result], given: Iterable[Given], *, ahead: int
+) -> Iterator[Result]:
+    """Call a function in a pool, and yield the results as they end.
+
+    Parameters
+    ----------
+    ahead
+        How many calls are waiting, running, or ended and not yet taken, at most: memory does not grow with their
+        number, however slowly the results are taken.
+    """
+    calls = iter(given)
+    running = {pool.submit(function, one) for one in islice(calls, ahead)}
+    ended: set[Future[Result]] = set()
+    try:
+        while running:
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            while ended:
+                result = ended.pop().result()
+                running |= {pool.submit(function, one) for one in islice(calls, 1)}
+                yield result
+                del result
+    finally:
+        for waiting in running | ended:
+            waiting.cancel()
+
+
 def count_unit(job: Job, unit: Unit) -> bytes:
-    """Count one unit with one thread, and return its counts as `overstory.engines.results` writes them.
+    """Count one unit with one thread, and return its counts as `encode_counts` writes them.
 
     Raises
     ------
@@ -42,7 +120,7 @@ def count_unit(job: Job, unit: Unit) -> bytes:
 
 
 def read_unit(job: Job, unit: Unit, mechanism: LocalRandomizer) -> Iterator[ReportBatch]:
-    """Yield the reports of a unit; the first of an exported file compares the CRC-32 of all its bytes, if asked to."""
+    """Yield the reports of a unit; the first of an exported file compares the CRC-32 of all its bytes, as a rule."""
     with open_place(unit.address) as raw:
         if job.verify and unit.crc32 is not None and unit.is_first:
             _check_file(raw, unit.crc32, unit.shown)
@@ -56,7 +134,6 @@ def read_unit(job: Job, unit: Unit, mechanism: LocalRandomizer) -> Iterator[Repo
 
 
 def _check_file(raw: Any, crc32: int, source: str) -> None:
-    """Raise FormatError unless a file has this checksum."""
     if stream_checksum(raw)[1] != crc32:
         raise FormatError("the file was damaged: its CRC-32 is not the one that its manifest lists", source=source)
     raw.seek(0)
@@ -85,3 +162,27 @@ def _packed(raw: Any, unit: Unit, mechanism: LocalRandomizer) -> Iterator[Report
         check_label(batch.digest, mechanism, unit.shown)
         at = raw.tell()
         yield ReportBatch.from_wire(batch)
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints does not come between the answers
+    try:
+        job = pickle.load(requests)  # noqa: S301 - our own driver writes it
+        while True:
+            unit = pickle.load(requests)  # noqa: S301
+            answer: tuple[int, Any]
+            try:
+                answer = unit.number, count_unit(job, unit)
+            except (OverstoryError, OSError, MemoryError) as error:
+                answer = unit.number, error
+            pickle.dump(answer, answers)
+            answers.flush()
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

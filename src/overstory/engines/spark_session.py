@@ -16,12 +16,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from overstory.engines.driver import EngineError
-from overstory.engines.reducer import count_unit
-from overstory.engines.results import results_of
+from overstory.engines.reducer import count_unit, results_of
 from overstory.kernels.threads import cores
 from overstory.protocol.errors import OverstoryError, ParameterError
 
@@ -34,7 +34,9 @@ SCHEMA: Final = "number int, counts binary, error string"
 WAVES: Final = 2
 """Jobs that run at the same time: while the last tasks of one end, the next has begun."""
 PER_WAVE: Final = 4
-"""Units of a job for each worker: their counts come back together."""
+"""Units of a job for each thread of the cluster: their counts come back together."""
+MOST_THREADS: Final = 1 << 16
+"""Of a cluster, that are told apart."""
 
 TIMEOUT: Final = 20
 """Seconds in which a master or a server of Spark Connect must answer."""
@@ -55,7 +57,7 @@ class SparkEngine:
     master
         A master's address: ``local[2]``, ``spark://host:7077``, ``yarn``, or ``sc://host`` for Spark Connect.
     workers
-        How many units are counted at a time: the cores of the cluster.
+        How many units are counted at a time; as many as the cluster has threads unless given, asked anew for each wave.
     """
 
     name = "spark"
@@ -66,19 +68,22 @@ class SparkEngine:
         except ImportError as error:
             raise ParameterError("--engine spark needs Spark: pip install 'overstory[spark]', and Java 17") from error
         self.session, self.master = session, master
-        self.workers = cores(workers) if master is None or workers is not None else 8
+        self.workers = cores(workers) if workers is not None or (master is None and session is None) else None
         self.retries = 0
         self.spilled: int | None = 0
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and counts, a wave of units at a time."""
-        size = PER_WAVE * self.workers
-        waves = [units[start : start + size] for start in range(0, len(units), size)]
         with self._session() as session, ThreadPoolExecutor(WAVES) as threads:
             before = stage_spills(session)
+            waves = self._waves(session, iter(units))
             for ended in results_of(threads, partial(_collect, session, job), waves, ahead=2 * WAVES):
                 yield from ended
             self._add_spills(before, stage_spills(session))
+
+    def _waves(self, session: Any, units: Iterator[Unit]) -> Iterator[Sequence[Unit]]:
+        while wave := tuple(islice(units, PER_WAVE * (self.workers or threads_of(session)))):
+            yield wave
 
     def _add_spills(self, before: dict[int, int] | None, after: dict[int, int] | None) -> None:
         """Add what the stages of a run spilled; of many stages Spark forgets the first, and what they spilled."""
@@ -139,6 +144,12 @@ def _check_answers(master: str) -> None:
         except (OSError, ValueError) as error:
             problem = error
     raise EngineError(f"no Spark session at {master}: {problem}")
+
+
+def threads_of(session: Any) -> int:
+    """Return how many tasks a cluster runs at a time by now: into so many parts Spark divides a range."""
+    parts = session.range(MOST_THREADS).selectExpr("spark_partition_id() AS part")
+    return int(parts.agg({"part": "max"}).first()[0]) + 1
 
 
 def stage_spills(session: Any) -> dict[int, int] | None:

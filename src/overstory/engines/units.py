@@ -6,6 +6,8 @@ The numbers of reports are in the files' footers and headers. What a worker coun
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Support
@@ -30,6 +34,10 @@ from overstory.files.reports import PARQUET_MAGIC
 from overstory.protocol.errors import FormatError, WireError
 from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.wire.upload import HEADER, MAGIC, batch_length, decode_batch, encode_reports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 
 BLOCKS: Final = "blocks"
 ROWS: Final = "rows"
@@ -51,7 +59,7 @@ Tally = tuple[int, Values | None]
 class Unit:
     """Part of a file: row groups of Parquet, or bytes of packed batches, from `first` to before `stop`.
 
-    Of a job that is divided over values too (`overstory.engines.division`), a unit counts a range of them. Counts of
+    Of a job that is divided over values too (`overstory.engines.units`), a unit counts a range of them. Counts of
     different collections, such as two periods, are kept apart.
     """
 
@@ -138,7 +146,7 @@ class Job:
 
     packed: bytes
     asked: tuple[Any, ...] | None = None
-    verify: bool = False
+    verify: bool = True
     listed: Listed | None = None
 
     @classmethod
@@ -147,7 +155,7 @@ class Job:
         mechanism: LocalRandomizer,
         asked: Sequence[Any] | None = None,
         *,
-        verify: bool = False,
+        verify: bool = True,
         listed: Listed | None = None,
     ) -> Self:
         """Return the job of counting a mechanism's reports."""
@@ -346,3 +354,55 @@ def _runs(parts: Sequence[Part], largest: int) -> Iterator[Sequence[Part]]:
         size += part.num_bytes
     if parts:
         yield parts[start:]
+
+
+LEAST_VALUES: Final = 1 << 10
+"""Values of a range: reading the reports again for it is then a few hundredths of the work."""
+LEAST_SECONDS: Final = 1.0
+"""That a unit should take: a shorter one costs more to hand out than it saves."""
+MOST_SECONDS: Final = 10.0
+"""That a unit should take: a cluster has more workers than this process knows of, and the last units are its end."""
+EACH: Final = 8
+"""Units for each worker: the last ones end together."""
+
+
+def divide_values(job: Job, units: Sequence[Unit], workers: int) -> list[Unit]:
+    """Return the units, each divided over ranges of values where that balances better."""
+    many = job.num_values()
+    if not units or many is None:
+        return list(units)
+    seconds = [job.counting_seconds(unit.num_reports) for unit in units]
+    share = min(max(sum(seconds) / (EACH * workers), LEAST_SECONDS), MOST_SECONDS)
+    pieces = max(1, min(math.ceil(max(seconds) / share), many // LEAST_VALUES))
+    if pieces == 1:
+        return list(units)
+    cuts = [many * piece // pieces for piece in range(pieces + 1)]
+    divided = [replace(unit, values=values) for unit in units for values in itertools.pairwise(cuts)]
+    return [replace(unit, number=number) for number, unit in enumerate(divided)]
+
+
+def put_together(parts: Mapping[Values | None, SupportCounts]) -> SupportCounts:
+    """Return the counts of all values from those of their ranges.
+
+    Raises
+    ------
+    FormatError
+        When ranges are missing, or were counted in other reports than the first.
+
+    Examples
+    --------
+    >>> put_together({(1, 3): SupportCounts([2], [[0, 2]]), (0, 1): SupportCounts([2], [[1]])}).ones.tolist()
+    [[1, 0, 2]]
+    """
+    if None in parts:
+        (counts,) = parts.values()
+        return counts
+    ordered = sorted((values, counts) for values, counts in parts.items() if values is not None)
+    totals, stop = ordered[0][1].totals, 0
+    for (first, end), counts in ordered:
+        if first != stop or counts.num_bits != end - first:
+            raise FormatError(f"the values from {stop} to {first} were not counted")
+        if not np.array_equal(counts.totals, totals):
+            raise FormatError(f"the values from {first} to {end} were counted in other reports than those before")
+        stop = end
+    return SupportCounts(totals, np.hstack([counts.ones for _, counts in ordered]))

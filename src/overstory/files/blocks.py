@@ -5,7 +5,7 @@ as one run of bytes, and is counted as it lies. Rows of one group are in order o
 each (more than 65,536 cohorts) cannot be sorted by it: their blocks have two blobs, of seeds and of symbols.
 
 Nothing is compressed: random bits do not shrink. Instead of page checksums, which Arrow verifies at half the speed of
-reading, each row has a CRC-32 of its blobs, which is verified on request.
+reading, each row has a CRC-32 of its cohort and its blobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 
 from overstory.analysis.reports import ReportBatch, are_few, count_slowly, packed_words
 from overstory.files.io import replacing
-from overstory.files.joining import joined
 from overstory.files.labels import KEY
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import FormatError, ParameterError
@@ -32,6 +31,33 @@ if TYPE_CHECKING:
 
     from overstory.files.io import FilePath
     from overstory.files.labels import Label
+
+
+ENOUGH: Final = 1 << 21
+"""Bytes of reports that are counted in one call: what a call costs by itself is then a hundredth of it."""
+
+
+def joined(batches: Iterable[ReportBatch], enough: int = ENOUGH) -> Iterator[ReportBatch]:
+    """Put small batches of one mechanism together until they have `enough` bytes, in a stream."""
+    waiting: list[ReportBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.bits.nbytes
+        if size >= enough:
+            yield _one_batch(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _one_batch(waiting)
+
+
+def _one_batch(parts: list[ReportBatch]) -> ReportBatch:
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    cohorts, bits = (np.concatenate([getattr(part, name) for part in parts]) for name in ("cohorts", "bits"))
+    return ReportBatch(cohorts, bits, first.num_bits, first.num_cohorts)
+
 
 BLOCK: Final = 1 << 16
 """Reports of a full block of one cohort."""
@@ -159,9 +185,9 @@ def _table(rows: list[Block], schema: Any, same: dict[str, Any]) -> Any:
     import pyarrow as pa
 
     blobs: list[list[NDArray[np.uint8]]] = [[row.octets for row in rows]]
+    checksums = [_start(row.cohort) if "cohort" in schema.names else 0 for row in rows]
     if "seeds" in schema.names:
         blobs.insert(0, [np.asarray(row.seeds).astype("<u4", copy=False).view(np.uint8) for row in rows])
-    checksums = [0] * len(rows)
     for column in blobs:
         checksums = [
             zlib.crc32(np.ascontiguousarray(part).data, so) for part, so in zip(column, checksums, strict=True)
@@ -254,7 +280,7 @@ def reports_of_groups(file: Any, source: str) -> list[int]:
 
 
 def read_blocks(
-    file: Any, label: Label, source: str, groups: Sequence[int] | None = None, *, verify: bool = False
+    file: Any, label: Label, source: str, groups: Sequence[int] | None = None, *, verify: bool = True
 ) -> Iterator[ReportBatch]:
     """Yield the reports of each row group; with `verify`, the rows' checksums are compared."""
     expected = block_columns(label)
@@ -310,9 +336,15 @@ def _bytes(column: Any, lengths: NDArray[np.int64], name: str, source: str) -> N
     return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if len(column) and data is not None else np.empty(0, "u1")
 
 
+def _start(cohort: int) -> int:
+    """Return the CRC-32 of a cohort as it is stored; the blob's bytes follow."""
+    return zlib.crc32(cohort.to_bytes(2, "little"))
+
+
 def _verify(rows: Any, blobs: Sequence[str], source: str) -> None:
+    cohorts = rows.column("cohort").to_pylist() if "cohort" in rows.schema.names else None
     for number, stated in enumerate(rows.column("crc32").to_pylist()):
-        computed = 0
+        computed = 0 if cohorts is None else _start(cohorts[number])
         for name in blobs:
             computed = zlib.crc32(rows.column(name)[number].as_buffer(), computed)
         if computed != stated:

@@ -16,7 +16,7 @@ import numpy as np
 
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.support.positions import positions_of
-from overstory.files.columns.blocks import SMALLEST, read_block
+from overstory.files.columns.reader import SMALLEST, read_block
 from overstory.files.csv import Block, Parser, blocks, integer, parse_field, read_records, records, row_parser, utf8
 from overstory.files.io import reading, writing_text
 from overstory.presentation.render_data import quoted
@@ -241,13 +241,14 @@ class _MapFormat:
             return None  # Arrow would read sixteen there
         import pyarrow as pa
 
-        types = {str(i): pa.int64() for i in range(self.cells)}
+        types = {str(i): pa.int32() for i in range(self.cells)}
         table = read_block(block.raw, ["name", *types], {"name": pa.string(), **types})
         if table is None or not table.num_rows:
             return None
         bits = np.empty((table.num_rows, self.cells), self.kind)
         for cell in range(self.cells):
-            column = table.column(cell + 1).to_numpy() - (cell // self.num_hashes * self.num_bits + 1)
+            # Not by `to_numpy`, which loads pandas where there is one: more than the decoding of 10,000 candidates.
+            column = np.from_dlpack(table.column(cell + 1).chunk(0)) - (cell // self.num_hashes * self.num_bits + 1)
             if column.min() < 0 or column.max() >= self.num_bits:
                 return None
             bits[:, cell] = column

@@ -69,14 +69,14 @@ def read_parquet(path: FilePath, *, advance: Advance | None = None) -> Iterator[
         label = label_of(file, source)
         size = Path(path).stat().st_size
         rows = sum(reports_of_row_groups(file, source)) or 1
-        for batch in read_row_groups(file, label, source, verify=True):
+        for batch in read_row_groups(file, label, source):
             yield batch
             if advance is not None:
                 advance(size * len(batch) // rows)
 
 
 def read_row_groups(
-    file: Any, label: Label, source: str, groups: Sequence[int] | None = None, *, verify: bool = False
+    file: Any, label: Label, source: str, groups: Sequence[int] | None = None, *, verify: bool = True
 ) -> Iterator[ReportBatch]:
     """Yield the reports of some row groups of an open file, all unless given, of either layout.
 
@@ -100,12 +100,12 @@ def reports_of_row_groups(file: Any, source: str) -> list[int]:
 
 @contextmanager
 def _opened(path: FilePath) -> Iterator[Any]:
-    with open(path, "rb") as raw, opened(raw, os.fspath(path), verify=True) as file:  # noqa: PTH123 - a missing file is the operating system's error
+    with open(path, "rb") as raw, opened(raw, os.fspath(path)) as file:  # noqa: PTH123 - a missing file is the operating system's error
         yield file
 
 
 @contextmanager
-def opened(raw: Any, source: str, *, verify: bool = False) -> Iterator[Any]:
+def opened(raw: Any, source: str, *, verify: bool = True) -> Iterator[Any]:
     """Open a Parquet file; whatever its reader says of a damaged one becomes one error.
 
     A store that does not answer, and too little memory, are no fault of the file: these errors stay what they are.

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from overstory.gateway.gateway import Gateway, Settings
+    from overstory.gateway.gateway import Gateway, Lines, Settings, bounded_lines, replay
     from overstory.gateway.readings import BadLine, Layout, Reading, read_lines, zone_named
-    from overstory.gateway.run import Lines, bounded_lines, replay
     from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError, Sink
 
 __all__ = [
@@ -41,13 +40,13 @@ __getattr__, __dir__ = lazy_names(
         "Gateway": "gateway.gateway",
         "GatewayError": "gateway.sinks",
         "Layout": "gateway.readings",
-        "Lines": "gateway.run",
+        "Lines": "gateway.gateway",
         "Reading": "gateway.readings",
         "Settings": "gateway.gateway",
         "Sink": "gateway.sinks",
-        "bounded_lines": "gateway.run",
+        "bounded_lines": "gateway.gateway",
         "read_lines": "gateway.readings",
-        "replay": "gateway.run",
+        "replay": "gateway.gateway",
         "zone_named": "gateway.readings",
     },
 )

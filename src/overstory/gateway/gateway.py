@@ -1,34 +1,38 @@
-"""Turns readings into one durable report per period; no period is reported twice, even if the process is killed."""
+"""Turns readings into one durable report per period; no period is reported twice, even if the process is killed.
+
+A gateway runs through a file as fast as it can be read (`replay`), or along a stream as time passes (`follow`).
+"""
 
 from __future__ import annotations
 
-import math
+import logging
 import os
+import queue
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from overstory.client import Client
-from overstory.client.budget import Spent, budget, spent
-from overstory.client.consent.choice import choose
-from overstory.client.consent.consent import Choice, Consent
+from overstory.client.budget import ledger_of, part_of, spent
+from overstory.client.consent.consent import Choice, Consent, choose
 from overstory.client.consent.policy import CI_VARIABLES
-from overstory.client.outcomes import MADE, Outcome
+from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
 from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import Round
-from overstory.gateway.alignment import Alignment, Due, Missing, Pick
-from overstory.gateway.readings import Reading
+from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing, Pick, Reading
 from overstory.gateway.sinks import GatewayError, Sink, dispatch
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import finite
+from overstory.privacy.ledger import Ledger
 from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.groups import OTHER
+from overstory.supervision.clock import ClockWatch
 
 Clock = Literal["real", "readings"]
 """The source of the time: the machine's clock, or the readings' own times."""
@@ -36,24 +40,28 @@ Clock = Literal["real", "readings"]
 AT_ONCE: Final = 500
 """Reports in one transaction while readings are replayed."""
 BOUNDS: Final = Bounds(waiting_rows=20_000, waiting_bytes=1 << 26)
+PASSING: Final = frozenset({Fault.BUSY, Fault.FULL, Fault.READ_ONLY, Fault.UNREADABLE})
+"""What may be over later: a gateway that follows a stream waits for that."""
+PAUSE: Final = 1.0
+LOG: Final = logging.getLogger("overstory.gateway")
 FATAL: Final = frozenset({Outcome.OFF, Outcome.NOT_ASKED, Outcome.UNKNOWN, Outcome.UNAVAILABLE, Outcome.CLOSED})
 
 
 class _SettableClock:
     """The client's clock: set to the end of a period while that period is reported, else the current time."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._real, self._at = clock == "real", 0.0
+    def __init__(self, clock: Clock, now: Callable[[], float]) -> None:
+        self._real, self._at, self._now = clock == "real", 0.0, now
         self._fixed: float | None = None
 
     def __call__(self) -> float:
         if self._fixed is not None:
             return self._fixed
-        return time.time() if self._real else self._at
+        return self._now() if self._real else self._at
 
     def not_after_today(self) -> float:
         """Return the earlier of the readings' time and the day's: a reading with a wrong time ends no metric."""
-        return min(self(), time.time())
+        return min(self(), self._now())
 
     def set(self, end: float) -> None:
         self._fixed = self._at = end
@@ -153,7 +161,8 @@ class Gateway:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.metric: Metric = registry[settings.metric]
-        self.settings, self._clock = settings, _SettableClock(settings.clock)
+        self.now = ClockWatch().read  # a jump must not end a period, nor refuse a reading, nor give up a report
+        self.settings, self._clock = settings, _SettableClock(settings.clock, self.now)
         around = os.environ if environ is None else environ
         named = {name: value for name, value in around.items() if name not in CI_VARIABLES}
         spread = settings.spread if settings.clock == "real" or settings.spread is not None else 0.0
@@ -176,7 +185,7 @@ class Gateway:
         done = self._begin()
         self.alignment = Alignment(self.metric, pick=settings.pick, missing=settings.missing, done=done)
         self.dispatched, self.outcomes = Round(), Counter[str]()
-        self._pending = 0
+        self._pending, self._held = 0, False
 
     def _allow(self, sink: Sink | None) -> None:
         if self.settings.agree is not None:
@@ -193,8 +202,7 @@ class Gateway:
             raise GatewayError(f"nothing may be reported: {effective.cause}")
         consent = effective.consent
         if consent is not None and not self._permission.covers(consent, self.metric):
-            budget, route = self.client.registry.budget, self.client.registry.oblivious
-            reasons = consent.reasons(self.metric, server=self._permission.server, budget=budget, route=route)
+            reasons = consent.reasons(self.metric, self.client.registry, self._permission.server)
             raise GatewayError(
                 f"nobody has agreed to {self.metric.id} as it is (--agree on does): {'; '.join(reasons)}"
             )
@@ -233,29 +241,49 @@ class Gateway:
 
     def flush(self) -> None:
         """Write what is in memory to the disk, and deliver what is due."""
-        if self._pending:
+        while self._pending:
             flushed = self.client.flush(timeout=30.0)
-            self._pending = 0
-            if flushed.problem is not None:
-                raise GatewayError(f"the device's state cannot be written: {flushed.problem}")
             for word in ("withdrawn", "already", "spent", "ended"):
                 self.outcomes[word] += flushed.written.get(word, 0)
+            if flushed.problem is None:
+                self._pending = 0
+            else:
+                self._wait(GatewayError(f"the device's state cannot be written: {flushed.problem}"), self.client.fault)
         consent = self._permission.sends()
-        if self._sink is not None and consent is not None:
-            self._dispatch(self._sink, consent)
+        delivered = self._sink is None or consent is None or self._dispatch(self._sink, consent)
+        if self._held and delivered:
+            LOG.warning("the gateway goes on: everything is written")
+            self._held = False
 
-    def _dispatch(self, sink: Sink, consent: Consent) -> None:
-        done = dispatch(
-            self._state,
-            self.client.registry,
-            sink,
-            self._permission.sends,
-            self._clock(),
-            lease=120.0 if self.settings.clock == "real" else 0.0,
-            covers=self._permission.may_send,
-            prepare=lambda rows: self._permission.meet(rows, consent),
-        )
+    def _wait(self, error: Exception, fault: Fault | None, seconds: float = PAUSE) -> None:
+        """Wait where a stream is followed and the fault may pass, and say so once; else raise the error."""
+        if self.settings.clock != "real" or fault not in PASSING:
+            self._pending = 0
+            raise error
+        if not self._held:
+            LOG.error("%s; what was read is kept until it can be written", str(error) or "there is no memory")
+        self._held = True
+        time.sleep(seconds)
+
+    def _dispatch(self, sink: Sink, consent: Consent) -> bool:
+        """Deliver what is due; return False where that has to wait, in the state, for the next round."""
+        shared = self._server is not None and self.settings.clock == "real"
+        try:
+            done = dispatch(
+                self._state,
+                self.client.registry,
+                sink,
+                self._permission.sends,
+                self._clock(),
+                lease=120.0 if shared else 0.0,
+                covers=self._permission.may_send,
+                prepare=lambda rows: self._permission.meet(rows, consent),
+            )
+        except (StateError, GatewayError, MemoryError) as error:
+            self._wait(error, error.fault if isinstance(error, StateError) else Fault.FULL, 0.0)
+            return False
         self.dispatched = self.dispatched.plus(done)
+        return True
 
     def close(self) -> None:
         """Write what is in memory to the disk; the next run delivers what waits."""
@@ -265,21 +293,25 @@ class Gateway:
         for due in dues:
             self._clock.set(float(self.metric.period.start(due.period + 1) - 1))
             outcome = self.client.record(self.metric.id, due.value)
+            while outcome is Outcome.UNAVAILABLE:
+                self._wait(self._unreportable(outcome), self.client.fault)
+                outcome = self.client.record(self.metric.id, due.value)
             self._clock.reset()
             self.outcomes[str(outcome)] += 1
             if outcome in FATAL:
-                problem = self.client.status().problem
-                raise GatewayError(f"nothing can be reported ({outcome}): {problem or self.client.effective.cause}")
+                raise self._unreportable(outcome)
             self._pending += outcome in MADE
             if self._pending >= AT_ONCE or (self._pending and self.settings.clock == "real"):
                 self.flush()
 
+    def _unreportable(self, outcome: Outcome) -> GatewayError:
+        problem = self.client.status().problem or self.client.effective.cause
+        return GatewayError(f"nothing can be reported ({outcome}): {problem}")
+
     def summary(self) -> dict[str, Any]:
         """Return what became of the readings and the reports, and what was spent, as JSON values."""
         with self._state.snapshot() as rows:
-            cost, waiting = spent(rows, self.metric), rows.outbox.tally()
-            mine = budget(rows, {self.metric.id: self.metric}, self.metric.id)
-        any_two = (math.inf, math.inf) if mine.unknown else (mine.ledger.epsilon_any, mine.ledger.epsilon_at(DELTA))
+            mine, waiting = part_of(ledger_of(rows), {self.metric.id}), rows.outbox.tally()
         return {
             "metric": self.metric.id,
             "period": str(self.metric.period),
@@ -289,13 +321,13 @@ class Gateway:
             "dropped": dict(self.dispatched.dropped),
             "waiting": waiting[RowState.WAITING],
             "trouble": self.dispatched.error or None,
-            "privacy": self._privacy(cost, *any_two),
+            "privacy": self._privacy(mine),
         }
 
-    def _privacy(self, cost: Spent, epsilon_any: float, epsilon_at_delta: float) -> dict[str, Any]:
-        built = self.metric.mechanism
+    def _privacy(self, mine: Ledger) -> dict[str, Any]:
+        built, cost = self.metric.mechanism, spent(mine, self.metric)
         terms, window = terms_of(built), self.metric.window
-        in_window = None if window is None else terms.epsilon_values(window, reports=window)
+        in_window = None if window is None else terms.epsilon_any(window)
         return {
             "reports": cost.reports,
             "distinct_values": cost.distinct,
@@ -303,9 +335,154 @@ class Gateway:
             "window": window,
             "epsilon_window": finite(in_window),
             "windows": None if window is None else cost.reports / window,
-            "epsilon_total": finite(cost.epsilon),
-            "epsilon_any": finite(epsilon_any),
+            "epsilon_total": finite(mine.epsilon),
+            "epsilon_any": finite(mine.epsilon_any),
             "delta": DELTA,
-            "epsilon_at_delta": finite(epsilon_at_delta),
-            "change_leak": finite(cost.change_leak),
+            "epsilon_at_delta": finite(mine.epsilon_at(DELTA)),
         }
+
+
+MOST_SHOWN: Final = 20
+QUEUED: Final = 1000
+LONGEST_SLEEP: Final = 30.0
+
+
+def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield lines; of one that is too long, as much as shows that it is.
+
+    Parameters
+    ----------
+    stream
+        A binary stream, such as an open file.
+
+    Examples
+    --------
+    >>> from io import BytesIO
+    >>> [len(line) for line in bounded_lines(BytesIO(b"1,2" + b" " * 1_000_000 + bytes([10]) + b"3,4"))]
+    [65538, 3]
+    """
+    while line := stream.readline(LONGEST + 2):
+        yield line
+        rest = line
+        while len(rest) == LONGEST + 2 and not rest.endswith(b"\n"):
+            rest = stream.readline(LONGEST + 2)
+
+
+@dataclass
+class Lines:
+    """What lines were, counted.
+
+    Attributes
+    ----------
+    source
+        What errors call the lines: the file's name.
+    strict
+        Whether the first bad line raises its error.
+    read, bad
+        How many lines were read, and how many of them had no time or no value.
+    shown
+        The first bad lines, at most 20, to be shown.
+    """
+
+    source: str
+    strict: bool = False
+    read: int = 0
+    bad: int = 0
+    shown: list[BadLine] = field(default_factory=list)
+
+    def good(self, item: Reading | BadLine) -> Reading | None:
+        """Count an item, and whether its line is bad; return it if it is a reading."""
+        self.read += 1
+        reading = item if isinstance(item, Reading) else None
+        bad = item.fault if isinstance(item, Reading) else item
+        if bad is not None:
+            self.bad += 1
+            if self.strict:
+                raise bad.error(self.source)
+            if len(self.shown) < MOST_SHOWN:
+                self.shown.append(bad)
+        return reading
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        shown = [{"line": bad.line, "field": bad.field, "detail": bad.detail} for bad in self.shown]
+        return {"read": self.read, "bad": self.bad, "bad_lines": shown}
+
+
+def replay(gateway: Gateway, items: Iterable[Reading | BadLine], lines: Lines) -> None:
+    """Report a file's readings by their own time; the last period is taken for complete.
+
+    Parameters
+    ----------
+    gateway
+        The gateway that aligns and reports the readings.
+    items
+        What `read_lines` yields, in the order of time.
+    lines
+        Where lines are counted; it decides whether a bad line raises.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from overstory.gateway import Settings
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings, lines = Settings("colour", folder, agree="local"), Lines("-")
+    ...     gateway = Gateway(parse_registry(EXAMPLE), settings, environ={})
+    ...     replay(gateway, [Reading(1, 1795219200.0, "red")], lines)
+    ...     lines.read, gateway.outcomes["recorded"]
+    (1, 1)
+    """
+    try:
+        for item in items:
+            reading = lines.good(item)
+            if reading is not None:
+                gateway.take(reading)
+    except BaseException:
+        gateway.flush()  # what was read before the bad line is reported all the same
+        raise
+    gateway.finish()
+
+
+def follow(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, *, wait: float = 60.0) -> None:
+    """Report a stream's readings as time passes, each period `wait` seconds after its end; an open one is left out."""
+    incoming: queue.Queue[Reading | BadLine | BaseException | None] = queue.Queue(QUEUED)
+    threading.Thread(target=_read, args=(items, incoming), name="overstory-readings", daemon=True).start()
+    while True:
+        try:
+            item = incoming.get(timeout=_patience(gateway, wait, gateway.now()))
+        except queue.Empty:
+            gateway.pass_time(gateway.now() - wait)
+            continue
+        if item is None:
+            break
+        if isinstance(item, BaseException):
+            raise item
+        reading = lines.good(_plausible(item, gateway, gateway.now()))
+        if reading is not None:
+            gateway.take(reading)
+    gateway.pass_time(gateway.now())
+
+
+def _read(items: Iterator[Reading | BadLine], incoming: queue.Queue[Any]) -> None:
+    try:
+        for item in items:
+            incoming.put(item)
+        incoming.put(None)
+    except BaseException as error:  # noqa: BLE001 - it is raised where the reading is done
+        incoming.put(error)
+
+
+def _patience(gateway: Gateway, wait: float, now: float) -> float:
+    """Return for how many seconds nothing has to be done unless a reading comes."""
+    ends = gateway.alignment.ends
+    until = LONGEST_SLEEP if ends is None else ends + wait - now
+    return min(max(until, 0.01), LONGEST_SLEEP)
+
+
+def _plausible(item: Reading | BadLine, gateway: Gateway, now: float) -> Reading | BadLine:
+    """Refuse a reading from the future: it would close every period before it."""
+    if isinstance(item, Reading) and item.time > now + gateway.metric.period.seconds:
+        return BadLine(item.line, "time", "it lies in the future: is the time zone right, and the clock?")
+    return item

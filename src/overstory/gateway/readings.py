@@ -1,4 +1,6 @@
-"""Lines of CSV or JSON into readings: a time and a value each. No file is opened here, and no bad line stops it.
+"""Lines of CSV or JSON into readings, a time and a value each, and readings into one value per period.
+
+No file is opened here, there is no clock, and no bad line stops it. Late and missing readings are counted.
 
 Times as meters write them: ISO 8601 with an offset, or local times of a zone; or unix seconds.
 """
@@ -10,12 +12,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import Metric
+from overstory.protocol.wire.digits import parse_digits
 
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?", re.ASCII)
 _LAST: Final = 253_402_300_800  # the first second of the year 10000
@@ -112,12 +115,16 @@ class Reading:
     time
         When the value was true, in unix seconds.
     value
-        The value, of the kind that the metric's domain takes.
+        The value, of the kind that the metric's domain takes; None where what was read is none: it is reported as
+        nothing, as silence would show when a meter fails.
+    fault
+        Why there is no value, where there is none.
     """
 
     line: int
     time: float
     value: Any
+    fault: BadLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ class BadLine:
     line
         The number of the line, from 1.
     field
-        The name of the column at fault, where it is one.
+        The column at fault, where it is one: its name or its number, as the layout has it.
     detail
         What is wrong, and what would be right.
     """
@@ -170,7 +177,7 @@ class _Refused(Exception):  # noqa: N818 - not an error: a line that is counted
 
 
 def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: str) -> Iterator[Reading | BadLine]:
-    """Yield a reading or a bad line for each line that is not blank.
+    """Yield a reading for each line with a time, and a bad line for any other that is not blank.
 
     Parameters
     ----------
@@ -189,10 +196,11 @@ def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: s
     >>> from overstory.protocol.metrics.registry import EXAMPLE
     >>> colour = parse_registry(EXAMPLE)["colour"]
     >>> list(read_lines([b"time,value", b"2026-11-21,red", b"noon,red"], Layout(), colour, "file"))
-    [Reading(line=2, time=1795219200.0, value='red'), BadLine(line=3, field='time', detail="'noon' is no time: ...")]
+    [Reading(line=2, ..., value='red', fault=None), BadLine(line=3, field='time', detail="'noon' is no time: ...")]
     """
     cells = _CsvCells(layout, source) if layout.format == "csv" else _json_cells(layout)
-    convert, before = _converter(metric), None
+    # A value outside the domain is noticed when it is reported.
+    convert, before = {float: _number, int: _whole, str: _word}[metric.domain.value_type], None
     for number, raw in enumerate(lines, start=1):
         try:
             cell_pair = cells(number, _text(raw, number))
@@ -204,10 +212,14 @@ def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: s
             except ParameterError as error:
                 if number == 1 and layout.format == "csv":
                     continue  # a header over columns that were given by number
-                raise _Refused("time", str(error)) from None
-            yield Reading(number, before, convert(value))
+                raise _Refused(layout.time, str(error)) from None
         except _Refused as refused:
             yield BadLine(number, refused.field, refused.detail)
+            continue
+        try:
+            yield Reading(number, before, convert(value))
+        except _Refused as refused:
+            yield Reading(number, before, None, BadLine(number, layout.value, refused.detail))
 
 
 def _text(raw: bytes, number: int) -> str:
@@ -224,16 +236,16 @@ class _CsvCells:
 
     def __init__(self, layout: Layout, source: str) -> None:
         self._layout, self._source = layout, source
-        numbered = [name.isdecimal() for name in (layout.time, layout.value)]
+        numbered = [parse_digits(name) for name in (layout.time, layout.value)]
         self._places: tuple[int, int] | None = None
-        if all(numbered):
-            self._places = int(layout.time) - 1, int(layout.value) - 1
+        if numbered[0] is not None and numbered[1] is not None:
+            self._places = numbered[0] - 1, numbered[1] - 1
             if min(self._places) < 0:
                 raise ParameterError("columns are numbered from 1")
-        elif any(numbered):
+        elif numbered != [None, None]:
             raise ParameterError(f"columns {layout.time!r} and {layout.value!r}: give two names, or two numbers")
 
-    def __call__(self, number: int, text: str) -> tuple[str, str] | None:
+    def __call__(self, number: int, text: str) -> tuple[str, str | None] | None:
         if not text.strip():
             return None
         try:
@@ -243,9 +255,10 @@ class _CsvCells:
         if self._places is None:
             self._places = self._found(number, [cell.strip() for cell in cells])
             return None
-        if len(cells) <= max(self._places):
-            raise _Refused(None, f"expected at least {max(self._places) + 1} cells, found {len(cells)}")
-        return cells[self._places[0]], cells[self._places[1]]
+        time, value = self._places
+        if len(cells) <= time:
+            raise _Refused(None, f"expected at least {time + 1} cells, found {len(cells)}")
+        return cells[time], cells[value] if value < len(cells) else None
 
     def _found(self, number: int, header: list[str]) -> tuple[int, int]:
         for name in (self._layout.time, self._layout.value):
@@ -268,17 +281,15 @@ def _json_cells(layout: Layout) -> Callable[[int, str], tuple[Any, Any] | None]:
             raise _Refused(None, "this is no line of JSON") from None
         if not isinstance(fields, dict):
             raise _Refused(None, "expected a JSON object")
-        for name in (layout.time, layout.value):
-            if name not in fields:
-                raise _Refused(name, "it is missing")
-        return fields[layout.time], fields[layout.value]
+        if layout.time not in fields:
+            raise _Refused(layout.time, "it is missing")
+        return fields[layout.time], fields.get(layout.value)
 
     return cells
 
 
-def _converter(metric: Metric) -> Callable[[Any], Any]:
-    """Return what turns a cell into a value; a value outside the domain is noticed when it is reported."""
-    return {float: _number, int: _whole, str: _word}[metric.domain.value_type]
+def _no_value(raw: Any, kind: str) -> _Refused:
+    return _Refused(None, "it is missing" if raw is None else f"{raw!r:.60} is no {kind}")
 
 
 def _number(raw: Any) -> float:
@@ -287,7 +298,7 @@ def _number(raw: Any) -> float:
     except (ValueError, TypeError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise _Refused("value", f"{raw!r:.60} is no finite number")
+        raise _no_value(raw, "finite number")
     return number
 
 
@@ -297,11 +308,186 @@ def _whole(raw: Any) -> int:
     except ValueError:
         number = None
     if number is None or number != int(number):
-        raise _Refused("value", f"{raw!r:.60} is no whole number")
+        raise _no_value(raw, "whole number")
     return int(number)
 
 
 def _word(raw: Any) -> str:
     if not isinstance(raw, str):
-        raise _Refused("value", f"{raw!r:.60} is no text")
+        raise _no_value(raw, "text")
     return raw.strip()
+
+
+Pick = Literal["last", "mean", "sum"]
+"""How several readings of a period become its value."""
+
+Missing = Literal["skip", "repeat", "zero"]
+"""What is reported for a period without readings: nothing, the value before, or zero."""
+
+MOST_FILLED: Final = 1000
+"""Periods filled in one gap; a longer gap is an outage, or a time that is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A period that is over, and the value to report for it; None, reported as nothing, where no reading had one."""
+
+    period: int
+    value: Any
+
+
+@dataclass
+class Seen:
+    """Counts of readings by what became of them."""
+
+    used: int = 0  # readings that entered a period's value
+    late: int = 0  # of a period that had been reported
+    duplicate: int = 0  # at the very time of another one of its period: the first stands
+    already: int = 0  # of a period that an earlier run reported
+    missing: int = 0  # periods without a reading
+    filled: int = 0  # those of them that were reported all the same
+
+
+@dataclass
+class _Open:
+    """The period that is still open."""
+
+    period: int
+    times: set[float] = field(default_factory=set)
+    values: list[Any] = field(default_factory=list)
+    newest: float = -math.inf
+
+
+class Alignment:
+    """Aligns readings to a metric's periods.
+
+    Parameters
+    ----------
+    done
+        The last period that an earlier run reported: nothing up to it is reported again.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> weekly = Alignment(parse_registry(EXAMPLE)["colour"])
+    >>> [list(weekly.feed(Reading(1, t, v))) for t, v in ((0.0, "red"), (1.0, "blue"), (900_000.0, "red"))]
+    [[], [], [Due(period=0, value='blue')]]
+    """
+
+    def __init__(
+        self, metric: Metric, *, pick: Pick = "last", missing: Missing = "skip", done: int | None = None
+    ) -> None:
+        _check(metric, pick, missing)
+        self._period, self._pick, self._missing = metric.period, pick, missing
+        self._whole = metric.domain.value_type is int
+        self._done, self._settled = done, done
+        self._open: _Open | None = None
+        self._before: Any = None
+        self.seen = Seen()
+
+    @property
+    def ends(self) -> float | None:
+        """When the open period is over, in unix time; None where none is open."""
+        return None if self._open is None else float(self._period.start(self._open.period + 1))
+
+    def feed(self, reading: Reading) -> Iterator[Due]:
+        """Take a reading; yield the periods that are over now that it has come."""
+        number = self._period.number(reading.time)
+        if self._open is not None and number > self._open.period:
+            yield from self._close()
+        if self._open is None:
+            if self._settled is not None and number <= self._settled and not self._resuming(number):
+                self.seen.late += reading.value is not None
+                return
+            yield from self._fill(number)
+            self._open = _Open(number)
+        if reading.value is not None:
+            self._add(self._open, number, reading)
+
+    def pass_time(self, now: float) -> Iterator[Due]:
+        """Yield the periods that are over at a time, whether readings come or not."""
+        number = self._period.number(now)
+        if self._open is not None and number > self._open.period:
+            yield from self._close()
+        if self._open is None and self._settled is not None:
+            yield from self._fill(number)
+
+    def finish(self) -> Iterator[Due]:
+        """Yield the open period: nothing more will come."""
+        if self._open is not None:
+            yield from self._close()
+
+    def _resuming(self, number: int) -> bool:
+        """Whether a reading of a period that is done comes again from its file's beginning, in order."""
+        return self._done is not None and self._settled == self._done and number <= self._done
+
+    def _add(self, current: _Open, number: int, reading: Reading) -> None:
+        if number < current.period:
+            done = self._done is not None and number <= self._done
+            self.seen.already += done
+            self.seen.late += not done
+        elif reading.time in current.times:
+            self.seen.duplicate += 1
+        else:
+            current.times.add(reading.time)
+            if self._pick != "last":
+                current.values.append(reading.value)
+            elif reading.time > current.newest:
+                current.values = [reading.value]
+            current.newest = max(current.newest, reading.time)
+            self._count_used(number)
+
+    def _count_used(self, number: int) -> None:
+        if self._done is not None and number <= self._done:
+            self.seen.already += 1
+        else:
+            self.seen.used += 1
+
+    def _close(self) -> Iterator[Due]:
+        assert self._open is not None
+        current, self._open = self._open, None
+        value = self._value(current.values) if current.values else None
+        self._before = self._before if value is None else value
+        if self._done is not None and current.period <= self._done:
+            return
+        self._settled = current.period
+        yield Due(current.period, value)
+
+    def _value(self, values: list[Any]) -> Any:
+        if self._pick == "last":
+            return values[-1]
+        if self._whole:
+            return sum(values)
+        try:
+            return math.fsum(values) / (len(values) if self._pick == "mean" else 1)
+        except OverflowError:  # past the largest float, which no domain takes
+            return math.inf
+
+    def _fill(self, until: int) -> Iterator[Due]:
+        """Close the periods before `until` that had no reading."""
+        if self._settled is None or until <= self._settled + 1:
+            return
+        gap = range(self._settled + 1, until)
+        self._settled = until - 1
+        self.seen.missing += len(gap)
+        value = 0 if self._missing == "zero" else self._before
+        if self._missing == "skip" or value is None:
+            return
+        for period in gap[:MOST_FILLED]:
+            self.seen.filled += 1
+            yield Due(period, value)
+
+
+def _check(metric: Metric, pick: str, missing: str) -> None:
+    for name, choice, choices in (("pick", pick, get_args(Pick)), ("missing", missing, get_args(Missing))):
+        if choice not in choices:
+            raise ParameterError(f"{name} = {choice!r}: choose one of {', '.join(choices)}")
+    if metric.domain.value_type is tuple:
+        raise ParameterError(f"{metric.id} takes several values together, and a reading is one: record it in a program")
+    if pick != "last" and metric.domain.value_type is str:
+        raise ParameterError(f"{metric.id} has no numbers: of several readings only the last can be picked")
+    if pick == "mean" and metric.domain.value_type is int:
+        raise ParameterError(f"{metric.id} takes whole numbers, and a mean is none: pick the last, or the sum")
+    if missing == "zero" and metric.domain.value_type is str:
+        raise ParameterError(f"{metric.id} has no zero: skip what is missing, or repeat the value before")

@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from overstory.client.outcomes import Round
 from overstory.client.state.outbox import OutboxRow, RowState
-from overstory.client.state.state import Rows, State
-from overstory.client.upload.delivery import Delivery, Failures, Permit, Round, Send
+from overstory.client.state.rows import Rows
+from overstory.client.state.state import State
+from overstory.client.upload.delivery import Delivery, Failures, Permit, Send
 from overstory.client.upload.http import Response, parse_object
 from overstory.client.upload.retry import Covers, Decision
 from overstory.client.upload.sender import Collector
@@ -230,14 +232,11 @@ def _scan(path: Path) -> tuple[set[bytes], int]:
                 break
             ids.add(batch)
             end = after
-    if end == 0 and size > 0 and not _could_be_cut(path):
+        file.seek(0)
+        may_be_cut = file.read(len(UPLOAD_MAGIC)) == UPLOAD_MAGIC[:size]
+    if end == 0 and size > 0 and not may_be_cut:
         raise GatewayError(f"{path}: this file is not a gateway's; name another")
     return ids, end
-
-
-def _could_be_cut(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(UPLOAD_MAGIC)) == UPLOAD_MAGIC[: path.stat().st_size]
 
 
 AT_ONCE: Final = 500
@@ -255,15 +254,7 @@ def dispatch(
     covers: Covers = lambda _: True,
     prepare: Callable[[Rows], object] = lambda _: None,
 ) -> Round:
-    """Deliver the reports that are due at `now` to a sink, until nothing is left or the sink fails.
-
-    Parameters
-    ----------
-    permit, covers
-        Asked before every request; see `overstory.client.upload.delivery`.
-    lease, prepare
-        As of `Delivery`.
-    """
+    """Deliver the reports that are due at `now` to a sink, until nothing is left or the sink fails; see `Delivery`."""
     if isinstance(sink, CollectorSink):
         sink = replace(sink, metrics=metrics)
     return Delivery(

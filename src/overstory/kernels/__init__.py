@@ -1,1 +1,1 @@
-"""Numba kernels: arrays in, arrays out. They know nothing above NumPy; each has a slow, obvious twin in the tests."""
+"""Kernels, by Numba or NumPy: arrays in and out, nothing above NumPy. Each has a slow, obvious twin in the tests."""

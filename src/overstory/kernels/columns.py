@@ -1,38 +1,36 @@
-"""Columns that a core may trust, and the rows that cores fill from them.
+"""Columns that kernels may trust, and what is few enough for NumPy.
 
-Every entry is checked, once, before anything is read or written by its number. Then a core fills ``out`` for
-consecutive devices: by NumPy alone while devices are few, compiled once they are many. Loading the compiler takes half
-a second to two, in which NumPy draws for a hundred thousand devices. Devices come in batches, so what counts is how
-much this process has drawn so far.
+Every entry is checked, once, before anything is read or written by its number. Loading compiled code takes half a
+second to two, in which NumPy hashes a hundred thousand values; compiling it takes ten. Values come in batches, so what
+counts is how much this process has done so far.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
-
-    Core = Callable[..., None]
-    """Takes parts of the columns, the number of their first device, and the part of ``out`` to fill."""
 
 ONE = 1 << 32
 MOST_DEVICES = 1 << 48
 C1, C2 = 0x21F0AAAD, 0x735A2D97  # multipliers of the 32-bit mixer that hashes a value's word under a seed
 PATIENCE: Final = 1 << 18
-"""Blocks that a process draws by NumPy (about a quarter of a second) before it loads the kernels."""
+"""Blocks that a process does by NumPy (about a quarter of a second) before it loads compiled kernels ..."""
+COMPILING: Final = 1 << 23
+"""... or before it compiles them, where no compiled code is kept: about as long as compiling takes."""
 COMPILER: Final = "overstory.kernels.compiled"
-ROWS: Final = 1 << 12
-"""Devices that NumPy draws at a time: what they need stays in the cache."""
-SMALLEST: Final = 1 << 12
-"""Devices worth a thread, unless a family says otherwise."""
 
-_drawn_slowly = 0
+USER_CACHE: Final = Path("~/.cache/numba").expanduser()
+"""Where Numba keeps compiled code, on Linux, when it may not write beside the sources."""
+
+_done_slowly = 0
 
 
 def column(name: str, values: NDArray[Any], limit: int, size: int | None = None) -> NDArray[np.uint32]:
@@ -72,6 +70,12 @@ def check_devices(first_device: int, n: int) -> None:
         raise ValueError(f"device numbers must be below 2 ** 48, not {first_device} .. {first_device + n}")
 
 
+def check_key(key: bytes) -> None:
+    """Refuse a key of another length than 32 bytes."""
+    if len(key) != 32:
+        raise ValueError(f"key must be 32 bytes, not {len(key)}")
+
+
 def check_threshold(name: str, threshold: int) -> None:
     """Refuse what is no probability over 2 ** 32."""
     if not 0 <= threshold <= ONE:
@@ -84,52 +88,29 @@ def check_index(report_index: int) -> None:
         raise ValueError(f"report_index must be below 2 ** 32, not {report_index}")
 
 
-def are_few(count: int) -> bool:
-    """Whether NumPy is to draw these blocks; if so they are counted."""
-    global _drawn_slowly  # noqa: PLW0603 - a tally of the process
-    if COMPILER in sys.modules or _drawn_slowly + count > PATIENCE:
-        return False
-    _drawn_slowly += count
-    return True
+@cache
+def is_compiled(kernels: str) -> bool:
+    """Whether compiled code of a file of kernels, "bits/popcount", lies in Numba's cache and is of these sources.
 
-
-def fill_rows(
-    columns: Sequence[NDArray[Any]],
-    out: NDArray[Any],
-    first_device: int,
-    compiled: Callable[[], Core],
-    *,
-    slow: Core | None = None,
-    blocks: int = 0,
-    threads: int | None = None,
-    smallest: int = SMALLEST,
-    align: int = 1,
-) -> NDArray[Any]:
-    """Fill and return ``out``, a row for each device, by the family's core.
-
-    Parameters
-    ----------
-    columns : arrays of n entries
-        What a device's row is drawn from, checked: see `device_columns`.
-    first_device : int
-        Number of the first row's device. A device's row does not depend on the rows around it.
-    compiled
-        Loads the compiled core.
-    slow
-        The core by NumPy, if there is one: for ``blocks`` random blocks that are few, unless threads are asked for.
-    smallest, align : int
-        Devices worth a thread; a number that the rows of every thread but the last are a multiple of.
+    Numba is not asked, for loading it takes most of a second. Where this is wrong, something is slower, nothing else.
     """
-    if slow is not None and threads is None and are_few(blocks):
-        for start in range(0, len(out), ROWS):
-            rows = slice(start, start + ROWS)
-            slow(*(values[rows] for values in columns), first_device + start, out[rows])
-        return out
-    core = compiled()
-    from overstory.kernels.threads import in_parts
+    folder = Path(__file__).parent
+    places = [Path(os.environ["NUMBA_CACHE_DIR"])] if "NUMBA_CACHE_DIR" in os.environ else [folder, USER_CACHE]
+    changed = max(path.stat().st_mtime for path in folder.rglob("*.py"))
+    found = (path for place in places for path in place.rglob(f"{Path(kernels).name}.*.nbi"))
+    return any(path.stat().st_mtime >= changed for path in found)
 
-    def part(start: int, stop: int) -> None:
-        core(*(values[start:stop] for values in columns), first_device + start, out[start:stop])
 
-    in_parts(part, len(out), threads, smallest=smallest, align=align)
-    return out
+def are_few(count: int, kernels: str, at_once: int | None = None) -> bool:
+    """Whether NumPy is to do these blocks, and not a file of kernels; if so they are counted.
+
+    No call does more than `at_once` (`PATIENCE`, unless it works in parts), for NumPy holds what kernels do not.
+    """
+    global _done_slowly  # noqa: PLW0603 - a tally of the process
+    blocks = _done_slowly + count
+    if count > (at_once or PATIENCE) or blocks > COMPILING:
+        return False
+    if (COMPILER in sys.modules or blocks > PATIENCE) and is_compiled(kernels):
+        return False
+    _done_slowly += count
+    return True

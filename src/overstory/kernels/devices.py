@@ -1,41 +1,102 @@
 """Simulated devices, many at once: reports of bits, symbols and subsets, and cohorts.
 
-What they are drawn from is checked here, once. A family has two cores (see `overstory.kernels.columns.fill_rows`): one
-by NumPy alone (`overstory.kernels.few`) and one compiled. Both give the same reports, bit for bit; the compiled one's
-module says which random word is which.
+**Which random word is which.** A row begins at a 64-bit word that is a hash of a 256-bit key, of what is drawn, and of
+the numbers that the randomness belongs to (device, cohort and symbol for a permanent response; device and the report's
+number for an instantaneous one); from there SplitMix64 counts (Steele, Lea, Flood, "Fast splittable pseudorandom number
+generators", 2014). So any row can be drawn alone, and a device that holds a value again gives the same response again.
+
+These streams are for experiments and load: a real device takes its randomness from the operating system, and derives
+its permanent responses by BLAKE2b.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.kernels import few
 from overstory.kernels.columns import (
-    MOST_DEVICES,
     ONE,
     check_devices,
     check_index,
+    check_key,
     check_threshold,
     column,
     device_columns,
-    fill_rows,
 )
-from overstory.kernels.random.chacha import LANES, key_words
+from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Callable
 
-    from overstory.kernels.columns import Core
+    from numpy.typing import ArrayLike, NDArray
 
+    I64 = NDArray[np.int64]
+    U64 = NDArray[np.uint64]
     Channel = tuple[int, int]
 
+ROWS: Final = 1 << 14
+"""Devices that are drawn at a time: what they need stays in the cache."""
+CELLS: Final = 1 << 24
+"""Cells of a table of devices and values that are drawn at a time."""
+GOLDEN, HALF, LOW = np.uint64(0x9E3779B97F4A7C15), np.uint64(32), np.uint64(0xFFFFFFFF)
 
-def assign_cohorts(
-    key: bytes, num_cohorts: int, n: int, first_device: int = 0, *, threads: int | None = None
-) -> NDArray[np.uint16]:
+
+def mix(words: U64) -> U64:
+    """Return SplitMix64's finalizer of each word."""
+    z = words >> np.uint64(30)
+    z ^= words
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
+
+
+def stream_starts(key: bytes, domain: bytes, *names: NDArray[Any] | int) -> U64:
+    """Return where each row's stream begins.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes.
+    domain : bytes
+        At most 8 bytes that say what is drawn; streams of different domains have nothing in common.
+    names
+        Up to four numbers of each row, or numbers that all rows share; the first is a column.
+    """
+    starts = np.frombuffer(hashlib.blake2s(key=key, person=domain).digest(), "<u8")
+    state = np.zeros(np.shape(names[0]), np.uint64)
+    for name, start in zip(names, starts, strict=False):
+        state = mix((state ^ np.asarray(name).astype(np.uint64)) + start)
+    return state
+
+
+def stream_words(starts: U64, numbers: ArrayLike) -> U64:
+    """Return words number `numbers`, from 0 on, of the streams."""
+    return mix(starts + (np.atleast_1d(np.asarray(numbers, np.uint64)) + np.uint64(1)) * GOLDEN)
+
+
+def below(words: U64, size: ArrayLike) -> U64:
+    """Return ``words size >> 64`` for sizes up to 2 ** 32: numbers below them, from 64 random bits."""
+    many = np.asarray(size, np.uint64)
+    return ((words >> HALF) * many + ((words & LOW) * many >> HALF)) >> HALF
+
+
+def in_tiles(draw: Callable[[slice, I64], None], first_device: int, count: int, cells: int = 1) -> None:
+    """Call ``draw(rows, devices)`` for some rows at a time, of so many cells each, and the numbers of their devices."""
+    most = max(1, min(ROWS, CELLS // cells))
+
+    def part(start: int, stop: int) -> None:
+        for at in range(start, stop, most):
+            end = min(at + most, stop)
+            draw(slice(at, end), np.arange(first_device + at, first_device + end, dtype=np.int64))
+
+    in_parts(part, count, None, smallest=most)
+
+
+def assign_cohorts(key: bytes, num_cohorts: int, n: int, first_device: int = 0) -> NDArray[np.uint16]:
     """Cohort of each of ``n`` devices, a function of (key, device); each cohort's probability is exact to 2 ** -64.
 
     Parameters
@@ -47,14 +108,10 @@ def assign_cohorts(
     -------
     uint16[n]
     """
-    if num_cohorts == 1 and first_device == 0 <= n <= MOST_DEVICES and len(key) == 32:
-        return np.zeros(n, np.uint16)
-    return _assign(key, num_cohorts, np.empty(n, np.uint16), first_device, threads)
+    return _assign(key, num_cohorts, np.empty(n, np.uint16), first_device)
 
 
-def assign_seeds(
-    key: bytes, num_cohorts: int, n: int, first_device: int = 0, *, threads: int | None = None
-) -> NDArray[np.uint32]:
+def assign_seeds(key: bytes, num_cohorts: int, n: int, first_device: int = 0) -> NDArray[np.uint32]:
     """Return each device's cohort among up to 2 ** 31, as `assign_cohorts` does.
 
     Examples
@@ -62,23 +119,21 @@ def assign_seeds(
     >>> int(assign_seeds(bytes(32), 1 << 31, 10).max()) < 1 << 31
     True
     """
-    return _assign(key, num_cohorts, np.empty(n, np.uint32), first_device, threads)
+    return _assign(key, num_cohorts, np.empty(n, np.uint32), first_device)
 
 
-def _assign(key: bytes, num_cohorts: int, out: NDArray[Any], first_device: int, threads: int | None) -> NDArray[Any]:
+def _assign(key: bytes, num_cohorts: int, out: NDArray[Any], first_device: int) -> NDArray[Any]:
     most = 1 << min(8 * out.itemsize, 31)
     if not 1 <= num_cohorts <= most:
         raise ValueError(f"num_cohorts must be in 1 .. {most}, not {num_cohorts}")
+    check_key(key)
     check_devices(first_device, out.size)
-    given = key_words(key, b"cohort-1"), num_cohorts
 
-    def compiled() -> Core:
-        from overstory.kernels.bits.simulation import cohort_rows
+    def draw(rows: slice, devices: I64) -> None:
+        out[rows] = below(stream_words(stream_starts(key, b"cohort-1", devices), 0), num_cohorts)
 
-        return partial(cohort_rows, *given)
-
-    blocks, slow = out.size // 8 + 1, partial(few.cohort_rows, *given)
-    return fill_rows((), out, first_device, compiled, slow=slow, blocks=blocks, threads=threads, smallest=64 * LANES)
+    in_tiles(draw, first_device, out.size)
+    return out
 
 
 def simulate_bits(
@@ -92,7 +147,6 @@ def simulate_bits(
     num_bits: int,
     first_device: int = 0,
     report_index: int = 0,
-    threads: int | None = None,
     out: NDArray[np.uint64] | None = None,
 ) -> NDArray[np.uint64]:
     """One report from each of many devices.
@@ -137,6 +191,7 @@ def simulate_bits(
     limits = positions.shape
     held, cohort_of = device_columns(first_device, symbols=(symbols, limits[1]), cohorts=(cohorts, limits[0]))
     check_index(report_index)
+    check_key(key)
     for threshold in (*(permanent or ()), *(instantaneous or ())):
         check_threshold("thresholds", threshold)
     shape = held.size, -(-num_bits // 64)
@@ -144,24 +199,71 @@ def simulate_bits(
         out = np.empty(shape, np.uint64)
     elif out.shape != shape or out.dtype != np.uint64 or not out.flags.c_contiguous:
         raise ValueError(f"out must be a C-contiguous uint64 array of shape {shape}, not {out.dtype} {out.shape}")
-    channels = (key_words(key, b"perm-v1"), permanent), (key_words(key, b"inst-v1"), instantaneous)
-    given = np.ascontiguousarray(positions), *channels, num_bits, report_index
+    valid = np.array([[(1 << max(0, min(64, num_bits - 64 * word))) - 1] for word in range(shape[1])], np.uint64)
 
-    def compiled() -> Core:
-        from overstory.kernels.bits.simulation import bit_core
+    def draw(rows: slice, devices: I64) -> None:
+        cohort, symbol = cohort_of[rows], held[rows]
+        reports = _encoded(positions[cohort, symbol].astype(np.int64), shape[1])
+        if permanent is not None:
+            reports = _through(reports, permanent, valid, stream_starts(key, b"perm-v1", devices, cohort, symbol))
+        if instantaneous is not None:
+            starts = stream_starts(key, b"inst-v1", devices, report_index)
+            reports = _through(reports, instantaneous, valid, starts)
+        out[rows] = reports.T
 
-        return bit_core(*given)
+    in_tiles(draw, first_device, held.size)
+    return out
 
-    return fill_rows(
-        (held, cohort_of),
-        out,
-        first_device,
-        compiled,
-        slow=partial(few.bit_rows, *given),
-        blocks=sum(channel is not None for _, channel in channels) * held.size * (1 + num_bits // 16),
-        threads=threads,
-        align=8 * LANES,
+
+def _encoded(places: I64, words: int) -> U64:
+    """Return reports in which each device's places are set, shape (words, n): a row of words is quick to work on."""
+    reports, devices = np.zeros((words, len(places)), np.uint64), np.arange(len(places))
+    for place in places.T:
+        reports[place >> 6, devices] |= np.uint64(1) << (place & 63).astype(np.uint64)
+    return reports
+
+
+def _through(reports: U64, channel: Channel, valid: U64, starts: U64) -> U64:
+    """Send bits through a channel: each is 1 if and only if a uniform number of its own is below its threshold.
+
+    The numbers are read digit by digit, the highest first, from words that hold a digit of 64 bits: U < t is decided
+    at the first digit in which they differ, so no more digits are drawn than decide every bit of a report.
+    """
+    (keep_one, raise_zero), none = channel, np.zeros_like(reports)
+    less, undecided = (
+        ((reports if one else none) | (~reports if zero else none)) & valid
+        for one, zero in ((keep_one == ONE, raise_zero == ONE), (0 < keep_one < ONE, 0 < raise_zero < ONE))
     )
+    out, device, words = np.empty_like(reports), np.arange(starts.size), len(reports)
+    for digit in range(_digits(channel)):
+        uniform = stream_words(starts, np.arange(digit * words, (digit + 1) * words)[:, None])
+        one, zero = (threshold >> (31 - digit) & 1 for threshold in channel)
+        if one == zero:  # all thresholds have this digit
+            if one:
+                less |= undecided & ~uniform
+            undecided &= uniform if one else ~uniform
+        else:
+            mine = reports if one else ~reports
+            less |= undecided & mine & ~uniform
+            undecided &= ~(mine ^ uniform)
+        is_open = np.flatnonzero(np.bitwise_or.reduce(undecided, axis=0))
+        if 4 * is_open.size < 3 * device.size:  # leave out the devices that are decided
+            _write(less, device, out)
+            reports, less, undecided = (each.take(is_open, axis=1) for each in (reports, less, undecided))
+            device, starts = device.take(is_open), starts.take(is_open)
+    _write(less, device, out)
+    return out
+
+
+def _write(columns: U64, places: NDArray[np.intp], out: U64) -> None:
+    for target, row in zip(out, columns, strict=True):
+        target[places] = row
+
+
+def _digits(channel: Channel) -> int:
+    """Return how many binary digits of a uniform number can matter: up to the last 1 in either threshold."""
+    either = (channel[0] | channel[1]) % ONE
+    return 32 - (either & -either).bit_length() + 1 if either else 0
 
 
 def simulate_symbols(
@@ -174,7 +276,6 @@ def simulate_symbols(
     *,
     first_device: int = 0,
     report_index: int = 0,
-    threads: int | None = None,
 ) -> NDArray[np.uint32]:
     """One reported symbol from each of many devices.
 
@@ -210,24 +311,25 @@ def simulate_symbols(
     check_threshold("permanent", ONE if permanent is None else permanent)
     check_threshold("instantaneous", ONE if instantaneous is None else instantaneous)
     check_index(report_index)
-    channels = (key_words(key, b"symperm1"), permanent), (key_words(key, b"syminst1"), instantaneous)
-    given = *channels, num_symbols, report_index
+    check_key(key)
+    out = symbols.astype(np.uint32)
 
-    def compiled() -> Core:
-        from overstory.kernels.symbols.simulation import symbol_rows
+    def draw(rows: slice, devices: I64) -> None:
+        if permanent is not None:
+            starts = stream_starts(key, b"symperm1", devices, cohorts[rows], symbols[rows])
+            out[rows] = _passed(out[rows], permanent, num_symbols, starts)
+        if instantaneous is not None:
+            starts = stream_starts(key, b"syminst1", devices, report_index)
+            out[rows] = _passed(out[rows], instantaneous, num_symbols, starts)
 
-        return partial(symbol_rows, *given)
+    in_tiles(draw, first_device, out.size)
+    return out
 
-    return fill_rows(
-        (symbols, cohorts),
-        np.empty(symbols.size, np.uint32),
-        first_device,
-        compiled,
-        slow=partial(few.symbol_rows, *given),
-        blocks=sum(alpha is not None for _, alpha in channels) * symbols.size,
-        threads=threads,
-        align=4 * LANES,
-    )
+
+def _passed(symbols: NDArray[np.uint32], alpha: int, size: int, starts: U64) -> U64:
+    """Send symbols through a channel: kept where the first word is below alpha, else drawn from all by the second."""
+    kept = stream_words(starts, 0) >> HALF < np.uint64(alpha)
+    return np.where(kept, symbols, below(stream_words(starts, 1), size))
 
 
 def simulate_subsets(
@@ -238,7 +340,6 @@ def simulate_subsets(
     key: bytes,
     *,
     first_device: int = 0,
-    threads: int | None = None,
 ) -> NDArray[np.uint64]:
     """One subset from each of many devices.
 
@@ -269,20 +370,35 @@ def simulate_subsets(
         raise ValueError(f"subset_size must be in 1 .. {domain_size - 1}, not {subset_size}")
     (symbols,) = device_columns(first_device, symbols=(symbols, domain_size))
     check_threshold("inside", inside)
-    given = key_words(key, b"subsets1"), domain_size, subset_size, inside
+    check_key(key)
+    out = np.zeros((symbols.size, -(-domain_size // 64)), np.uint64)
+    octets = out.view(np.uint8)
 
-    def compiled() -> Core:
-        from overstory.kernels.sets.simulation import subset_core
+    def draw(rows: slice, devices: I64) -> None:
+        held = symbols[rows].astype(np.int64)
+        starts = stream_starts(key, b"subsets1", devices, held)
+        is_inside = stream_words(starts, 0) >> HALF < np.uint64(inside)
+        members = _members(held, domain_size, subset_size - is_inside.astype(np.int64), subset_size, starts)
+        members[np.arange(held.size), held] |= is_inside
+        octets[rows, : -(-domain_size // 8)] = np.packbits(members, axis=1, bitorder="little")
 
-        return subset_core(*given)
+    in_tiles(draw, first_device, symbols.size, domain_size)
+    return out.astype("<u8", copy=False)
 
-    return fill_rows(
-        (symbols,),
-        np.zeros((symbols.size, -(-domain_size // 64)), np.uint64),
-        first_device,
-        compiled,
-        slow=partial(few.subset_rows, *given),
-        blocks=symbols.size * (subset_size // 16 + 1 + domain_size // 64),
-        threads=threads,
-        smallest=LANES,
-    )
+
+def _members(held: I64, domain_size: int, counts: I64, most: int, starts: U64) -> NDArray[np.bool_]:
+    """Draw `counts`, `most` or one less, of the other values for each device: which are taken, shape (n, d).
+
+    Floyd's sampling (Bentley, Floyd, "A sample of brilliance", CACM 30(9), 1987): a number is drawn from ``0 .. last``,
+    and is ``last`` itself if it has been drawn before; then every set is equally likely. The last value stands in for
+    the device's own. Who draws one less leaves out the first.
+    """
+    taken, all_rows = np.zeros((held.size, domain_size), np.bool_), np.arange(held.size)
+    for draw in range(1, most + 1):
+        last, rows = domain_size - 2 - most + draw, all_rows[counts >= most - draw + 1]
+        member = below(stream_words(starts[rows], draw), last + 1).astype(np.int64)
+        taken[rows, np.where(taken[rows, member], last, member)] = True
+    lent = taken[all_rows, held]
+    taken[all_rows, held] = False
+    taken[:, -1] |= lent
+    return taken

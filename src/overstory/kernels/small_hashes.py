@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.kernels.columns import C1, C2, ONE, are_few, column
+from overstory.kernels.devices import GOLDEN, mix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 1 << 31
 MASK, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+TRANSFORMS, LOCAL_HASH = "symbols/transforms", "symbols/local_hash"
 TOGETHER = 1 << 8
 """Signs that cost what a block does: they are added by the array."""
 
@@ -47,7 +48,9 @@ def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:
 def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_size: int) -> NDArray[np.int64]:
     """How many reports are each value's sign; see `overstory.kernels.symbols.transforms.count_hadamard_support`."""
     order = 1 << (domain_size - 1).bit_length()
-    if not 2 <= domain_size <= MAX_ROWS or not are_few((len(rows) + order * order.bit_length()) // TOGETHER):
+    if not 2 <= domain_size <= MAX_ROWS or not are_few(
+        (len(rows) + order * order.bit_length()) // TOGETHER, TRANSFORMS
+    ):
         from overstory.kernels.symbols import transforms
 
         return transforms.count_hadamard_support(rows, reported, domain_size)
@@ -79,7 +82,7 @@ def parity(words: NDArray[Any]) -> NDArray[np.uint8]:
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
     """Return every seed's matrix; see `overstory.kernels.symbols.transforms.masks_of`."""
-    if not are_few(len(seeds) * hash_bits // TOGETHER):
+    if not are_few(len(seeds) * hash_bits // TOGETHER, TRANSFORMS):
         from overstory.kernels.symbols import transforms
 
         return transforms.masks_of(seeds, num_bits, hash_bits)
@@ -89,17 +92,13 @@ def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
 
 
 def split_mix(words: U64) -> U64:
-    """Return word ``i`` of SplitMix64 with seed 0 for each ``i``; see `overstory.kernels.hash.bloom.mix`."""
-    z = words * GOLDEN + GOLDEN
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    out: U64 = z ^ (z >> np.uint64(31))
-    return out
+    """Return word ``i`` of SplitMix64 with seed 0 for each ``i``."""
+    return mix(words * GOLDEN + GOLDEN)
 
 
 def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U32:
     """Return each device's hashed symbol; see `overstory.kernels.symbols.transforms.encode_linear`."""
-    if not are_few(len(symbols) * hash_bits // TOGETHER):
+    if not are_few(len(symbols) * hash_bits // TOGETHER, TRANSFORMS):
         from overstory.kernels.symbols import transforms
 
         return transforms.encode_linear(words, symbols, seeds, num_bits, hash_bits)
@@ -112,7 +111,7 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
     """Return the support of ``parent | suffix``; see `overstory.kernels.symbols.transforms.count_blocks`."""
     hash_bits, many = masks.shape[1], len(parents)
     signs = (len(masks) << hash_bits) * many
-    if not are_few((signs + (many << step) * (step + 1)) // TOGETHER):
+    if not are_few((signs + (many << step) * (step + 1)) // TOGETHER, TRANSFORMS):
         from overstory.kernels.symbols import transforms
 
         return transforms.count_blocks(masks, reported, parents, step)
@@ -131,7 +130,7 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
 
 def value_words(symbols: NDArray[Any]) -> U64:
     """Return the word that each symbol is hashed from; see `overstory.kernels.symbols.local_hash.value_words`."""
-    if not are_few(len(symbols) // TOGETHER):
+    if not are_few(len(symbols) // TOGETHER, LOCAL_HASH):
         from overstory.kernels.symbols import local_hash
 
         return local_hash.value_words(symbols)
@@ -141,7 +140,7 @@ def value_words(symbols: NDArray[Any]) -> U64:
 
 def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_range: int) -> U32:
     """Hash each device's value under its seed; see `overstory.kernels.symbols.local_hash.encode_hash`."""
-    if not 2 <= hash_range <= 1 << 16 or not are_few(len(symbols) // TOGETHER):
+    if not 2 <= hash_range <= 1 << 16 or not are_few(len(symbols) // TOGETHER, LOCAL_HASH):
         from overstory.kernels.symbols import local_hash
 
         return local_hash.encode_hash(words, symbols, seeds, hash_range)
@@ -152,7 +151,7 @@ def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_ran
 
 def count_hash_support(seeds: NDArray[Any], reported: NDArray[Any], words: U64, hash_range: int) -> NDArray[np.int64]:
     """How many reports are each value's hash; see `overstory.kernels.symbols.local_hash.count_hash_support`."""
-    if not 2 <= hash_range <= 1 << 16 or not are_few(len(seeds) * len(words) // TOGETHER):
+    if not 2 <= hash_range <= 1 << 16 or not are_few(len(seeds) * len(words) // TOGETHER, LOCAL_HASH):
         from overstory.kernels.symbols import local_hash
 
         return local_hash.count_hash_support(seeds, reported, words, hash_range)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.analysis.comparison.ranking import SLACK, Choice, rank, recommend, trade
+from overstory.analysis.comparison import SLACK, Choice, rank, recommend, trade
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.nearest import COMMON_SHARE, Nearest, nearest
 from overstory.planning.sample_size import required_sample_size, smallest_share
@@ -61,7 +61,6 @@ class DomainPlan:
 
     @property
     def mechanism(self) -> Mechanism:
-        """The recommended oracle, to randomize with."""
         return mechanism(self.best.name, **self.best.parameters)
 
     def sentences(self) -> Iterator[str]:
@@ -80,7 +79,6 @@ class DomainPlan:
             yield self.nearest.plain_words()
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "reports": self.num_reports,
             **self.best.to_json(),

@@ -55,12 +55,10 @@ class ItemChoice:
 
     @property
     def label(self) -> str:
-        """The mechanism, and what an item is reported by."""
         drawn = self.mechanism.drawn
         return self.mechanism.name if drawn is None else f"{self.mechanism.name} ({drawn[0].name})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "oracle": self.mechanism.name,
             "parameters": dict(self.parameters),

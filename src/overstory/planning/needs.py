@@ -25,8 +25,7 @@ from overstory.planning.detection import (
     reports_needed,
 )
 from overstory.planning.nearest import COMMON_SHARE, Nearest, nearest
-from overstory.planning.paper import PAPER, paper_design
-from overstory.planning.plan import AtShare, Comparison, Plan, letters
+from overstory.planning.plan import PAPER, AtShare, Comparison, Plan, letters, paper_design
 from overstory.privacy import statement
 from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.encodings.bits import Bloom, OneHot

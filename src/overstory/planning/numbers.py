@@ -30,6 +30,7 @@ class PlannedNumbers:
     mechanism: NumericRandomizer
     parameters: Mapping[str, Any]  # those to write down
     num_reports: int
+    group: tuple[str, float] | None = None  # the rarest group that reports name, with its share of all devices
 
     @property
     def standard_error(self) -> float:
@@ -39,7 +40,7 @@ class PlannedNumbers:
     @property
     def linkable(self) -> Linkability:
         """What the reports of a device have in common, in bits."""
-        return linkability(self.mechanism)
+        return linkability(self.mechanism, self.group)
 
     def toml(self) -> str:
         """Return the two lines for the registry."""
@@ -53,7 +54,6 @@ class PlannedNumbers:
         return f"{self.metric}: {lines}; for the {learned}; {error}; {self.linkable.words()}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "metric": self.metric,
             "oracle": self.mechanism.name,

@@ -1,24 +1,34 @@
-"""A plan, as data and in plain words: what parameters reveal and what they let a collection learn."""
+"""A plan, as data and in plain words: what parameters reveal and what they let a collection learn.
+
+A plan is compared with the paper's parameters (p = 1/2, q = 3/4, h = 2) within the same two budgets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.support.work import REGRESSION
-from overstory.planning.detection import count_error
+from overstory.planning.design import GRID
+from overstory.planning.detection import count_error, root
 from overstory.planning.nearest import Nearest
-from overstory.planning.paper import paper_sentences
-from overstory.presentation.formats import seconds_text
+from overstory.presentation.document import Column, Table
+from overstory.presentation.formats import seconds_text, thousands
 from overstory.privacy import PrivacyStatement
 from overstory.privacy.claims import by_number
+from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.base import Influence
+from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.payloads import BitMechanism
+
+if TYPE_CHECKING:
+    from overstory.analysis.comparison import Choice, Measured
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ class Comparison:
     epsilon_n, change_leak
         The privacy loss of n reports of one value, and of n reports in which it changed, in nats by n.
     epsilon_shuffled
-        The privacy loss of any number of reports of one value that arrive shuffled: see `Plan.shuffled`.
+        The privacy loss of one report that arrives shuffled: see `Plan.shuffled`.
     influence
         How many votes a crafted report is worth.
     standard_error
@@ -186,8 +196,8 @@ class Plan:
 
     @cached_property
     def shuffled(self) -> CentralPrivacy:
-        """What any number of reports of one value would reveal if all reports arrived shuffled; see `shuffled`."""
-        return shuffled(self.mechanism, self.num_reports, min(DELTA, 0.1 / self.num_reports), periods=None)
+        """What one report would reveal if all reports arrived shuffled; see `shuffled`."""
+        return shuffled(self.mechanism, self.num_reports, min(DELTA, 0.1 / self.num_reports))
 
     @property
     def core_seconds(self) -> float:
@@ -266,8 +276,8 @@ def _sentences(plan: Plan) -> Iterator[str]:
     yield plan.privacy.plain_words()
     yield f"Linkable: {plan.privacy.linkable.words()}."
     yield (
-        f"If all reports arrive in one shuffled batch, without addresses or times, any number of a person's reports "
-        f"reveal epsilon {epsilon_text(plan.shuffled.epsilon)} at delta {plan.shuffled.delta:g} among "
+        f"If all reports arrive in one shuffled batch, without addresses or times, and nobody knows a person's cohort, "
+        f"her report reveals epsilon {epsilon_text(plan.shuffled.epsilon)} at delta {plan.shuffled.delta:g} among "
         f"{plan.shuffled.reports:,} honest reports (overstory privacy --shuffled says what that rests on)."
     )
     yield (
@@ -332,3 +342,140 @@ def _spare(plan: Plan) -> Iterator[str]:
             f"If there are no other values than the {plan.num_candidates} candidates, Basic RAPPOR (a bit for each) "
             f"with these f, p and q has a standard error of {plan.basic_standard_error:,.0f}."
         )
+
+
+PAPER: Final = {"num_hashes": 2, "p": 0.5, "q": 0.75}
+
+
+def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMechanism) -> BitMechanism:
+    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s.
+
+    Examples
+    --------
+    >>> paper = paper_design(1.0743, 4.3945, rappor())
+    >>> round(paper.parameters["f"], 4)
+    0.5
+    """
+
+    def build(f: int) -> BitMechanism:
+        return rappor(**{**like.parameters, **PAPER, "f": f / GRID})
+
+    def fits(f: int) -> bool:
+        tried = build(f)
+        return tried.epsilon_report <= epsilon_report and tried.epsilon_permanent <= epsilon_permanent
+
+    near = _paper_share(epsilon_report, epsilon_permanent)
+    low, high = max(0, near - 4), min(GRID - 1, near + 4)
+    if fits(low) or not fits(high):
+        low, high = 0, GRID - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return build(high)
+
+
+def _paper_share(epsilon_report: float, epsilon_permanent: float) -> int:
+    """Return about the least f, times `GRID`, that keeps both budgets: in floats, where the search begins."""
+    hashes, p, q = PAPER["num_hashes"], PAPER["p"], PAPER["q"]
+
+    def spare(f: float) -> float:
+        to_one, to_zero = q - (q - p) * f / 2, p + (q - p) * f / 2
+        odds = to_one * (1 - to_zero) / (to_zero * (1 - to_one))
+        return epsilon_report - hashes * math.log(odds)
+
+    kept = 2 / (1 + math.exp(epsilon_permanent / (2 * hashes)))
+    return round(GRID * max(kept, min(1.0, root(spare))))
+
+
+def paper_sentences(plan: Plan, paper: Comparison) -> Iterator[str]:
+    """Say how a plan compares with the paper's parameters."""
+    yield (
+        f"The paper's p = 0.5, q = 0.75, h = 2 with f = {paper.parameters['f']:.4g}, within the same two epsilons, "
+        f"would have a standard error of {paper.standard_error:,.0f}: {paper.standard_error_ratio:.2f} times as large; "
+        f"{paper.reports_ratio:.2f} times as many reports would make up for it."
+    )
+    if paper.higher_epsilon_n:
+        n = max(paper.higher_epsilon_n, key=lambda n: plan.epsilon_n[n] - paper.epsilon_n[n])
+        yield (
+            f"In between this plan reveals a little more: {n} reports of one value have epsilon "
+            f"{plan.epsilon_n[n]:.3f}, the paper's {paper.epsilon_n[n]:.3f}."
+        )
+    for n, leak in plan.change_leak.items():
+        if leak > paper.change_leak[n]:
+            yield (
+                f"And a change of value is easier to see: epsilon {leak:.2f} within {n} reports, the paper's "
+                f"{paper.change_leak[n]:.2f}."
+            )
+
+
+EPSILONS_SHOWN: Final = (2, 5, 10)
+
+
+def plan_table(plan: Plan) -> Table:
+    """Return the plan, and the paper's parameters where they are compared, as columns."""
+    plans: list[Plan | Comparison] = [plan, *([plan.comparison] if plan.comparison else [])]
+    several = [(f"epsilon of {n} reports of one value", [of.epsilon_n[n] for of in plans]) for n in EPSILONS_SHOWN]
+    changes = [(f"epsilon of a change in {n} reports", [of.change_leak[n] for of in plans]) for n in plan.change_leak]
+    central = plan.shuffled
+    among = f"the same, shuffled among {central.reports:,} (delta {central.delta:g})"
+    influences = [plan.mechanism.influence, *([] if plan.comparison is None else [plan.comparison.influence])]
+    also = [] if plan.comparison is None else [plan.comparison.epsilon_shuffled]
+    epsilons = [
+        ("epsilon of one report", [of.epsilon_report for of in plans]),
+        (among, [central.epsilon, *also]),
+        *several,
+        ("epsilon of any number of them", [of.epsilon_permanent for of in plans]),
+        *changes,
+    ]
+    letters = (" ".join(f"{letter}={of.parameters[letter]:.4g}" for letter in "khmpqf") for of in plans)
+    rows = [
+        ("parameters", *letters),
+        *((name, *map(epsilon_text, numbers)) for name, numbers in epsilons),
+        ("votes of one crafted report, at most", *(f"{votes.up:.1f}" for votes in influences)),
+        ("standard error of a rare count", *(thousands(of.standard_error) for of in plans)),
+        ("share detected half the time", *(f"{of.detectable_frequency:.3%}" for of in plans)),
+    ]
+    columns = (
+        Column("figure", "figure", is_left=True),
+        Column("plan", "this plan"),
+        Column("paper", "the paper's parameters"),
+    )
+    named = columns[: 1 + len(plans)]
+    keys = [column.name for column in named]
+    return Table("", named, [dict(zip(keys, row, strict=True)) for row in rows])
+
+
+def ranking_table(ranking: Sequence[Choice], measured: Sequence[Measured] | None = None, caption: str = "") -> Table:
+    """Return a ranking of oracles; with what simulated collections came to, where they were made."""
+    errors: Sequence[Measured | None] = measured or [None] * len(ranking)
+    rows = [_row(choice, ranking[0], error) for choice, error in zip(ranking, errors, strict=True)]
+    columns = (
+        Column("name", "oracle", is_left=True),
+        Column("standard_error", "std. error", "{:.3e}".format),
+        Column("over_best", "over best", "{:.1%}".format),
+        Column("report_bits", "bits"),
+        Column("same"),
+        Column("alike"),
+        Column("influence", "a liar's votes", "{:.1f}".format),
+        Column("core_seconds", "core-seconds", seconds_text),
+        Column("decoding", is_left=True),
+        *([Column("measured")] if measured is not None else []),
+    )
+    return Table(caption, columns, rows)
+
+
+def _row(choice: Choice, first: Choice, measured: Measured | None) -> dict[str, Any]:
+    error = "" if measured is None else f"{measured.error:.3e}"
+    spread = "" if measured is None or measured.standard_error is None else f" +/- {measured.standard_error:.1e}"
+    return {
+        "name": choice.name,
+        "standard_error": choice.standard_error,
+        "over_best": math.sqrt(choice.variance / first.variance) - 1,
+        "report_bits": choice.report_bits,
+        "same": bits_text(choice.linkable.bits).split()[0],
+        "alike": bits_text(choice.linkable.shared(1)).split()[0],
+        "influence": choice.influence.up,
+        "core_seconds": choice.core_seconds,
+        "decoding": choice.decoding,
+        "measured": error + spread,
+    }

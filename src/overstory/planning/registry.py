@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from overstory.analysis.comparison.ranking import Choice, rank, recommend, trade
-from overstory.analysis.selection.search_power import detectable_frequency, null_error
+from overstory.analysis.comparison import Choice, rank, recommend, trade
+from overstory.analysis.selection import detectable_frequency, null_error
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import critical_value
 from overstory.planning.item_sets import other_mechanism, rank_item_mechanisms, sizes_about
@@ -66,11 +66,12 @@ class Planned:
     num_reports: int  # for how many reports that is
     num_values: int  # among how many values: the domain's, or the candidates
     instead: str | None = None  # what else was nearly as good, and why it was not taken
+    group: tuple[str, float] | None = None  # the rarest group that reports name, with its share of all devices
 
     @property
     def linkable(self) -> Linkability:
         """What the reports of a device have in common, in bits."""
-        return linkability(self.mechanism)
+        return linkability(self.mechanism, self.group)
 
     @property
     def detected_half(self) -> float:
@@ -104,7 +105,6 @@ class Planned:
         return f"{self.metric}: {lines}; {error}; {self.linkable.words()}{once}{instead}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "metric": self.metric,
             "oracle": self.mechanism.name,
@@ -166,12 +166,12 @@ def plan_registry(
         raise RegistryError(root.faults, source=source)
     for name in reversed(plans):
         text = _replaced(text, root.positions["metrics", name, "needs"], plans[name])
-    parse_registry(text, folder, source=source)
-    return text, list(plans.values())
+    metrics = parse_registry(text, folder, source=source)
+    grouped = ((metrics[name].groups, plan) for name, plan in plans.items())
+    return text, [plan if groups is None else replace(plan, group=groups.with_share()) for groups, plan in grouped]
 
 
 def _other_faults(text: str, folder: Folder | None, source: str | None) -> list[Any]:
-    """Return all faults but those that planning removes."""
     try:
         parse_registry(text, folder, source=source)
     except RegistryError as error:
@@ -193,7 +193,8 @@ def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | Plan
     if needs is None:
         return None
     path: KeyPath = (*fields.path, "needs")
-    if not _on_one_line(fields.positions[path]):
+    place = fields.positions[path]
+    if place.value <= place.start:
         fields.fault("needs", "write needs = {...} as one inline table, so that it can be replaced")
         return None
     quiet = Fields(fields.table, fields.path, fields.positions)  # its domain's faults are noted already
@@ -227,10 +228,6 @@ def _check_kinds(needs: Fields) -> None:
             fits = isinstance(value, kind) and not isinstance(value, bool)
         if not fits:
             needs.fault(key, f"{value!r:.100}: give {wanted}")
-
-
-def _on_one_line(place: TomlPosition) -> bool:
-    return place.value > place.start
 
 
 def _derived(

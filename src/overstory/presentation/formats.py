@@ -67,6 +67,10 @@ def interval(ends: Format) -> Format:
     return lambda low, high: UNKNOWN if low is None or high is None else f"{ends(low)} to {ends(high)}"
 
 
+TRUTH: Final = {True: "true", False: "false"}
+"""Truth values as files hold them."""
+
+
 def data_text(value: Any) -> str:
     """Return a value as files hold it: ten digits; nothing where there is no number.
 
@@ -78,7 +82,7 @@ def data_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.10g}" if math.isfinite(value) else ""
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return TRUTH[value]
     return "" if value is None else str(value)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Final
 
 from overstory.presentation.document import Column, Table
-from overstory.presentation.formats import data_text, finite
+from overstory.presentation.formats import TRUTH, data_text, finite
 
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a cell that a spreadsheet takes for a formula starts with; the last four are full-width forms."""
@@ -16,6 +18,8 @@ MARKS: Final = re.compile(r'[,"\r\n]')
 """What makes a field need quotes."""
 MARK: Final = "'"
 """Put before such a cell; a reader that wants the exact value takes one away."""
+CHUNK: Final = 256
+"""Records that are written together, column by column: of many more, the garbage collector would look at each again."""
 
 
 def as_json(table: Table) -> list[dict[str, Any]]:
@@ -31,10 +35,39 @@ def as_csv(table: Table) -> Iterator[str]:
 
 
 def csv_lines(columns: Iterable[Column], records: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Yield a header and a line per record; a record holds the values of all columns, in their order."""
-    yield csv_line(name for column in columns for name in (column.keys or (column.csv or column.name,)))
-    for record in records:
-        yield csv_line(map(data_text, record))
+    """Return a header and a line per record; a record holds the values of all columns, in their order."""
+    header = csv_line(name for column in columns for name in (column.keys or (column.csv or column.name,)))
+    return chain((header,), csv_records(records))
+
+
+def csv_records(records: Iterable[Sequence[Any]]) -> Iterator[str]:
+    r"""Return a line per record, each as long as the first; what a cell needs is asked once for many of its column.
+
+    Examples
+    --------
+    >>> list(csv_records([("oak, old", 1 / 3, True), ("ash", float("nan"), None)]))
+    ['"oak, old",0.3333333333,true\n', 'ash,,\n']
+    """
+    rest = iter(records)
+    return chain.from_iterable(map(_lines, iter(lambda: tuple(islice(rest, CHUNK)), ())))
+
+
+def _lines(records: tuple[Sequence[Any], ...]) -> Iterator[str]:
+    forms, columns = zip(*map(_written, zip(*records, strict=True)), strict=True)
+    return map((",".join(forms) + "\n").__mod__, zip(*columns, strict=True))
+
+
+def _written(cells: tuple[Any, ...]) -> tuple[str, Iterable[Any]]:
+    """Return cells of a column, and the form that writes each of them as `quoted` does its `data_text`."""
+    kinds = set(map(type, cells))
+    if kinds == {float} and math.isfinite(sum(cells)):
+        return "%.10g", cells
+    if kinds == {int}:
+        return "%d", cells
+    if kinds == {bool}:
+        return "%s", map(TRUTH.__getitem__, cells)
+    texts = cells if kinds == {str} else tuple(map(data_text, cells))
+    return "%s", map(quoted, texts) if MARKS.search("".join(texts)) else texts
 
 
 def csv_line(cells: Iterable[Any]) -> str:

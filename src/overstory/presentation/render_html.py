@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -15,6 +18,7 @@ from typing import Final
 from overstory.presentation.document import (
     Block,
     Column,
+    Field,
     Figure,
     Form,
     Heading,
@@ -28,9 +32,103 @@ from overstory.presentation.document import (
     Row,
     Table,
 )
-from overstory.presentation.html_form import as_form
-from overstory.presentation.html_text import escaped, escaped_lines, linked, safe_address
-from overstory.presentation.svg import inline
+from overstory.presentation.streams import printable
+from overstory.presentation.svg import VARIABLES, Picture, inline, labelled
+
+_SAFE_ADDRESS: Final = re.compile(r"https?://|[^:]*\Z|[^:]*[/?#]")
+"""An address of the web, or one without a scheme."""
+
+
+def escaped(text: str) -> str:
+    """Return text as HTML shows it: nothing in it is markup, and nothing turns its letters round."""
+    return escape(printable(text))
+
+
+def escaped_lines(text: str) -> str:
+    """Return the lines of a text; their ends stay."""
+    return "\n".join(map(escaped, text.split("\n")))
+
+
+def safe_address(address: str) -> str:
+    """Return an address for an attribute; one of another scheme than the web's leads nowhere.
+
+    Examples
+    --------
+    >>> safe_address("/m/colour?a=1&b=2"), safe_address("javascript:alert(1)")
+    ('/m/colour?a=1&amp;b=2', '#')
+    """
+    return escaped(address) if _SAFE_ADDRESS.match(address) else "#"
+
+
+def linked(text: str, address: str, *, is_current: bool = False) -> str:
+    """Return a text that leads to an address, where there is one."""
+    current = ' aria-current="page"' if is_current else ""
+    return f'<a href="{safe_address(address)}"{current}>{escaped(text)}</a>' if address else escaped(text)
+
+
+def as_form(form: Form) -> str:
+    """Return a form.
+
+    Examples
+    --------
+    >>> as_form(Form("Range", (Field("from", "From", "2026-W01"),), "Show"))[:49]
+    '<form method="get" aria-label="Range"><label><spa'
+    """
+    action = f' action="{safe_address(form.action)}"' if form.action else ""
+    is_live = " data-live" if form.is_live else ""
+    sends_file = any(field.kind == "file" for field in form.fields)
+    kind = ' enctype="multipart/form-data"' if sends_file else ""
+    return (
+        f'<form method="{form.method}"{action}{kind} aria-label="{escaped(form.label)}"{is_live}>'
+        f'{"".join(map(_field, form.fields))}<button type="submit">{escaped(form.submit)}</button></form>'
+    )
+
+
+def _field(field: Field) -> str:
+    if field.kind == "hidden":
+        return f'<input type="hidden" name="{escaped(field.name)}" value="{escaped(field.value)}">'
+    hint = f"<small>{escaped(field.hint)}</small>" if field.hint else ""
+    return f"<label><span>{escaped(field.label)}</span>{_control(field)}{hint}</label>"
+
+
+def _control(field: Field) -> str:
+    name, value = f'name="{escaped(field.name)}"', f'value="{escaped(field.value)}"'
+    match field.kind:
+        case "choice":
+            return f"<select {name}>{''.join(_option(*choice, field.value) for choice in field.choices)}</select>"
+        case "lines":  # HTML leaves out a line end that follows the tag
+            return f'<textarea {name} rows="6">\n{escaped_lines(field.value)}</textarea>'
+        case "switch":
+            return f'<input type="checkbox" {name} value="true"{" checked" if field.value == "true" else ""}>'
+        case "file":
+            return f'<input type="file" {name}>'
+        case "slider":  # the number works without a script; with one, the slider moves it
+            step = ' step="any"' if field.step is None else ""
+            return f'<input type="number" {name} {value}{_limits(field)}{step}>{_slider(field)}'
+    return f'<input type="{field.kind}" {name} {value}{_limits(field)}>'
+
+
+def _slider(field: Field) -> str:
+    """Return a slider without a name: it moves its number, on a scale of equal differences or of equal ratios."""
+    label, is_log = f'aria-label="{escaped(field.label)}"', field.is_logarithmic and bool(field.least)
+    if not is_log:
+        return f'<input type="range" value="{escaped(field.value)}"{_limits(field)} {label} hidden>'
+    ends = replace(field, least=math.log10(field.least or 1), most=math.log10(field.most or 10), step=0.01)
+    try:
+        place = math.log10(float(field.value))
+    except ValueError:  # no number, or none above 0
+        place = ends.least or 0
+    return f'<input type="range" value="{place:g}"{_limits(ends)} {label} data-log hidden>'
+
+
+def _option(value: str, text: str, chosen: str) -> str:
+    return f'<option value="{escaped(value)}"{" selected" if value == chosen else ""}>{escaped(text)}</option>'
+
+
+def _limits(field: Field) -> str:
+    limits = (("min", field.least), ("max", field.most), ("step", field.step))
+    return "".join(f' {name}="{number:g}"' for name, number in limits if number is not None)
+
 
 STYLE: Final = (Path(__file__).parent / "style.css").read_text("utf-8")
 
@@ -187,3 +285,30 @@ def _linked(text: str) -> str:
     shown = escaped(text)
     is_address = text.startswith(("https://", "http://")) and text.isprintable() and not any(map(str.isspace, text))
     return f'<a href="{shown}" rel="noreferrer">{shown}</a>' if is_address else shown
+
+
+_DARK: Final = dict(re.findall(r"--(\w+): (#\w+)", STYLE[STYLE.index("@media (prefers-color-scheme: dark)") :]))
+
+DRAWING_STYLE: Final = "@media(prefers-color-scheme:dark){{{}}}".format(
+    "".join(
+        f'[{part}="{colour}"]{{{part}:{_DARK[name]}}}'
+        for colour, name in VARIABLES.items()
+        for part in ("fill", "stroke")
+    )
+)
+"""The style of a file: the page's dark colours. A program that reads no style sheets shows the light ones."""
+
+
+def as_svg(picture: Picture) -> str:
+    """Return a chart as an SVG document; a Content-Security-Policy must allow `DRAWING_STYLE`, by its hash.
+
+    Examples
+    --------
+    >>> from overstory.presentation.charts.numbers import sparkline
+    >>> import numpy as np
+    >>> as_svg(sparkline("reports", "Reports", np.array([3.0, 4.0])))[:42]
+    '<svg role="img" font-family="system-ui, sa'
+    """
+    text = labelled(picture, picture.svg[picture.svg.index("<svg") :], 'font-family="system-ui, sans-serif"')
+    opening, rest = text.split(">", 1)
+    return f"{opening}><style>{DRAWING_STYLE}</style>{rest}"

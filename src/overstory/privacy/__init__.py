@@ -1,7 +1,7 @@
 """What a mechanism reveals, exactly: one report, n reports, any histories, a change. The standard library alone.
 
-`statement` gathers it all for one mechanism; `epsilon_between` compares any two histories of values; a `Ledger` keeps
-what one person has spent, as `Spend` after `Spend`. Each name is loaded when it is first used.
+`statement` gathers it all for one mechanism; `epsilon_between` compares any two histories of values; a `Ledger` of
+`Account`s is what one person has spent. Each name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -11,28 +11,22 @@ from typing import TYPE_CHECKING
 from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from overstory.privacy.accounts import Event, Spend
     from overstory.privacy.approximate import delta_at, epsilon_at
     from overstory.privacy.caveats import map_differences
     from overstory.privacy.claims import Claim
-    from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
+    from overstory.privacy.ledger import Account, Ledger
     from overstory.privacy.payloads.base import Attack
     from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_of
     from overstory.privacy.shuffle.central import CentralPrivacy, shuffled
     from overstory.privacy.statements import PrivacyStatement, statement
 
 __all__ = [
+    "Account",
     "Attack",
     "CentralPrivacy",
     "Claim",
-    "Event",
     "Ledger",
-    "OverspentError",
     "PrivacyStatement",
-    "Quote",
-    "Spend",
-    "across_devices",
-    "across_people",
     "attack",
     "change_leak",
     "delta_at",
@@ -47,17 +41,12 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "Account": "privacy.ledger",
         "Attack": "privacy.payloads.base",
         "CentralPrivacy": "privacy.shuffle.central",
         "Claim": "privacy.claims",
-        "Event": "privacy.accounts",
         "Ledger": "privacy.ledger",
-        "OverspentError": "privacy.ledger",
         "PrivacyStatement": "privacy.statements",
-        "Quote": "privacy.ledger",
-        "Spend": "privacy.accounts",
-        "across_devices": "privacy.ledger",
-        "across_people": "privacy.ledger",
         "attack": "privacy.payloads.registry",
         "change_leak": "privacy.payloads.registry",
         "delta_at": "privacy.approximate",

@@ -10,8 +10,12 @@ payload every time. Both are numbers that a device carries, drawn from a known d
 Where reports are drawn afresh from a permanent response nothing more may be equal, and yet they are alike: what two of
 them share, and what 30 share with 30 others, is their mutual information (`Likeness`).
 
-All devices are taken to hold one value. Different values have different payloads, which can only make crowds smaller;
-by how much depends on the values that people really hold, and is no property of a mechanism.
+A crowd of devices that send one payload is counted among devices with one value. Other values have other payloads, so
+among all devices it is smaller; by how much depends on the values that people really hold, and is no property of a
+mechanism.
+
+A group that is sent in clear is the same in every report, too: log2(1 / share) bits, of public shares, as if a device's
+value said nothing of its group.
 
 Posterior: exact Bayes over candidate values, from one report or from many.
 
@@ -33,17 +37,19 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from overstory.privacy.histories.pairs import PRECISE
 from overstory.privacy.payloads.base import Evidence
 from overstory.privacy.payloads.registry import disclosure_of
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, bits_text
-from overstory.protocol.channels import check_probability
+from overstory.privacy.text import share
 from overstory.protocol.encodings.base import check_cohort
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Report
-from overstory.protocol.mechanisms.payloads import BitMechanism
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics import Metric
 
 FEW_BITS: Final = 10.0
 """Up to 1,024 outcomes: of a million devices about a thousand share each."""
@@ -72,9 +78,10 @@ class Linkability:
     'nothing stays the same from report to report'
     """
 
-    always: Constant  # what is the same in every report of every value: cohort, seed, level
+    always: Constant  # what is the same in every report of every value: group, cohort, seed, level
     unchanged: Constant
     likeness: Likeness = NO_LIKENESS  # what reports share that are drawn afresh from one permanent response
+    group: tuple[str, float] | None = None  # the device's group and its share of all devices, where it is sent in clear
 
     @property
     def bits(self) -> float:
@@ -111,6 +118,10 @@ class Linkability:
         """Whether two reports share more than ten bits, equal or alike: enough to tell a device from most others."""
         return max(self.bits, self.likeness.beyond(1)) > FEW_BITS
 
+    def unchanged_words(self) -> str:
+        """Say what is the same while the value does not change, and how many devices with the value share it."""
+        return self.unchanged.words("devices with that value" if self.has_payload else "devices")
+
     def carried(self) -> str:
         """Say to a person what could put her reports together, though they carry no name."""
         if self.is_pseudonym:
@@ -120,19 +131,23 @@ class Linkability:
 
     def words(self) -> str:
         """Say it in one sentence."""
-        if not self.bits and not self.are_alike:
+        if not self.bits and not self.are_alike and self.group is None:
             return "nothing stays the same from report to report"
         sentences = []
-        if self.always.bits:
+        if self.always.bits or self.group is not None:
             sentences.append(f"the same in every report: {self.always.words()}")
         if self.has_payload:
-            also = "with the payload, " if sentences else ""
+            also = "with the payload, " if self.always.bits else ""
             sentences.append(
-                f"{also}the same in every report while the value does not change: {self.unchanged.words()}"
+                f"{also}the same in every report while the value does not change: {self.unchanged_words()}"
             )
         if self.are_alike:
             sentences.append(self._alike_words())
-        return "; ".join(sentences)
+        sentence = "; ".join(sentences)
+        if self.group is None:
+            return sentence
+        name, part = self.group
+        return f"in the group {name} ({share(part)} of all devices, whatever their value), {sentence}"
 
     def _alike_words(self) -> str:
         two, many = bits_text(self.shared(1)), bits_text(self.shared(MONTH))
@@ -144,7 +159,6 @@ class Linkability:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "always": self.always.to_json(),
             "unchanged": self.unchanged.to_json(),
@@ -157,10 +171,23 @@ class Linkability:
         }
 
 
-def linkability(mechanism: LocalRandomizer) -> Linkability:
-    """Return what stays the same in the reports of one device."""
+def linkability(mechanism: LocalRandomizer, group: tuple[str, float] | None = None) -> Linkability:
+    """Return what stays the same in the reports of one device.
+
+    Parameters
+    ----------
+    group
+        The device's group and its share of all devices, where reports name it in clear.
+    """
     disclosure = disclosure_of(mechanism)
-    return Linkability(disclosure.always, disclosure.unchanged, disclosure.likeness)
+    outcomes = 1.0 if group is None else 1 / group[1]
+    equal = (disclosure.always.times(outcomes), disclosure.unchanged.times(outcomes))
+    return Linkability(*equal, disclosure.likeness, group)
+
+
+def metric_linkability(metric: Metric, group: str | None = None) -> Linkability:
+    """Return what stays the same in a device's reports of a metric: in its group, or in the rarest unless given."""
+    return linkability(metric.mechanism, None if metric.groups is None else metric.groups.with_share(group))
 
 
 V = TypeVar("V", bound=Hashable)
@@ -223,65 +250,3 @@ def _check_prior(prior: Mapping[Any, float]) -> None:
             raise ParameterError(f"prior of {value!r} is {weight!r}: give a number from 0")
     if not any(weight > 0 for weight in prior.values()):
         raise ParameterError("no candidate has a positive prior: give at least one")
-
-
-def posterior_of_bits(mechanism: BitMechanism, frequency: float, ones: int) -> float:
-    """P(a client holds v | `ones` of v's own h bits are set in one report): RAPPOR's figure 8.
-
-    The other values are taken to set none of v's bits, as in the paper; `posterior` knows a population's real ones.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism; its encoding sets h bits for a value.
-    ones
-        How many of v's bits are set, 0 to h.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
-    >>> [round(posterior_of_bits(rappor, 0.1, ones), 4) for ones in (0, 1, 2)]
-    [0.0536, 0.0884, 0.1424]
-    """
-    share, hashes = check_probability("frequency", frequency), _bits_set(mechanism)
-    if not 0 <= ones <= hashes:
-        raise ParameterError(f"{ones} bits set: a value has {hashes}")
-    # Binomial likelihoods of the h bits under p* and q*; the binomial coefficient cancels.
-    holder, other = (rate**ones * (1 - rate) ** (hashes - ones) for rate in (mechanism.p_star, mechanism.q_star))
-    return float(share * holder / (share * holder + (1 - share) * other))
-
-
-def false_discovery_rate(mechanism: BitMechanism, frequency: float) -> float:
-    """Return the share of strangers among the reports that have all of v's bits set: RAPPOR's figure 7.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
-    >>> round(false_discovery_rate(rappor, 0.01), 4)
-    0.9851
-    """
-    return 1 - posterior_of_bits(mechanism, frequency, _bits_set(mechanism))
-
-
-def missed_share(mechanism: BitMechanism) -> float:
-    """Return the share of v's holders whose report lacks one of v's bits: the holders that this attacker overlooks."""
-    return float(1 - mechanism.p_star ** _bits_set(mechanism))
-
-
-def nothing_to_learn(mechanism: BitMechanism) -> float:
-    """P(the permanent response has 0 at all of the value's bits): (f/2)^h (RAPPOR, section 6).
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> nothing_to_learn(mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75))
-    0.0625
-    """
-    return float((1 - mechanism.rounds.permanent.keep_one) ** _bits_set(mechanism))
-
-
-def _bits_set(mechanism: BitMechanism) -> int:
-    """How many bits a value sets: h."""
-    return mechanism.encoding.ones[1]

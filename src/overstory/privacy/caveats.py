@@ -157,8 +157,6 @@ def _linked(mechanism: JointMechanism, terms: Terms) -> dict[str, str]:  # noqa:
     return {
         "report": f"That is the sum of the parts: alone they cost {alone}.",
         "permanent": f"The parts alone cost {ever}.",
-        "values": "That is between histories in which each part changes at the same times: a report shows which part "
-        "of a pair changed.",
     }
 
 

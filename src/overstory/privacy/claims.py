@@ -94,8 +94,8 @@ FRESH = "All noise is drawn afresh for every report, so reports add up: exactly,
 PERMANENT = "All reports are of one unchanged value; even the permanent response itself may be seen."
 NO_CEILING = "There is no ceiling: nothing is memoized, and every report adds its own."
 SAME_PATTERN = (
-    "only between histories with the same pattern of equal and different permanent responses (of values; of symbols, "
-    "where values are hashed)."
+    "only between histories in which the same reports come from one permanent response. Values with one hash share it, "
+    "and so do values past a cap; each part of a pair has its own."
 )
 CHANGE = (
     "The value changes once, at the worst moment, to the worst other value, or to nothing that can be reported, or "

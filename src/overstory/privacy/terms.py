@@ -30,6 +30,7 @@ class Terms(ABC):
 
     kind: ClassVar[str]  # the name that the canonical form begins with
     once: ClassVar[bool] = False  # whether a device sends one report by these parameters, and then no other
+    in_parts: ClassVar[bool] = False  # whether a permanent response has parts, each used as long as its own value
     most_values: int | None
 
     @property
@@ -113,24 +114,18 @@ class Terms(ABC):
             return self.epsilon_any(reports)
         return add_up([(distinct, self.epsilon_permanent)])
 
-    def epsilon_history(self, responses: Mapping[int, int], known: int, unknown: int) -> float:
+    def epsilon_history(self, responses: Mapping[int, int]) -> float:
         """Epsilon of reports through memoized responses, rounded up, against histories of the same pattern.
 
         Parameters
         ----------
         responses
             How many responses were reported so often: responses by their reports.
-        known, unknown
-            Further reports: through these responses, nobody knows which; and through any responses whatever.
         """
-        # A report of an unrecorded value may have been of any value: it counts for every one.
-        loose = known + unknown
-        costs = [(times, self.epsilon_n(reports + loose)) for reports, times in responses.items()]
-        if unknown:
-            costs.append((unknown, self.epsilon_n(loose)))
-        # Never more than all values at their permanent epsilon: post-processing of the permanent responses.
+        costs = [(times, self.epsilon_n(reports)) for reports, times in responses.items()]
+        # Never more than all values, and nothing, at their permanent epsilon: post-processing of these responses.
         most = self.most_values
-        return min(add_up(costs), math.inf if most is None else add_up([(most, self.epsilon_permanent)]))
+        return min(add_up(costs), math.inf if most is None else add_up([(most + 1, self.epsilon_permanent)]))
 
 
 def add_up(epsilons: Iterable[tuple[int, float]]) -> float:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from overstory.protocol.errors import ParameterError
@@ -29,9 +29,12 @@ _PRECISE: Final = Context(prec=100, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _SLACK: Final = Decimal("1e-90")
 
 
+_NUMBER: Final = int | float | Fraction
+
+
 def check_probability(name: str, value: float | Fraction) -> Fraction:
     """Return `value` as the exact fraction it is, or say that it is no probability."""
-    if not isinstance(value, int | float | Fraction) or isinstance(value, bool) or not 0 <= value <= 1:
+    if not isinstance(value, _NUMBER) or isinstance(value, bool) or not 0 <= value <= 1:
         raise ParameterError(f"{name} = {value!r} is not a probability: give a number from 0 to 1")
     return Fraction(value)
 
@@ -45,7 +48,13 @@ def log_ratio(numerator: Fraction | Decimal, denominator: Fraction | Decimal) ->
         return Decimal("Infinity")
     if over == 0:
         return Decimal("-Infinity")
-    return _PRECISE.ln(_PRECISE.divide(over, under))
+    return _logarithm(_PRECISE.divide(over, under))
+
+
+@lru_cache(maxsize=1024)
+def _logarithm(ratio: Decimal) -> Decimal:
+    """Return a natural logarithm; a registry's metrics have few different ones."""
+    return _PRECISE.ln(ratio)
 
 
 def power(base: Fraction | Decimal, exponent: int) -> Decimal:
@@ -139,7 +148,7 @@ class BinaryChannel:
         """Whether every bit passes unchanged."""
         return self.keep_one == 1 and self.raise_zero == 0
 
-    @property
+    @cached_property
     def thresholds(self) -> tuple[int, int]:
         """(keep_one, raise_zero) over 2**32, the integers a device compares with."""
         scaled = (self.keep_one * ONE, self.raise_zero * ONE)
@@ -215,18 +224,23 @@ class Rounds:
 
     def epsilon(self, differences: Differences, *, reports: int = 1) -> float:
         """Exact epsilon of `reports` reports of one memoized value, rounded up; see `worst`."""
-        return worst(differences, *self.losses(reports))
+        return worst(tuple(differences), *self.losses(reports))
 
     def epsilon_permanent(self, differences: Differences) -> float:
         """Epsilon of any number of reports of one memoized value: of seeing the permanent response itself."""
-        return worst(differences, *Rounds(self.permanent, BinaryChannel.identity()).losses())
+        return worst(tuple(differences), *self._permanent_losses)
+
+    @cached_property
+    def _permanent_losses(self) -> tuple[Decimal, Decimal]:
+        return Rounds(self.permanent, BinaryChannel.identity()).losses()
 
 
 # How far two encodings can be apart: pairs (ones lowered, zeros raised).
 Differences = tuple[tuple[int, int], ...] | list[tuple[int, int]]
 
 
-def worst(differences: Differences, one_loss: Decimal, zero_loss: Decimal) -> float:
+@lru_cache(maxsize=256)
+def worst(differences: tuple[tuple[int, int], ...], one_loss: Decimal, zero_loss: Decimal) -> float:
     """Return the largest total loss over `differences`, bits being independent; rounded up."""
     pairs = [((lowered, one_loss), (raised, zero_loss)) for lowered, raised in differences]
     return round_up(max(weighted_sum(pair) for pair in pairs))

@@ -79,8 +79,8 @@ class Comparison:
         """The metric."""
         return self.a.metric
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values: both ranges, the overall test, and a difference for each value."""
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
+        """Return JSON values: both ranges, the overall test, and a difference for each value, or each that changed."""
         built = self.metric.mechanism
         return {
             "metric": self.metric.id,
@@ -89,7 +89,7 @@ class Comparison:
             "digest": built.digest.hex(),
             "a": span_json(self.a),
             "b": span_json(self.b),
-            **self.difference.to_json(),
+            **self.difference.to_json(everything=everything),
             "notes": list(self.notes),
         }
 

@@ -17,7 +17,7 @@ from overstory.protocol.metrics.groups import OTHER, Groups
 from overstory.protocol.metrics.period import DAY, Period
 
 if TYPE_CHECKING:
-    from overstory.privacy.shuffle.released import Released, ReleasedPeriods
+    from overstory.privacy.shuffle.central import Released, ReleasedPeriods
 
 
 class CountsStore(Protocol):
@@ -37,8 +37,10 @@ class CountsStore(Protocol):
         """The groups that there are reports of; empty text: reports that name none."""
         ...
 
-    def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
-        """Reports by (period, mechanism digest), whatever the parameters."""
+    def tally(
+        self, metric_id: str, first: int, last: int, *, groups: Collection[str] | None = None
+    ) -> dict[tuple[int, bytes], int]:
+        """Reports that came, by (period, mechanism digest), whatever the parameters; of these groups, or of all."""
         ...
 
     def releases(self, metric_id: str, first: int, last: int) -> Mapping[int, Released]:
@@ -72,6 +74,9 @@ class PeriodCounts:
         The requested periods, both included; None where there are no reports and no period was requested.
     counts
         Support counts by period; periods without reports are not listed.
+    taken_out
+        How many reports of each period retention took out of the counts, too: they shared their cohort, seed or group
+        with few others. Only periods that lack some.
     others
         Reports of the same range that were made with other parameters.
     group
@@ -96,6 +101,7 @@ class PeriodCounts:
     released: ReleasedPeriods | None = None
     sums: Mapping[int, ReportSums] = field(default_factory=dict, repr=False)
     answers: Callable[[], Sequence[tuple[Any]]] | None = field(default=None, repr=False)
+    taken_out: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def num_reports(self) -> int:
@@ -126,6 +132,7 @@ class PeriodCounts:
             "from": self.label(self.first),
             "to": self.label(self.last),
             "reports": self.num_reports,
+            **({"taken_out": {self.label(p): n for p, n in self.taken_out.items()}} if self.taken_out else {}),
             **self.central_json(),
         }
 
@@ -190,8 +197,10 @@ class PeriodCounts:
         ]
         first, last = (None if parsed[end] is None else number(parsed[end]) for end in ("from", "to"))
         sums = {number(row["period"]): ReportSums.from_json(row["sums"]) for row in parsed["periods"] if "sums" in row}
+        released = _released(metric, parsed)
+        taken_out = {number(label): int(reports) for label, reports in parsed.get("taken_out", {}).items()}
         return cls(
-            metric, first, last, counts, tuple(others), parsed.get("group"), None, _released(metric, parsed), sums
+            metric, first, last, counts, tuple(others), parsed.get("group"), None, released, sums, taken_out=taken_out
         )
 
     def others_json(self) -> list[dict[str, Any]]:
@@ -257,20 +266,23 @@ def read_store(
         return PeriodCounts(metric, None, None, {}, (), group, read_reports and partial(read_reports, 1, 0))
     _check_order(metric, first, last)
     by_digest: dict[bytes, dict[int, int]] = {}
-    for (period, digest), number in store.tally(metric.id, first, last).items():
-        if digest != metric.mechanism.digest:
-            by_digest.setdefault(digest, {})[period] = number
+    for (period, digest), number in store.tally(metric.id, first, last, **(chosen or {})).items():
+        by_digest.setdefault(digest, {})[period] = number
+    came = by_digest.pop(metric.mechanism.digest, {})
     ordered = sorted(by_digest.items())
     others = [OtherParameters(digest, min(held), max(held), sum(held.values())) for digest, held in ordered]
     counts = store.counts(metric, first, last, **(chosen or {}))
+    missing = {period: came.get(period, 0) - of_period.num_reports for period, of_period in counts.items()}
+    # More may have come since they were tallied.
+    taken_out = {period: reports for period, reports in missing.items() if reports > 0}
     released = _read_released(store, metric, counts) if metric.is_oblivious else None
     reports = read_reports and partial(read_reports, first, last)
-    return PeriodCounts(metric, first, last, counts, tuple(others), group, reports, released)
+    return PeriodCounts(metric, first, last, counts, tuple(others), group, reports, released, taken_out=taken_out)
 
 
 def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, SupportCounts]) -> ReleasedPeriods:
     """Return the smallest release of each of the periods that are counted."""
-    from overstory.privacy.shuffle.released import ReleasedPeriods
+    from overstory.privacy.shuffle.central import ReleasedPeriods
 
     periods = [period for period, of_period in sorted(counts.items()) if of_period.num_reports]
     released = store.releases(metric.id, periods[0], periods[-1]) if periods else {}
@@ -281,7 +293,7 @@ def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
     """Read what `PeriodCounts.to_json` says of releases."""
     if "central" not in parsed:
         return None
-    from overstory.privacy.shuffle.released import ReleasedPeriods
+    from overstory.privacy.shuffle.central import ReleasedPeriods
 
     smallest = {metric.period.parse_label(row["period"]): int(row["smallest_release"]) for row in parsed["periods"]}
     return ReleasedPeriods(smallest, metric.groups is not None)

@@ -8,28 +8,44 @@ every period: this is the upper bound, so no standard error is too small (docs/e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.tables.output import file_columns, records
+from overstory.analysis.selection import bound_text, interval_words
+from overstory.analysis.support.item_sets import ItemEstimate
+from overstory.analysis.tables.output import estimate_table, file_columns, plot_height, records
 from overstory.analysis.variance import check_reports_per_device, clustering
-from overstory.presentation.document import Column
+from overstory.presentation.document import Block, Column, Lines, Paragraph
 from overstory.presentation.render_data import csv_lines
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.facts import NO_REPORTS, check_periods, ends_of, range_facts, with_alarms
-from overstory.queries.shares import series_blocks, series_panels
+from overstory.queries.facts import (
+    HOW,
+    NO_REPORTS,
+    check_periods,
+    ends_of,
+    note_lines,
+    range_facts,
+    range_sentences,
+    with_alarms,
+)
+from overstory.queries.readings import Panel
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.selection import Adjustment, Correction, IntervalKind
     from overstory.presentation.document import Block
+    from overstory.queries.counts import PeriodCounts
+    from overstory.queries.numbers import NumberPart, NumberSeries
     from overstory.queries.readings import Panel
+
 
 Aggregation = Literal["total", "per-period", "cumulative"]
 """One estimate of the range; one of each period; one of each period together with all earlier ones."""
@@ -150,13 +166,21 @@ class EstimateSeries:
         kind = self.interval_kind
         return range_facts(self.counted, self.kind, kind, self.notes, adjustment=self.options.adjustment)
 
-    def to_json(self, limit: int | None = None) -> dict[str, Any]:
-        """Return the summary, the checks and, under ``readings``, each part with its range, at most `limit` values."""
-        checks = [check.to_json() for check in self.checks]
-        return {**self.summary(), "checks": checks, "readings": [self._part_json(part, limit) for part in self.parts]}
+    def to_json(self, limit: int | None = None, *, everything: bool = True) -> dict[str, Any]:
+        """Return the summary, the checks and, under ``readings``, each part with its range.
 
-    def _part_json(self, part: PeriodEstimate, limit: int | None) -> dict[str, Any]:
-        return {**self.ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json(limit)}
+        A part has at most `limit` values; unless `everything`, those that were detected.
+        """
+        checks = [check.to_json() for check in self.checks]
+        readings = [
+            {
+                **self.ends(part),
+                "reports_per_device": part.reports_per_device,
+                **part.estimate.to_json(limit, everything=everything),
+            }
+            for part in self.parts
+        ]
+        return {**self.summary(), "checks": checks, "readings": readings}
 
     def rows(self, limit: int | None = None) -> Iterator[dict[str, Any]]:
         """Yield a dictionary per range and value, most frequent first within a range."""
@@ -334,14 +358,164 @@ def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -
             f"each part assumes {options.reports_per_device:g} reports per device, or one per period if that is less: "
             "devices may have sent more in an early part, and its standard errors are then too small"
         )
-    yield from other_parameters(counted)
+    yield from not_counted(counted)
 
 
-def other_parameters(counted: PeriodCounts) -> Iterator[str]:
-    """Yield a note for each set of other parameters that reports of the range were made with."""
+def not_counted(counted: PeriodCounts) -> Iterator[str]:
+    """Yield a note on reports that retention took out, and for each set of other parameters that reports are of."""
+    taken_out = sum(counted.taken_out.values())
+    if taken_out:
+        came = counted.num_reports + taken_out
+        yield (
+            f"past retention: {counted.num_reports:,} of {came:,} reports are in the counts that stay; which ones does "
+            "not depend on their values"
+        )
     for other in counted.others:
         yield (
             f"{other.reports:,} reports from {counted.label(other.first)} to {counted.label(other.last)} were made "
             f"with other parameters (digest {other.digest.hex()}): they mean something else and are not in these "
             "estimates; a registry file with those parameters reads them"
         )
+
+
+MOST_PANELS: Final = 12
+"""Periods in one picture."""
+
+
+def series_panels(series: EstimateSeries) -> tuple[list[Panel], str]:
+    """Return a panel for each of the last ranges, and what is left out."""
+    parts = series.parts[-MOST_PANELS:]
+    left_out = f"{len(parts)} of {len(series.parts)} ranges shown, the last" if len(parts) < len(series.parts) else ""
+    return [Panel(plot_height(part.estimate), _drawing(series, part)) for part in parts], left_out
+
+
+def _drawing(series: EstimateSeries, part: PeriodEstimate) -> Callable[[Axes], None]:
+    def draw(ax: Axes) -> None:
+        part.estimate.plot(ax)
+        first, last = series.counted.label(part.first), series.counted.label(part.last)
+        ax.set_title(f"{first if first == last else f'{first} to {last}'}: {ax.get_title('left')}", loc="left")
+
+    return draw
+
+
+def series_blocks(series: EstimateSeries, *, everything: bool, written: str | None) -> Iterator[Block]:
+    """Return the estimates as one table, and the facts to read it by."""
+    rows, empty = [], []
+    for part in series.parts:
+        label = str(series.counted.label(part.last))
+        chosen = part.estimate.rows(everything=everything)
+        rows += [{"period": label, **row} for row in chosen]
+        empty += [] if chosen else [label]
+    if rows:
+        yield estimate_table(rows, first=() if series.kind == "total" else (Column("period", is_left=True),))
+    if empty:
+        yield Paragraph("nothing was detected" + ("" if series.kind == "total" else f" in {', '.join(empty)}"))
+    notes = note_lines(
+        series.counted, (*series.notes, *(note for part in series.parts for note in part.estimate.notes))
+    )
+    yield Lines(*summary(series), *notes, *([] if written is None else [f"every value: {written}"]))
+
+
+def summary(series: EstimateSeries) -> list[str]:
+    """Return what was read, how, and what it costs, in sentences."""
+    options = series.options
+    how = f"estimated {HOW[series.kind]}; {bound_text(options.correction, options.alpha)}"
+    return range_sentences(series.counted, how, interval_words(series.interval_kind, options.adjustment))
+
+
+def draw_number_panels(series: NumberSeries) -> tuple[list[Panel], str]:
+    """Return one panel of means where these are all that is learned, else one for each of the last ranges."""
+    parts = [part for part in series.parts if part.estimate.quantities]
+    if not parts:
+        return [], ""
+    if series.metric.reading == "mean":
+        return [Panel(3.0, _means(series, parts))], ""
+    last = parts[-MOST_PANELS:]
+    left_out = f"{len(last)} of {len(parts)} ranges shown, the last" if len(last) < len(parts) else ""
+    return [Panel(3.0, _shares(series, part)) for part in last], left_out
+
+
+def _means(series: NumberSeries, parts: list[NumberPart]) -> Callable[[Axes], None]:
+    def draw(ax: Axes) -> None:
+        rows = [row for part in parts for row in part.estimate.of_kind("mean")]
+        low, middle, high = ([float(getattr(row, name)) for row in rows] for name in ("low", "value", "high"))
+        places = range(len(rows))
+        spread = [[m - end for m, end in zip(middle, low, strict=True)]]
+        spread.append([end - m for m, end in zip(middle, high, strict=True)])
+        ax.errorbar(places, middle, yerr=spread, fmt="o", capsize=3)
+        ax.set_xticks(places, [str(series.counted.label(part.last)) for part in parts], rotation=30, ha="right")
+        ax.set_ylabel("mean, 95% interval")
+        ax.set_title(series.metric.title, loc="left")
+
+    return draw
+
+
+def _shares(series: NumberSeries, part: NumberPart) -> Callable[[Axes], None]:
+    def draw(ax: Axes) -> None:
+        rows = list(part.estimate.of_kind("share"))
+        numeric = all(row.start is not None and row.stop is not None for row in rows)
+        edges = [(float(row.start or 0), float(row.stop or 0)) for row in rows] if numeric else []
+        least = min((stop - start for start, stop in edges if stop > start), default=1.0)
+        left = [start for start, _ in edges] if numeric else [place - 0.4 for place in range(len(rows))]
+        widths = [max(stop - start, least) for start, stop in edges] if numeric else [0.8] * len(rows)
+        heights = [float(row.value) for row in rows]
+        ax.bar(left, [max(height, 0.0) for height in heights], widths, align="edge", color="C0", alpha=0.4, linewidth=0)
+        middles = [start + width / 2 for start, width in zip(left, widths, strict=True)]
+        ends = [(float(row.low), float(row.high)) for row in rows]
+        ax.vlines(middles, [low for low, _ in ends], [high for _, high in ends], color="C0")
+        if not numeric:
+            ax.set_xticks(middles, [row.of for row in rows], rotation=30, ha="right")
+        ax.set_ylabel("share, 95% interval")
+        first, last = series.counted.label(part.first), series.counted.label(part.last)
+        when = str(first) if first == last else f"{first} to {last}"
+        ax.set_title(f"{series.metric.title}, {when}: {part.estimate.num_reports:,} reports", loc="left")
+
+    return draw
+
+
+MOST_SIZES: Final = 12
+"""Ranges of which the mean size is written out, the last ones."""
+
+
+class ItemSeries(EstimateSeries):
+    """Estimates of items over a range of periods: shares that need not add up to 1, and the mean size of a set."""
+
+    name: ClassVar[str] = "items"
+
+    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
+        """Return the shares as one table, the facts to read it by, and the mean sizes; see `Reading`."""
+        yield from super().blocks(everything=everything, written=written)
+        if self.parts:
+            yield Lines(*self.sizes())
+
+    def sizes(self) -> Iterator[str]:
+        """Yield the mean size of each of the last ranges in a sentence."""
+        for part in self.parts[-MOST_SIZES:]:
+            learned = part.estimate
+            assert isinstance(learned, ItemEstimate)
+            size = learned.mean_size
+            low, high = size.interval(kind=learned.interval_kind)
+            when = "" if self.kind == "total" else f" in {self.counted.label(part.last)}"
+            yield (
+                f"items of a device{when}: {size.mean:.2f} on average, 95% interval {low:.2f} to {high:.2f} "
+                f"(of a larger set {size.most} count)"
+            )
+
+
+def read_items(
+    counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
+) -> ItemSeries:
+    """Estimate the share of devices that have each item of a metric of sets; see `read_estimates`.
+
+    Raises
+    ------
+    ParameterError
+        When an option does not fit the metric, as post-processing does not: shares of items need not add up to 1.
+    """
+    if options is not None and options.steps:
+        raise ParameterError(
+            f"{counted.metric.id}: shares of items need not add up to 1, so post-processing does not fit them: "
+            "leave it out"
+        )
+    series = read_estimates(counted, kind, options)
+    return ItemSeries(**{part.name: getattr(series, part.name) for part in fields(series)})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from overstory.analysis.postprocess.group_shares import (
+from overstory.analysis.postprocess.small_areas import (
     LEVEL,
     WeightedShares,
     smoothed_shares,
@@ -115,7 +115,7 @@ class GroupedReading:
             if absent or self.hidden:
                 yield f"weighted without {', '.join([*absent, *self.hidden])}: the other groups' shares are scaled up"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
         """Return JSON values: each group's reading under its name."""
         about = {"by": self.groups.by, "devices": self.groups.devices, "floor": self.groups.floor}
         parts = [
@@ -123,7 +123,7 @@ class GroupedReading:
                 "group": part.group,
                 "share": part.share,
                 "expected_devices": round(part.expected),
-                **part.reading.to_json(),
+                **part.reading.to_json(everything=everything),
             }
             for part in self.parts
         ]

@@ -16,11 +16,11 @@ from overstory.queries.estimates import (
     Aggregation,
     EstimateOptions,
     check_repeats,
-    other_parameters,
+    draw_number_panels,
+    not_counted,
     parts_of,
 )
 from overstory.queries.facts import HOW, NO_REPORTS, ends_of, note_lines, range_facts, range_sentences
-from overstory.queries.shares import draw_number_panels
 
 if TYPE_CHECKING:
     from overstory.protocol.domains import AnyDomain
@@ -69,7 +69,7 @@ class NumberSeries:
         """The metric."""
         return self.counted.metric
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         """Return the facts and, under ``readings``, each part with its range and its estimates."""
         facts = range_facts(self.counted, self.kind, "population", self.notes, estimates=self.metric.reading)
         readings = [
@@ -237,7 +237,7 @@ def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -
         )
     elif len(counted.periods) > 1 and kind == "per-period":
         yield "a device sends the same report of a value in every period: errors of different periods are alike"
-    yield from other_parameters(counted)
+    yield from not_counted(counted)
 
 
 DIFFERENCES: Final = (
@@ -266,7 +266,7 @@ class NumberComparison:
         """The metric."""
         return self.a.metric
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         """Return JSON values: both ranges, and a difference for each mean and each share."""
         built = self.metric.mechanism
         about = {"metric": self.metric.id, "title": self.metric.title, "oracle": built.name}

@@ -40,8 +40,8 @@ class Reading(Protocol):
         """The metric."""
         ...
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the estimates and the facts to read them by, as JSON values."""
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
+        """Return the estimates, unless `everything` of detected values alone, and the facts to read them by."""
         ...
 
     def csv_lines(self) -> Iterable[str]:
@@ -59,7 +59,7 @@ class Reading(Protocol):
 
 READINGS: Final[Mapping[str, str]] = {
     "shares": "overstory.queries.estimates:read_estimates",
-    "items": "overstory.queries.items:read_items",
+    "items": "overstory.queries.estimates:read_items",
     "table": "overstory.queries.tables:read_tables",
     "search": "overstory.queries.searches:read_search",
     "mean": "overstory.queries.numbers:read_numbers",
@@ -94,8 +94,8 @@ class RangeComparison(Protocol):
         """The counts of the second."""
         ...
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the differences and the facts to read them by, as JSON values."""
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
+        """Return the differences, unless `everything` of changed values alone, and the facts to read them by."""
         ...
 
     def csv_lines(self) -> Iterable[str]:

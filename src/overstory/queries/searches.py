@@ -77,8 +77,8 @@ class SearchReading:
         """What a reader must know before trusting the numbers."""
         return (*self.discovered.notes, *_notes(self.counted, self.stored))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts and every value of the last level as JSON values."""
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
+        """Return the facts, and every value of the last level or the detected ones, as JSON values."""
         search = self._search
         return {
             "metric": self.metric.id,
@@ -90,7 +90,7 @@ class SearchReading:
             "wave": search.wave,
             "waves": search.waves,
             "counted": self.counted.num_reports,
-            **self.discovered.to_json(everything=True),
+            **self.discovered.to_json(everything=everything),
             **self.counted.central_json(),
             "notes": list(self.notes),
             "other_parameters": self.counted.others_json(),
@@ -226,11 +226,10 @@ def _span(counted: PeriodCounts) -> str:
 
 
 def _notes(counted: PeriodCounts, stored: int) -> Iterator[str]:
-    gone = counted.num_reports - stored
+    came = counted.num_reports + sum(counted.taken_out.values())
+    gone = came - stored
     if gone > 0:
-        yield (
-            f"{gone:,} of {counted.num_reports:,} answers are past retention and deleted: the search read the others"
-        )
+        yield (f"{gone:,} of {came:,} answers are past retention and deleted: the search read the others")
     for other in counted.others:
         yield (
             f"{other.reports:,} reports from {counted.label(other.first)} to {counted.label(other.last)} were made "

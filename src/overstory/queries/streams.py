@@ -14,8 +14,7 @@ from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.support.registry import server_half
 from overstory.analysis.tables.output import COLUMNS, file_columns, records
 from overstory.presentation.document import Column
-from overstory.presentation.formats import data_text
-from overstory.presentation.render_data import csv_line, csv_lines, for_spreadsheet
+from overstory.presentation.render_data import csv_lines, csv_records, for_spreadsheet
 from overstory.protocol.errors import ParameterError
 from overstory.queries.estimates import EstimateOptions, estimate_counts, read_estimates
 from overstory.queries.readings import read
@@ -105,10 +104,8 @@ class Piece:
         if shape.form == "json":
             about = {**self.ends, "reports_per_device": self.deferred.per_device}
             return _json({**about, **estimate.to_json(shape.limit, shape.level)})
-        lines = (
-            csv_line(map(data_text, (*self.ends.values(), *record)))
-            for record in records(estimate, shape.limit, shape.level)
-        )
+        ends = self.ends.values()
+        lines = csv_records((*ends, *record) for record in records(estimate, shape.limit, shape.level))
         return "".join(lines if shape.form == "csv" else for_spreadsheet(lines))
 
 

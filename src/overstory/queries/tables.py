@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from overstory.analysis.association.linked import linked_cells
 from overstory.analysis.association.linked_filters import TooFewReportsError, linked_filters
 from overstory.analysis.association.picture import plot_height, plot_table
-from overstory.analysis.association.several import divided_tables
 from overstory.analysis.association.summary import TableSummary
-from overstory.analysis.association.table import TableEstimate, pair_table
+from overstory.analysis.association.table import TableEstimate, divided_tables, pair_table
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.selection import interval_words
 from overstory.presentation.document import Block, Column, Heading, Lines
@@ -23,7 +22,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.divided import DividedMechanism
 from overstory.protocol.mechanisms.joint import JointMechanism
-from overstory.queries.estimates import EstimateOptions, check_repeats, parts_of
+from overstory.queries.estimates import EstimateOptions, check_repeats, not_counted, parts_of
 from overstory.queries.facts import HOW, NO_REPORTS, ends_of, note_lines, range_facts, range_sentences
 from overstory.queries.readings import Panel
 
@@ -104,7 +103,7 @@ class TableSeries:
         """Return the facts that all parts have in common, as JSON values."""
         return range_facts(self.counted, self.kind, self.options.interval_kind, self.notes)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         """Return the summary and, under ``readings``, the tables of each part."""
         parts = [
             {
@@ -189,7 +188,8 @@ def read_tables(
         parts.append(PeriodTables(first, last, per_device, tuple(_summary(table, chosen) for table in tables)))
     if notes and not parts:
         raise ParameterError(f"{counted.metric.id}: {notes[-1]}")
-    return TableSeries(counted, kind, chosen, tuple(parts), tuple(notes) if parts else (NO_REPORTS,))
+    notes = [*(notes if parts else [NO_REPORTS]), *not_counted(counted)]
+    return TableSeries(counted, kind, chosen, tuple(parts), tuple(notes))
 
 
 def _summary(table: TableEstimate, options: EstimateOptions) -> TableSummary:

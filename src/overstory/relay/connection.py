@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 import h11
 
+from overstory.protocol.wire.digits import parse_digits
+
 MOST_HEAD: Final = 8192
 READ_SECONDS: Final = 20.0
 """For a complete request, however slowly it comes."""
@@ -146,13 +148,12 @@ class Connection:
 
 def _head(request: h11.Request) -> Head:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
-    length = headers.get("content-length", "")
     return Head(
         request.method.decode("latin-1"),
         _path(request.target.decode("latin-1")),
         headers.get("content-type", "").partition(";")[0].strip().lower(),
         headers.get("x-forwarded-for", ""),
-        int(length) if length.isdigit() else None,
+        parse_digits(headers.get("content-length", "")),
     )
 
 

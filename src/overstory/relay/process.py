@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 import ssl
-import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from overstory.client.upload.http import http_transport
-from overstory.relay.forwarding import Forwarder
+from overstory.client.upload.http import Request, Response, Transport, http_transport
+from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
+from overstory.protocol.wire.addresses import is_loopback
+from overstory.relay.connection import PROBLEM, Answer, problem
 from overstory.relay.limits import HourlyLimit
 from overstory.relay.server import Bounds, RelayServer, listen
-from overstory.relay.service import LOG, RelayService, Troubles, is_loopback
-from overstory.relay.shuffling import Rules, Shuffler
-from overstory.relay.spool import Spool
+from overstory.relay.service import LOG, RelayService, Troubles
+from overstory.relay.shuffling import Shuffler
+from overstory.relay.spool import Rules, Spool
+from overstory.supervision.threads import fill_default_pool, full_pool
+from overstory.supervision.upkeep import Task, Upkeep
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,9 @@ def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
 
 
 async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    troubles, stopping = Troubles(), asyncio.Event()
+    troubles, stopping, upkeep = Troubles(), asyncio.Event(), Upkeep(LOG)
+    loop = asyncio.get_running_loop()
+    fill_default_pool(loop)
     _on_signals(stopping.set)
     async with _delivery(settings, troubles) as delivery:
         service = RelayService(
@@ -84,6 +89,8 @@ async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
             troubles,
             trust_forwarded=settings.trust_forwarded,
             describe=delivery.describe,
+            ages=upkeep.ages,
+            trouble=lambda: ", ".join(upkeep.troubled),
         )
         listener = listen(settings.host, settings.port)
         bounds = Bounds(settings.body, of_one=None) if settings.trust_forwarded else Bounds(settings.body)
@@ -93,7 +100,12 @@ async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
         LOG.info("relaying from %s to %s", address, settings.gateway)
         _warn_of_plain_text(settings)
         announce(f"listening on {address}")
-        await RelayServer(service, bounds, settings.tls).serve(listener, stopping)
+        tasks, look = getattr(delivery, "tasks", []), partial(loop.call_soon_threadsafe, service.look)
+        upkeep.start([*tasks, Task("log", 60.0, 60.0, needed=False, thread="log", work=look)], first=tasks)
+        try:
+            await RelayServer(service, bounds, settings.tls).serve(listener, stopping)
+        finally:
+            await upkeep.stop()
     service.look()
     LOG.info("stopped")
 
@@ -122,27 +134,8 @@ async def _delivery(settings: Settings, troubles: Troubles) -> AsyncIterator[For
             forwarder.close()
         return
     asked = settings.shuffling
-    with contextlib.closing(Spool(asked.spool, asked.capacity)) as spool:
-        shuffler = Shuffler(spool, asked.rules, settings.gateway, asked.token, transport, troubles.add)
-        releasing = asyncio.create_task(shuffler.run())
-        try:
-            yield shuffler
-        finally:
-            shuffler.stop()
-            await releasing
-
-
-def begin_log() -> None:
-    """Write what the relay logs to standard error, each line with its time in UTC."""
-    handler = logging.StreamHandler(sys.stderr)
-    line = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-    line.converter = time.gmtime
-    handler.setFormatter(line)
-    logging.raiseExceptions = False  # a line that cannot be written is lost, and nothing else
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
-    LOG.setLevel(logging.INFO)
+    with contextlib.closing(Spool(asked.spool, asked.capacity, asked.rules)) as spool:
+        yield Shuffler(spool, settings.gateway, asked.token, transport, troubles.add)
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
@@ -151,3 +144,60 @@ def _on_signals(stop: Callable[[], None]) -> None:
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):  # a closed terminal sends the last
         with contextlib.suppress(NotImplementedError, AttributeError):  # Windows
             asyncio.get_running_loop().add_signal_handler(getattr(signal, name), stop)
+
+
+PATH: Final = "/v1/oblivious"
+SECONDS: Final = 30.0
+THREADS: Final = 64
+"""Messages that are passed on at once; others wait for them."""
+
+PASSED_BACK: Final = (RESPONSE_TYPE, PROBLEM)
+
+
+class Forwarder:
+    """Passes messages on to one gateway.
+
+    Parameters
+    ----------
+    gateway
+        The gateway's address, without the path.
+    transport
+        Sends one request.
+    trouble
+        Is called with a reason when a message could not be passed on.
+    """
+
+    def __init__(self, gateway: str, transport: Transport, trouble: Callable[[str], None]) -> None:
+        self._url, self._transport, self._trouble = gateway + PATH, transport, trouble
+        self._threads = full_pool(THREADS, "overstory-relay")
+        self._under_way = 0
+
+    async def deliver(self, message: bytes, _: bytes = b"") -> Answer:
+        """Pass a message on, and return the answer to its sender."""
+        request = Request(self._url, message, REQUEST_TYPE, timeout=SECONDS)
+        self._under_way += 1
+        try:
+            response = await asyncio.get_running_loop().run_in_executor(self._threads, self._transport, request)
+        finally:
+            self._under_way -= 1
+        return self._passed_back(response)
+
+    def _passed_back(self, response: Response) -> Answer:
+        """Return the class of the status, the media type and the body: nothing else comes from the gateway."""
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        readable = media_type in PASSED_BACK
+        if response.status is not None and response.status // 100 == 2 and media_type == RESPONSE_TYPE:
+            return Answer(200, media_type, response.body)
+        if response.status is not None and response.status // 100 == 4:
+            self._trouble(f"the gateway refused a message with {response.status}")
+            return Answer(400, media_type if readable else "", response.body if readable else b"")
+        self._trouble(response.error or f"the gateway answered with {response.status} {media_type}".rstrip())
+        return problem(502, "the gateway does not answer as it should: send the message again later")
+
+    def describe(self) -> dict[str, Any]:
+        """Return facts of ``/healthz``."""
+        return {"mode": "pass-through", "under_way": self._under_way}
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        self._threads.shutdown()

@@ -7,21 +7,25 @@ import contextlib
 import socket
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from overstory.protocol.errors import OverstoryError
-from overstory.relay.connection import Answer, Connection, RefusedError
+from overstory.relay.connection import Answer, Connection, RefusedError, problem
 from overstory.relay.limits import OpenConnections
-from overstory.relay.service import RelayService
+from overstory.relay.service import BUSY_SECONDS, RelayService
+from overstory.supervision.log import SparseLog
+from overstory.supervision.upkeep import Pulse
 
 MOST_CONNECTIONS: Final = 512
 MOST_OF_ONE: Final = 16
 """Connections that are open at once: all together, and of one address."""
 
 HANDSHAKE_SECONDS: Final = 10.0
-LOOK_SECONDS: Final = 60.0
 BACKLOG: Final = 1024
+IDLE_SECONDS: Final = 2.0
+"""Without a connection, after which accepting begins anew."""
 
 
 class ListeningError(OverstoryError):
@@ -76,35 +80,60 @@ class RelayServer:
         self._open = OpenConnections(bounds.connections, bounds.of_one or bounds.connections)
         self._room = asyncio.Semaphore(bounds.connections)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._accepting: asyncio.Task[None] | None = None
+        self._accepted = self._seen = 0
 
     async def serve(self, listener: socket.socket, stopping: asyncio.Event) -> None:
         """Answer requests until `stopping` is set, and then those that have begun."""
-        accepting = asyncio.create_task(self._accept(listener))
-        looking = asyncio.create_task(self._look())
+        loop = asyncio.get_running_loop()
+        pulse = Pulse(loop, partial(self._accept_again, loop, listener), lambda: None, IDLE_SECONDS)
+        pulse.start()
         await stopping.wait()
+        pulse.stop()
         self._service.closing = True
-        for task in (accepting, looking):
-            task.cancel()
-        await asyncio.gather(accepting, looking, return_exceptions=True)
+        if self._accepting is not None:
+            self._accepting.cancel()
+        loop.remove_reader(listener)
         listener.close()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    def _accept_again(self, loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
+        """Begin to accept, and begin anew where nothing was accepted for a while.
+
+        Without memory the task may end, or never be woken. Connections wait in the system's queue.
+        """
+        if self._service.closing or (self._accepting is not None and self._accepted != self._seen):
+            self._seen = self._accepted
+            return
+        if self._accepting is not None:
+            self._accepting.cancel()
+        loop.remove_reader(listener)
+        self._accepting = loop.create_task(self._accept(listener))
+        self._accepting.add_done_callback(_look_at)
 
     async def _accept(self, listener: socket.socket) -> None:
         """Accept a connection when there is room for it; the others wait in the system's queue."""
         loop = asyncio.get_running_loop()
         while True:
             await self._room.acquire()
+            connected = None
             try:
                 connected, address = await loop.sock_accept(listener)
-            except OSError as error:
+                self._accepted += 1
+                task = loop.create_task(self._serve(connected, str(address[0]) if address else ""))
+            except asyncio.CancelledError:
                 self._room.release()
-                self._service.troubles.add(f"a connection could not be accepted: {error.strerror or error}")
+                raise
+            except Exception as error:  # noqa: BLE001 - the next one may be accepted
+                self._room.release()
+                if connected is not None:
+                    connected.close()
+                self._service.troubles.add(f"a connection could not be accepted: {SparseLog.sentence(error)}")
                 await asyncio.sleep(0.2)
-                continue
-            task = loop.create_task(self._serve(connected, str(address[0]) if address else ""))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            else:
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, connected: socket.socket, peer: str) -> None:
         name = self._service.limit.name(peer)
@@ -153,10 +182,14 @@ class RelayServer:
             answer = await self._service.answer(peer, *request)
         except RefusedError as refused:
             answer = refused.answer
+        except Exception as error:  # noqa: BLE001 - the sender learns that the message may come again
+            self._service.troubles.add(f"a message could not be taken: {SparseLog.sentence(error)}")
+            answer = problem(503, "the relay cannot take messages at the moment", BUSY_SECONDS)
         self._service.count(answer)
         await connection.write(answer)
 
-    async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            self._service.look()
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """Take note of a task's end, which asyncio would otherwise print; it begins anew."""
+    if not task.cancelled():
+        task.exception()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
 import math
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from overstory.protocol.oblivious.messages import REQUEST_TYPE
+from overstory.protocol.wire.addresses import is_loopback
 from overstory.relay.connection import Answer, Head, RefusedError, problem
 from overstory.relay.limits import HourlyLimit, forwarded_address
 
@@ -19,7 +20,12 @@ LEAST_BODY: Final = 7 + 32 + 16
 """Bytes of the shortest encapsulated request: its header, an X25519 key, and the tag of an empty message."""
 
 HEALTH: Final = "/healthz"
+READY: Final = "/readyz"
 BUSY_SECONDS: Final = 30
+FAILED_SECONDS: Final = 60.0
+"""How long the relay is not ready after it could take no message."""
+
+JSON: Final = "application/json"
 
 
 class Troubles:
@@ -45,11 +51,10 @@ class Troubles:
     def lines(self) -> list[str]:
         """Return what has happened since the last call."""
         counts, self._counts = self._counts, Counter()
-        return [f"{_times(n)} in the last minute: {reason}" for reason, n in sorted(counts.items())]
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number:,} times"
+        return [
+            f"{'once' if n == 1 else f'{n:,} times'} in the last minute: {reason}"
+            for reason, n in sorted(counts.items())
+        ]
 
 
 class RelayService:
@@ -58,13 +63,16 @@ class RelayService:
     Parameters
     ----------
     deliver
-        Passes one message on, or stores it, and returns the answer to its sender. It does not raise.
+        Is called with a message and its sender's hash; passes it on, or stores it, and returns the answer to its
+        sender. It does not raise.
     limit
         What each address may send.
     trust_forwarded
         Whether a proxy in front of the relay names the sender in X-Forwarded-For.
     describe
         Further facts of ``/healthz``, without addresses.
+    trouble, ages
+        Return why ``/readyz`` is 503, or nothing: it is 200; and the seconds since the last success of each task.
 
     Attributes
     ----------
@@ -74,21 +82,23 @@ class RelayService:
 
     def __init__(
         self,
-        deliver: Callable[[bytes], Awaitable[Answer]],
+        deliver: Callable[[bytes, bytes], Awaitable[Answer]],
         limit: HourlyLimit,
         troubles: Troubles,
         *,
         trust_forwarded: bool = False,
         describe: Callable[[], Mapping[str, Any]] = dict,
+        trouble: Callable[[], str] = str,
+        ages: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
-        self._deliver, self._describe = deliver, describe
+        self._deliver, self._describe, self._trouble, self._ages = deliver, describe, trouble, ages
         self.limit, self.troubles, self._trust_forwarded = limit, troubles, trust_forwarded
         self.counts: Counter[str] = Counter()
-        self.closing = False
+        self.closing, self._failed_at = False, -math.inf
 
     def judge(self, peer: str, head: Head) -> None:
         """Raise `RefusedError` for a request that needs no body to be refused."""
-        if head.path == HEALTH:
+        if head.path in {HEALTH, READY}:
             if head.method != "GET":
                 raise RefusedError(problem(405, "this page is for GET", allow="GET"))
         elif head.path != "/":
@@ -99,12 +109,7 @@ class RelayService:
             raise RefusedError(problem(415, f"the Content-Type of a message is {REQUEST_TYPE}"))
         elif self.closing:
             raise RefusedError(problem(503, "the relay is about to stop", BUSY_SECONDS))
-        else:
-            self._check_limit(peer, head)
-
-    def _check_limit(self, peer: str, head: Head) -> None:
-        seconds = self.limit.take(self._sender(peer, head))
-        if seconds:
+        elif seconds := self.limit.take(self._sender(peer, head)):
             raise RefusedError(problem(429, "this address has sent enough for now", math.ceil(seconds)))
 
     def _sender(self, peer: str, head: Head) -> str:
@@ -114,16 +119,31 @@ class RelayService:
         """Return the answer to a complete request."""
         if head.path == HEALTH:
             return self._health(self._sender(peer, head))
+        if head.path == READY:
+            return self._ready(self._sender(peer, head))
         if len(body) < LEAST_BODY:
             return problem(400, "this is no encapsulated request")
-        return await self._deliver(body)
+        answer = await self._deliver(body, self.limit.name(self._sender(peer, head)))
+        if answer.status // 100 in {2, 5}:
+            self._failed_at = time.monotonic() if answer.status >= 500 else -math.inf
+        return answer
 
     def _health(self, sender: str) -> Answer:
         """Return counts for this machine alone: how many messages wait would help whoever floods a release."""
         facts: dict[str, Any] = {"status": "stopping" if self.closing else "ok"}
         if is_loopback(sender):
             facts |= {**self._describe(), "answers": dict(sorted(self.counts.items())), "addresses": len(self.limit)}
-        return Answer(200, "application/json", json.dumps(facts).encode())
+        return Answer(200, JSON, json.dumps(facts).encode())
+
+    def _ready(self, sender: str) -> Answer:
+        """Return whether messages are taken and passed on; for this machine, when each task succeeded last."""
+        failed = time.monotonic() - self._failed_at < FAILED_SECONDS
+        why = "the relay is about to stop" if self.closing else self._trouble() or "no message could be taken" * failed
+        if why:
+            return problem(503, why, BUSY_SECONDS)
+        ages = {name: round(age, 1) for name, age in self._ages().items()}
+        facts = {"ready": True} | ({"seconds_since_success": ages} if is_loopback(sender) else {})
+        return Answer(200, JSON, json.dumps(facts).encode())
 
     def count(self, answer: Answer) -> None:
         """Count an answer, by its status."""
@@ -134,11 +154,3 @@ class RelayService:
         self.limit.forget()
         for line in self.troubles.lines():
             LOG.warning("%s", line)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address, or the name of one, is this machine's own."""
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return address == "localhost"

@@ -4,7 +4,7 @@ The file has its full size from the beginning. Each message is written into free
 `fdatasync` for all messages that wait for it, and is overwritten with zeros once it is done. There is no journal and no
 index: each slot has a checksum, so after a crash a half-written message is recognized, and it was never acknowledged.
 
-    slot 0: magic (8 bytes) | slots (4) | start of the file (8, seconds) | check (8)
+    slot 0: magic (8 bytes) | slots (4) | start of the file (8, seconds) | most of one sender (4) | check (8)
         | start of the gathering, if it is later (8, seconds) | zeros
     a message, in one slot or a chain: key (16, random) | 1 in the first slot, else 2 (1) | next slot (4; 0: none)
         | bytes of the message from here to its end (4) | check (8) | data | zeros
@@ -25,7 +25,7 @@ from overstory.protocol.errors import FormatError
 
 SLOT: Final = 1024
 MAGIC: Final = b"OVSPOOL1"
-_START: Final = struct.Struct(">8sIQ")
+_START: Final = struct.Struct(">8sIQI")
 _LATER: Final = struct.Struct(">Q")
 _HEAD: Final = struct.Struct(">16sBII")
 CHECK: Final = 8
@@ -72,6 +72,8 @@ class SlotFile:
         When the file was begun, in seconds since 1970: not when a message came.
     since
         From when the time of its messages counts, in seconds since 1970: not when the first came.
+    most_of_one
+        No sender has more messages in the file than this.
     heads
         The first slot of each message, in the order of the file.
     """
@@ -80,7 +82,7 @@ class SlotFile:
         self.path = path
         self._file: BinaryIO = path.open("r+b", buffering=0)
         try:
-            self.slots, self.began, self.since = self._read_start()
+            self.slots, self.began, self.since, self.most_of_one = self._read_start()
             self.heads, self._free = array("I"), array("I")
             self._scan()
         except BaseException:
@@ -92,7 +94,7 @@ class SlotFile:
         """Write a file without messages, and wait until it is on the disk."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(_start_slot(slots, began, began))
+            file.write(_start_slot(slots, began, began, 0))
             for at in range(0, slots, BLOCK):
                 file.write(EMPTY_BLOCK[: SLOT * (slots - at)])
             file.flush()
@@ -159,14 +161,23 @@ class SlotFile:
     def restart(self, began: int) -> None:
         """Remove all messages, and begin the file again at another time."""
         self.wipe(self.heads)
-        self.heads, self.began = array("I"), began
+        self.heads, self.began, self.most_of_one = array("I"), began, 0
         self.count_from(began)
         _sync(self._file.fileno())
 
     def count_from(self, since: int) -> None:
         """Let the time of the messages that come now count from then; it is on the disk when they are."""
         self.since = since
-        self._write(0, _start_slot(self.slots, self.began, since))
+        self._write_start(self.most_of_one)
+
+    def allow(self, most_of_one: int) -> None:
+        """Let one sender have that many messages; it is on the disk before any of them is."""
+        self._write_start(most_of_one)
+        _sync(self._file.fileno())
+        self.most_of_one = most_of_one
+
+    def _write_start(self, most_of_one: int) -> None:
+        self._write(0, _start_slot(self.slots, self.began, self.since, most_of_one))
 
     def touch(self) -> None:
         """Change the file's times, so that they are not those of the last message."""
@@ -222,19 +233,19 @@ class SlotFile:
         if self._file.write(raw) != SLOT:
             raise OSError(f"{self.path}: a slot was written in part")
 
-    def _read_start(self) -> tuple[int, int, int]:
+    def _read_start(self) -> tuple[int, int, int, int]:
         raw = self._raw(0)
         size = os.fstat(self._file.fileno()).st_size
         if len(raw) == SLOT and raw.startswith(MAGIC):
-            _, slots, began = _START.unpack_from(raw)
+            _, slots, began, most_of_one = _START.unpack_from(raw)
             since = _LATER.unpack_from(raw, _START.size + CHECK)[0] or began
-            if raw == _start_slot(slots, began, since) and size == (slots + 1) * SLOT:
-                return slots, began, since
+            if raw == _start_slot(slots, began, since, most_of_one) and size == (slots + 1) * SLOT:
+                return slots, began, since, most_of_one
         raise FormatError("this is no spool of a relay, or it is damaged", source=str(self.path))
 
 
-def _start_slot(slots: int, began: int, since: int) -> bytes:
-    start = _START.pack(MAGIC, slots, began)
+def _start_slot(slots: int, began: int, since: int, most_of_one: int) -> bytes:
+    start = _START.pack(MAGIC, slots, began, most_of_one)
     later = b"" if since == began else _LATER.pack(since)
     return (start + _check(0, start, later) + later).ljust(SLOT, b"\0")
 

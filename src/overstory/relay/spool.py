@@ -4,18 +4,20 @@ lock                 held by the relay that uses the folder
 waiting.slots        messages that wait
 release-<id>.slots   the messages of one release: the rename from waiting.slots makes its id durable before it leaves
 next.slots           an empty file that becomes waiting.slots
-totals.json          how many messages were released, taken, refused and dropped, since the folder was made
+aside-<id>.slots     messages that the collector did not judge: renamed to release-<id>.slots, they are sent again
+totals.json          how many messages were released, taken, refused, dropped and moved out, since the folder was made
 """
 
 from __future__ import annotations
 
 import json
-import math
 import secrets
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -24,16 +26,56 @@ from overstory.client.outcomes import StateError
 from overstory.client.state.files import locked, make_folder, sync_folder, write_atomically
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.oblivious.release import ID_BYTES
-from overstory.relay.slots import SlotFile
+from overstory.relay.slots import SLOT, SlotFile, slots_of
+from overstory.supervision.clock import TRIAL, ClockWatch
 
 WAITING: Final = "waiting.slots"
 NEXT: Final = "next.slots"
 TOTALS: Final = "totals.json"
 RELEASE: Final = "release-{}.slots"
+ASIDE: Final = "aside-{}.slots"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When messages are released: when `least` wait and `every` seconds have passed since the last release.
+
+    Attributes
+    ----------
+    at_most
+        Seconds after the last release at which messages are dropped, if fewer than `least` have come: a smaller release
+        would break the promise, and the collector no longer takes reports of periods that ended long ago. While nothing
+        waits, that time moves on in steps of half of this: the first message after a silence has at least half of it.
+        Nothing is dropped until the clock has run evenly for an hour, or half of this if that is shorter.
+    per_release
+        Messages that one sender may have in a release of `least`; of a larger release, the same share. None: a
+        twentieth, and at least one.
+    """
+
+    least: int = 1000
+    every: float = 86400.0
+    at_most: float = 30 * 86400.0
+    per_release: int | None = None
+
+    @property
+    def of_one(self) -> int:
+        """Messages that one sender may have in a release of `least`."""
+        return max(1, self.least // 20) if self.per_release is None else self.per_release
 
 
 class SpoolError(OverstoryError):
     """A spool that cannot be used."""
+
+
+class Taken(Enum):
+    """What became of a message that came."""
+
+    STORED = 1
+    """It is on the disk, or was before: a copy is not stored again."""
+
+    FULL = 2
+    ENOUGH = 3
+    """Its sender has as many messages as one may have in a release."""
 
 
 class Spool:
@@ -46,7 +88,7 @@ class Spool:
     capacity
         Slots of each new file: most messages take one.
     clock
-        Seconds since 1970.
+        Seconds since 1970, and whether they are trusted; None: the system's.
 
     Attributes
     ----------
@@ -54,8 +96,10 @@ class Spool:
         The id and the messages of the release that is being sent; None when there is none.
     """
 
-    def __init__(self, folder: Path, capacity: int, clock: Callable[[], float] = time.time) -> None:
-        self.folder, self.capacity, self._clock = folder, capacity, clock
+    def __init__(self, folder: Path, capacity: int, rules: Rules = Rules(), clock: ClockWatch | None = None) -> None:
+        self.folder, self.capacity, self.rules = folder, capacity, rules
+        self._clock = clock or ClockWatch(trial=min(TRIAL, rules.at_most / 2))
+        self._leapt, self._in_doubt = self._clock.leapt, False
         self.release: tuple[bytes, SlotFile] | None = None
         self._busy = Lock()
         self._opened = ExitStack()
@@ -69,7 +113,8 @@ class Spool:
                 ) from None
             for left in folder.glob(f"{TOTALS}.*.new"):  # of a relay that was killed
                 left.unlink()
-            self._waiting = self._open_waiting()
+            self._gather(self._open_waiting())
+            self.observe()
             opening.callback(self._close_files)
             self.release = self._open_release()
             self._totals = Counter(self._read_totals())
@@ -82,10 +127,17 @@ class Spool:
             fresh.rename(waiting)
             sync_folder(self.folder)
         fresh.unlink(missing_ok=True)
-        file = SlotFile(waiting)
-        now = self._now()  # a clock that was ahead must not keep messages back
-        file.began, file.since = min(file.began, now), min(file.since, now)
-        return file
+        return SlotFile(waiting)
+
+    def _gather(self, waiting: SlotFile) -> None:
+        """Let messages come into a file, and count them and their senders by hashes; all earlier ones are forgotten."""
+        self._waiting, self._key = waiting, secrets.token_bytes(32)
+        self._sent, self._earlier = Counter[bytes](), waiting.most_of_one  # now, and before the relay was started
+        read = (waiting.read(head) for head in waiting.heads)
+        self._held = {self._digest(message) for message in read if message is not None}
+
+    def _digest(self, message: bytes) -> bytes:
+        return blake2b(message, digest_size=16, key=self._key).digest()
 
     def _open_release(self) -> tuple[bytes, SlotFile] | None:
         paths = sorted(self.folder.glob(RELEASE.format("*")))
@@ -98,56 +150,118 @@ class Spool:
         return bytes.fromhex(digits), SlotFile(paths[0])
 
     def _now(self) -> int:
-        return int(self._clock())
+        return int(self._clock.read())
+
+    def observe(self) -> None:
+        """Look at the clock: where it was set, the times of the messages that wait move with it."""
+        with self._busy:
+            now, waiting = self._now(), self._waiting
+            leap, self._leapt = int(self._clock.leapt - self._leapt), self._clock.leapt
+            waiting.began, waiting.since = min(waiting.began + leap, now), min(waiting.since + leap, now)
+            if leap:
+                waiting.count_from(waiting.since)
 
     @property
     def count(self) -> int:
-        """How many messages wait for the next release."""
-        return len(self._waiting.heads)
+        """How many different messages wait for the next release."""
+        return len(self._held)
+
+    @property
+    def most_of_one(self) -> int:
+        """No sender has more of the messages that wait: before a restart it sent as many as any did then."""
+        return self._waiting.most_of_one
+
+    @property
+    def enough(self) -> bool:
+        """Whether `least` messages wait, and no sender can have a larger share of them than `of_one` / `least`."""
+        least = self.rules.least
+        return self.count >= least and self.count * self.rules.of_one >= least * self.most_of_one
 
     @property
     def age(self) -> float:
         """Seconds since the last release, since messages were dropped, or since the folder was made."""
-        return max(0.0, self._clock() - self._waiting.began)
+        return max(0.0, self._clock.read() - self._waiting.began)
 
     @property
     def waited(self) -> float:
         """Seconds that the messages are taken to have waited: no message that waits came earlier."""
-        return max(0.0, self._clock() - self._waiting.since)
+        return max(0.0, self._clock.read() - self._waiting.since)
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether messages wait that are too few and too old, by a clock that can be trusted."""
+        return bool(self.count) and not self.enough and self.waited >= self.rules.at_most and self._clock.trusted
 
     @property
     def totals(self) -> Mapping[str, int]:
         """Counts since the folder was made; after a crash the answers to one part may be counted twice."""
         return dict(self._totals)
 
-    def put(self, messages: Sequence[bytes], step: float = math.inf) -> list[bool]:
-        """Write messages, and wait until they are on the disk; return of each whether there was room.
+    def put(self, messages: Sequence[bytes], senders: Sequence[bytes]) -> list[Taken]:
+        """Write messages, and wait until they are on the disk; return of each what became of it.
 
-        Parameters
-        ----------
-        step
-            Whole seconds. If nothing waits, `waited` becomes less than this. The time from which it counts moves on by
-            multiples of it: the moment at which the first message came would be written otherwise.
+        If nothing waits, `waited` becomes less than half of `at_most`. The time from which it counts moves on by
+        multiples of that: the moment at which the first message came would be written otherwise.
         """
         with self._busy:
+            step = self.rules.at_most // 2
             if not self.count and self.waited >= step:
                 self._waiting.count_from(self._waiting.since + int(self.waited // step * step))
-            return self._waiting.add(messages)
+            digests = [self._digest(message) for message in messages]
+            fresh: dict[bytes, tuple[bytes, bytes]] = {}
+            refused = set()
+            for digest, sender, message in zip(digests, senders, messages, strict=True):
+                if digest in self._held or digest in fresh:
+                    continue
+                if self._sent[sender] >= self.rules.of_one:
+                    refused.add(digest)
+                    continue
+                refused.discard(digest)  # another sender may have it
+                fresh[digest] = sender, message
+                self._sent[sender] += 1
+            self._store(fresh)
+            failed = {digest: Taken.ENOUGH if digest in refused else Taken.FULL for digest in digests}
+            return [Taken.STORED if digest in self._held else failed[digest] for digest in digests]
+
+    def _store(self, fresh: Mapping[bytes, tuple[bytes, bytes]]) -> None:
+        """Write messages whose senders are counted; after an error they stay counted, as they may be on the disk."""
+        of_one = self._earlier + max((self._sent[sender] for sender, _ in fresh.values()), default=0)
+        if of_one > self._waiting.most_of_one:
+            self._waiting.allow(of_one)
+        self._in_doubt = True
+        fitting = self._waiting.add([message for _, message in fresh.values()])
+        self._in_doubt = False
+        for (digest, (sender, _)), fits in zip(fresh.items(), fitting, strict=True):
+            if fits:
+                self._held.add(digest)
+            else:
+                self._sent[sender] -= 1
+                if not self._sent[sender]:
+                    del self._sent[sender]
 
     def seal(self) -> None:
-        """Make a release of all messages that wait: its id is durable when this returns."""
+        """Make a release of all messages that wait, if they are enough: its id is durable when this returns."""
         waiting, fresh = self.folder / WAITING, self.folder / NEXT
         SlotFile.create(fresh, self.capacity, self._now())  # this takes a while, and messages may come meanwhile
         with self._busy:
             if self.release is not None:
                 raise SpoolError(f"{self.folder}: a release is being sent")
+            if not self.enough:  # a sender has sent more meanwhile
+                fresh.unlink()
+                return
             identity = secrets.token_bytes(ID_BYTES)
             sealed = self.folder / RELEASE.format(identity.hex())
             waiting.rename(sealed)
-            sync_folder(self.folder)
-            fresh.rename(waiting)
-            sync_folder(self.folder)
-            released, self._waiting = self._waiting, SlotFile(waiting)
+            try:
+                sync_folder(self.folder)
+                fresh.rename(waiting)
+                sync_folder(self.folder)
+                gathering = SlotFile(waiting)
+            except (OSError, MemoryError):
+                sealed.rename(waiting)  # what comes now is written to it
+                raise
+            released = self._waiting
+            self._gather(gathering)
             released.path = sealed
             self.release = identity, released
 
@@ -158,30 +272,54 @@ class Spool:
             self._count(outcome)
             self.release[1].wipe(heads)
 
-    def finish(self) -> None:
-        """Remove the release, all messages of which are done."""
+    def set_aside(self, heads: Sequence[int]) -> Path | None:
+        """Write messages of the release to a file of their own, and count them; None where too many are there."""
         with self._busy:
             assert self.release is not None
-            (_, file), self.release = self.release, None
-            file.close()
-            file.path.unlink()
+            identity, file = self.release
+            messages = [message for message in map(file.read, heads) if message is not None]
+            slots = sum(map(slots_of, messages))
+            path = self.folder / ASIDE.format(identity.hex())
+            others = [other.stat().st_size for other in self.folder.glob(ASIDE.format("*")) if other != path]
+            fits = slots + sum(others) // SLOT <= self.capacity
+            if fits:
+                SlotFile.create(path, slots, 0)
+                with closing(SlotFile(path)) as aside:
+                    aside.add(messages)
+            self._count({"moved out" if fits else "lost": len(messages)})
+            return path if fits else None
+
+    def finish(self) -> None:
+        """Remove the release, all messages of which are done or set aside."""
+        with self._busy:
+            assert self.release is not None
+            _, file = self.release
+            file.path.unlink(missing_ok=True)
             sync_folder(self.folder)
+            self.release = None
+            file.close()
             self._count({"releases": 1})
 
-    def drop(self, least: int) -> int:
-        """Remove all messages that wait, unless there are `least` by now, and return how many were removed."""
+    def drop(self) -> int:
+        """Remove all messages that wait, unless they are enough by now, and return how many were removed."""
         with self._busy:
             dropped = self.count
-            if dropped >= least:
+            if self.enough:
                 return 0
-            self._count({"dropped": dropped})
             self._waiting.restart(self._now())
+            self._gather(self._waiting)
+            self._count({"dropped": dropped})
             return dropped
 
     def touch(self) -> None:
-        """Change the times of the waiting messages' file."""
+        """Change the times of the waiting messages' file; after a failed write, read what it holds."""
         with self._busy:
             self._waiting.touch()
+            if self._in_doubt:
+                before = self._waiting
+                self._gather(SlotFile(before.path))
+                before.close()
+                self._in_doubt = False
 
     def close(self) -> None:
         """Close the files, and let another relay use the folder."""
@@ -204,5 +342,5 @@ class Spool:
             content: Any = json.loads((self.folder / TOTALS).read_text("utf-8"))
         except (OSError, ValueError):
             return {}
-        usable = isinstance(content, dict) and all(isinstance(n, int) for n in content.values())
+        usable = isinstance(content, dict) and all(isinstance(n, int) and 0 <= n < 1 << 63 for n in content.values())
         return content if usable else {}

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.postprocess.steps import Processed
+from overstory.analysis.support.registry import Rng, generator
+from overstory.analysis.tables.columns import Label, coded, labels_from, read_column, read_numbers
+from overstory.analysis.tables.output import label_text
 from overstory.files.candidates import read_candidates
 from overstory.files.columns.layout import Form
 from overstory.files.columns.reader import ANY_FORM, BLOCK, NO_NUMBERS, blocks
 from overstory.files.io import Advance
+from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
+from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.trial.population import (
     ANOTHER,
@@ -26,6 +33,7 @@ from overstory.trial.population import (
     count_values,
     empty,
 )
+from overstory.trial.run import TrialBudget, collect
 
 SAMPLE: Final = 100_000
 """Numbers that bins are chosen by."""
@@ -289,3 +297,171 @@ def _number(text: str) -> bool:
     except ValueError:
         return False
     return "_" not in text
+
+
+Missing = Literal["value", "drop"]
+
+READ_OFF: Final = (
+    "the list of values was read off the column; a real collection must know it beforehand (labels=...), or discover it"
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Survey(Processed):
+    """What a survey of a column learns: an estimate whose values are the column's own.
+
+    Attributes
+    ----------
+    steps : tuple of str
+        The post-processing steps that made `counts` of `raw_counts`, in order.
+    oracle : FrequencyOracle
+        What every row randomized with.
+    """
+
+    oracle: FrequencyOracle
+
+    def _headline(self) -> str:
+        return f"{super()._headline()}, {self.oracle.name}, epsilon {epsilon_text(self.oracle.epsilon_report)}"
+
+    def summary(self) -> dict[str, Any]:
+        """Return the facts about the survey, ready for JSON."""
+        used = {"oracle": self.oracle.name, "epsilon_report": self.oracle.epsilon_report}
+        return {**super().summary(), **used}
+
+
+def survey(
+    column: Any,
+    epsilon: float = 1.0,
+    *,
+    labels: Any = None,
+    bins: Bins | tuple[float, float, int] | None = None,
+    missing: Missing = "value",
+    oracle: str = "auto",
+    rng: Rng = None,
+) -> Survey:
+    """Simulate a survey under local differential privacy: each row randomizes its value, and only that is counted.
+
+    Parameters
+    ----------
+    column
+        A Series of pandas or Polars, an Arrow array, a NumPy array, or a list: of text, categories, booleans or whole
+        numbers; of any numbers with `bins`.
+    epsilon
+        What a row's report may reveal, in nats; smaller is more private.
+    labels
+        The values that there can be, fixed beforehand as in a real collection. Unless given, the column's categories,
+        or the values that occur, are the list, and a note says so.
+    bins
+        Minimum, maximum and number of equal bins, for numbers; what lies outside counts in the nearest.
+    missing : {"value", "drop"}
+        Whether a value is missing is private too: such a row reports None, a label like any other, which costs nothing.
+        With "drop" it sends no report, so that everyone sees who has no value; a note counts them.
+    oracle
+        What each row randomizes with; "auto" is the one that `overstory compare` recommends.
+    rng
+        Randomness for the simulation, as NumPy takes it: a seed, a generator, or None. Equal seeds give equal results,
+        so a seed is for simulations only: real devices draw from the operating system.
+
+    Returns
+    -------
+    Survey
+        An `Estimate`: print it, plot it, index it by a value, make a data frame of it. Its counts are moved to the
+        nearest possible ones; `raw_counts` are unbiased.
+
+    Raises
+    ------
+    ParameterError
+        When the column holds no values, too many, or of a kind that has no labels; or a choice is unknown.
+
+    Examples
+    --------
+    >>> answers = survey(["yes"] * 6_000 + ["no"] * 3_000 + [None] * 1_000, epsilon=1, rng=1)
+    >>> [row.value for row in answers], round(answers["yes"].frequency, 1)
+    (['yes', 'no', None], 0.6)
+    """
+    if missing not in get_args(Missing):
+        raise ParameterError(f"missing = {missing!r}: choose one of {', '.join(get_args(Missing))}")
+    if bins is not None and labels is not None:
+        raise ParameterError("give bins or labels, not both")
+    listed, codes, notes = _binned(column, bins) if bins is not None else _named(column, labels, missing)
+    listed, codes, absent = _with_missing(listed, codes, missing)
+    if len(listed) == 1:
+        listed = (*listed, ANOTHER)
+    population = _people(listed, codes)
+    drawn, seed = generator(rng), whole_number(rng)
+    if not isinstance(seed, int):
+        seed = int(drawn.integers(1 << 63))
+    result = collect(population, TrialBudget(epsilon), oracle, seed)
+    if not result.shown.detected().any():
+        absent.append(
+            f"no value was detected: {len(codes):,} reports at this epsilon are few for {len(listed):,} values"
+        )
+    shown = {field.name: getattr(result.shown, field.name) for field in fields(Processed)}
+    shown |= {"values": listed, "notes": (*result.shown.notes, *notes, *absent)}
+    return Survey(**shown, oracle=FrequencyOracle(result.mechanism, listed))
+
+
+def _named(column: Any, labels: Any, missing: Missing) -> tuple[tuple[Label, ...], I64, list[str]]:
+    """Return the labels, each row's label (-1: missing), and what a reader must know of both."""
+    if labels is not None:
+        listed = labels_from(labels)
+        place = None if None not in listed else listed.index(None)
+        codes = coded(column, listed, missing=-1 if missing == "drop" else place)
+        return listed, np.where(codes == place, -1, codes) if place is not None else codes, []
+    read = read_column(column)
+    values = read.labels[:-1] if None in read.labels else read.labels
+    codes = np.where(read.codes == len(values), -1, read.codes) if None in read.labels else read.codes
+    if len(values) > MOST_VALUES:
+        raise ParameterError(
+            f"the column has {len(values):,} distinct values, more than {MOST_VALUES:,}: give labels=[...] for those "
+            "to ask about, bins=(minimum, maximum, count) for numbers, or find frequent ones by `overstory discover`"
+        )
+    notes = [] if all(isinstance(value, bool) for value in values) and values else [READ_OFF]
+    numbers = [label for label in values if isinstance(label, int) and not isinstance(label, bool)]
+    if len(numbers) > MANY_NUMBERS:
+        best = round_bins(float(numbers[0]), float(numbers[-1]), 20)
+        notes.append(
+            f"{len(numbers):,} different numbers are many to tell apart: "
+            f"bins=({best.minimum:g}, {best.maximum:g}, {best.count}) would show more"
+        )
+    return values, codes, notes
+
+
+def _binned(column: Any, bins: Bins | tuple[float, float, int]) -> tuple[tuple[Label, ...], I64, list[str]]:
+    if not isinstance(bins, Bins) and (not isinstance(bins, tuple | list) or len(bins) != 3):
+        raise ParameterError(f"bins = {bins!r}: give the minimum, the maximum and how many, as in (0, 100, 20)")
+    made = bins if isinstance(bins, Bins) else Bins(*bins)
+    numbers = read_numbers(column)
+    absent = np.isnan(numbers)
+    outside = int(np.count_nonzero((numbers < made.minimum) | (numbers > made.maximum)))
+    codes = np.where(absent, -1, symbols(made, np.where(absent, made.minimum, numbers)))
+    notes = [f"numbers outside the bins, counted in the nearest: {outside:,}"] if outside else []
+    return made.labels, codes, notes
+
+
+def _with_missing(labels: tuple[Label, ...], codes: I64, missing: Missing) -> tuple[tuple[Label, ...], I64, list[str]]:
+    """Give missing values a label of their own, or leave them out, and say which."""
+    absent = codes < 0
+    number = int(np.count_nonzero(absent))
+    if missing == "drop" and number:
+        note = (
+            f"{number:,} of {len(codes):,} rows hold no value and sent nothing: that they hold none was not protected"
+        )
+        return labels, codes[~absent], [note]
+    if not number:
+        return labels, codes, []
+    labels = labels if None in labels else (*labels, None)
+    note = f"{number:,} of {len(codes):,} rows hold no value: they report {label_text(None)}, a value like any other"
+    return labels, np.where(absent, labels.index(None), codes), [note]
+
+
+def _people(labels: tuple[Label, ...], codes: I64) -> Population:
+    if not codes.size:
+        raise ParameterError("the column holds nothing to survey: no row has a value")
+    texts = [label_text(label) for label in labels if label is not None]
+    absent = label_text(None)
+    while absent in texts:  # a text that reads like it is another value
+        absent = f"({absent})"
+    named = iter(texts)
+    texts = [absent if label is None else next(named) for label in labels]
+    return Population(tuple(texts), np.bincount(codes, minlength=len(labels)).astype(np.int64))

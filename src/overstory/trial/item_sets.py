@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from overstory.trial.population import READ_OFF, empty
 from overstory.trial.run import TrialBudget, chunks
 
 I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
 MOST_ITEMS: Final = 10_000
 SHOWN: Final = 30
 """Items that the terminal shows."""
@@ -72,9 +73,13 @@ class SetPeople:
     @property
     def holders(self) -> I64:
         """How many rows hold each item."""
-        holders = np.zeros(len(self.items), np.int64)
+        return self.counted(len(self.items)).astype(np.int64)
+
+    def counted(self, most: int) -> F64:
+        """Return how many rows hold each item, where each of s > `most` items counts as ``most / s`` of a row."""
+        holders = np.zeros(len(self.items))
         for items, count in zip(self.sets, self.counts.tolist(), strict=True):
-            holders[list(items)] += count
+            holders[list(items)] += count * min(1.0, most / max(len(items), 1))
         return holders
 
 
@@ -134,27 +139,35 @@ class SetTrial:
         The counts of items, with errors and intervals, and the mean size of a set.
     instead
         The best mechanism of the other kind, in words; none where the mechanism was asked for.
+    is_fitted
+        Whether the sizes of the rows' sets chose how many items of one set count.
     """
 
     people: SetPeople
     oracle: FrequencyOracle
     estimate: ItemEstimate
     instead: str = ""
+    is_fitted: bool = False
+
+    @cached_property
+    def truth(self) -> F64:
+        """How many rows hold each item, a set that is too large counted as the mechanism counts it."""
+        return self.people.counted(self.estimate.mean_size.most)
 
     @property
     def inside(self) -> int:
         """How many items' 95% intervals hold the true count."""
         low, high = self.estimate.confidence_interval()
-        return int(np.count_nonzero((low <= self.people.holders) & (self.people.holders <= high)))
+        return int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
 
     @property
     def true_size(self) -> float:
-        """The mean size of the rows' sets."""
-        return float(self.people.holders.sum()) / len(self.people)
+        """The mean size of the rows' sets, of larger ones as many items as count."""
+        return float(self.truth.sum()) / len(self.people)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a dictionary per item, the most frequent first, with its true share."""
-        true = dict(zip(self.people.items, (self.people.holders / len(self.people)).tolist(), strict=True))
+        """Yield a dictionary per item, the most frequent first, with its true share; see `truth`."""
+        true = dict(zip(self.people.items, (self.truth / len(self.people)).tolist(), strict=True))
         for row in self.estimate.rows():
             yield {**row, "true_share": true[row["value"]]}
 
@@ -178,8 +191,16 @@ class SetTrial:
 
     def _notes(self) -> Iterator[str]:
         yield READ_OFF
-        if self.instead:
+        if self.is_fitted:
             yield SIZES_READ
+        most, reports = self.estimate.mean_size.most, len(self.people)
+        if larger := int(self.people.sizes[most + 1 :].sum()):
+            lost = (self.people.holders - self.truth) / reports
+            yield (
+                f"{larger / reports:.2%} of the rows have more than {most} item{'s' * (most != 1)}, and the truth "
+                f"shown counts them as the estimates do; in full, shares are up to {100 * lost.max():.2f} points "
+                f"higher, and a row has {self.true_size + lost.sum():.2f} items"
+            )
         if self.people.missing:
             yield f"{self.people.missing:,} rows have no value and sent nothing"
         yield from self.estimate.notes
@@ -235,7 +256,7 @@ def collect_sets(
     oracle
         "auto" for the mechanism of least error, or one of `ITEM_SETS` by name.
     most
-        As many items of one set count; the largest set's, unless given.
+        As many items of one set count; as many as make the least error, unless given.
 
     Examples
     --------
@@ -252,6 +273,8 @@ def collect_sets(
     size, instead = len(people.items), ""
     if oracle == "auto":
         ranking = rank_item_mechanisms(size, counted, budget.epsilon, len(people), people.sizes.tolist())
+        if most is not None:  # as many count, and no fewer
+            ranking = tuple(choice for choice in ranking if choice.parameters.get("length", most) == most)
         mechanism, instead = ranking[0].mechanism, other_mechanism(ranking)
     else:
         mechanism = ITEM_SETS[oracle](domain_size=size, most=counted, epsilon=budget.epsilon)
@@ -264,7 +287,7 @@ def collect_sets(
 
     learned = pair.estimate(reduce(add, batches()), people.items)
     assert isinstance(learned, ItemEstimate)
-    return SetTrial(people, pair, learned, instead)
+    return SetTrial(people, pair, learned, instead, oracle == "auto" and most is None)
 
 
 def survey_sets(
@@ -288,7 +311,7 @@ def survey_sets(
     separator
         The text between two items, where rows are texts.
     most
-        As many items of one set count; the largest set's, unless given.
+        As many items of one set count; as many as make the least error, unless given.
     oracle
         "auto" for the mechanism of least error, "padding-and-sampling", or "item-bits".
     rng

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.tables.output import not_detected, share_interval
+from overstory.client import Randomizer
 from overstory.files.io import writing_text
 from overstory.planning.sample_size import smallest_share
 from overstory.presentation import svg
-from overstory.presentation.charts.drawing import Chart
-from overstory.presentation.charts.losses import Loss, loss_over_reports
-from overstory.presentation.charts.scale import Scale, apart, text_width
-from overstory.presentation.charts.truth import against_truth
+from overstory.presentation.charts.curves import Loss, loss_over_reports
+from overstory.presentation.charts.drawing import F64, Chart, Scale, apart, text_width
 from overstory.presentation.document import (
     Block,
     Column,
@@ -30,18 +31,59 @@ from overstory.presentation.document import (
 )
 from overstory.presentation.formats import if_detected, p_value, percent, thousands
 from overstory.presentation.render_html import as_page
-from overstory.presentation.svg import Picture
+from overstory.presentation.svg import OURS, THEIRS, Picture
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.sampling import KeyedEntropy, SeededEntropy
 from overstory.trial.summary import Advice, Summary
+
+
+def against_truth(
+    names: Sequence[str],
+    *,
+    truth: F64,
+    learned: F64,
+    low: F64,
+    high: F64,
+    detected: NDArray[np.bool_],
+    xlabel: str,
+) -> str:
+    """Draw truth against estimate with its 95% interval as SVG; what was not detected is hollow.
+
+    Parameters
+    ----------
+    truth, learned, low, high, detected : ndarray, shape (values,)
+        In the unit that `xlabel` names.
+    """
+    width, height, count = 518.0, 68 + 15.0 * max(len(names), 3), len(names)
+    least, most = float(min(low.min(), truth.min())), float(max(high.max(), truth.max()))
+    margin = 0.03 * (most - least) or 0.5
+    left = 14 + max(map(text_width, names))
+    chart = Chart(
+        width,
+        height,
+        Scale(least - margin, most + margin, left, width - 12),
+        Scale(count - 0.4, -0.6, height - 34, 26),
+    )
+    chart.axes(xlabel, rows=names)
+    for row in range(count):
+        chart.line([(float(low[row]), row), (float(high[row]), row)], OURS, 2, 'stroke-opacity="0.55"')
+        chart.dot(float(learned[row]), row, OURS, hollow=not detected[row])
+        chart.bar(float(truth[row]), row, THEIRS)
+    entries = [("dot", "learned, 95% interval", OURS)]
+    entries += [] if detected.all() else [("hollow", "not detected", OURS)]
+    chart.legend([*entries, ("bar", "truth", THEIRS)])
+    return chart.svg()
+
 
 MOST_BARS: Final = 40
 MOST_REPORTS: Final = 30
 LONGEST: Final = 32
+REPORTS: Final = 3
 
 
 def shares(summary: Summary) -> Picture:
@@ -117,14 +159,73 @@ def short(text: str) -> str:
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
+@dataclass(frozen=True)
+class Life:
+    """The bits of one value on one device: true, permanent, and sent."""
+
+    value: str
+    cohort: int
+    true: int
+    permanent: int
+    reports: tuple[int, ...]
+
+
 def life_of_a_report(summary: Summary) -> Picture:
     """Draw one device's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
-    from overstory.experiments.rappor import figure_1
-
     result, population = summary.result, summary.result.population
     assert isinstance(result.mechanism, BitMechanism)
     first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
-    return figure_1.draw(result.mechanism, figure_1.live(result.mechanism, population.labels[first], result.seed))
+    return draw_life(result.mechanism, live(result.mechanism, population.labels[first], result.seed))
+
+
+def live(mechanism: BitMechanism, value: str, seed: int) -> Life:
+    """Return what a device whose secret follows from `seed` makes of a value."""
+    secret = KeyedEntropy(b"the device of figure 1", str(seed).encode()).bits(256).to_bytes(32, "big")
+    device = Randomizer(mechanism, secret=secret, metric="figure 1", entropy=SeededEntropy(seed))
+    reports = tuple(device.report(value).bits for _ in range(REPORTS))
+    return Life(value, device.cohort, mechanism.encode(value, device.cohort), device.permanent(value), reports)
+
+
+def draw_life(mechanism: BitMechanism, life: Life) -> Picture:
+    """Draw the rows of bits, from the value to the reports."""
+    from overstory.presentation import figures
+
+    rows = [life.true, life.permanent, *life.reports]
+    names = ["true bits B", "permanent B'", *(f"report {i + 1}: S" for i in range(len(life.reports)))]
+    figure, axes = figures.panels(width=8.4, height=1.15 + 0.5 * len(rows))
+    axes.grid(visible=False)
+    width = mechanism.encoding.num_bits
+    for row, bits in enumerate(rows):
+        _row(axes, row, bits, life.true, width)
+    for bit in (i for i in range(width) if life.true >> i & 1):
+        axes.plot([width / 2, bit + 0.5], [-1.25, -0.42], color=figures.MUTED, linewidth=0.8)
+    axes.text(width / 2, -1.3, f"value {life.value[:40]!r}", ha="center", va="bottom", color=figures.INK, fontsize=10)
+    place = {"xytext": (6, 0), "fontsize": 8}
+    figures.level(axes, 1.5, figures.MUTED, "the device's edge", width, place=place, linewidth=0.8)
+    for row, bits in enumerate(rows):
+        figures.label(axes, width, row, f"{bits.bit_count()} of {width}", xytext=(6, 0))
+    axes.set_yticks(range(len(rows)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set(xlim=(0, width), ylim=(len(rows) - 0.5, -1.9), xlabel="bit of the report")
+    return figures.picture(
+        figure,
+        "rappor-figure-1",
+        f"One value on one device of cohort {life.cohort}. Vermilion: the value's own bits where they are 1; blue: "
+        "other bits that are 1. The rows above the dashed line never leave the device.",
+        f"Rows of {width} bits. The true row has {life.true.bit_count()} bits set, the permanent response "
+        f"{life.permanent.bit_count()}, the reports {', '.join(str(bits.bit_count()) for bits in life.reports)}.",
+    )
+
+
+def _row(axes: Any, row: int, bits: int, own: int, width: int) -> None:
+    """Draw a row of bits, each as wide as its place; the value's own are a little wider, to be seen among others."""
+    from overstory.presentation import figures
+
+    axes.broken_barh([(0, width)], (row - 0.36, 0.72), facecolor=figures.FAINT, linewidth=0)
+    for colour, chosen, grown in ((figures.BLUE, bits & ~own, 0.0), (figures.VERMILION, bits & own, width / 600)):
+        spans = [(i - grown, 1 + 2 * grown) for i in range(width) if chosen >> i & 1]
+        axes.broken_barh(spans, (row - 0.36, 0.72), facecolor=colour, linewidth=0)
 
 
 def privacy_spent(mechanism: Mechanism) -> Picture:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from overstory.analysis.comparison.ranking import Choice, rank, recommend
+from overstory.analysis.comparison import Choice, rank, recommend
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from overstory.analysis.comparison.ranking import Choice, recommend
+from overstory.analysis.comparison import Choice, recommend
 from overstory.analysis.postprocess.steps import postprocess
 from overstory.planning.detection import NINE_IN_TEN, critical_value
 from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person

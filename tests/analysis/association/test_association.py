@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from overstory.analysis.association.covariance import KroneckerCovariance
-from overstory.analysis.association.display import nearest_distribution, reported
 from overstory.analysis.association.effect import compare_rows, conditional, cramers_v
-from overstory.analysis.association.independence import independence
+from overstory.analysis.association.independence import KroneckerCovariance, independence
+from overstory.analysis.association.summary import nearest_distribution, reported
 from overstory.analysis.association.table import TableEstimate
 from overstory.protocol.errors import ParameterError
 

@@ -6,8 +6,7 @@ from matplotlib.figure import Figure
 from scipy.stats import binom
 
 import overstory
-from overstory.analysis.association.departures import departures
-from overstory.analysis.association.picture import plot_height, plot_table, table_cells, table_picture
+from overstory.analysis.association.picture import departures, plot_height, plot_table, table_cells, table_picture
 from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import pair_table
 from support.random_collections import FALSE_ALARM

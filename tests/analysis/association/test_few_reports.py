@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from overstory.analysis.association.linked import linked_cells
-from overstory.analysis.association.several import divided_tables
 from overstory.analysis.association.summary import TableSummary
+from overstory.analysis.association.table import divided_tables
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.protocol.errors import ParameterError

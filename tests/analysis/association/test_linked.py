@@ -16,8 +16,7 @@ from scipy.stats import binom, chi2
 
 from overstory.analysis.association.independence import independence
 from overstory.analysis.association.linked import linked_cells
-from overstory.analysis.association.linked_equations import DENSE
-from overstory.analysis.association.linked_filters import linked_filters
+from overstory.analysis.association.linked_filters import DENSE, linked_filters
 from overstory.analysis.association.linked_likelihood import likeliest_table, likelihoods, linked_likelihood
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.linked import num_supports
@@ -279,7 +278,7 @@ def test_conjugate_gradients_solve_what_the_matrix_solves(monkeypatch: pytest.Mo
     counts = string_counts(built, shares, 50_000, 3)
     exact = linked_filters(built, counts, ("x", "y"), STRINGS)
     assert exact.shares.size < DENSE
-    monkeypatch.setattr("overstory.analysis.association.linked_equations.DENSE", 0)
+    monkeypatch.setattr("overstory.analysis.association.linked_filters.DENSE", 0)
     near = linked_filters(built, counts, ("x", "y"), STRINGS)
     assert np.allclose(near.shares, exact.shares, atol=1e-8)
     weights = np.zeros((2, *exact.shares.shape))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.association.covariance import KroneckerCovariance
+from overstory.analysis.association.independence import KroneckerCovariance
 from overstory.analysis.association.table import TableEstimate, pair_table
 from overstory.protocol.errors import ParameterError
 
@@ -33,7 +33,7 @@ def test_the_covariances_are_those_of_the_estimate(name: str, kind: Any) -> None
     parameters = {"sampled_bits": 4} if name == "dbitflip" else {}
     oracle = overstory.oracle(name, domain_size=6, epsilon=2.0, **parameters)
     values = np.random.default_rng(1).choice(6, size=20_000, p=[0.4, 0.2, 0.2, 0.1, 0.05, 0.05])
-    estimate = oracle.estimate(oracle.accumulate(oracle.simulate(values, rng=2)))
+    estimate = oracle.estimate(oracle.accumulate(oracle.simulate(values, rng=2)))  # the seeds of olh: filled unevenly
     table = pair_table(oracle.mechanism, estimate, ["x", "y"], LABELS, interval_kind=kind)
     np.testing.assert_allclose(_matrix(table), estimate.covariance(kind) / 20_000**2, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(table.standard_errors.ravel(), estimate.errors(kind) / 20_000)

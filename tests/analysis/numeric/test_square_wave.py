@@ -13,10 +13,10 @@ from overstory.analysis.numeric.distribution import transition_table
 from overstory.analysis.postprocess.likelihood import expectation_maximization, smoothed
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.numbers import bucket_edges
-from overstory.experiments.smart_homes.measurement import wasserstein
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Interval, SquareWave
 from overstory.protocol.numeric.windows import WindowChannel
+from papers.smart_homes.measurement import wasserstein
 
 
 def slow_table(channel, cells, num_bins):

@@ -37,6 +37,11 @@ def test_nothing_is_published_unless_the_registry_says_so() -> None:
         (PUBLISHED.replace(STOP, " "), "opt_out: give a sentence on how a person stops the collection"),
         (PUBLISHED.replace(f'"{STOP}"', "7"), "opt_out: give a sentence"),
         (EXAMPLE + 'publish = "estimate"\n', "publish: 'estimate'; did you mean estimates? choose one of nothing, est"),
+        (PUBLISHED + "publish_least = 1\n", "publish_least: 1: give a whole number from 2 to"),
+        (
+            PUBLISHED.replace("retention_days = 90", "retention_days = 30"),
+            "publish: a period is published from the end of its 30 grace_days to that of its 30 retention_days",
+        ),
         (EXAMPLE + "publish = true\n", "publish: True: choose one of nothing, estimates"),
         (EXAMPLE.replace("registry =", "optout = 'x'\nregistry ="), "optout: no such key; did you mean opt_out?"),
     ],
@@ -63,19 +68,42 @@ def test_the_registrys_digest_covers_them_and_a_file_without_them_keeps_its_own(
 
 
 def test_a_public_entry_is_read_back() -> None:
-    metric = parse_registry(PUBLISHED)["colour"]
+    metric = parse_registry(PUBLISHED + "publish_least = 250\n")["colour"]
+    assert metric.to_json()["publish_least"] == 250
     assert metric.to_json()["publish"] == "estimates"
     assert metric_from_json(metric.to_json()) == metric
 
 
-def test_a_change_of_them_weakens_and_breaks_nothing() -> None:
+def test_who_agreed_to_nothing_is_asked_before_estimates_are_published() -> None:
     plain = parse_registry(EXAMPLE)
     published = replace(parse_registry(PUBLISHED), version="2")
-    for old, new in ((plain, published), (published, plain)):
+    for old, new, kind in ((plain, published, Kind.WEAKENS), (published, plain, Kind.HARMLESS)):
         changes = {change.what: change for change in compare_registries(old, new)}
         assert set(changes) == {"registry", "opt_out", "publish"}
-        assert {change.kind for change in changes.values()} == {Kind.HARMLESS}
-    assert changes["publish"].detail.startswith("estimates becomes nothing")
+        assert {change.kind for name, change in changes.items() if name != "publish"} == {Kind.HARMLESS}
+        assert changes["publish"].kind is kind
+        assert changes["publish"].detail.endswith(": devices ask about it again") == (kind is Kind.WEAKENS)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [("publish_least", 20, "with 20 reports or more, not with 100"), ("grace_days", 40, "takes reports again")],
+)
+def test_a_change_that_breaks_the_promise_about_publishing_weakens(key: str, value: int, says: str) -> None:
+    old = parse_registry(PUBLISHED)
+    new = replace(old, version="2", metrics={"colour": replace(old["colour"], **{key: value})})
+    for before, after, kind in ((old, new, Kind.WEAKENS), (new, old, Kind.HARMLESS)):
+        (change,) = (change for change in compare_registries(before, after) if change.what == key)
+        assert change.kind == kind
+        assert (says in change.detail) == (kind == Kind.WEAKENS)
+
+
+def test_lint_warns_of_few_reports() -> None:
+    few = PUBLISHED + "publish_least = 20\n"
+    warned = registry_warnings(parse_registry(few), few, dt.date(2026, 11, 21))
+    assert [fault.message for fault in warned if fault.field == "metrics.colour.publish_least"] == [
+        "estimates of 20 reports are close to the reports: 100 are usual"
+    ]
 
 
 def test_lint_warns_of_estimates_that_there_cannot_be() -> None:
@@ -107,6 +135,6 @@ def test_a_metrics_page_says_what_is_published() -> None:
         return [value for name, value in pairs[0] if name == "Published"]
 
     assert published(parse_registry(PUBLISHED)) == [
-        "everybody can read the estimates with their uncertainty, and no report"
+        "everybody can read the estimates of a period once it takes no more reports, if at least 100 came"
     ]
     assert published(parse_registry(EXAMPLE)) == []

@@ -10,7 +10,6 @@ from itertools import product
 import pytest
 
 from overstory.privacy import statement
-from overstory.privacy.accounts import Event, Spend
 from overstory.privacy.payloads.registry import terms_from_json, terms_of
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError, WireError
@@ -246,10 +245,8 @@ def test_parameters_make_it_again_and_its_form_is_plain(name, given):
 
 
 @pytest.mark.parametrize(("name", "given"), CASES)
-def test_a_ledger_keeps_what_it_costs(name, given):
+def test_terms_say_what_it_costs(name, given):
     built = numeric(name, **given)
-    spend = Spend.of("energy", built, Event.NEW_VALUE, reports=7)
-    assert Spend.from_json(json.loads(json.dumps(spend.to_json()))) == spend
     terms = terms_of(built)
     assert terms.epsilon_n(1) == terms.epsilon_n(50) == built.epsilon_report
     assert terms.change_leak(2) == math.inf

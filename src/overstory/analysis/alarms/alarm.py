@@ -1,15 +1,33 @@
-"""What an alarm says, and what about a collection's health raises one: volume, fit, refusals, expiry.
+r"""What an alarm says, and what raises one: volume, fit, refusals, expiry; steps and slow drifts of shares.
 
-`overstory.analysis.alarms.changes` raises those about shares. docs/explanation/alarms.md says what each means.
+docs/explanation/alarms.md says what each means.
+
+*Changes.* The shares of the newest periods, pooled, less those of the periods before, over a standard error with the
+sampling of people (`Estimate.errors`, kind "population"), two-sided; Benjamini and Hochberg's rule over every (metric,
+value) of a run.
+
+Periods share devices, which keep their permanent responses: readings d periods apart have a correlation
+:math:`\rho_d`. Where it depends on d alone, one period of variance V against the mean of the 8 before has the variance
+
+.. math:: V \Bigl( \tfrac98 - \tfrac1{32} \sum_{d \le 8} d \rho_d \Bigr) \le \tfrac98 V ,
+
+which is that of independent periods: the test is conservative, whatever share of the devices stays. The mean of 13
+periods against that of the 13 before is another matter. If 86% of the devices stay from one period to the next, it
+varies by .77 V, five times as much as independent periods' 2 V / 13. `DRIFT_VARIANCE` is the most over all mixtures of
+devices that leave at constant rates, each at its own: no more of the variance can be averaged away.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import numpy as np
+
+from overstory.analysis import selection
 from overstory.analysis.alarms.crafted import DECODERS_OWN
 from overstory.analysis.decoding.caveats import (
     SURE,
@@ -21,12 +39,19 @@ from overstory.analysis.decoding.caveats import (
 )
 from overstory.analysis.decoding.decoder import Decoded
 from overstory.presentation.formats import finite
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from overstory.analysis.alarms.crafted import Check
+    from overstory.analysis.estimate import Estimate
+
+    F64 = NDArray[np.float64]
+
 
 Kind = Literal["step", "drift", "volume", "fit", "crafted", "estimate", "refusals", "expiry"]
 Severity = Literal["red", "amber", "note"]
@@ -107,11 +132,9 @@ def volume(metric: str, period: str, reports: int, before: Sequence[int]) -> Ala
         f"{reports:,} reports in {period}; the median of the {len(before)} periods before is {usual:,.0f}. "
         "Most often a release, or broken senders."
     )
-    return Alarm("volume", "amber" if reports else "red", metric, period, text, (), _counted(reports, usual))
-
-
-def _counted(reports: int, usual: float) -> dict[str, Any]:
-    return {"reports": reports, "median": usual}
+    return Alarm(
+        "volume", "amber" if reports else "red", metric, period, text, (), {"reports": reports, "median": usual}
+    )
 
 
 def fit(metric: str, period: str, newest: Decoded, before: Sequence[Decoded]) -> Iterator[Alarm]:
@@ -212,3 +235,202 @@ def expiry(metric: str, expires: dt.date, today: dt.date) -> Alarm | None:
         return None
     text = f"It expires in {days} day{'s' if days > 1 else ''}, on {expires}: no device reports it from then on."
     return Alarm("expiry", severity, metric, today.isoformat(), text, (), {"days": days})
+
+
+ALPHA: Final = 0.01
+"""The false discovery rate of a run."""
+LEAST_POINTS, LEAST_TENTH = 0.01, 0.1
+"""A change must be a percentage point, or a tenth of the value before: less is nobody's concern."""
+
+DRIFT_PERIODS: Final = 13
+"""A drift is looked for between so many periods and as many before, once in as many periods."""
+DRIFT_VARIANCE: Final = 0.7685
+"""Variance of the difference of two means of 13 periods, over a period's: the most that devices that stay can cause."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A metric's newest estimates and the ones before, each of one period, all of one list of values.
+
+    Attributes
+    ----------
+    metric, period
+        The metric's id, and the label of its newest period.
+    after, before
+        One estimate or, for a drift, 13; the 8 or 13 before.
+    """
+
+    metric: str
+    period: str
+    after: Sequence[Estimate]
+    before: Sequence[Estimate]
+
+    def __post_init__(self) -> None:
+        lists = {tuple(map(str, estimate.values)) for estimate in (*self.after, *self.before)}
+        if len(lists) != 1 or not self.after or not self.before:
+            raise ParameterError(f"{self.metric}: compare estimates of one list of values, at least one on either side")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One value's share, before and after.
+
+    Attributes
+    ----------
+    before, after, standard_error
+        Shares, and the standard error of their difference.
+    q_value
+        The smallest false discovery rate, over all values of all metrics of the run, at which it is a change.
+    """
+
+    metric: str
+    period: str
+    value: str
+    before: float
+    after: float
+    standard_error: float
+    q_value: float
+    level: float = 0.95
+    """Of the interval: as much above 95% as the choice of this value among all costs (false coverage rate)."""
+
+    @property
+    def change(self) -> float:
+        return self.after - self.before
+
+    @property
+    def key(self) -> tuple[str, str, bool]:
+        return self.metric, self.value, self.change > 0
+
+    @property
+    def matters(self) -> bool:
+        """Whether it is a percentage point, or a tenth of the value before."""
+        return abs(self.change) >= min(LEAST_POINTS, LEAST_TENTH * max(self.before, 0.0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        reach = selection.normal_reach(self.level) * self.standard_error
+        return {
+            "value": self.value,
+            "before": self.before,
+            "after": self.after,
+            "change": self.change,
+            "low": self.change - reach,
+            "high": self.change + reach,
+            "q_value": self.q_value,
+        }
+
+
+def find_changes(comparisons: Sequence[Comparison], *, alpha: float = ALPHA, least: bool = True) -> tuple[Change, ...]:
+    """Return the shares that changed, of all values of all metrics: one run, one false discovery rate.
+
+    Parameters
+    ----------
+    alpha
+        The false discovery rate.
+    least
+        Whether a change must be a point or a tenth of the value, too.
+
+    Examples
+    --------
+    >>> from overstory.analysis.estimate import Estimate
+    >>> weeks = [Estimate(values=["on"], counts=[count], raw_counts=[count], standard_errors=[50], num_reports=20_000)
+    ...          for count in [8_000] * 8 + [9_000]]
+    >>> [change] = find_changes([Comparison("switch", "2026-W47", weeks[8:], weeks[:8])])
+    >>> round(change.before, 3), round(change.after, 3), round(change.standard_error, 4)
+    (0.4, 0.45, 0.0046)
+    """
+    selection.check_alpha(alpha)
+    measured = [_difference(comparison) for comparison in comparisons]
+    if not measured:
+        return ()
+    p_values = np.concatenate(
+        [
+            np.minimum(2.0 * selection.upper_p_values(np.abs(after - before), error), 1.0)
+            for before, after, error in measured
+        ]
+    )
+    adjusted = selection.adjusted_p_values(p_values, "fdr")
+    q_values = iter(adjusted.tolist())
+    # Benjamini and Yekutieli: level 1 - a R / m.
+    level = 1.0 - 0.05 * max(int(np.count_nonzero(adjusted <= alpha)), 1) / adjusted.size
+    changes = (
+        Change(
+            metric=comparison.metric,
+            period=comparison.period,
+            value=str(value),
+            before=float(before),
+            after=float(after),
+            standard_error=float(error),
+            q_value=next(q_values),
+            level=level,
+        )
+        for comparison, shares in zip(comparisons, measured, strict=True)
+        for value, before, after, error in zip(comparison.after[0].values, *shares, strict=True)
+    )
+    return tuple(change for change in changes if change.q_value <= alpha and (change.matters or not least))
+
+
+def _difference(comparison: Comparison) -> tuple[F64, F64, F64]:
+    """Return the shares before and after, and the standard error of their difference."""
+    (after, independent, one), (before, others, another) = map(_pool, (comparison.after, comparison.before))
+    variance = independent + others
+    if len(comparison.after) > 1:
+        # Pooled periods share devices: their errors do not average out as independent ones do.
+        variance = np.maximum(variance, DRIFT_VARIANCE * (one + another) / 2.0)
+    return before, after, np.sqrt(variance)
+
+
+def _pool(estimates: Sequence[Estimate]) -> tuple[F64, F64, F64]:
+    """Return the share over all reports, its variance were periods independent, and the mean variance of a period."""
+    reports = np.array([estimate.num_reports for estimate in estimates], np.float64)
+    if not reports.sum():
+        nothing = np.zeros(len(estimates[0]))
+        return nothing, nothing + np.inf, nothing + np.inf
+    heard = [estimate for estimate in estimates if estimate.num_reports]
+    weights = reports[reports > 0] / reports.sum()
+    shares = np.array([estimate.raw_frequencies for estimate in heard])
+    variances = np.array([(estimate.errors("population") / estimate.num_reports) ** 2 for estimate in heard])
+    return weights @ shares, weights**2 @ variances, weights @ variances
+
+
+def steps(runs: Sequence[Sequence[Change]]) -> list[Alarm]:
+    """Return an alarm per metric and severity from the changes of the last three runs, the newest last.
+
+    Red: a value changed the same way in two of the three. Amber: it changed in the newest alone. An earlier change
+    that is over raises nothing.
+    """
+    recent = list(runs[-3:])
+    times: dict[tuple[str, str, bool], int] = {}
+    for run in recent:
+        for key in {change.key for change in run}:
+            times[key] = times.get(key, 0) + 1
+    newest = {change.key: change for change in (recent[-1] if recent else ())}
+    latest = {change.key: change for run in recent for change in run}
+    red = [latest[key] for key, number in times.items() if number > 1]
+    amber = [change for key, change in newest.items() if times[key] == 1]
+    return [*_alarms("step", "red", red), *_alarms("step", "amber", amber)]
+
+
+def drifts(changes: Sequence[Change], *, is_new: bool = True) -> list[Alarm]:
+    """Return an amber alarm per metric from a comparison of 13 periods with the 13 before; a note if it is old."""
+    return list(_alarms("drift", "amber" if is_new else "note", changes))
+
+
+MEANINGS: Final = {
+    "step": "against the {before} periods before. A release, another mix of devices, or the world: look at the notes. "
+    "Where the same devices keep their answers, changes of few of them are not seen.",
+    "drift": "in the last 13 periods, against the 13 before. Each change from one period to the next was too small to "
+    "be seen. Devices that keep their answers hide slow changes, too.",
+}
+MOST_NAMED: Final = 3
+
+
+def _alarms(kind: Kind, severity: Severity, changes: Sequence[Change]) -> Iterator[Alarm]:
+    """Yield an alarm for each metric, its surest changes first."""
+    for metric in dict.fromkeys(change.metric for change in changes):
+        own = sorted((change for change in changes if change.metric == metric), key=lambda change: change.q_value)
+        named = [f"{change.value} {100 * change.change:+.2f} points" for change in own[:MOST_NAMED]]
+        more = [f"{len(own) - MOST_NAMED} more"] if len(own) > MOST_NAMED else []
+        text = f"{', '.join(named + more)} {MEANINGS[kind].format(before=8)}"
+        numbers = {"changes": [change.to_json() for change in own]}
+        yield Alarm(kind, severity, metric, own[0].period, text, tuple(change.value for change in own), numbers)

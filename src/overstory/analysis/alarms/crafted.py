@@ -1,9 +1,31 @@
-"""Checks of one collection for crafted reports: what honest devices cannot have sent, whatever their values are.
+r"""Checks of one collection for crafted reports: what honest devices cannot have sent, whatever their values are.
 
 Any share of the devices may report *nothing*, for want of a value that can be reported. `dispersion` alone is raised by
 honest devices, too: it is a decoder's measure of fit, and strings missing from the list and reports of nothing count.
 Each check has a p-value; Holm's rule over all checks of a reading admits alarms at .001: the chance of any false one.
 A check never changes an estimate. docs/explanation/crafted-reports.md says what each sees, and what none can see.
+
+Sums over honest reports have p-values that hold for all unknown shares.
+
+*Ones.* A report of d bits has :math:`\mathrm{Bin}(h, p^*) + \mathrm{Bin}(d - h, q^*)` ones, h of them its value's. A
+report of *nothing* has h = 0, and which share of the reports it is nobody knows: chi-square is taken against the
+nearest mixture of the two laws. Its p-value has a degree of freedom for each cell but one, none less for the share
+that was fitted, so it is the largest of all mixtures, and right also where nobody reports nothing.
+
+*Pairs.* A report holds one of two values at most, so one factor of :math:`X = (b_i - q^*)(b_j - q^*)` has mean 0 given
+the value, or given none, and is independent of the other: :math:`E X = 0`. The p-value is Chernoff's bound,
+:math:`\min_t (E e^{t X} e^{-t x})^n`, because X is far from normal where q* is small.
+
+*Shares below zero.* With z the noise of an estimated share over its standard error, and a true share of at least 0,
+
+.. math:: N = \sum_j \min(\hat f_j / \sigma_j, 0)^2 \le \sum_j \min(z_j, 0)^2 ,
+
+the largest where nobody holds any value. That sum has mean d/2 and variance ``5/4 d + d (d - 1) c``, where c, for
+normal z of correlation rho, is ``((1 + 2 rho^2)(pi / 2 + asin rho) + 3 rho sqrt(1 - rho^2)) / (2 pi) - 1/4``. A gamma
+distribution with these moments has the heavier tail: its skewness is .45 at d = 100, that of the sum .39.
+
+*Seeds and cohorts.* Devices draw them evenly. Where reports are few, chi-square is replaced by the number of pairs of
+reports that share one, which is nearly Poisson; of the two p-values the larger is taken.
 """
 
 from __future__ import annotations
@@ -15,11 +37,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from overstory.analysis.alarms import nulls
 from overstory.analysis.alarms.sums import HASHED, WATCHED, Watch, expected_buckets
 from overstory.analysis.decoding.caveats import WHY_COHORTS, WHY_RESIDUALS
-from overstory.analysis.selection import chi2_tail, upper_p_values
-from overstory.analysis.selection.detection import holm
+from overstory.analysis.decoding.chi_square import chi2_tail
+from overstory.analysis.selection import binomial_law, holm, upper_p_values
 from overstory.analysis.support.base import pair_covariance
 from overstory.presentation.formats import finite
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
@@ -29,11 +50,199 @@ from overstory.protocol.mechanisms.base import Mechanism
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    F64 = NDArray[np.float64]
+    I64 = NDArray[np.int64]
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.decoding.decoder import Decoded
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
     from overstory.protocol.mechanisms.base import LocalRandomizer
+
+
+EXPECTED: Final = 20.0
+"""Reports that a cell of a chi-square test is expected to have, at least: cells with fewer are merged."""
+HALVINGS: Final = 50
+"""Of the interval in which the share of a mixture is searched."""
+FEW_EACH: Final = 100.0
+"""Reports a cohort from which on chi-square is exact enough."""
+STRONGEST: Final = 64
+"""Pairs of values whose p-value is computed, the strongest by z: their variances hardly differ."""
+
+
+def ones_distribution(bits: int, own: int, p_star: float, q_star: float) -> F64:
+    """Return the chances of 0 to `bits` ones in a report of which `own` bits are its value's."""
+    return np.convolve(binomial_law(own, p_star), binomial_law(bits - own, q_star))
+
+
+def chi_square(observed: I64, chances: F64) -> tuple[float, int, float]:
+    """Return chi-square of counts against fixed chances, its degrees of freedom and its p-value.
+
+    Neighbouring cells are merged until each is expected to have `EXPECTED` counts.
+
+    Examples
+    --------
+    >>> chi_square(np.array([60, 40]), np.array([0.5, 0.5]))[:2]
+    (4.0, 1)
+    """
+    return chi_square_of_mixture(observed, chances, chances)
+
+
+def chi_square_of_mixture(observed: I64, first: F64, second: F64) -> tuple[float, int, float]:
+    """Return the same against the nearest mixture of two laws, whose shares are not known; see the module.
+
+    Cells are merged by the smaller of the two chances, so that every mixture fills them.
+
+    Examples
+    --------
+    >>> first, second = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.25, 0.5])
+    >>> statistic, degrees, p_value = chi_square_of_mixture(np.array([35, 25, 40]), first, second)
+    >>> round(statistic, 6), degrees, round(p_value, 6)  # 40% of the first law
+    (0.0, 2, 1.0)
+    >>> chi_square_of_mixture(np.array([60, 20, 20]), first, second)[:2]  # past the first law
+    (4.0, 2)
+    """
+    reports = float(observed.sum())
+    cells = _merged(reports * np.minimum(first, second))
+    if cells[-1] < 1:
+        return 0.0, 0, 1.0
+    counted = np.bincount(cells, observed).astype(np.float64)
+    wanted = _nearest(counted, *(np.bincount(cells, reports * law).astype(np.float64) for law in (first, second)))
+    statistic = float(((counted - wanted) ** 2 / wanted).sum())
+    return statistic, len(wanted) - 1, chi2_tail(len(wanted) - 1, statistic)
+
+
+def _merged(expected: F64) -> I64:
+    """Return for each cell the number of that which it is merged into; what is left over joins its neighbour."""
+    cells, filled = np.zeros(len(expected), np.int64), 0.0
+    for place, number in enumerate(expected[:-1]):
+        filled += number
+        cells[place + 1] = cells[place] + (filled >= EXPECTED)
+        filled = 0.0 if filled >= EXPECTED else filled
+    left_over = filled + float(expected[-1]) < EXPECTED
+    return np.minimum(cells, max(int(cells[-1]) - left_over, 0))
+
+
+def _nearest(counted: F64, first: F64, second: F64) -> F64:
+    """Return the mixture of two rows of expected counts that has the least chi-square.
+
+    Chi-square is convex in the share, so its slope is searched for a change of sign.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        share = (low + high) / 2
+        slope = (counted**2 * (first - second) / ((1.0 - share) * first + share * second) ** 2).sum()
+        low, high = (share, high) if slope < 0.0 else (low, share)
+    share = high if low > 0.0 else 0.0
+    return (1.0 - share) * first + share * second
+
+
+def balance(sizes: I64, shares: F64) -> tuple[float, float]:
+    """Return chi-square of the sizes of cohorts or seeds against their shares, and its p-value; (0, 1) for one.
+
+    Examples
+    --------
+    >>> statistic, p_value = balance(np.array([600, 400]), np.array([0.5, 0.5]))
+    >>> statistic, p_value < 1e-9
+    (40.0, True)
+    """
+    reports = int(sizes.sum())
+    if len(sizes) < 2 or not reports:
+        return 0.0, 1.0
+    expected = reports * shares
+    statistic = float(((sizes - expected) ** 2 / expected).sum())
+    p_value = chi2_tail(len(sizes) - 1, statistic)
+    if reports < FEW_EACH * len(sizes):
+        together = float((sizes * (sizes - 1)).sum()) / 2
+        usual = reports * (reports - 1) / 2 * float((shares**2).sum())
+        # P(Poisson(usual) >= together), as a gamma distribution.
+        p_value = max(p_value, 1.0 - chi2_tail(2 * together, 2 * usual) if together else 1.0)
+    return statistic, max(p_value, 0.0)
+
+
+def below_zero(z: F64, correlation: float) -> tuple[float, float]:
+    """Return N of shares over their standard errors, and its p-value; see the module.
+
+    Parameters
+    ----------
+    correlation
+        Of the noise of two values that nobody holds.
+
+    Examples
+    --------
+    >>> below_zero(np.zeros(100), 0.0)
+    (0.0, 1.0)
+    >>> below_zero(np.full(100, -1.2), 0.0)[1] < 1e-8
+    True
+    """
+    values, rho = len(z), min(max(correlation, -1.0), 1.0)
+    statistic = float((np.minimum(z, 0.0) ** 2).sum())
+    shared = (1 + 2 * rho**2) * (math.pi / 2 + math.asin(rho)) + 3 * rho * math.sqrt(1 - rho**2)
+    variance = 1.25 * values + values * (values - 1) * (shared / (2 * math.pi) - 0.25)
+    # A gamma distribution of mean d/2 and this variance is chi-square, stretched.
+    mean, scale = values / 2, max(variance, 0.1 * values) / (values / 2)
+    return statistic, chi2_tail(2 * mean / scale, 2 * statistic / scale)
+
+
+def most_frequent_pair(
+    pairs: I64, reports: int, p_star: float, q_star: float, covariance: tuple[float, float] = (0.0, 0.0)
+) -> tuple[float, float, tuple[int, int]]:
+    """Return z of the pair of values that most reports support together beyond chance, its p-value, and the pair.
+
+    The p-value is times the number of pairs (Bonferroni).
+
+    Parameters
+    ----------
+    pairs : ndarray of int64, shape (w, w)
+        How many of the reports support both values.
+    covariance
+        Of two values' support in one report that holds one of them, and in one that holds neither: 0 unless an
+        encoding fixes how many values a report supports; see `pair_covariance`.
+
+    Examples
+    --------
+    1,000 reports, each of two coin flips, and 200 that set both bits:
+
+    >>> z, p_value, pair = most_frequent_pair(np.array([[700, 450], [450, 700]]), 1_200, 0.75, 0.5)
+    >>> pair, p_value < 1e-6
+    ((0, 1), True)
+    """
+    support = np.diag(pairs) / reports
+    shares = np.clip((support - q_star) / (p_star - q_star), 0.0, 1.0)
+    own = np.minimum(shares[:, None] + shares, 1.0)
+    usual = own * covariance[0] + (1.0 - own) * covariance[1]
+    excess = pairs / reports - q_star * (support[:, None] + support) + q_star**2 - usual
+    free = q_star * (1.0 - q_star)
+    held = p_star * (1.0 - p_star) + (p_star - q_star) ** 2
+    z = excess * np.sqrt(reports / (free * ((1.0 - own) * free + own * held)))
+    rows, columns = np.triu_indices(len(pairs), 1)
+    if not rows.size:
+        return 0.0, 1.0, (0, 0)
+    scores = z[rows, columns]
+    order = np.argsort(-scores, kind="stable")[:STRONGEST]
+    tails = [
+        _chernoff(float(excess[i, j]), float(own[i, j]), reports, p_star, q_star)
+        for i, j in zip(rows[order], columns[order], strict=True)
+    ]
+    best = int(np.argmin(tails))
+    pair = int(rows[order[best]]), int(columns[order[best]])
+    return float(scores[order[best]]), min(1.0, rows.size * math.exp(min(tails[best], 0.0))), pair
+
+
+def _chernoff(excess: float, own: float, reports: int, p_star: float, q_star: float) -> float:
+    """Return the logarithm of Chernoff's bound on P(the mean of X is at least `excess`)."""
+    if excess <= 0.0:
+        return 0.0
+    moves = np.array([1.0 - q_star, -q_star])
+    other = np.array([q_star, 1.0 - q_star])
+    chances = np.outer((1.0 - own) * other + own * np.array([p_star, 1.0 - p_star]), other)
+    products = np.outer(moves, moves)
+    variance = float((chances * products**2).sum())
+    # A tail to the right needs less than the normal distribution's t.
+    t = excess / variance * np.geomspace(1e-3, 1.5, 200)
+    with np.errstate(over="ignore"):  # such a t gives no bound, a smaller one does
+        mean = (np.exp(t[:, None, None] * products) * chances).sum(axis=(1, 2))
+    return float((reports * (np.log(mean) - t * excess)).min())
+
 
 ALPHA: Final = 0.001
 """The chance of any false alarm among the checks of a reading."""
@@ -102,22 +311,18 @@ class Check:
 
     @property
     def raised(self) -> bool:
-        """Whether it is an alarm."""
         return self.adjusted <= ALPHA
 
     @property
     def means(self) -> str:
-        """What an alarm means."""
         return MEANINGS[self.name][0]
 
     @property
     def cannot_see(self) -> str:
-        """What the check cannot see."""
         return MEANINGS[self.name][1]
 
     @property
     def text(self) -> str:
-        """The alarm in sentences, for a person."""
         chance = f"{self.p_value:.0e}" if self.p_value > 1e-15 else "below 1e-15"
         return f"{self.means} ({self.detail}, p = {chance}; not seen by this check: {self.cannot_see})"
 
@@ -206,7 +411,7 @@ def alarm_notes(checks: Iterable[Check], *, decoded: bool = False) -> tuple[str,
 def _of_counts(mechanism: Mechanism, counts: SupportCounts, estimate: Estimate | None) -> Iterator[Check]:
     """Yield what can be checked by counts alone."""
     if counts.num_cohorts > 1:
-        statistic, p_value = nulls.balance(counts.totals, np.full(counts.num_cohorts, 1 / counts.num_cohorts))
+        statistic, p_value = balance(counts.totals, np.full(counts.num_cohorts, 1 / counts.num_cohorts))
         detail = f"chi-square {statistic:,.0f} over {counts.num_cohorts:,} cohorts"
         yield Check(name="cohorts", statistic=statistic, p_value=p_value, detail=detail)
     p, q = float(mechanism.p_star), float(mechanism.q_star)
@@ -248,7 +453,7 @@ def _below_zero(mechanism: Mechanism, estimate: Estimate, p: float, q: float) ->
     errors = estimate.standard_errors
     z = np.divide(estimate.raw_counts, errors, out=np.zeros(len(errors)), where=np.isfinite(errors) & (errors > 0))
     correlation = pair_covariance(mechanism, p, q)[1] / (q * (1 - q)) if len(z) >= LEAST_VALUES else 0.0
-    statistic, p_value = nulls.below_zero(z, correlation)
+    statistic, p_value = below_zero(z, correlation)
     detail = f"{statistic:,.0f} squared standard errors over {len(z):,} values, where noise gives {len(z) / 2:,.0f}"
     return Check(name="below-zero", statistic=statistic, p_value=p_value, detail=detail)
 
@@ -260,17 +465,17 @@ def _of_sums(mechanism: Mechanism, sums: ReportSums | None, labels: Sequence[str
         return
     if sums.seeds.sum() >= LEAST_REPORTS:
         shares = expected_buckets(mechanism.num_cohorts, len(sums.seeds))
-        statistic, p_value = nulls.balance(sums.seeds, shares)
+        statistic, p_value = balance(sums.seeds, shares)
         detail = f"chi-square {statistic:,.0f} over {len(sums.seeds):,} remainders of the seed"
         yield Check(name="seeds", statistic=statistic, p_value=p_value, detail=detail)
     if sums.ones.sum() >= LEAST_REPORTS:
-        statistic, degrees, p_value = nulls.chi_square_of_mixture(sums.ones, *ones_chances(watch))
+        statistic, degrees, p_value = chi_square_of_mixture(sums.ones, *ones_chances(watch))
         detail = f"chi-square {statistic:,.0f} with {degrees} degrees of freedom"
         yield Check(name="ones", statistic=statistic, p_value=p_value, detail=detail)
     if sums.pair_reports >= LEAST_REPORTS and len(sums.pairs) > 1:
         p, q = float(mechanism.p_star), float(mechanism.q_star)
         covariance = pair_covariance(mechanism, p, q)
-        z, p_value, pair = nulls.most_frequent_pair(sums.pairs, sums.pair_reports, p, q, covariance)
+        z, p_value, pair = most_frequent_pair(sums.pairs, sums.pair_reports, p, q, covariance)
         first, second = (labels[place] if labels else f"value {watch.values[place]}" for place in pair)
         detail = f"{z:.1f} standard errors, of {first} and {second} in the first {sums.pair_reports:,} reports"
         yield Check(name="pairs", statistic=z, p_value=p_value, detail=detail)
@@ -286,8 +491,8 @@ def ones_chances(watch: Watch) -> tuple[NDArray[np.float64], NDArray[np.float64]
     mechanism, bits = watch.mechanism, watch.num_bits
     p, q = float(mechanism.p_star), float(mechanism.q_star)
     encoding: Any = mechanism.encoding
-    value = nulls.ones_distribution(bits, encoding.num_hashes if isinstance(encoding, Bloom) else 1, p, q)
-    nothing = nulls.ones_distribution(bits, _own_bits_of_nothing(encoding), p, q)
+    value = ones_distribution(bits, encoding.num_hashes if isinstance(encoding, Bloom) else 1, p, q)
+    nothing = ones_distribution(bits, _own_bits_of_nothing(encoding), p, q)
     if isinstance(encoding, SampledBits):  # a device's cohort asks it for its value, or not
         value = encoding.asked * value + (1.0 - encoding.asked) * nothing
     assert not isinstance(encoding, HASHED) or watch.counts_ones

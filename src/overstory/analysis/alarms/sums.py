@@ -106,7 +106,6 @@ class ReportSums:
         )
 
     def __eq__(self, other: object) -> bool:
-        """Equal when every sum is."""
         if not isinstance(other, ReportSums):
             return NotImplemented
         numbers = (self.num_reports, self.pair_reports) == (other.num_reports, other.pair_reports)
@@ -223,7 +222,6 @@ class Watch:
 
     @property
     def num_sums(self) -> int:
-        """Numbers in the sums of a collection."""
         return self.num_cells + self.num_buckets + len(self.values) * (len(self.values) + 1) // 2
 
     def sum(self, batch: ReportBatch, pair_reports: int = PAIR_REPORTS) -> ReportSums:
@@ -288,7 +286,7 @@ def count_vote_pairs(votes: NDArray[np.uint64], num_bits: int) -> I64:
     >>> count_vote_pairs(np.array([[0b101], [0b111]], np.uint64), 3).tolist()
     [[2, 1, 2], [1, 1, 1], [2, 1, 2]]
     """
-    if are_few(votes.size * num_bits // BLOCKS):
+    if are_few(votes.size * num_bits // BLOCKS, "bits/pairs"):
         return count_pairs_slowly(votes, num_bits)
     from overstory.kernels.bits.pairs import count_pairs_of_bits
 

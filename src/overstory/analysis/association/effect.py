@@ -6,10 +6,14 @@ row of which the share is below four standard errors has no conditional shares.
 
 For :math:`\Delta = P - a b'`, C its covariances and weights :math:`w = 1 / (a b')`,
 
-.. math:: \hat\phi^2 = \sum w (\Delta^2 - \operatorname{Var} \Delta), \qquad
-   \operatorname{se}^2 = 2 \sum_{uv} w_u w_v C_{uv}^2 + 4\, (w \Delta)' C\, (w \Delta) ,
+.. math:: \hat\phi^2 = \sum w \Delta^2 - m , \qquad m = \sum w \operatorname{Var} \Delta ,
 
-and :math:`V = \sqrt{\max(\phi^2, 0) / (\min(k_x, k_y) - 1)}`: what noise adds to a sum of squares is taken off.
+and :math:`V = \sqrt{\max(\phi^2, 0) / (\min(k_x, k_y) - 1)}`: what noise adds to a sum of squares is taken off. The sum
+of squares is taken for :math:`g` times a noncentral chi-square of :math:`\nu` degrees and noncentrality
+:math:`\phi^2 / g`, with the mean and variance that it has without dependence: :math:`g \nu = m`, :math:`g^2 \nu =
+\sum_{uv} w_u w_v C_{uv}^2` (exact for 2 x 2, given the weights). Both ends of the interval are noncentralities at which
+it would be as extreme with probability (1 - level) / 2. The upper end is never below that of a sum of squares as large
+as its noise.
 """
 
 from __future__ import annotations
@@ -36,6 +40,9 @@ if TYPE_CHECKING:
 
 SURE: Final = 4.0
 """A row has conditional shares where its own share is at least as many standard errors."""
+
+FAR: Final = 1e6
+"""A chi-square from which its root is as good as normal (its probabilities to 1e-7); SciPy's search ends at 1e10."""
 
 Contrast = Literal["difference", "ratio"]
 """How two conditional shares are compared."""
@@ -253,10 +260,15 @@ def cramers_v(
     tested = independence(table, alpha) if tested is None else tested
     if tested is None or min(rows.sum(), columns.sum()) < 2:
         return None
-    squared, error = _phi_squared(table, np.ix_(rows, columns))
-    reach, degrees = selection.normal_reach(level) * error, min(rows.sum(), columns.sum()) - 1
+    squares, noise, scale = _squares(table, np.ix_(rows, columns))
+    degrees = min(rows.sum(), columns.sum()) - 1
     estimate, low, high = (
-        math.sqrt(min(max(value, 0.0) / degrees, 1.0)) for value in (squared, squared - reach, squared + reach)
+        math.sqrt(min(max(value, 0.0) / degrees, 1.0))
+        for value in (
+            squares - noise,
+            scale * _noncentrality(squares / scale, noise / scale, (1 + level) / 2),
+            scale * _noncentrality(max(squares, noise) / scale, noise / scale, (1 - level) / 2),
+        )
     )
     left_out = [
         tuple(label for label, is_in in zip(labels, kept, strict=True) if not is_in)
@@ -267,8 +279,20 @@ def cramers_v(
     return CramersV(estimate, low, high, level, (left_out[0], left_out[1]))
 
 
-def _phi_squared(table: TableEstimate, chosen: Any) -> tuple[float, float]:
-    """Return phi^2 of some rows and columns by themselves, and its standard error."""
+def _noncentrality(statistic: float, degrees: float, chance: float) -> float:
+    """Return the noncentrality at which a chi-square is below `statistic` with this chance; 0 where it is seldom so."""
+    from scipy import special
+
+    if special.chndtr(statistic, degrees, 0.0) <= chance:
+        return 0.0
+    if statistic > FAR:  # Sankaran (1959): sqrt(x - (nu - 1) / 2) has mean sqrt(lambda + (nu - 1) / 2), variance 1
+        shift = (degrees - 1) / 2
+        return (math.sqrt(statistic - shift) - selection.normal_quantile(chance)) ** 2 - shift
+    return float(special.chndtrinc(statistic, degrees, chance))
+
+
+def _squares(table: TableEstimate, chosen: Any) -> tuple[float, float, float]:
+    """Return the sum of squares of some rows and columns by themselves, what noise adds to it (m), and g."""
     part = table.shares[chosen]
     total = float(part.sum())
     cells = part / total
@@ -287,7 +311,5 @@ def _phi_squared(table: TableEstimate, chosen: Any) -> tuple[float, float]:
     together = derivative @ spread @ derivative.T
     product = np.outer(rows, columns)
     difference, weight = (cells - product).ravel(), 1.0 / product.ravel()
-    squared = float((weight * (difference**2 - np.diag(together))).sum())
-    pull = weight * difference
-    variance = 2.0 * float(weight @ together**2 @ weight) + 4.0 * float(pull @ together @ pull)
-    return squared, math.sqrt(max(variance, 0.0))
+    noise = float(weight @ np.diag(together))
+    return float(weight @ difference**2), noise, float(weight @ together**2 @ weight) / noise

@@ -11,25 +11,242 @@ is chi-square with :math:`(k_x - 1)(k_y - 1)` degrees of freedom under independe
 whose negative cells were removed first is not: noise alone makes it reject nearly always.
 
 What T would have detected is stated as Cramer's V, in the mean over all ways in which variables can depend.
+
+*Covariances.* What is stated of a table needs :math:`\Sigma w` for weights w on the cells: a marginal, a conditional
+share and a contrast are such weights. For a pair of variables in one report, with the letters of
+`overstory.analysis.support.base`, n reports and shares f,
+
+.. math:: n (p^* - q^*)^2 \Sigma_{vw} = c_0 + (f_v + f_w) (c_1 - c_0) , \quad v \ne w ,
+
+which is a diagonal and a matrix of rank 2; the sampling of people adds diag f - ff'. For two variables reported apart
+:math:`\Sigma` is a sum of Kronecker products.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from overstory.analysis.association.covariance import orthogonal
-from overstory.analysis.selection import check_alpha, chi2_tail
+from overstory.analysis.decoding.chi_square import chi2_tail
+from overstory.analysis.selection import check_alpha
+from overstory.analysis.support.base import pair_covariance
+from overstory.analysis.variance import clustering, support_noise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from overstory.analysis.association.table import TableEstimate
+    from overstory.analysis.selection import IntervalKind
+    from overstory.protocol.mechanisms.base import Mechanism
 
     F64 = NDArray[np.float64]
+    from overstory.analysis.association.table import TableEstimate
+
+
+class TableCovariance(Protocol):
+    """The covariances of a table's cells."""
+
+    def apply(self, weights: F64) -> F64:
+        """Return the covariances with weighted sums of cells: shape (..., k_x, k_y) in and out."""
+        ...
+
+    def variances(self) -> F64:
+        """Return the cells' variances, shape (k_x, k_y)."""
+        ...
+
+    def at(self, shares: F64) -> TableCovariance:
+        """Return the covariances that the same collection would have if these were the cells, shape (k_x, k_y)."""
+        ...
+
+
+def orthogonal(direction: F64) -> F64:
+    """Return an orthonormal basis of the vectors orthogonal to a direction, shape (k, k - 1).
+
+    The columns, but the first, of the reflection that moves the direction to the first axis.
+
+    Examples
+    --------
+    >>> orthogonal(np.array([3.0, 4.0])).round(1).tolist()
+    [[-0.8], [0.6]]
+    """
+    reflected = direction / np.linalg.norm(direction)
+    reflected[0] += np.copysign(1.0, reflected[0])
+    basis = np.outer(reflected, -2.0 / (reflected @ reflected) * reflected[1:])
+    basis[np.arange(1, len(basis)), np.arange(len(basis) - 1)] += 1.0
+    return np.asarray(basis)
+
+
+@dataclass(frozen=True, eq=False)
+class PairCovariance:
+    """Of cells that one pure oracle reports.
+
+    Parameters
+    ----------
+    mechanism
+        The oracle of the cells.
+    shares : ndarray of float64, shape (k_x, k_y)
+        The cells at which variances are taken, as they were estimated.
+    num_reports, reports_per_device
+        As in `overstory.analysis.estimate.Estimate`.
+    kind
+        What intervals are for.
+    beyond : ndarray of float64, shape (k_x, k_y)
+        What the estimate's variances have beyond these: of seeds that are filled unevenly.
+    """
+
+    mechanism: Mechanism
+    shares: F64
+    num_reports: int
+    reports_per_device: float = 1.0
+    kind: IntervalKind = "population"
+    beyond: F64 | float = 0.0
+
+    def variances(self) -> F64:
+        """Return noise and, of all devices like these, the sampling of people."""
+        p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
+        held = np.clip(self.shares, 0.0, 1.0)
+        noise = support_noise(held, 1.0 - held, p_star, q_star)
+        noise += clustering(self.mechanism, self.reports_per_device).excess(held, 1.0 - held)
+        people = self._people * held * (1.0 - held)
+        return np.asarray((noise / (p_star - q_star) ** 2 + people) / self._devices + self.beyond)
+
+    def apply(self, weights: F64) -> F64:
+        """Return the diagonal's and the low rank's part."""
+        other, slope = self._together()
+        held = np.clip(self.shares, 0.0, 1.0)
+        possible = held / max(1.0, float(held.sum()))
+        sums = weights.sum(axis=(-2, -1), keepdims=True)
+        by_share = (weights * held).sum(axis=(-2, -1), keepdims=True)
+        by_people = (weights * possible).sum(axis=(-2, -1), keepdims=True)
+        apart = other * sums + slope * (held * sums + by_share) - self._people * possible * by_people
+        # The low rank has a diagonal of its own, which is none of the cells'.
+        diagonal = other + 2.0 * slope * held - self._people * possible**2
+        return np.asarray(weights * (self.variances() - diagonal / self._devices) + apart / self._devices)
+
+    def at(self, shares: F64) -> PairCovariance:
+        """Return those at other cells."""
+        return replace(self, shares=shares)
+
+    @property
+    def _devices(self) -> int:
+        return max(self.num_reports, 1)
+
+    @property
+    def _people(self) -> float:
+        return self.reports_per_device if self.kind == "population" else 0.0
+
+    def _together(self) -> tuple[float, float]:
+        """Return the covariance of two cells that nobody has, and what a share of one of them adds."""
+        p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
+        own, other = pair_covariance(self.mechanism, p_star, q_star)
+        shared_own, shared_other = pair_covariance(self.mechanism, *self.mechanism.permanent_support)
+        more, span = self.reports_per_device - 1.0, (p_star - q_star) ** 2
+        own, other = own + more * shared_own, other + more * shared_other
+        return other / span, (own - other) / span
+
+
+@dataclass(frozen=True, eq=False)
+class DenseCovariance:
+    """Of cells whose errors go together in no simple way: sampled bits, a few public seeds, Bloom filters.
+
+    Parameters
+    ----------
+    noise : ndarray of float64, shape (K, K)
+        The covariances that randomization leaves, for the K = k_x k_y cells row by row.
+    shares : ndarray of float64, shape (k_x, k_y)
+        The cells, for the sampling of people.
+    people : float
+        1 / n times the reports of a device, or 0 where intervals are of these reports.
+    """
+
+    noise: F64
+    shares: F64
+    people: float
+
+    def variances(self) -> F64:
+        """Return the diagonal."""
+        held = np.clip(self.shares, 0.0, 1.0)
+        return np.asarray(np.diag(self.noise).reshape(held.shape) + self.people * held * (1.0 - held))
+
+    def apply(self, weights: F64) -> F64:
+        """Return the products with the matrix, and with the people's."""
+        held = np.clip(self.shares, 0.0, 1.0)
+        possible = held / max(1.0, float(held.sum()))
+        flat = weights.reshape(*weights.shape[:-2], -1)
+        drawn = held * (1.0 - held) + possible**2
+        people = weights * drawn - possible * (weights * possible).sum(axis=(-2, -1), keepdims=True)
+        return np.asarray((flat @ self.noise).reshape(weights.shape) + self.people * people)
+
+    def at(self, shares: F64) -> DenseCovariance:
+        """Return those with other people; the noise hardly depends on them."""
+        return DenseCovariance(self.noise, shares, self.people)
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerCovariance:
+    """Of two variables that are reported apart: a sum of products ``A (x) B``.
+
+    Parameters
+    ----------
+    terms : tuple of pairs of ndarray of float64, shapes (k_x, k_x) and (k_y, k_y)
+        The factors of each product, n included.
+    """
+
+    terms: tuple[tuple[F64, F64], ...]
+
+    def variances(self) -> F64:
+        """Return the sum of the products of the diagonals."""
+        parts: list[Any] = [np.outer(np.diag(rows), np.diag(columns)) for rows, columns in self.terms]
+        return np.asarray(sum(parts))
+
+    def apply(self, weights: F64) -> F64:
+        """Return the sum of ``A w B'``."""
+        parts: list[Any] = [rows @ weights @ columns.T for rows, columns in self.terms]
+        return np.asarray(sum(parts))
+
+    def at(self, shares: F64) -> KroneckerCovariance:  # noqa: ARG002 - these are already those of the marginals
+        """Return the same: the errors of two variables reported apart depend on their marginals."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class SummedCovariance:
+    """Of the pairs of two variables among more: each pair is a sum of cells.
+
+    Parameters
+    ----------
+    cells
+        The covariances of the cells, shape (k_x, k_y rest): those of a pair lie next to each other.
+    rest : int
+        How many cells a pair has.
+    """
+
+    cells: TableCovariance
+    rest: int
+
+    def variances(self) -> F64:
+        """Return the diagonal of the sums, row by row."""
+        rows, wide = self.cells.variances().shape
+        columns = wide // self.rest
+        unit = np.zeros((columns, rows, columns))
+        spread = np.empty((rows, columns))
+        for row in range(rows):
+            unit[:] = 0.0
+            unit[np.arange(columns), row, np.arange(columns)] = 1.0
+            spread[row] = self.apply(unit)[np.arange(columns), row, np.arange(columns)]
+        return spread
+
+    def apply(self, weights: F64) -> F64:
+        """Return the covariances of sums with sums."""
+        wide = self.cells.apply(np.repeat(weights, self.rest, axis=-1))
+        return np.asarray(wide.reshape(*weights.shape, self.rest).sum(axis=-1))
+
+    def at(self, shares: F64) -> SummedCovariance:
+        """Return those at other pairs: how a pair's cells share it changes no covariance of sums."""
+        return SummedCovariance(self.cells.at(np.repeat(shares / self.rest, self.rest, axis=-1)), self.rest)
+
 
 MOST_CELLS: Final = 2_500
 """Cells whose errors are compared with each other at once: a matrix of 50 MB."""
@@ -67,7 +284,6 @@ class Independence:
         return self.p_value <= self.alpha
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "statistic": self.statistic,
             "degrees": self.degrees,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.analysis.association.covariance import DenseCovariance, orthogonal
+from overstory.analysis.association.independence import DenseCovariance, orthogonal
 from overstory.analysis.association.linked_filters import OTHER, candidate_map
 from overstory.analysis.association.table import TableEstimate
 from overstory.analysis.support.linked import words_of_part

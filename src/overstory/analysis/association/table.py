@@ -1,26 +1,34 @@
-r"""The shares of every pair of two variables' values, and the shares of each variable's own.
+"""The shares of every pair of two variables' values, and the shares of each variable's own.
 
 A table is the same whichever way it was collected: as one report of the pair, or as two linked reports. What is said
 of it needs its unbiased cells P, the covariances of their errors, and the marginals, nothing else.
+
+*Several tables*, over which devices were divided: each is learned from its own. A variable that is in several tables
+has a marginal in each, from different devices, so their errors are independent: the weighted mean with the inverse
+variances is the best of all.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from overstory.analysis import selection
-from overstory.analysis.association.covariance import (
+from overstory.analysis.association.independence import (
     DenseCovariance,
     PairCovariance,
     SummedCovariance,
     TableCovariance,
 )
+from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.support.base import SupportErrors
+from overstory.analysis.support.divided import DividedHalf
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -33,6 +41,9 @@ if TYPE_CHECKING:
     from overstory.protocol.mechanisms.base import Mechanism
 
     F64 = NDArray[np.float64]
+    from overstory.analysis.reports import SupportCounts
+    from overstory.protocol.mechanisms.divided import DividedMechanism
+
 
 Design = Literal["pair", "linked"]
 """How a table was collected: one report of the pair, or a report of each variable, linked."""
@@ -95,7 +106,7 @@ class TableEstimate:
 
     Examples
     --------
-    >>> from overstory.analysis.association.covariance import KroneckerCovariance
+    >>> from overstory.analysis.association.independence import KroneckerCovariance
     >>> exact = KroneckerCovariance(((np.zeros((2, 2)), np.zeros((2, 2))),))
     >>> table = TableEstimate(
     ...     names=("version", "crash"), labels=(("1", "2"), ("no", "yes")), shares=[[0.5, 0.1], [0.4, 0]],
@@ -205,7 +216,7 @@ def pair_table(
     >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 2] * 5_000, rng=1))
     >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
     >>> table.shares.round(1).tolist()
-    [[0.5, 0.2], [0.2, -0.0]]
+    [[0.5, 0.2], [0.3, -0.0]]
     """
     sizes = [len(values) for values in labels]
     if len(estimate) != math.prod(sizes):
@@ -236,8 +247,101 @@ def pair_table(
 def _covariance(
     mechanism: Mechanism, estimate: Estimate, places: NDArray[np.intp], cells: F64, kind: IntervalKind
 ) -> TableCovariance:
-    if isinstance(estimate.joint_errors, SupportErrors):
-        return PairCovariance(mechanism, cells, estimate.num_reports, estimate.reports_per_device, kind)
     reports = max(estimate.num_reports, 1)
+    if isinstance(estimate.joint_errors, SupportErrors):
+        pair = PairCovariance(mechanism, cells, estimate.num_reports, estimate.reports_per_device, "reports")
+        stated = (estimate.standard_errors[places] / reports) ** 2
+        beyond = np.maximum(stated - pair.variances(), 0.0) if estimate.num_reports else 0.0
+        return replace(pair, kind=kind, beyond=beyond)
     noise = estimate.covariance("reports", places.ravel().tolist()) / reports**2
     return DenseCovariance(noise, cells, (kind == "population") * estimate.reports_per_device / reports)
+
+
+def divided_tables(
+    mechanism: DividedMechanism,
+    counts: SupportCounts,
+    names: Sequence[str],
+    labels: Sequence[Sequence[str]],
+    *,
+    reports_per_device: float = 1.0,
+    other: Sequence[int | None] = (),
+) -> list[TableEstimate]:
+    """Return the table of each two variables that were asked together, with the marginals of all tables.
+
+    Parameters
+    ----------
+    mechanism, counts
+        Which devices answer which table, and what was counted.
+    names, labels
+        Each variable's name, and its values.
+    reports_per_device
+        How many of the reports one device sent.
+    other
+        Which value of each variable stands for all that are not listed.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.divided import divided
+    >>> from overstory.analysis.support.registry import SimulatedDevices
+    >>> asked = divided(oracle="grr", epsilon=3.0, sizes="2 2", tables="0 1, 0")
+    >>> held = np.repeat([0, 1, 3], [20_000, 10_000, 10_000])
+    >>> fleet = SimulatedDevices.holding(asked, range(4), held, np.random.default_rng(1))
+    >>> counts = DividedHalf(asked).count(fleet.report())
+    >>> (table,) = divided_tables(asked, counts, ["os", "crash"], [["a", "b"], ["no", "yes"]])
+    >>> table.shares.round(1).tolist(), table.num_reports < 40_000
+    ([[0.5, 0.3], [-0.0, 0.2]], True)
+    """
+    half = DividedHalf(mechanism)
+    tables: list[tuple[int, TableEstimate]] = []
+    single: list[tuple[str, Marginal]] = []
+    others = list(other) or [None] * len(names)
+    for number, variables in enumerate(mechanism.tables):
+        own = [list(labels[variable]) for variable in variables]
+        cells = [", ".join(cell) for cell in product(*own)]
+        oracle = FrequencyOracle(mechanism.parts[number])
+        estimate = oracle.estimate(
+            half.of_table(counts, number), cells, reports_per_device=reports_per_device, interval_kind="population"
+        )
+        if len(variables) == 1:
+            errors = estimate.errors("population") / max(estimate.num_reports, 1)
+            single.append((names[variables[0]], Marginal(estimate.raw_frequencies, errors)))
+        for of in combinations(range(len(variables)), 2):
+            chosen = [others[variable] for variable in variables]
+            called = [names[variable] for variable in variables]
+            tables.append((number, pair_table(oracle.mechanism, estimate, called, own, of=of, other=chosen)))
+    return _with_marginals(tables, single)
+
+
+def _with_marginals(tables: list[tuple[int, TableEstimate]], single: list[tuple[str, Marginal]]) -> list[TableEstimate]:
+    """Give each table the marginals that all tables together know.
+
+    Of a table of three variables only the first pair counts for a variable: its pairs share their devices.
+    """
+    known: dict[str, list[Marginal]] = {}
+    for name, marginal in single:
+        known.setdefault(name, []).append(marginal)
+    seen: set[tuple[str, int]] = set()
+    for number, table in tables:
+        for name, marginal in zip(table.names, table.marginals, strict=True):
+            if (name, number) not in seen:
+                seen.add((name, number))
+                known.setdefault(name, []).append(marginal)
+    return [
+        replace(table, own_shares=(weighted(known[table.names[0]]), weighted(known[table.names[1]])))
+        for _, table in tables
+    ]
+
+
+def weighted(marginals: Sequence[Marginal]) -> Marginal:
+    """Return the mean of independent estimates of the same shares, each weighted with its inverse variance.
+
+    Examples
+    --------
+    >>> both = weighted([Marginal(np.array([0.2]), np.array([0.1])), Marginal(np.array([0.5]), np.array([0.2]))])
+    >>> both.shares.round(2).tolist(), both.standard_errors.round(3).tolist()
+    ([0.26], [0.089])
+    """
+    precisions = np.array([1.0 / np.maximum(marginal.standard_errors, 1e-300) ** 2 for marginal in marginals])
+    shares = np.array([marginal.shares for marginal in marginals])
+    total = precisions.sum(axis=0)
+    return Marginal((precisions * shares).sum(axis=0) / total, 1.0 / np.sqrt(total))

@@ -1,6 +1,7 @@
 """The candidate map: which Bloom bits each candidate sets in each cohort, one byte a hash; products with it.
 
-Products with the design matrix are NumPy's for small maps (no compiler to load), and Numba kernels' for large ones.
+Products with the design matrix are NumPy's for small maps and for few of them (no compiler to load), the same bits as
+Numba kernels' for large ones.
 `colliding` finds the candidates that no decoder can distinguish: they set the same bits in every cohort.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from overstory.kernels.columns import are_few
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -144,9 +146,29 @@ PART = 1 << 15
 """Candidates worth a thread of their own."""
 
 
-def is_small(candidates: CandidateMap) -> bool:
-    """Whether the whole design matrix may be written out."""
-    return candidates.num_rows * candidates.num_candidates <= DENSE_CELLS
+TOGETHER = 1 << 7
+"""Numbers that NumPy sums in the time of a block of `overstory.kernels.columns`."""
+
+
+def is_small(candidates: CandidateMap, columns: NDArray[np.intp] | None = None) -> bool:
+    """Whether the design matrix, or these columns of it, may be written out."""
+    return candidates.num_rows * (candidates.num_candidates if columns is None else columns.size) <= DENSE_CELLS
+
+
+def add_slowly(candidates: CandidateMap, table: NDArray[Any], out: NDArray[Any]) -> bool:
+    """Add each candidate's rows of ``table[cohort, bit]`` to ``out``, as the kernels do, by NumPy; False: too many."""
+    directions = out.size // candidates.num_candidates
+    if not are_few(candidates.positions.size * directions // TOGETHER, "design_matrix"):
+        return False
+    for positions, rows in zip(candidates.positions, table, strict=True):
+        if candidates.distinct and candidates.num_hashes == 2:
+            out += rows[positions[:, 0]] + rows[positions[:, 1]]
+            continue
+        for t in range(candidates.num_hashes):
+            # A bit that an earlier hash named is not added again.
+            new = slice(None) if candidates.distinct else ~(positions[:, :t] == positions[:, t : t + 1]).any(axis=1)
+            out[new] += rows[positions[new, t]]
+    return True
 
 
 def correlate(candidates: CandidateMap, rows: F64) -> F64:
@@ -160,11 +182,13 @@ def correlate(candidates: CandidateMap, rows: F64) -> F64:
     """
     if is_small(candidates):
         return rows @ candidates.dense()
+    out = np.zeros(candidates.num_candidates)
+    table = np.ascontiguousarray(rows).reshape(candidates.num_cohorts, candidates.num_bits)
+    if add_slowly(candidates, table, out):
+        return out
     from overstory.kernels import design_matrix
     from overstory.kernels.threads import in_parts
 
-    out = np.empty(candidates.num_candidates)
-    table = np.ascontiguousarray(rows).reshape(candidates.num_cohorts, candidates.num_bits)
     positions, distinct = candidates.positions, candidates.distinct
 
     def part(first: int, stop: int) -> None:
@@ -176,7 +200,7 @@ def correlate(candidates: CandidateMap, rows: F64) -> F64:
 
 def gram(candidates: CandidateMap, weights: F64, columns: NDArray[np.intp] | None = None) -> F64:
     """Return X' diag(w) X over all columns, or over some, shape (columns, columns)."""
-    if is_small(candidates):
+    if is_small(candidates, columns):
         matrix = candidates.dense(columns)
         return np.asarray(matrix.T @ (weights[:, None] * matrix))
     from overstory.kernels import design_matrix
@@ -192,11 +216,16 @@ def squared_lengths(candidates: CandidateMap, basis: F64, centre: F64) -> F64:
     """Return ||B' x_s - c||^2 for every column x_s, shape (M,), for directions B of shape (num_rows, directions)."""
     if is_small(candidates):
         return np.asarray(((basis.T @ candidates.dense() - centre[:, None]) ** 2).sum(axis=0))
+    out = np.zeros(candidates.num_candidates)
+    table = np.ascontiguousarray(basis).reshape(candidates.num_cohorts, candidates.num_bits, -1)
+    totals = np.tile(-centre.astype(basis.dtype, copy=False), (out.size, 1))
+    if add_slowly(candidates, table, totals):
+        for total in totals.T:
+            out += total * total
+        return out
     from overstory.kernels import design_matrix
     from overstory.kernels.threads import in_parts
 
-    out = np.empty(candidates.num_candidates)
-    table = np.ascontiguousarray(basis).reshape(candidates.num_cohorts, candidates.num_bits, -1)
     positions, distinct = candidates.positions, candidates.distinct
 
     def part(first: int, stop: int) -> None:
@@ -219,16 +248,19 @@ def predict(candidates: CandidateMap, coefficients: F64) -> F64:
 
 def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
     """Return 64 bits per candidate that agree whenever two columns are equal, shape (M,)."""
-    if is_small(candidates):
-        from overstory.kernels.small_hashes import split_mix
+    from overstory.kernels.small_hashes import split_mix
 
+    if is_small(candidates):
         # A pseudo-random number per row; equal columns have equal sums, modulo 2**64.
         rows = split_mix(np.arange(candidates.num_rows, dtype=np.uint64))
         return np.asarray(rows @ candidates.dense().astype(np.uint64))
+    out = np.zeros(candidates.num_candidates, np.uint64)
+    numbers = np.arange(candidates.num_cohorts)[:, None] << 16 | np.arange(candidates.num_bits)
+    if add_slowly(candidates, split_mix(numbers.astype(np.uint64)), out):
+        return out
     from overstory.kernels import design_matrix
     from overstory.kernels.threads import in_parts
 
-    out = np.empty(candidates.num_candidates, np.uint64)
     positions, distinct = candidates.positions, candidates.distinct
 
     def part(first: int, stop: int) -> None:

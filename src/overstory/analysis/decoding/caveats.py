@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from overstory.analysis.decoding.chi_square import chi2_tail
 from overstory.analysis.decoding.model import median
-from overstory.analysis.selection import chi2_tail
+from overstory.privacy.text import plural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,6 +84,7 @@ def caveats(
         return ("there are no reports: nothing can be estimated",)
     notes = (
         *fit.notes,
+        _set_aside(fit),
         _dispersed(fit),
         _unallocated(fit, counts.num_reports),
         _empty(counts),
@@ -94,6 +96,16 @@ def caveats(
         _too_few(counts, standard_errors),
     )
     return tuple(note for note in notes if note)
+
+
+def _set_aside(fit: Fit) -> str:
+    if not fit.num_aside:
+        return ""
+    return (
+        f"{plural(fit.num_aside, 'bit')} are set far more often than your list explains, and were set aside: one "
+        f"string outside it, or a few together, hold about {fit.missing:.0%} of the reports. To test a guess, add it "
+        "to the candidates and decode again"
+    )
 
 
 def _dispersed(fit: Fit) -> str:
@@ -134,7 +146,8 @@ def _undecided(candidates: CandidateMap, counts: SupportCounts, fit: Fit) -> str
     rows = int(np.count_nonzero(counts.totals)) * counts.num_bits
     return (
         f"{candidates.num_candidates:,} candidates on {rows:,} rows: estimates are unbiased as far as the strings "
-        "that were not fitted spread evenly"
+        "that were not fitted spread evenly. 95% intervals hold on average over the strings; a single string's, which "
+        "shares bits with some of those, can hold in fewer than 90% of collections"
     )
 
 

@@ -266,7 +266,6 @@ def _reported(normal: NormalEquations, *, complete: bool) -> F64:
 
 
 def _shares(model: LinearModel, reported: F64) -> F64:
-    """Return the share of reports with each bit set, by the fit."""
     listed = reported[: model.candidates.num_candidates]
     return np.asarray(predict(model.candidates, listed) + model.fill * (1.0 - listed.sum()))
 
@@ -283,6 +282,7 @@ def _fit_open(model: LinearModel, normal: NormalEquations) -> Solution:
     residuals = model.response - o - predict(model.candidates, f) + o * f.sum()
     phi, degrees = dispersion(model, residuals, f.size)
     fit = Fit(f, np.diag(covariance).copy(), f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", storey=True)
+    fit = replace(fit, residuals=residuals)
     return _let_go(model, fit, covariance, normal.centred_edge, residuals), covariance, o
 
 
@@ -301,9 +301,11 @@ def _let_go(model: LinearModel, fit: Fit, covariance: F64, edge: F64, residuals:
     raw = fit.raw - slope * lift
     left = 1.0 - raw.sum() + lift / model.fill
     variance = covariance.sum() + (slope.sum() + 1.0 / model.fill) ** 2 / information
-    phi, degrees = dispersion(model, residuals + _projected(model, slope, lift), raw.size + 1)
+    residuals = residuals + _projected(model, slope, lift)
+    phi, degrees = dispersion(model, residuals, raw.size + 1)
     return replace(
         fit,
+        residuals=residuals,
         raw=raw,
         variances=fit.variances + slope**2 / information,
         unallocated=left,

@@ -108,7 +108,7 @@ def _descend(
 
     Return whether they were enough: if not, the kernel goes on from there. Loading the compiler takes a second.
     """
-    if COMPILED in sys.modules or working.size > MOST_COLUMNS or not is_small(candidates):
+    if COMPILED in sys.modules or working.size > MOST_COLUMNS or not is_small(candidates, working):
         return False
     columns = candidates.dense(working)
     products, slopes, before = columns.T @ columns, residual @ columns, block.copy()

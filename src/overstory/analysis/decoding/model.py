@@ -36,10 +36,11 @@ are R times as large.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from overstory.analysis.selection import step_up, upper_p_values
 from overstory.analysis.variance import check_channel
 from overstory.protocol.errors import ParameterError
 
@@ -52,6 +53,11 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
 REWEIGHT = 0.02
+BY_CHANCE: Final = 0.01
+"""In this share of collections whose list is complete, chance alone sets a bit aside."""
+FURTHER: Final = 0.1
+"""Of the bits that are set aside, this share may be of no missing string: `lift` makes up for what they exceed."""
+MOST_ASIDE: Final = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +65,8 @@ class LinearModel:
     """Responses and weights, one per row of the design matrix (cohort-major), in frequency units.
 
     ``response`` is y and ``weights`` its inverse variances, both of shape (num_rows,); rows of empty cohorts weigh 0.
-    ``permanent`` is P(permanent bit 1 | Bloom bit 1) and P(1 | Bloom bit 0).
+    ``permanent`` is P(permanent bit 1 | Bloom bit 1) and P(1 | Bloom bit 0). Rows that are ``aside`` weigh 0, too, and
+    ``lift`` was added to the response for them: see `set_aside`.
     """
 
     candidates: CandidateMap
@@ -70,6 +77,8 @@ class LinearModel:
     q_star: float
     permanent: tuple[float, float]
     reports_per_device: float = 1.0
+    aside: NDArray[np.bool_] | None = None
+    lift: float = 0.0
 
     @property
     def fill(self) -> float:
@@ -78,8 +87,8 @@ class LinearModel:
 
     @property
     def used_rows(self) -> int:
-        """Rows that hold reports."""
-        return int(np.count_nonzero(self.reports))
+        """Rows that hold reports, and are not set aside."""
+        return int(np.count_nonzero(self.weights))
 
     def weights_at(self, shares: F64) -> F64:
         """Return the inverse variances that hold if bit ``row`` is truly set in ``shares[row]`` of the reports."""
@@ -88,10 +97,10 @@ class LinearModel:
         noise = rates * (1.0 - rates) + (self.reports_per_device - 1.0) * self._shared(shares)
         # A channel without noise would weigh infinitely; one report more of each kind keeps it finite.
         spread = np.maximum(noise, 1.0 / (self.reports + 2.0))
-        return self.reports * (self.p_star - self.q_star) ** 2 / spread
+        reports = self.reports if self.aside is None else np.where(self.aside, 0.0, self.reports)
+        return np.asarray(reports * (self.p_star - self.q_star) ** 2 / spread)
 
     def _shared(self, shares: F64) -> F64:
-        """Return the covariance of a bit in two reports of one device."""
         keep_one, raise_zero = self.permanent
         # phi (1 - phi) s^2, s = (p* - q*) / (P1(1|1) - P1(1|0)) being the second round's span.
         drawn = raise_zero + (keep_one - raise_zero) * np.clip(shares, 0.0, 1.0)
@@ -107,6 +116,39 @@ class LinearModel:
             return self
         return replace(self, weights=weights)
 
+    def set_aside(self, residuals: F64) -> LinearModel:
+        r"""Return the model without the bits that are set far more often than a fit says: a missing string's.
+
+        Every row's residual is looked at, also where it was set aside before. In the rest, a string of share g that is
+        missing adds nothing, where the model gives it o g with all that is outside the list. So o g is added to the
+        response: :math:`E\,y + o\,g = X f + o\,(1 - \sum_s f_s)`, as if no row had been left out. The string sets a
+        share o of the rows, each g above the fit: o g is the sum of these excesses over the number of rows.
+
+        Residuals stand out by Benjamini and Hochberg's rule, at `FURTHER` once one does at `BY_CHANCE`.
+        Returns the model itself where no other rows stand out than before, or more than `MOST_ASIDE` of them: then it
+        is not a few strings that are missing.
+
+        Parameters
+        ----------
+        residuals : ndarray, shape (num_rows,)
+            Of the fit to this model, in all rows.
+        """
+        fitted, used = self.response - residuals, self.reports > 0
+        scores = residuals * np.sqrt(replace(self, aside=None).weights_at(fitted))
+        # A normal's median distance from 0 is .6745: noise that is larger in every row makes none of them stand out.
+        typical = max(1.0, median(np.abs(scores[used])) / 0.6745)
+        rows = np.flatnonzero(used)
+        aside, p_values = np.zeros_like(used), upper_p_values(scores[rows], np.full(rows.size, typical))
+        if step_up(p_values, BY_CHANCE).size:
+            aside[rows[step_up(p_values, FURTHER)]] = True
+        before = np.zeros_like(aside) if self.aside is None else self.aside
+        lift = float(residuals[aside].sum() / rows.size)
+        same = np.array_equal(aside, before) and (not lift or abs(lift - self.lift) <= REWEIGHT * lift)
+        if same or np.count_nonzero(aside) > MOST_ASIDE * rows.size:
+            return self
+        other = replace(self, response=self.response - self.lift + lift, lift=lift, aside=aside)
+        return replace(other, weights=other.weights_at(fitted))
+
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -115,7 +157,8 @@ class Fit:
     ``raw`` and ``variances`` (shape (M,)) are the unbiased estimates and their variances under binomial noise times
     ``dispersion``; ``reported`` are non-negative and, with ``unallocated_reported``, sum to one. ``people`` is what the
     variances over these reports have more than that (`people_correction`). ``model`` is the one that was fitted last,
-    with ``members`` for a pursuit; None where it does not say how the errors go together.
+    with ``members`` for a pursuit; None where it does not say how the errors go together. ``num_aside`` rows were set
+    aside, for strings outside the list that hold about ``missing`` of the reports.
     """
 
     raw: F64
@@ -132,6 +175,9 @@ class Fit:
     model: LinearModel | None = None
     members: NDArray[np.intp] | None = None
     is_freed: bool = False
+    residuals: F64 | None = None
+    num_aside: int = 0
+    missing: float = 0.0
 
     @property
     def widening(self) -> float:

@@ -132,6 +132,7 @@ def fit_pursuit(model: LinearModel) -> Fit:
         people=people_correction(model, reported, members, background.covariance, centre),
         model=model,
         members=members,
+        residuals=background.residuals,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from overstory.analysis.difference.combination import Combined, ratio, total
-from overstory.analysis.difference.result import Difference
-from overstory.analysis.difference.subtraction import difference
+from overstory.analysis.difference.result import Difference, difference
 
 __all__ = ["Combined", "Difference", "difference", "ratio", "total"]

@@ -7,7 +7,7 @@ For shares :math:`\hat f_a, \hat f_b` of two collections from different devices,
 Two weeks, releases or countries are compared to learn about the populations behind them, so each variance holds the
 sampling of people unless asked otherwise: two collections from one population differ by more than the noise. Where
 the same devices report in both and keep their values, noise and people partly cancel in the difference, and this is
-too large, never too small (`overstory.analysis.difference.subtraction` has the covariance).
+too large, never too small.
 
 The test of "nothing changed" adds up the squared z values, :math:`Q = \sum_v z_v^2`. Where nothing changed, Q is a sum
 of chi-squares, weighted by the eigenvalues of the correlations R of the z values: of mean M and variance
@@ -19,6 +19,13 @@ References
 ----------
 .. [1] Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2 (1946).
 .. [2] Simes, "An improved Bonferroni procedure for multiple tests of significance", Biometrika 73 (1986).
+
+*Devices in both.* If m devices report in both collections and keep their values, of n_a and n_b, and c is the
+covariance of one device's two reports of a value (the permanent responses that they share),
+
+.. math:: \operatorname{Cov}(\hat f_a, \hat f_b) = \frac{m}{n_a n_b} \left( \frac{c}{(p^* - q^*)^2} + f (1 - f) \right),
+
+the last term for the population alone, is taken away twice from the variance of the difference.
 """
 
 from __future__ import annotations
@@ -30,7 +37,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from overstory.analysis import selection
+from overstory.analysis.decoding.chi_square import chi2_tail
 from overstory.analysis.estimate import freeze_columns
+from overstory.analysis.support.base import SupportErrors
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import UNKNOWN, finite, interval, p_value, percent
 from overstory.presentation.render_text import UNFOLDED, as_text
@@ -45,6 +54,7 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block
 
     F64 = NDArray[np.float64]
+    from overstory.analysis.estimate import Estimate
 
 
 OverallTest = Literal["covariance", "simes"]
@@ -148,7 +158,7 @@ class Difference:
         known = np.count_nonzero(np.isfinite(self.standard_errors) & (self.standard_errors > 0))
         # Satterthwaite: a chi-square of M^2 / tr R^2 degrees, times tr R^2 / M, has the mean and variance of Q.
         factor = known / max(self.correlations_squared, 1.0)
-        return selection.chi2_tail(known * factor, squares * factor) if known else 1.0
+        return chi2_tail(known * factor, squares * factor) if known else 1.0
 
     def detectable(self, power: float = 0.95) -> F64:
         """Return how large each value's change must be to be called one with this probability, shape (M,).
@@ -249,8 +259,8 @@ class Difference:
             for index in np.lexsort((-np.abs(self.differences), -np.abs(self.z)))
         ]
 
-    def to_json(self, level: float = 0.95) -> dict[str, Any]:
-        """Return the facts about the comparison and, under ``differences``, `rows`."""
+    def to_json(self, level: float = 0.95, *, everything: bool = True) -> dict[str, Any]:
+        """Return the facts about the comparison and, under ``differences``, `rows`: all, or of what changed."""
         return {
             "reports": list(self.num_reports),
             "changed": int(np.count_nonzero(self.changed())),
@@ -262,7 +272,7 @@ class Difference:
             "overall_test": self.overall_test,
             "sentence": self.sentence(),
             "notes": list(self.notes),
-            "differences": self.rows(level),
+            "differences": [row for row in self.rows(level) if everything or row["changed"]],
         }
 
     def table(self, level: float = 0.95) -> str:
@@ -311,3 +321,123 @@ def difference_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> t
 
 def _points(share: float | None) -> str:
     return UNKNOWN if share is None else f"{100 * share:+.3f}"
+
+
+MOST_TESTED: Final = 500
+"""Values up to which the overall test takes into account how their errors go together."""
+OVERLAPPING: Final = (
+    "{:.0%} of the devices of the smaller collection are taken to be in both and to have kept their values: if fewer "
+    "did, the intervals are too short"
+)
+
+
+def difference(
+    a: Estimate, b: Estimate, *, interval_kind: IntervalKind = "population", overlap: float = 0.0, alpha: float = 0.05
+) -> Difference:
+    """Return the shares of `a` less those of `b`, for every value that both have.
+
+    Parameters
+    ----------
+    a, b
+        Estimates from two collections.
+    interval_kind
+        ``population``: do the populations differ, of which these devices are samples? ``reports``: do the devices
+        differ that reported, with no word on others? Neither estimate's own kind matters.
+    overlap
+        Share of the smaller collection's devices that reported in both and kept their values, 0 to 1. They share
+        noise and people, so that smaller changes are seen. Too small a share is safe, too large a one is not.
+    alpha
+        The false discovery rate of `Difference.changed`.
+
+    Raises
+    ------
+    ParameterError
+        If no value is in both, one lists a value twice, or an overlap is given that these estimates cannot use.
+
+    Examples
+    --------
+    Two weeks of an oracle with little noise, 900 and 1,100 of 2,000 devices:
+
+    >>> from overstory import Estimate
+    >>> weeks = [Estimate(values=["on"], counts=[count], raw_counts=[count], standard_errors=[5], num_reports=2_000)
+    ...          for count in (1_100, 900)]
+    >>> for kind in ("population", "reports"):
+    ...     both = difference(*weeks, interval_kind=kind)
+    ...     print(kind, both.differences.round(3).tolist(), both.standard_errors.round(4).tolist())
+    population [0.1] [0.0161]
+    reports [0.1] [0.0035]
+    """
+    names = [[str(value) for value in estimate.values] for estimate in (a, b)]
+    if any(len(set(listed)) < len(listed) for listed in names):
+        raise ParameterError("one of the estimates lists a value twice: values cannot be matched")
+    place = {value: index for index, value in enumerate(names[1])}
+    first = [index for index, value in enumerate(names[0]) if value in place]
+    if not first:
+        raise ParameterError("the two estimates have no value in common")
+    second = [place[names[0][index]] for index in first]
+    left = len(names[0]) + len(names[1]) - 2 * len(first)
+    notes = (f"{left:,} value(s) occur in only one of the estimates and are not compared",) if left else ()
+    together = _together(a, b, first, second, interval_kind)
+    # Two independent collections: Var (f - g) = Var f + Var g.
+    errors = [
+        estimate.errors(interval_kind)[rows] / max(estimate.num_reports, 1)
+        for estimate, rows in ((a, first), (b, second))
+    ]
+    variances = np.asarray(errors[0] ** 2 + errors[1] ** 2)
+    if overlap:
+        shared = shared_errors(a, b, first, second, interval_kind, overlap)
+        variances = np.maximum(variances - 2 * np.diag(shared), 0.0)
+        together = None if together is None else together - 2 * shared
+        notes = (*notes, OVERLAPPING.format(overlap))
+    return Difference(
+        values=[names[0][index] for index in first],
+        differences=a.raw_frequencies[first] - b.raw_frequencies[second],
+        standard_errors=np.sqrt(variances),
+        num_reports=(a.num_reports, b.num_reports),
+        interval_kind=interval_kind,
+        alpha=alpha,
+        notes=notes,
+        first=a.raw_frequencies[first],
+        second=b.raw_frequencies[second],
+        overlap=overlap,
+        correlations_squared=None if together is None else _squared_correlations(together, variances),
+    )
+
+
+def _together(a: Estimate, b: Estimate, first: list[int], second: list[int], kind: IntervalKind) -> F64 | None:
+    """Return the covariances of the differences without overlap; None where they are not known or too many."""
+    if len(first) > MOST_TESTED:
+        return None
+    covariances = np.zeros((len(first), len(first)))
+    for estimate, rows in ((a, first), (b, second)):
+        if estimate.joint_errors is None or not estimate.num_reports:
+            return None
+        covariances += estimate.covariance(kind, rows) / estimate.num_reports**2
+    return covariances
+
+
+def _squared_correlations(together: F64, variances: F64) -> float:
+    """Return tr R^2 over the values whose difference has an error; R is 1 on its diagonal."""
+    known = np.flatnonzero(np.isfinite(variances) & (variances > 0))
+    errors = np.sqrt(variances[known])
+    correlations = np.clip(together[np.ix_(known, known)] / np.outer(errors, errors), -1.0, 1.0)
+    np.fill_diagonal(correlations, 1.0)
+    return float((correlations**2).sum())
+
+
+def shared_errors(
+    a: Estimate, b: Estimate, first: list[int], second: list[int], kind: IntervalKind, overlap: float
+) -> F64:
+    """Return the covariances of the two collections' shares, from the devices that are in both."""
+    if not 0.0 <= overlap <= 1.0:
+        raise ParameterError(f"overlap is a share of the devices, 0 to 1, not {overlap}")
+    joint = a.joint_errors
+    if not isinstance(joint, SupportErrors) or joint != b.joint_errors:
+        raise ParameterError(
+            "an overlap of devices can be declared for two collections of one oracle that is estimated in closed form "
+            "(not Bloom filters, sampled bits or pseudo-random seeds); without it the test is conservative"
+        )
+    devices = [max(estimate.num_reports, 1) / estimate.reports_per_device for estimate in (a, b)]
+    shares = (a.raw_frequencies[first] + b.raw_frequencies[second]) / 2
+    # m devices in both, each with a share 1 / n_a and 1 / n_b of the two estimates.
+    return overlap * min(devices) / (devices[0] * devices[1]) * joint.overlap(shares, kind)

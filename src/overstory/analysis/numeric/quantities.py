@@ -12,10 +12,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from overstory.analysis.numeric.distribution import SquareWaveOracle
+from overstory.analysis.numeric.distribution import Spread, SquareWaveOracle, fitted_spread
 from overstory.analysis.numeric.means import MeanEstimate, MeanOracle, ReportSums
 from overstory.analysis.numeric.ranges import RangeEstimate, RangeOracle
-from overstory.analysis.numeric.spread import fitted_spread
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import adjusted_p_values, normal_reach, upper_p_values
 from overstory.protocol.domains.domains import AnyDomain, Domain
@@ -34,7 +33,7 @@ MOST_ROWS: Final = 20
 
 FITTED: Final = (
     "shares and quantiles are fitted by maximum likelihood, which smooths; their intervals come from simulated "
-    "collections, and at a steep edge or a spike a share's interval misses the truth more often than it says"
+    "collections"
 )
 
 
@@ -49,7 +48,7 @@ class Quantity:
     of
         Of which share the quantile is, or which values the share is of; empty for the mean.
     value, standard_error
-        The estimate. Of a quantile of ranges there is no standard error.
+        The estimate. Of a quantile there is no standard error.
     low, high
         The ends of its interval.
     start, stop
@@ -66,7 +65,6 @@ class Quantity:
     stop: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {key: value for key, value in asdict(self).items() if key not in {"start", "stop"} or value is not None}
 
 
@@ -94,7 +92,6 @@ class NumberEstimate:
 
     @property
     def mean(self) -> Quantity | None:
-        """The mean, where it is estimated."""
         return next(self.of_kind("mean"), None)
 
     def of_kind(self, kind: str) -> Iterator[Quantity]:
@@ -102,7 +99,6 @@ class NumberEstimate:
         return (quantity for quantity in self.quantities if quantity.kind == kind)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         rows = [quantity.to_json() for quantity in self.quantities]
         return {"reports": self.num_reports, "level": self.level, "notes": list(self.notes), "estimates": rows}
 
@@ -187,19 +183,27 @@ def _distribution(
     if counts.num_reports < 2:
         return [], ["one report has no standard error"]
     bins = min(FITTED_BINS, mechanism.resolution, oracle.cells.size - 1)
-    fitted = fitted_spread(oracle, counts, shares=QUANTILES, num_bins=bins, reports_per_device=per_device)
+    fitted = fitted_spread(oracle, counts, num_bins=bins, reports_per_device=per_device)
     rows = [mean_quantity(oracle.mean(counts, reports_per_device=per_device), level)]
-    rows += [
-        Quantity("quantile", f"{q:g}", value, fitted.quantile_errors[q], *fitted.quantile_interval(q, level))
-        for q, value in fitted.quantiles.items()
-    ]
-    edges, shares = fitted.distribution.edges, fitted.distribution.shares
+    for q in QUANTILES:
+        value, *ends = fitted.quantile(q, level)
+        rows.append(Quantity("quantile", f"{q:g}", value, None, *ends))
     for start, stop in _groups(bins):
-        share, error = float(shares[start:stop].sum()), fitted.share_error(start, stop)
-        low, high = float(edges[start]), float(edges[stop])
+        low, high = float(fitted.edges[start]), float(fitted.edges[stop])
         of = f"[{low:g}, {high:g}{']' if stop == bins else ')'}"
-        rows.append(Quantity("share", of, share, error, *fitted.share_interval(start, stop, level), low, high))
-    return rows, [FITTED, *fitted.distribution.notes]
+        rows.append(Quantity("share", of, *fitted.share(start, stop, level), low, high))
+    return rows, list(_fitted_notes(fitted))
+
+
+def _fitted_notes(fitted: Spread) -> Iterator[str]:
+    yield FITTED
+    for spike, share in zip(fitted.spikes, fitted.shares[fitted.edges.size - 1 :], strict=True):
+        yield f"a spike: about {share:.0%} of the people hold one value, between {spike.low:.4g} and {spike.high:.4g}"
+    if fitted.smallest < 1:
+        missed = f"one value that less than about {fitted.smallest:.0%} of the people hold can be smoothed over"
+        yield f"{missed}: the intervals next to it then miss more often than they say"
+    if not fitted.converged:
+        yield "stopped at the limit on steps"
 
 
 def _ranges(
@@ -303,7 +307,7 @@ def subtract(a: NumberEstimate, b: NumberEstimate, alpha: float = 0.05) -> list[
     """Return `a` less `b`, for every mean and every share.
 
     Devices that report in both and keep their values share noise, which cancels in part: the intervals are then too
-    long, never too short. Quantiles are not subtracted: those of ranges have no standard error.
+    long, never too short. Quantiles are not subtracted: they have no standard error.
 
     Parameters
     ----------

@@ -60,7 +60,6 @@ class MaximumLikelihood:
 
     @property
     def name(self) -> str:
-        """maximum-likelihood, and of what."""
         return f"maximum-likelihood({self.supports})"
 
     def __call__(self, estimate: Estimate) -> F64:
@@ -171,8 +170,9 @@ def expectation_maximization(
     tolerance: float = 1e-6,
     smooth: bool = False,
     most_iterations: int = MOST_ITERATIONS,
+    start: F64 | None = None,
 ) -> Mixture:
-    """Raise the likelihood step by step from equal shares, until a step gains less than `tolerance`.
+    """Raise the likelihood step by step, until a step gains less than `tolerance`.
 
     Parameters
     ----------
@@ -183,6 +183,8 @@ def expectation_maximization(
     smooth : bool
         After each step, replace each share by (1, 2, 1) / 4 of it and its neighbours (EMS: Silverman et al. 1990;
         Li et al. 2020). It is then no longer a maximum of anything simple, and `shortfall` is large.
+    start : ndarray of float64, shape (d,)
+        The shares to start from; equal ones unless given.
 
     Examples
     --------
@@ -192,7 +194,7 @@ def expectation_maximization(
     """
     seen, channel = _checked(counts, table)
     total = seen.sum()
-    shares = np.full(channel.shape[1], 1.0 / channel.shape[1])
+    shares = np.full(channel.shape[1], 1.0 / channel.shape[1]) if start is None else start
     before = -np.inf
     for iteration in range(most_iterations + 1):
         # L(f) = sum c_i log(A f)_i, and its slope A'(c / A f).

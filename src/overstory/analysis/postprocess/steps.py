@@ -34,13 +34,9 @@ class Step(Protocol):
     """From an estimate to counts."""
 
     @property
-    def name(self) -> str:
-        """What was done, as the result states it."""
-        ...
+    def name(self) -> str: ...
 
-    def __call__(self, estimate: Estimate) -> F64:
-        """Return the new counts."""
-        ...
+    def __call__(self, estimate: Estimate) -> F64: ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,6 @@ class Clip:
         return "clip"
 
     def __call__(self, estimate: Estimate) -> F64:
-        """Return the counts."""
         return np.clip(estimate.counts, 0.0, estimate.num_reports)
 
 
@@ -69,11 +64,9 @@ class EstFreq:
 
     @property
     def name(self) -> str:
-        """est-freq, or est-freq-clipped."""
         return "est-freq-clipped" if self.clipped else "est-freq"
 
     def __call__(self, estimate: Estimate) -> F64:
-        """Return the counts."""
         clipped = np.maximum(estimate.counts, 0.0)
         total = float((clipped if self.clipped else estimate.counts).sum())
         if total <= 0:
@@ -91,7 +84,6 @@ class Norm:
         return "norm"
 
     def __call__(self, estimate: Estimate) -> F64:
-        """Return the counts."""
         return np.asarray(estimate.counts + (estimate.num_reports - estimate.counts.sum()) / max(len(estimate), 1))
 
 
@@ -109,7 +101,6 @@ class NormSub:
         return "norm-sub"
 
     def __call__(self, estimate: Estimate) -> F64:
-        """Return the counts."""
         return project_simplex(estimate.counts, estimate.num_reports)
 
 
@@ -133,7 +124,6 @@ class BaseCut:
         return "base-cut" if self.alpha is None else f"base-cut(alpha={self.alpha:g})"
 
     def __call__(self, estimate: Estimate) -> F64:
-        """Return the counts."""
         level = estimate.alpha if self.alpha is None else self.alpha
         return np.where(estimate.p_values <= level / max(len(estimate), 1), estimate.counts, 0.0)
 
@@ -249,7 +239,6 @@ class Processed(Estimate):
         return bounded_interval(self.counts, self.raw_counts, reach, self.num_reports)
 
     def summary(self) -> dict[str, Any]:
-        """Return the facts about the estimate, ready for JSON."""
         return {**super().summary(), "steps": list(self.steps)}
 
 

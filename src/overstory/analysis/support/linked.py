@@ -8,7 +8,6 @@ report is kept for it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -22,6 +21,7 @@ from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Supp
 from overstory.analysis.support.bits import BloomSupport, OneHotSupport
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.symbols import DirectSupport
+from overstory.kernels.columns import COMPILING, are_few
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.symbols import Direct
@@ -35,9 +35,8 @@ I64 = NDArray[np.int64]
 _HALVES: Final[dict[type, type[Support[Any]]]] = {Direct: DirectSupport, OneHot: OneHotSupport, Bloom: BloomSupport}
 """Of the encodings that can be linked."""
 
-KERNELS: Final = "overstory.kernels.bits.pairs"
-PATIENCE: Final = 1 << 31
-"""Products of bits that are summed by NumPy (about a tenth of a second) before the compiled kernel is loaded."""
+TOGETHER: Final = 1 << 14
+"""Products of bits that NumPy sums in the time of a block of `overstory.kernels.columns`."""
 ROWS: Final = 1 << 12
 """Reports that are unpacked at a time."""
 
@@ -192,7 +191,7 @@ def count_bit_pairs(batch: ReportBatch, first: int, second: int) -> I64:
     -------
     ndarray of int64, shape (num_cohorts, first + 1, second + 1)
     """
-    if KERNELS not in sys.modules and len(batch) * first * second <= PATIENCE:
+    if are_few(len(batch) * first * second // TOGETHER, "bits/pairs", at_once=COMPILING):
         return count_pairs_slowly(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
     from overstory.kernels.bits.pairs import count_pairs_by_cohort
 

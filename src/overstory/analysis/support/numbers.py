@@ -74,22 +74,21 @@ class KeyedDraws:
     """
 
     def __init__(self, stream: StreamKey, places: I64) -> None:
-        from overstory.kernels.random.chacha import blocks, key_words
+        from overstory.kernels.devices import stream_starts
 
         devices = np.arange(stream.first_device, stream.first_device + places.size, dtype=np.int64)
-        names = (devices >> 32, devices, places >> 32, places)
-        self._words = blocks(key_words(stream.key, b"number-1"), names, 12)
+        self._starts = stream_starts(stream.key, b"number-1", devices, places)
         self._next = 0
 
     def below(self, size: int) -> I64:
-        """Take the next two of a device's sixteen words."""
-        from overstory.kernels.few import below
+        """Take a device's next word."""
+        from overstory.kernels.devices import below, stream_words
 
         if size > ONE:
             raise ParameterError("devices are simulated up to 2**32 cells: choose a lower resolution")
-        low, high = self._words[self._next : self._next + 2]
-        self._next += 2
-        return below(low, high, size).astype(np.int64)
+        words = stream_words(self._starts, self._next)
+        self._next += 1
+        return below(words, size).astype(np.int64)
 
 
 def positions(randomizer: NumericRandomizer, values: ArrayLike) -> I64:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from overstory.kernels.columns import COMPILING, are_few
 from overstory.protocol.encodings.base import Encoding
 from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
@@ -61,15 +62,16 @@ def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.intege
     raise ParameterError(f"there is no bulk form of the encoding {type(encoding).__name__}")
 
 
-# Up to this many (value, cohort) pairs the device's own code is quicker than importing the compiled kernels.
-FEW = 50_000
+# Blocks of `overstory.kernels.columns` in whose time the device's own code hashes a value, for one cohort.
+EACH = 4
 
 
 def _bloom(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
-    if len(values) * encoding.num_cohorts <= FEW:
-        cohorts = range(encoding.num_cohorts)
-        table = [[encoding.positions(value, cohort) for value in values] for cohort in cohorts]
-        return np.array(table, dtype=np.uint16).reshape(encoding.num_cohorts, len(values), encoding.num_hashes)
+    if are_few(EACH * len(values) * encoding.num_cohorts, "hash/bloom", at_once=COMPILING):
+        table = np.empty((encoding.num_cohorts, len(values), encoding.num_hashes), np.uint16)
+        for cohort, row in enumerate(table):
+            row[:] = [encoding.positions(value, cohort) for value in values] or row
+        return table
     return _bloom_kernel(encoding, values)
 
 
@@ -99,7 +101,7 @@ def words_of(encoding: LocalHash | SignMatrix | SeededHash, values: Sequence[Any
     True
     """
     if encoding.domain_size is None:
-        if len(values) <= FEW:
+        if are_few(EACH * len(values), "hash/bloom", at_once=COMPILING):
             return np.array([value_word(value, None, encoding.key) for value in values], np.uint64)
         from overstory.kernels.hash.bloom import digest64
 

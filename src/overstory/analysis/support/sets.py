@@ -1,10 +1,20 @@
 """Support of reports that are drawn from the value's set: subset selection, projective geometry.
 
-Projective geometry response by NumPy alone while devices are few: the points of `overstory.kernels.sets.simulation`.
+Points are those of PG(t-1, q), numbered as `overstory.protocol.encodings.sets.Projective` does: with ``P(s) = (q^s - 1)
+/ (q - 1)``, point number i, ``P(s) <= i < P(s + 1)``, is (0, ..., 0, 1, and the s digits of i - P(s) in base q).
+
+A value v owns the points x with <v, x> = 0.  Let coordinate number j be v's first that is not 0, so that it is 1.  Any
+other t - 1 coordinates of x, and the product <v, x>, fix the coordinate x_j = <v, x> - sum_{i > j} v_i x_i.  Hence
+
+- the P(t-1) points inside correspond one to one to the points y of PG(t-2, q), which are x without coordinate j;
+- the q^(t-1) points outside, scaled so that <v, x> = 1, correspond one to one to the vectors of q^(t-1).
+
+So one uniform number below P(t-1) or q^(t-1) gives a uniform point of either kind, and nothing is tried twice.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -17,10 +27,9 @@ from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, 
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.work import Work
 from overstory.kernels.columns import are_few
-from overstory.kernels.few import below
-from overstory.kernels.random.chacha import blocks, key_words
+from overstory.kernels.devices import below, in_tiles, stream_starts, stream_words
 from overstory.protocol.channels import ONE
-from overstory.protocol.encodings.finite_fields import Field, is_prime
+from overstory.protocol.encodings.finite_fields import Field, PowerField
 from overstory.protocol.encodings.sets import Projective, Subsets
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.sets import SetMechanism
@@ -101,37 +110,33 @@ class PointSupport(SetSupport):
         return chosen(pooled(ones, len(batch)), values)
 
 
-LARGEST_TABLE: Final = 64
-"""Fields of a prime's power up to this size have their sums and products looked up; larger ones take the kernels."""
 MOST_PAIRS: Final = 1 << 22
 """Pairs of a value and a point that somebody sent, up to which NumPy tries each."""
 
 I64 = NDArray[np.int64]
-U32 = NDArray[np.uint32]
 
 
-def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, key: bytes, *, first_device: int = 0) -> U32:
-    """Return one point from each of many devices; see `overstory.kernels.sets.simulation.simulate_points`."""
-    if not _is_small(space) or not are_few(len(symbols)):
-        from overstory.kernels.sets import simulation
+def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, key: bytes, *, first_device: int = 0) -> I64:
+    """Return one point from each of many devices, a function of the key, the device and its value alone."""
+    points, own, _ = space.sizes
+    if points > ONE:
+        raise ParameterError(f"the space has {points} points: devices are simulated in spaces of up to 2**32")
+    held, out = np.asarray(symbols, np.int64), np.empty(len(symbols), np.int64)
 
-        points: U32 = simulation.simulate_points(
-            symbols, space.field_size, space.dimension, inside, key, first_device=first_device
-        )
-        return points
-    held = np.asarray(symbols, np.int64)
-    devices = first_device + np.arange(held.size, dtype=np.int64)
-    words = blocks(key_words(key, b"points-1"), (devices >> 32, devices, 0, held), 12)
-    _, own, _ = space.sizes
-    is_inside = words[0] < np.uint64(inside)
-    drawn = below(words[1], words[2], np.where(is_inside, own, space.field_size ** (space.dimension - 1)))
-    return _points(space, held, is_inside, drawn.astype(np.int64)).astype(np.uint32)
+    def draw(rows: slice, devices: I64) -> None:
+        starts = stream_starts(key, b"points-1", devices, held[rows])
+        is_inside = stream_words(starts, 0) >> np.uint64(32) < np.uint64(inside)
+        drawn = below(stream_words(starts, 1), np.where(is_inside, own, points - own))
+        out[rows] = _points(space, held[rows], is_inside, drawn.astype(np.int64))
+
+    in_tiles(draw, first_device, held.size)
+    return out
 
 
 def count_plane_support(histogram: I64, space: Projective) -> I64:
     """Return how many reports lie on each value's hyperplane; see `overstory.kernels.sets.planes`."""
     there = np.flatnonzero(histogram)
-    if not _is_small(space) or there.size * space.domain_size > MOST_PAIRS or not are_few(0):
+    if there.size * space.domain_size > MOST_PAIRS or not are_few(0, "sets/planes"):
         from overstory.kernels.sets import planes
 
         return planes.count_plane_support(histogram, space.field_size, space.dimension, space.domain_size)
@@ -141,12 +146,8 @@ def count_plane_support(histogram: I64, space: Projective) -> I64:
     return np.asarray((products == 0) @ histogram[there], np.int64)
 
 
-def _is_small(space: Projective) -> bool:
-    return is_prime(space.field_size) or space.field_size <= LARGEST_TABLE
-
-
 def _points(space: Projective, symbols: I64, inside: NDArray[np.bool_], drawn: I64) -> I64:
-    """Return point number `drawn` of those inside each value's set, or of those outside: the kernel's maps."""
+    """Return point number `drawn` of those inside each value's set, or of those outside: see the module."""
     size, dimension, field = space.field_size, space.dimension, space.field
     rows = np.arange(symbols.size)
     normal = _coordinates(space, symbols, dimension)
@@ -156,7 +157,7 @@ def _points(space: Projective, symbols: I64, inside: NDArray[np.bool_], drawn: I
     places = np.arange(dimension)
     vector = np.take_along_axis(others, np.clip(places - (places > pivot[:, None]), 0, dimension - 2), axis=1)
     vector[rows, pivot] = 0
-    minus = np.array([field.minus(0, a) for a in range(size)])[_inner(field, normal, vector)]
+    minus = _opposite(field, _inner(field, normal, vector))
     vector[rows, pivot] = np.where(inside, minus, _plus(field, np.ones_like(minus), minus))
     first = (vector != 0).argmax(axis=1)
     leading, where = np.unique(vector[rows, first], return_inverse=True)
@@ -183,7 +184,7 @@ def _coordinates(space: Projective, points: I64, dimension: int) -> I64:
 
 def _inner(field: Field, first: I64, second: I64) -> I64:
     """Return the inner products along the last axis."""
-    if is_prime(field.size):
+    if not isinstance(field, PowerField):
         return np.asarray((first * second).sum(axis=-1) % field.size)
     total = np.zeros(np.broadcast_shapes(first.shape, second.shape)[:-1], np.int64)
     for place in range(first.shape[-1]):
@@ -192,14 +193,35 @@ def _inner(field: Field, first: I64, second: I64) -> I64:
 
 
 def _plus(field: Field, a: I64, b: I64) -> I64:
-    return (a + b) % field.size if is_prime(field.size) else _table(field, "plus")[a, b]
+    if not isinstance(field, PowerField):
+        return (a + b) % field.size
+    return (_digits(field, a) + _digits(field, b)) % field.prime @ _places(field)
+
+
+def _opposite(field: Field, a: I64) -> I64:
+    return -a % field.size if not isinstance(field, PowerField) else -_digits(field, a) % field.prime @ _places(field)
 
 
 def _times(field: Field, a: I64, b: I64) -> I64:
-    return a * b % field.size if is_prime(field.size) else _table(field, "times")[a, b]
+    if not isinstance(field, PowerField):
+        return a * b % field.size
+    powers, logarithms = _logarithms(field)
+    return np.where((a == 0) | (b == 0), 0, powers[(logarithms[a] + logarithms[b]) % len(powers)])
+
+
+def _places(field: PowerField) -> I64:
+    degree = next(k for k in itertools.count() if field.prime**k == field.size)
+    return field.prime ** np.arange(degree)
+
+
+def _digits(field: PowerField, a: I64) -> I64:
+    """Return an element's digits in base p, its polynomial's coefficients, along a new last axis."""
+    return a[..., None] // _places(field) % field.prime
 
 
 @lru_cache(maxsize=4)
-def _table(field: Field, operation: str) -> I64:
-    apply, numbers = getattr(field, operation), range(field.size)
-    return np.array([[apply(a, b) for b in numbers] for a in numbers], np.int64)
+def _logarithms(field: PowerField) -> tuple[I64, I64]:
+    """Return the powers of x, which are all elements but 0, and to each element the power that it is."""
+    powers, logarithms = np.array(field.powers), np.zeros(field.size, np.int64)
+    logarithms[powers] = np.arange(powers.size)
+    return powers, logarithms

@@ -40,12 +40,10 @@ class Column:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many rows hold each label."""
         return np.bincount(self.codes, minlength=len(self.labels)).astype(np.int64)
 
     @property
     def missing(self) -> int:
-        """How many rows hold no value."""
         return int(self.counts[-1]) if None in self.labels else 0
 
 

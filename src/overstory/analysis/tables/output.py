@@ -1,31 +1,47 @@
-"""How an estimate is shown: a text table, rows for JSON, RAPPOR's results.csv, a plot."""
+"""How an estimate is shown: a text table, rows for JSON, RAPPOR's results.csv, a plot; in a notebook; as a data frame.
+
+As a data frame, it is rows by value, pandas, Polars, Arrow, or HTML with the picture. Nothing heavy is imported before
+it is used.
+
+"""
 
 from __future__ import annotations
 
+import io
+import warnings
+from base64 import b64encode
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from overstory.analysis.selection import INTERVAL_KINDS, interval_words, z_values
-from overstory.presentation.document import Column, Lines, Table
+from overstory.analysis.tables.columns import lookup_key
+from overstory.presentation.document import Column, Lines, Paragraph, Table
 from overstory.presentation.formats import detection, interval, p_value, percent, thousands
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.presentation.streams import printable
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from numpy.typing import NDArray
 
-    from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import Adjustment, IntervalKind
 
     F64 = NDArray[np.float64]
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
 
 VALUE: Final = Column("value", csv="string", is_left=True)
 
@@ -114,30 +130,30 @@ class Shown(Protocol):
     """What has estimates to show: an `Estimate`, or a discovery."""
 
     @property
-    def values(self) -> Sequence[Any]: ...  # noqa: D102 - see `Estimate`
+    def values(self) -> Sequence[Any]: ...
     @property
-    def counts(self) -> F64: ...  # noqa: D102
+    def counts(self) -> F64: ...
     @property
-    def raw_counts(self) -> F64: ...  # noqa: D102
+    def raw_counts(self) -> F64: ...
     @property
-    def standard_errors(self) -> F64: ...  # noqa: D102
+    def standard_errors(self) -> F64: ...
     @property
-    def interval_kind(self) -> IntervalKind: ...  # noqa: D102
+    def interval_kind(self) -> IntervalKind: ...
     @property
-    def adjustment(self) -> Adjustment: ...  # noqa: D102
+    def adjustment(self) -> Adjustment: ...
     @property
-    def num_reports(self) -> int: ...  # noqa: D102
+    def num_reports(self) -> int: ...
     @property
-    def p_values(self) -> F64: ...  # noqa: D102
+    def p_values(self) -> F64: ...
     @property
-    def q_values(self) -> F64: ...  # noqa: D102
-    def detected(self) -> NDArray[np.bool_]: ...  # noqa: D102
-    def errors(self) -> F64: ...  # noqa: D102
-    def interval(  # noqa: D102
+    def q_values(self) -> F64: ...
+    def detected(self) -> NDArray[np.bool_]: ...
+    def errors(self) -> F64: ...
+    def interval(
         self, level: float = 0.95, kind: IntervalKind | None = None, adjustment: Adjustment | None = None
     ) -> tuple[F64, F64]: ...
-    def corrected_counts(self) -> F64: ...  # noqa: D102
-    def order(self) -> NDArray[np.intp]: ...  # noqa: D102
+    def corrected_counts(self) -> F64: ...
+    def order(self) -> NDArray[np.intp]: ...
 
 
 def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: float = 0.95) -> dict[str, NDArray[Any]]:
@@ -174,15 +190,19 @@ def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: floa
     return {name: column[chosen] for name, column in every.items()}
 
 
-def rows(estimate: Shown, limit: int | None = None, level: float = 0.95) -> list[dict[str, Any]]:
-    """Return a dictionary per value, most frequent first; infinite and undefined numbers become None."""
-    places = estimate.order()[:limit]
+def rows(
+    estimate: Shown, limit: int | None = None, level: float = 0.95, *, everything: bool = True
+) -> list[dict[str, Any]]:
+    """Return a dictionary per value or detected value, most frequent first; unknown numbers become None."""
+    order = estimate.order()
+    places = (order if everything else order[estimate.detected()[order]])[:limit]
     shown = columns(estimate, places, level)
-    each = zip(*map(plain, shown.values()), strict=True)
-    return [
-        {"value": label_text(estimate.values[place]), **dict(zip(shown, numbers, strict=True))}
-        for place, numbers in zip(places, each, strict=True)
-    ]
+    keys, numbers = ("value", *shown), map(plain, shown.values())
+    return [dict(zip(keys, row, strict=True)) for row in zip(_labels(estimate, places), *numbers, strict=True)]
+
+
+def _labels(estimate: Shown, places: NDArray[np.intp]) -> Iterator[str]:
+    return map(label_text, map(estimate.values.__getitem__, places.tolist()))
 
 
 def table(estimate: Shown, limit: int | None, level: float, notes: Sequence[str] = ()) -> str:
@@ -203,12 +223,16 @@ def write_csv(
         with Path(target).open("w", encoding="utf-8", newline="") as file:
             write_csv(estimate, file, more)
         return
+    target.writelines(estimate_lines(estimate, more))
+
+
+def estimate_lines(estimate: Shown, more: Mapping[str, Sequence[Any]] | None = None) -> Iterator[str]:
+    """Yield the lines that `write_csv` writes."""
     added = more or {}
     order = estimate.order().tolist()
     lists = (map(column.__getitem__, order) for column in added.values())
-    lines = zip(records(estimate), *lists, strict=True)
     header = (*file_columns(adjustment=estimate.adjustment), *map(Column, added))
-    target.writelines(csv_lines(header, ((*record, *extra) for record, *extra in lines)))
+    return csv_lines(header, records(estimate, more=lists))
 
 
 def file_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
@@ -224,13 +248,15 @@ def file_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[C
     return tuple(replace(column, csv=column.csv.replace("_95", percent)) for column in every)
 
 
-def records(estimate: Shown, limit: int | None = None, level: float = 0.95) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of the columns of `file_columns`, most frequent first; labels are texts."""
+def records(
+    estimate: Shown, limit: int | None = None, level: float = 0.95, more: Iterable[Iterable[Any]] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of the columns of `file_columns`, most frequent first, and of `more`; labels are texts."""
     places = estimate.order()[:limit]
     shown = columns(estimate, places, level)
-    labels = (label_text(estimate.values[place]) for place in places)
     every = file_columns(level, estimate.adjustment)
-    return zip(labels, *(shown[column.name].tolist() for column in every[1:]), strict=True)
+    numbers = (shown[column.name].tolist() for column in every[1:])
+    return zip(_labels(estimate, places), *numbers, *more, strict=True)
 
 
 ROW: Final = 0.21
@@ -313,11 +339,201 @@ def plain(column: NDArray[Any]) -> list[Any]:
     return [number if known else None for number, known in zip(numbers, np.isfinite(column), strict=True)]
 
 
-def chosen_rows(decoded: Estimate, *, everything: bool) -> list[dict[str, Any]]:
-    """Return a row per detected candidate, or per candidate, most frequent first."""
-    if everything:
-        return decoded.rows()
-    ranks = decoded.detected()[decoded.order()].nonzero()[0]
-    if not ranks.size:
-        return []
-    return [row for row in decoded.rows(int(ranks[-1]) + 1) if row["detected"]]
+SHOWN: Final = 20
+"""Values that a notebook shows, the most frequent."""
+
+
+STYLE: Final = ".overstory .text { text-align: left; } .overstory .faint { opacity: .7; }"
+"""What a notebook's own style lacks."""
+
+
+class Row(NamedTuple):
+    """One value of an estimate; an unknown number is None.
+
+    Attributes
+    ----------
+    count, frequency
+        The estimate as it is reported, in reports and as a share of them.
+    raw_count, standard_error, frequency_standard_error
+        The unbiased estimate and its standard error.
+    low, high, frequency_low, frequency_high
+        The 95% interval, adjusted for detection as `adjustment` says.
+    plain_low, plain_high, plain_frequency_low, plain_frequency_high
+        The same interval without an adjustment.
+    z, p_value, q_value, detected
+        Whether the value is surely present: see `Estimate.detected`.
+    """
+
+    value: Any  # the value itself; None where it stands for a missing one
+    count: float  # type: ignore[assignment] # a tuple's own `count` is given up for it
+    raw_count: float
+    standard_error: float | None
+    frequency: float
+    frequency_standard_error: float | None
+    low: float | None
+    high: float | None
+    frequency_low: float | None
+    frequency_high: float | None
+    z: float
+    p_value: float
+    q_value: float
+    detected: bool
+    interval: IntervalKind  # what the standard errors and the interval are for: ``reports``, or ``population``
+    adjustment: Adjustment  # of this value's interval: ``none`` where it was not detected
+    plain_low: float | None
+    plain_high: float | None
+    plain_frequency_low: float | None
+    plain_frequency_high: float | None
+
+
+CorrectedRow: Final[Any] = namedtuple(  # type: ignore[misc]  # noqa: PYI024
+    "CorrectedRow", (*Row._fields, "corrected_count", "corrected_frequency")
+)
+"""A `Row` of an estimate whose adjustment is ``conditional``: with the estimate corrected for detection."""
+
+
+class UnknownValueError(ParameterError, KeyError):
+    """A value that an estimate does not have."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Frame:
+    """What makes an estimate a table: rows, the most frequent first, and each of them by its value.
+
+    ``estimate["First"]`` is a `Row`; ``for row in estimate`` goes through all of them; ``pandas.DataFrame(estimate)``,
+    ``polars.DataFrame(estimate)`` and ``pyarrow.table(estimate)`` work.
+    """
+
+    def __iter__(self: Any) -> Iterator[Row]:
+        """Yield a row for each value, most frequent first; of a corrected estimate a `CorrectedRow`."""
+        places, row = self.order(), _row_class(self)
+        numbers_of = map(plain, columns(self, places).values())
+        for place, *numbers in zip(places, *numbers_of, strict=True):
+            yield row(self.values[place], *numbers)
+
+    def __getitem__(self: Any, value: Any) -> Row:
+        """Return the row of a value; None, NaN and NA stand for a missing one.
+
+        Raises
+        ------
+        UnknownValueError
+            When there is no such value; it is a KeyError too.
+        """
+        place = self._place(lookup_key(value))
+        numbers = (plain(column)[0] for column in columns(self, np.array([place])).values())
+        row: Row = _row_class(self)(self.values[place], *numbers)
+        return row
+
+    def __contains__(self, value: Any) -> bool:
+        try:
+            self._place(lookup_key(value))
+        except UnknownValueError:
+            return False
+        return True
+
+    def _place(self: Any, key: Any) -> int:
+        places: dict[Any, int] = self._places
+        if key not in places and isinstance(key, int) and str(key) in places:
+            key = str(key)  # an oracle without labels names its symbols "0", "1", ...
+        if key not in places:
+            raise UnknownValueError(_unknown(key, self.values))
+        return places[key]
+
+    @cached_property
+    def _places(self: Any) -> dict[Any, int]:
+        return {value: place for place, value in reversed(list(enumerate(self.values)))}
+
+    def to_arrow(self: Any) -> pa.Table:
+        """Return an Arrow table, a row for each value, most frequent first; what is not known is null."""
+        import pyarrow as pa
+
+        places = self.order()
+        arrays = {
+            name: pa.array(column, mask=~np.isfinite(column) if column.dtype.kind == "f" else None)
+            for name, column in columns(self, places).items()
+        }
+        return pa.table({"value": _arrow_labels([self.values[place] for place in places]), **arrays})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame, a row for each value, most frequent first; a missing value is NA."""
+        import pandas as pd
+
+        table = self.to_arrow()
+        frame: pd.DataFrame = table.drop_columns("value").to_pandas()
+        labels = table.column("value").to_pylist()
+        frame.insert(0, "value", pd.array(labels) if labels else pd.array([], dtype="str"))
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return a Polars DataFrame, a row for each value, most frequent first."""
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Export `to_arrow` by the Arrow PyCapsule interface: Polars, DuckDB and others take an estimate as a table."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __str__(self: Any) -> str:
+        return table(self, SHOWN, 0.95, self.notes)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._headline()})"
+
+    def _headline(self: Any) -> str:
+        detected = int(np.count_nonzero(self.detected()))
+        return f"{self.num_reports:,} reports, {len(self.values):,} values, {detected:,} detected"
+
+    def _repr_html_(self: Any) -> str:
+        """Return what a notebook shows: a headline, the picture, the table and the notes; a value is only ever text."""
+        from overstory.presentation.render_html import as_html
+
+        shown = rows(self, SHOWN)
+        left = len(self.values) - len(shown)
+        notes = [*([f"{left:,} more values are not shown"] if left else []), *self.notes]
+        picture = f'<img alt="the table\'s shares with their intervals" src="{_picture(self)}">'
+        headline = Paragraph(f"{type(self).__name__}: {self._headline()}")
+        drawn = as_html([estimate_table(shown), *([Lines(*notes)] if notes else [])])
+        return f'<div class="overstory"><style>{STYLE}</style>{as_html([headline])}{picture}{drawn}</div>'
+
+
+def _row_class(estimate: Any) -> Any:
+    return CorrectedRow if estimate.adjustment == "conditional" else Row
+
+
+def _picture(estimate: Any) -> str:
+    """Return the picture as the address of an image, in which nothing of a value can run."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    drawn = io.BytesIO()
+    height = plot_height(estimate, SHOWN)
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "overstory"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph ", UserWarning)  # the browser has fonts of its own
+        figure = Figure(figsize=(8, height), layout="constrained")
+        estimate.plot(figure.subplots(), SHOWN)
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{b64encode(drawn.getvalue()).decode()}"
+
+
+def _arrow_labels(labels: list[Any]) -> Any:
+    """Return labels as one Arrow array: text, where they are of several kinds."""
+    import pyarrow as pa
+
+    kinds = {type(label) for label in labels if label is not None}
+    if len(kinds) > 1:
+        labels = [None if label is None else label_text(label) for label in labels]
+    return pa.array(labels, None if kinds else pa.string())
+
+
+def _unknown(key: Any, values: Sequence[Any]) -> str:
+    import difflib  # only after a mistake
+
+    texts = [label_text(value) for value in values]
+    near = difflib.get_close_matches(label_text(key), texts, n=1)
+    if near:
+        return f"there is no value {key!r}: did you mean {values[texts.index(near[0])]!r}?"
+    first = ", ".join(repr(value) for value in values[:5])
+    return f"there is no value {key!r} among the {len(values):,}: {first}{', ...' if len(values) > 5 else ''}"

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 MORE = """\
 COMMAND reads lines of client,cohort,value on its standard input and writes a report for each: a header with client,
 cohort and irr, then one line a report. Bits are text, most significant first; symbols are numbers. It runs several
-times: for fresh devices, three times at once, and for devices that report repeatedly. --client audits the library's
-own randomizer instead.
+times: for fresh devices, three times at once, and for devices that report two values repeatedly. Where {metric} stands
+in COMMAND, the metric's id replaces it, and the devices are asked once more as --second-metric. --client audits the
+library's own randomizer instead.
 
 Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
-failed. No audit proves an epsilon: it bounds it from below."""
+failed. A right client is accused with probability at most 2 alpha: alpha for all checks together, and alpha for the
+bound of epsilon. No audit proves an epsilon: it bounds it from below."""
 
 EXAMPLE = """\
 overstory audit --params params.csv -- overstory encode --params params.csv --values - -o -
@@ -33,7 +35,6 @@ FAULTY: Final = 1
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the command."""
     parser = add_command(
         subparsers,
         "audit",
@@ -54,9 +55,14 @@ def add_parser(subparsers: Any) -> None:
     run = parser.add_argument_group("how it is audited")
     run.add_argument("--client", action="store_true", help="audit the library's own randomizer, in this process")
     run.add_argument("--reports", type=int, default=100_000, metavar="N", help="fresh devices (default: 100,000)")
-    run.add_argument("--repeats", type=int, default=16, metavar="T", help="reports of a device in all (default: 16)")
+    run.add_argument(
+        "--repeats", type=int, default=16, metavar="T", help="reports of a device, of each of two values (default: 16)"
+    )
+    run.add_argument(
+        "--second-metric", default="second", metavar="ID", help="with the same parameters (default: second)"
+    )
     chance = (
-        "chance that a right client fails the checks; the bound of epsilon has confidence 1 - alpha (default: 0.001)"
+        "chance that a right client fails a check, and, apart from that, that its bound is too high (default: 0.001)"
     )
     run.add_argument("--alpha", type=float, default=0.001, help=chance)
     run.add_argument("--restart", action="store_true", help="COMMAND remembers its clients: run it again, and compare")
@@ -68,7 +74,6 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     from overstory.audit.audit import Settings, audit
     from overstory.cli.progress import progress
     from overstory.presentation.render_text import print_document
@@ -76,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(args.reports, args.repeats, args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
     client = _client(args)
     declared = _declared(args)
-    with progress("asking", settings.lines, quiet=args.quiet) as shown:
+    with progress("asking", settings.lines(takes_metric=client.takes_metric), quiet=args.quiet) as shown:
         result = audit(declared, client, settings, advance=shown.reach)
     if args.json:
         print(json.dumps(result.to_json(), indent=2, allow_nan=False))
@@ -93,7 +98,11 @@ def _client(args: argparse.Namespace) -> AuditedClient:
         raise ParameterError("give either the client's command, after --, or --client for the library's own")
     if not args.timeout > 0:
         raise ParameterError(f"--timeout {args.timeout:g}: give a number of seconds above 0")
-    return OwnClient() if args.client else Program(args.program, args.timeout)
+    return (
+        OwnClient()
+        if args.client
+        else Program(args.program, args.timeout, (args.metric or "first", args.second_metric))
+    )
 
 
 def _declared(args: argparse.Namespace) -> Declared:

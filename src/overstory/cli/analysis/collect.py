@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.analysis.columns.numbers import add_numbers, check_without_numbers
+from overstory.cli.analysis.collect_columns import (
+    add_numbers,
+    as_json,
+    check_without_numbers,
+    run_numbers,
+    run_sets,
+    run_table,
+    write_together,
+)
 from overstory.cli.arguments import add_command, add_form, add_spreadsheet, check_pipes, form_of, form_words, seekable
-from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:
     from overstory.trial.column import Column
@@ -43,7 +50,6 @@ WEAK = 10
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the command."""
     parser = add_command(
         subparsers, "collect", "simulate a private collection on your own data", more=MORE, example=EXAMPLE
     )
@@ -61,7 +67,12 @@ def add_parser(subparsers: Any) -> None:
         help="of two columns: how the shares of the second differ between the values of the first",
     )
     parser.add_argument("--separator", metavar="S", help="count the items of a row that has several, such as ';'")
-    parser.add_argument("--most", type=int, metavar="M", help="with --separator: as many items of one row count")
+    parser.add_argument(
+        "--most",
+        type=int,
+        metavar="M",
+        help="with --separator: as many items of one row count (default: as many as make the least error)",
+    )
     add_numbers(parser)
     add_form(parser)
     _add_collection(parser)
@@ -70,7 +81,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("-o", "--output", default="out/collect", metavar="DIR", help=meaning)
     add_spreadsheet(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    add_earlier_names(parser, {"--out": "output"})
     parser.set_defaults(run=run)
 
 
@@ -80,7 +90,6 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
         "--oracle", default="auto", metavar="NAME", help="what the devices randomize with (default auto: the best)"
     )
     parser.add_argument("--epsilon", type=float, metavar="E", help="privacy loss of one report (default 1)")
-    parser.add_argument("--epsilon-report", type=float, help=argparse.SUPPRESS)
     parser.add_argument(
         "--epsilon-permanent", type=float, metavar="Y", help="privacy loss of all reports of one value together"
     )
@@ -109,38 +118,33 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     check_pipes(args)
     if len(args.column) > 1:
         _check_several(args)
         check_without_numbers(args)
-        from overstory.cli.analysis.columns.tables import run_table
-
         with seekable(args.file) as name:
             return run_table(args, name, _budget(args))
     (args.column,) = args.column
     _check_single(args)
     if args.separator is not None:
-        from overstory.cli.analysis.columns.sets import run_sets
-
         with seekable(args.file) as name:
             return run_sets(args, name, _budget(args))
     if args.numeric is not None:
-        from overstory.cli.analysis.columns.numbers import run_numbers
-
         with seekable(args.file) as name:
             return run_numbers(args, name, _budget(args))
     check_without_numbers(args)
     with seekable(args.file) as name:
         summary = _collected(args, _column(args, name), _budget(args))
+    from overstory.trial.page import write_page
+
     if args.output == "-":
         _write_learned(summary, args.output, spreadsheet=args.spreadsheet)
         return 0
-    folder = Path(args.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    page = _written(summary, folder, _command(args), spreadsheet=args.spreadsheet)
+    page = write_together(
+        args, summary, partial(_write_learned, summary), lambda path: write_page(summary, path, _command(args))
+    )
     if args.json:
-        print(json.dumps(summary.to_json() | {"page": str(page)}, indent=2, allow_nan=False))
+        print(as_json(summary, page=str(page)))
     else:
         from overstory.presentation.document import Paragraph
         from overstory.presentation.render_text import print_document
@@ -186,13 +190,11 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
     from overstory.protocol.errors import ParameterError
     from overstory.trial.run import TrialBudget
 
-    if args.epsilon is not None and args.epsilon_report is not None:
-        raise ParameterError("--epsilon and --epsilon-report say the same: give one")
-    one = args.epsilon if args.epsilon_report is None else args.epsilon_report
-    if one is None and args.epsilon_permanent is not None:
+    if args.epsilon is None and args.epsilon_permanent is not None:
         raise ParameterError("--epsilon-permanent needs --epsilon, what one report may reveal")
-    _check_epsilon(1.0 if one is None else one)
-    return TrialBudget(1.0 if one is None else one, args.epsilon_permanent, args.reports_per_device)
+    epsilon = 1.0 if args.epsilon is None else args.epsilon
+    _check_epsilon(epsilon)
+    return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
 
 
 def _check_epsilon(epsilon: float) -> None:
@@ -229,7 +231,7 @@ def _command(args: argparse.Namespace) -> str:
     import shlex
 
     command = ["overstory", "collect", args.file, "--column", args.column, "--oracle", args.oracle]
-    for name in ("epsilon", "epsilon_report", "epsilon_permanent", "device_column", "candidates", "people"):
+    for name in ("epsilon", "epsilon_permanent", "device_column", "candidates", "people"):
         if getattr(args, name) is not None:
             command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
     if args.bins is not None:
@@ -237,26 +239,6 @@ def _command(args: argparse.Namespace) -> str:
     command += form_words(args)
     command += ["--reports-per-device", str(args.reports_per_device), "--most-values", str(args.most_values)]
     return shlex.join([*command, "--seed", str(args.seed)])
-
-
-def _written(summary: Summary, folder: Path, command: str, *, spreadsheet: bool) -> Path:
-    """Write the page, every estimate and the JSON, all or none; return the page's path. Say what they replace."""
-    import tempfile
-
-    from overstory.files.io import writing_text
-    from overstory.trial.page import write_page
-
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
-        part = Path(name)
-        _write_learned(summary, str(part / "learned.csv"), spreadsheet=spreadsheet)
-        with writing_text(part / "collect.json") as text:
-            text.write(json.dumps(summary.to_json(), indent=2, allow_nan=False) + "\n")
-        page = folder / write_page(summary, part / "collect.html", command).name
-        if page.exists():
-            print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
-        for file in sorted(part.iterdir()):
-            file.replace(folder / file.name)
-    return page
 
 
 def _write_learned(summary: Summary, path: str, *, spreadsheet: bool) -> None:

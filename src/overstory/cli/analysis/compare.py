@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command, add_form, check_plot, check_seed, form_of, seekable
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from overstory.analysis.comparison.measurement import Measured
-    from overstory.analysis.comparison.ranking import Choice
+    from overstory.analysis.comparison import Choice, Measured
     from overstory.presentation.document import Block
+    from overstory.protocol.numeric.randomizer import NumericRandomizer
+
 
 MORE = """\
 Ranks the registered oracles by their exact average error over the domain, which no population changes. With
@@ -35,7 +37,6 @@ overstory compare --domain-size 100 --epsilon 1 --reports 1000000
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the command."""
     parser = add_command(subparsers, "compare", "rank oracles at equal privacy", more=MORE, example=EXAMPLE)
     parser.add_argument(
         "file",
@@ -57,7 +58,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--reports", type=int, metavar="N", help="how many devices report, once each (default: the rows of FILE)"
     )
-    parser.add_argument("--data", help=argparse.SUPPRESS)  # what FILE was called
     parser.add_argument("--column", metavar="C", help="the column of FILE with the values")
     add_form(parser)
     parser.add_argument(
@@ -80,22 +80,16 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     from overstory.protocol.errors import ParameterError
 
-    if args.file is not None and args.data is not None:
-        raise ParameterError("FILE and --data say the same: give one")
-    args.data = args.data if args.file is None else args.file
     check_plot(args.plot)
     check_seed(args.seed)
-    if args.workers is not None and (args.numeric is not None or not (args.measure or args.data)):
+    if args.workers is not None and (args.numeric is not None or not (args.measure or args.file)):
         raise ParameterError("--workers has no effect: only collections of oracles, by --measure or FILE, are divided")
     workers = check_workers(args.workers)
     if args.numeric is not None:
-        from overstory.cli.analysis.compare_numbers import run_numeric
-
         return run_numeric(args)
-    from overstory.analysis.comparison.ranking import rank, recommend, trade
+    from overstory.analysis.comparison import rank, recommend, trade
 
     symbols = _symbols(args)
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
@@ -118,20 +112,20 @@ def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
     """Return what each device holds, where there are data; complete the sizes that they tell."""
     from overstory.protocol.errors import ParameterError
 
-    if (args.data is None) != (args.column is None):
+    if (args.file is None) != (args.column is None):
         raise ParameterError("FILE and --column C go together")
     if args.measure is not None and args.measure < 1:
         raise ParameterError("--measure takes a whole number from 1")
-    if args.data is None:
+    if args.file is None:
         if args.domain_size is None or args.reports is None:
             raise ParameterError("give --domain-size D and --reports N, or FILE and --column C")
         return None
-    with seekable(args.data) as path:
+    with seekable(args.file) as path:
         symbols, distinct = _read_symbols(args, path)
     if args.domain_size is not None and args.domain_size < distinct:
         raise ParameterError(f"--domain-size {args.domain_size}: the column has {distinct} different values")
     args.domain_size = max(distinct, 2) if args.domain_size is None else args.domain_size
-    from overstory.analysis.comparison.measurement import rounds_to_order
+    from overstory.analysis.comparison import rounds_to_order
 
     args.reports, args.measure = len(symbols), args.measure or rounds_to_order(args.domain_size)
     return symbols
@@ -163,7 +157,7 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
 def _imagined(args: argparse.Namespace) -> NDArray[np.integer[Any]]:
     import numpy as np
 
-    from overstory.analysis.comparison.measurement import zipf
+    from overstory.analysis.comparison import zipf
 
     return zipf(args.reports, args.domain_size, np.random.default_rng([args.seed, 1 << 20]))
 
@@ -173,7 +167,7 @@ def _measured(
 ) -> list[Measured] | None:
     if symbols is None:
         return None
-    from overstory.analysis.comparison.measurement import measured_errors
+    from overstory.analysis.comparison import measured_errors
     from overstory.cli.progress import progress
 
     asked = ranking, symbols, args.domain_size, args.seed
@@ -188,7 +182,7 @@ def _measured(
 
 def _measured_alone(cell: tuple[tuple[Choice, ...], NDArray[np.integer[Any]], int, int, int, int]) -> Measured:
     """Simulate the collections of one oracle, as `measured_errors` does."""
-    from overstory.analysis.comparison.measurement import measured_errors
+    from overstory.analysis.comparison import measured_errors
 
     ranking, symbols, domain_size, seed, rounds, place = cell
     (measured,) = measured_errors(ranking, symbols, domain_size, seed, rounds=rounds, only=place)
@@ -224,7 +218,7 @@ def blocks(
     ranking: tuple[Choice, ...], measured: list[Measured] | None, best: Choice, instead: str | None = None
 ) -> Iterator[Block]:
     """Return the ranking as a table, and what its columns mean."""
-    from overstory.planning.tables import ranking_table
+    from overstory.planning.plan import ranking_table
     from overstory.presentation.document import Lines
 
     parameters = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
@@ -283,3 +277,115 @@ def draw(ranking: tuple[Choice, ...], measured: list[Measured] | None, path: str
         axes.grid(axis="x", color="0.9")
         axes.set_xlabel("standard error of a frequency")
         axes.legend(fontsize=8)
+
+
+EITHER = "--numeric needs --reports N, at least 1, or FILE and --column C"
+
+
+def run_numeric(args: argparse.Namespace) -> int:
+    """Print what takes numbers, by the error of a mean: the one with the least worst-case error first."""
+    from overstory.presentation.render_text import print_document
+
+    numbers = _checked_numbers(args)
+    rows = sorted(_numeric_rows(args, numbers), key=lambda row: float(row["worst" if numbers is None else "exact"]))
+    if args.json:
+        low, high = args.numeric
+        about = {"minimum": low, "maximum": high, "epsilon_report": args.epsilon, "reports": args.reports}
+        print(json.dumps(about | {"randomizers": rows}, indent=2, allow_nan=False))
+    else:
+        print_document(_numeric_blocks(rows))
+    return 0
+
+
+def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
+    """Return the column's numbers, where there is one; complete the number of reports."""
+    from overstory.protocol.errors import ParameterError
+
+    if any(getattr(args, name) is not None for name in ("domain_size", "epsilon_permanent", "plot")):
+        raise ParameterError(
+            "--numeric goes with --epsilon, --reports and --json, and with FILE, --column and --measure"
+        )
+    if args.file is None and args.column is None:
+        if args.reports is None or args.reports < 1 or args.measure is not None:
+            raise ParameterError(EITHER)
+        return None
+    if args.file is None or args.column is None or args.reports is not None:
+        raise ParameterError(f"{EITHER}; each row of FILE is one device")
+    if args.measure is not None and args.measure < 1:
+        raise ParameterError("--measure takes a whole number from 1")
+    from overstory.trial.numbers import read_column_of_numbers
+
+    with seekable(args.file) as path:
+        numbers, _ = read_column_of_numbers(path, args.column, form=form_of(args))
+    args.reports = numbers.size
+    return numbers
+
+
+def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
+    """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
+    from overstory.cli.progress import progress
+    from overstory.protocol.numeric.randomizer import NumericRandomizer
+    from overstory.protocol.numeric.registry import NUMERIC, numeric
+
+    low, high = args.numeric
+    names = [name for name in NUMERIC if name != "ranges"]  # which answers shares of ranges, and no mean
+    with progress("collections are simulated", len(names) * (numbers is not None)) as bar:
+        for place, name in enumerate(names):
+            built = numeric(name, epsilon=args.epsilon, minimum=low, maximum=high)
+            assert isinstance(built, NumericRandomizer)
+            row = _exact(built, args.reports)
+            if numbers is not None:
+                row |= _measured_numbers(args, built, numbers, place)
+                bar.advance(1)
+            yield {"name": name, **row, "report_bits": built.payload_bits, "epsilon_report": built.epsilon_report}
+
+
+def _exact(built: NumericRandomizer, reports: int) -> dict[str, float]:
+    from fractions import Fraction
+
+    domain = built.domain
+    width = Fraction(domain.width)  # a large range's variance is beyond floats; its root is not
+    values = domain.minimum / 2 + domain.maximum / 2, domain.maximum
+    relative = (built.variance(value) / width**2 / reports for value in values)
+    middle, end = (math.sqrt(variance) * domain.width for variance in relative)
+    return {"middle": middle, "end": end, "worst": max(middle, end)}
+
+
+def _measured_numbers(
+    args: argparse.Namespace, built: NumericRandomizer, numbers: NDArray[np.float64], place: int
+) -> dict[str, Any]:
+    import numpy as np
+
+    from overstory.trial.numbers import ROUNDS, mean_error, measure_means
+
+    rounds = args.measure or ROUNDS
+    error, spread = measure_means(built, numbers, rounds=rounds, rng=np.random.default_rng([args.seed, 4, place]))
+    about = {"measured_error": error, "measured_standard_error": spread, "measured_runs": rounds}
+    return {"exact": mean_error(built, numbers), **about}
+
+
+def _numeric_blocks(rows: list[dict[str, Any]]) -> Iterator[Block]:
+    from overstory.presentation.document import Column, Lines, Paragraph, Table
+
+    name, bits = Column("name", "randomizer", is_left=True), Column("report_bits", "bits")
+    if "exact" not in rows[0]:
+        columns = (
+            name,
+            Column("middle", "all in the middle", "{:.3e}".format),
+            Column("end", "all at an end", "{:.3e}".format),
+            bits,
+        )
+        yield Table("", columns, rows)
+        yield Paragraph("standard error of the mean, exact, where everybody holds that one value")
+        return
+    measured = Column("measured", "measured", _with_error, keys=("measured_error", "measured_standard_error"))
+    yield Table("", (name, Column("exact", "exact", "{:.3e}".format), measured, bits), rows)
+    runs = f"{rows[0]['measured_runs']:,} simulated collections"
+    yield Lines(
+        "exact: standard error of the mean of this column's numbers, by randomization alone",
+        f"measured: root mean square error of {runs}, +/- its standard error",
+    )
+
+
+def _with_error(error: float, spread: float | None) -> str:
+    return f"{error:.3e}" if spread is None else f"{error:.3e} +/- {spread:.1e}"

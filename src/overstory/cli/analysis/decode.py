@@ -19,7 +19,7 @@ from overstory.cli.arguments import (
     read_mechanism,
 )
 from overstory.cli.rappor.decode_counts import is_labelled_form
-from overstory.cli.rappor.sum_engine import add_engines
+from overstory.cli.rappor.engine_runs import add_engines
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ OF_STORES = ("metric", "registry")
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(
         commands,
         "decode",
@@ -90,7 +89,9 @@ def add_parser(commands: Any) -> None:
     )
     add_interval(parser, "reports; population with --per-period, --cumulative or --compare")
     parser.add_argument(
-        "--all", action="store_true", help="also print what was not detected, or did not change (JSON always has it)"
+        "--all",
+        action="store_true",
+        help="also show what was not detected, or did not change (CSV files always have it)",
     )
     meaning = "folder for the results, required for files; -: only the CSV, to standard output"
     parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
@@ -171,10 +172,9 @@ def _add_readings(stored: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     check_plot(args.plot)
     if args.inputs and args.registry:
-        from overstory.cli.rappor.decode_exported import is_exported_form, run_exported
+        from overstory.cli.rappor.decode_counts import is_exported_form, run_exported
 
         if is_exported_form(args):
             _check_single(args)
@@ -197,9 +197,9 @@ def run(args: argparse.Namespace) -> int:
 def _run_metric(args: argparse.Namespace) -> int:
     """Read a metric of a registry, or compare two ranges or groups."""
     if args.compare or args.compare_groups:
-        from overstory.cli.analysis import decode_compare
+        from overstory.cli.analysis.decode_store import run_compare
 
-        return decode_compare.run_compare(args) if args.compare else decode_compare.run_compare_groups(args)
+        return run_compare(args)
     from overstory.cli.analysis.decode_store import run_store
 
     return run_store(args)
@@ -229,7 +229,6 @@ STORE_ALONE = (
 
 
 def _check_single(args: argparse.Namespace) -> None:
-    """Refuse what is of two variables alone."""
     for name in ("boolean", "map2", "reports"):
         if getattr(args, name):
             raise ParameterError(f"--{name} has no effect without --pair, which names the two variables")
@@ -308,13 +307,13 @@ def _run_files(args: argparse.Namespace) -> int:
         with picture(args.plot, height=plot_height(decoded)) as figure:
             decoded.plot(figure.subplots())
     if args.json:
-        print(json.dumps({**about, "estimates": decoded.rows()}, indent=2, allow_nan=False))
+        shown = {**about, "estimates": decoded.rows(everything=args.all)}
+        print(json.dumps(shown, separators=(",", ":"), allow_nan=False))
     elif not to_pipe:
-        from overstory.analysis.tables.output import chosen_rows
         from overstory.cli.output import estimate_blocks
         from overstory.presentation.render_text import print_document
 
-        rows = chosen_rows(decoded, everything=args.all)
+        rows = decoded.rows(everything=args.all)
         print_document(estimate_blocks(rows, about, None if args.quiet else results))
     return 0
 

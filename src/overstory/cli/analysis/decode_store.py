@@ -1,4 +1,4 @@
-"""``overstory decode`` of a registry's metric: estimates from a store, a collector's address or exported folders."""
+"""``overstory decode`` of a registry's metric: estimates from a store, an address or folders; comparisons."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import json
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from overstory.cli.arguments import check_pipes, token_of_environment
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 
     RangeReader = Callable[..., PeriodCounts]
     """From the labels of the first and last period, either of them None, and a group, or None: all devices."""
+    from pathlib import Path
+
+    from overstory.queries.readings import RangeComparison
 
 
 def run_store(args: argparse.Namespace) -> int:
-    """Run the command in its second form."""
     metric = read_metric(args)
     kind: Aggregation = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
     check_pipes(args)
@@ -61,8 +64,8 @@ class Answer(Protocol):
         """Return a header and a line per value."""
         ...
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the same, and the facts to read it by."""
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
+        """Return the same, or what was detected of it, and the facts to read it by."""
         ...
 
 
@@ -76,9 +79,9 @@ def show_answer(
         with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
             text.writelines(answer.csv_lines())
         return
-    written = _write(Path(args.output), answer, name, spreadsheet=args.spreadsheet) if args.output else None
+    written = _write(args, answer, name) if args.output else None
     if args.json:
-        print(json.dumps(answer.to_json(), indent=2, allow_nan=False))
+        print(_json(args, answer))
     else:
         from overstory.presentation.render_text import print_document
 
@@ -143,7 +146,7 @@ def _open(args: argparse.Namespace, metric: Metric) -> Iterator[Callable[..., Pe
         with open_stores(args.store) as store:
             yield lambda first, last, group: with_sums(store, read_store(store, metric, first, last, group=group))
     else:
-        from overstory.cli.rappor.decode_exported import open_exported
+        from overstory.cli.rappor.decode_counts import open_exported
         from overstory.queries.sources.exported import read_exported
 
         with open_exported(args, metric) as exported:
@@ -183,16 +186,21 @@ def read_options(args: argparse.Namespace) -> EstimateOptions:
     )
 
 
-def _write(folder: Path, answer: Answer, name: str, *, spreadsheet: bool) -> Path:
-    """Write NAME.csv (every value) and NAME.json (the same, and the facts to read it by)."""
+def _json(args: argparse.Namespace, answer: Answer) -> str:
+    """Return the facts and what was detected, or all values where the options say so."""
+    return json.dumps(answer.to_json(everything=args.all), separators=(",", ":"), allow_nan=False)
+
+
+def _write(args: argparse.Namespace, answer: Answer, name: str) -> Path:
+    """Write NAME.csv (every value) and NAME.json (what was detected, and the facts to read it by)."""
     from overstory.files.io import writing_csv, writing_text
 
+    folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
-    with writing_csv(folder / f"{name}.csv", spreadsheet=spreadsheet) as text:
+    with writing_csv(folder / f"{name}.csv", spreadsheet=args.spreadsheet) as text:
         text.writelines(answer.csv_lines())
     with writing_text(folder / f"{name}.json") as text:
-        json.dump(answer.to_json(), text, indent=2, allow_nan=False)
-        text.write("\n")
+        text.write(_json(args, answer) + "\n")
     return folder / f"{name}.csv"
 
 
@@ -211,3 +219,51 @@ def _draw(path: str, reading: Reading) -> None:
             panel.draw(ax)
         if title:
             figure.suptitle(title, fontsize=9, x=0.01, ha="left")
+
+
+MOST_ROWS: Final = 20
+"""Values in the text, and those that changed."""
+
+
+NO_EFFECT: Final = (("plot", "--plot"), ("steps", "--steps"), ("delta", "--delta"), ("honest", "--honest"))
+
+
+def run_compare(args: argparse.Namespace) -> int:
+    """Compare two ranges of periods, or two groups."""
+    from overstory.queries.comparison import check_apart, parse_span
+    from overstory.queries.readings import compare
+
+    form, what = ("--compare", "two ranges") if args.compare else ("--compare-groups", "differences of two groups")
+    of_ranges = (("first", "--from"), ("last", "--to")) if args.compare else ()
+    for name, option in (*of_ranges, *NO_EFFECT):
+        if getattr(args, name) is not None:
+            more = " and their differences" if args.compare else ""
+            raise ParameterError(f"{option} has no effect with {form}, which has {what}{more}")
+    if args.compare_groups and len(set(args.compare_groups)) == 1:
+        raise ParameterError(f"--compare-groups {' '.join(args.compare_groups)}: give two different groups")
+    check_pipes(args)
+    metric = read_metric(args)
+    if args.compare:
+        spans = [parse_span(metric, text) for text in args.compare]
+        check_apart(metric, spans[0], spans[1])
+        ranges = [((metric.period.label(first), metric.period.label(last)), args.group) for first, last in spans]
+    else:
+        ranges = [((args.first, args.last), group) for group in args.compare_groups]
+    with open_source(args, metric) as read_range:  # a search reads the answers themselves
+        a, b = (read_range(*ends) for ends in ranges)
+        compared = compare(a, b, read_options(args), overlap=args.overlap or 0.0)
+    show_answer(args, compared, "comparison", lambda written: _compared_blocks(compared, written, everything=args.all))
+    return 0
+
+
+def _compared_blocks(compared: RangeComparison, written: Path | None, *, everything: bool) -> Iterator[Block]:
+    from overstory.presentation.document import Lines
+    from overstory.privacy.text import plural
+
+    yield from compared.blocks(None if everything else MOST_ROWS)
+    ranges = [
+        f"{name}: {'' if counted.group is None else f'group {counted.group}, '}"
+        f"{plural(counted.num_reports, 'report')} from {counted.label(counted.first)} to {counted.label(counted.last)}"
+        for name, counted in (("a", compared.a), ("b", compared.b))
+    ]
+    yield Lines(*ranges, *([] if written is None else [f"every value: {written}"]))

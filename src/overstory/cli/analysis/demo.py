@@ -9,16 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from overstory.cli.parser import add_earlier_names
-
 EXAMPLE = "example: overstory demo --reports 1000000 --states all --json"
 OPTIONS = {"num_bits": "k", "num_hashes": "h", "num_cohorts": "m", "p": "p", "q": "q", "f": "f"}
-EARLIER = {"--k": "num_bits", "--hashes": "num_hashes", "--cohorts": "num_cohorts", "--out": "output"}
-"""Names that options had, and what they set."""
 
 
 def add_parser(subparsers: Any) -> None:
-    """Declare the command."""
     parser = subparsers.add_parser(
         "demo",
         help="run a private collection of real figures, and show what is learned",
@@ -46,12 +41,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--console", action="store_true", help="then show the store in a browser (`overstory console`), until Ctrl-C"
     )
-    add_earlier_names(parser, EARLIER)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     import numpy as np
 
     from overstory.cli.progress import progress
@@ -59,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     from overstory.presentation.document import Paragraph
     from overstory.presentation.render_text import print_document
     from overstory.protocol.errors import ParameterError
-    from overstory.trial.demonstration import demonstrate, draw_population
     from overstory.trial.page import terminal_blocks, write_page
+    from overstory.trial.service import demonstrate, draw_population
 
     if args.seed < 0:
         raise ParameterError(f"--seed {args.seed}: give a whole number from 0")

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.analysis.discover_store import (
-    add_store_options,
-    is_of_a_store,
-    offer_candidates,
-    run_store,
-    search_files,
-)
 from overstory.cli.arguments import (
     add_command,
     add_form,
@@ -26,15 +21,19 @@ from overstory.cli.arguments import (
     check_plot,
     check_seed,
     form_of,
+    given,
     seekable,
 )
 from overstory.cli.progress import progress, reading_bar
-from overstory.cli.rappor.sum_engine import add_engines
+from overstory.cli.rappor.decode_counts import ENGINE_ALONE
+from overstory.cli.rappor.engine_runs import add_engines
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
-    from overstory.discovery import CodedDomain, Discovered, PrefixPlan
+    from overstory.discovery import CodedDomain, Discovered, Plan
     from overstory.presentation.document import Block
+    from overstory.queries.searches import SearchReading
+
 
 MORE = """\
 Each row of the column is one person's value. A simulated device per row answers one question about its value, with the
@@ -46,7 +45,6 @@ With --store, the answers are those of real devices: of a metric whose domain is
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(
         commands,
         "discover",
@@ -89,7 +87,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     check_plot(args.plot)
     check_seed(args.seed)
     if is_of_a_store(args):
@@ -115,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _blocks(discovered: Discovered, plan: PrefixPlan) -> Iterator[Block]:
+def _blocks(discovered: Discovered, plan: Plan) -> Iterator[Block]:
     """Return the detected values, and what must be known to read them."""
     from overstory.discovery.result import discovery_table
     from overstory.presentation.document import Lines, Paragraph
@@ -125,7 +122,7 @@ def _blocks(discovered: Discovered, plan: PrefixPlan) -> Iterator[Block]:
     yield Lines(*sentences(discovered, plan))
 
 
-def sentences(discovered: Discovered, plan: PrefixPlan) -> list[str]:
+def sentences(discovered: Discovered, plan: Plan) -> list[str]:
     """Return the discovery as a whole in sentences."""
     from overstory.analysis.selection import bound_text, interval_words
     from overstory.privacy.text import epsilon_text, plural
@@ -155,7 +152,7 @@ def _draw(found: Discovered, path: str) -> None:
         found.plot_values(values)
 
 
-def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
+def _discover(args: argparse.Namespace) -> tuple[Plan, Discovered]:
     """Read the column, simulate its devices, search their answers."""
     import numpy as np
 
@@ -185,7 +182,7 @@ def _known(path: str, domain: CodedDomain) -> list[Any]:
         raise FormatError(str(error), source=path) from error
 
 
-def _about(plan: PrefixPlan) -> dict[str, Any]:
+def _about(plan: Plan) -> dict[str, Any]:
     return {
         **plan.domain.canonical(),
         "beam": plan.beam,
@@ -193,3 +190,160 @@ def _about(plan: PrefixPlan) -> dict[str, Any]:
         "shares": [plan.share(group) for group in plan.level_groups],
         "known": len(plan.known),
     }
+
+
+OF_STORES: Final = ("store", "registry", "metric")
+OF_REPORTS: Final = ("reports", "registry", "metric")
+OF_COLUMNS: Final = ("file", "column", "epsilon")
+
+
+def add_store_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command's second form."""
+    stored = parser.add_argument_group("from a store, or from files of its reports")
+    store_help = "a file, or postgresql://...: search the reports that it holds; once for each shard's store"
+    stored.add_argument("--store", action="append", metavar="URL", help=store_help)
+    stored.add_argument(
+        "--reports",
+        metavar="INPUT",
+        nargs="+",
+        help="files of reports, folders, globs or addresses, instead of a store",
+    )
+    stored.add_argument("--registry", metavar="FILE", help="the metric registry")
+    stored.add_argument("--metric", metavar="ID", help="the metric's id: its domain is unknown strings or integers")
+    stored.add_argument("--from", dest="first", metavar="LABEL", help="the first period, such as 2026-11-21")
+    stored.add_argument("--to", dest="last", metavar="LABEL", help="the last period, included")
+    out = "add the detected values to this file of candidates, one per line; values that it has stay"
+    stored.add_argument("--candidates-out", metavar="FILE", help=out)
+
+
+def is_of_a_store(args: argparse.Namespace) -> bool:
+    """Whether the options are of the second form; an error where they are of both, or of neither."""
+    of_reports = args.reports is not None
+    of_store = [
+        name
+        for name in (*OF_REPORTS[:1], *OF_STORES, "first", "last", "candidates_out")
+        if getattr(args, name) is not None
+    ]
+    of_column = [name for name in OF_COLUMNS if getattr(args, name) is not None]
+    if of_store and of_column:
+        raise ParameterError(
+            f"{_option(of_store[0])} is about stored reports, and {_option(of_column[0])} about a file: give one form"
+        )
+    in_store = [name for name in ("store", "first", "last") if getattr(args, name) is not None]
+    if of_reports and in_store:
+        raise ParameterError(f"{_option(in_store[0])} has no effect with --reports: files have no periods of a store")
+    if not of_reports and (engine := given(args, ENGINE_ALONE)):
+        raise ParameterError(f"{engine[0]} has no effect without --reports: an engine counts files")
+    needed = OF_REPORTS if of_reports else OF_STORES if of_store else OF_COLUMNS
+    missing = [name for name in needed if getattr(args, name) is None]
+    if missing:
+        forms = "FILE, --column and --epsilon, or --store (or --reports), --registry and --metric"
+        raise ParameterError(f"{', '.join(map(_option, missing))} missing: give {forms}")
+    return bool(of_store) and not of_reports
+
+
+def _option(name: str) -> str:
+    return "FILE" if name == "file" else {"first": "--from", "last": "--to"}.get(name, f"--{name.replace('_', '-')}")
+
+
+def run_store(args: argparse.Namespace) -> int:
+    from overstory.cli.analysis.decode_store import open_source, progress_shown, read_metric
+    from overstory.queries.estimates import EstimateOptions
+    from overstory.queries.searches import read_search
+
+    args.url = None
+    metric = read_metric(args)
+    if metric.reading != "search":
+        raise ParameterError(
+            f"{metric.id} is no metric of unknown values: overstory decode estimates its values, which are listed"
+        )
+    options = EstimateOptions(
+        alpha=args.alpha, correction=args.correction, interval_kind=args.interval, adjustment=args.adjustment
+    )
+    with open_source(args, metric) as read_range, progress_shown(args, metric, options) as told:
+        reading = read_search(read_range((args.first, args.last)), "total", told)
+    _write_reading(args, reading)
+    return 0
+
+
+def search_files(args: argparse.Namespace) -> tuple[Any, Any] | None:
+    """Search the answers in files by an engine; return the plan and what was found, None where nothing was to be read.
+
+    What each level asks is counted by one pass over the files; see `overstory.engines.searches`.
+    """
+    from dataclasses import replace
+
+    from overstory.cli.progress import progress
+    from overstory.cli.rappor.engine_runs import counting_jobs, find_units, print_expected
+    from overstory.discovery import find
+    from overstory.engines.searches import search_answers
+    from overstory.protocol.search.mechanism import SearchMechanism
+    from overstory.queries.sources.exported import Files
+
+    args.params = args.hash_family = args.hash_key = args.candidates = None
+    files = find_units(args, args.reports)
+    search = files.mechanism
+    if not isinstance(search, SearchMechanism):
+        raise ParameterError(f"{args.metric} is no metric of unknown values: overstory decode estimates its values")
+    if args.dry_run:
+        print_expected(args, files)
+        return None
+    read = Files(files.places, files.units)
+    with (
+        progress("searching", 1.0, quiet=args.quiet) as bar,
+        counting_jobs(args, files.engine, is_watched=False) as count,
+    ):
+        found = find(
+            search.plan,
+            search_answers(lambda asked: count(asked, read).counts, files.job),
+            alpha=args.alpha,
+            correction=args.correction,
+            interval_kind=args.interval or "reports",
+            progress=(lambda what, done: bar.reach(done, what)) if bar.is_shown else None,
+        )
+    return search.plan, replace(found, adjustment=args.adjustment, epsilon=search.epsilon)
+
+
+def _write_reading(args: argparse.Namespace, reading: SearchReading) -> None:
+    from overstory.cli.output import picture
+
+    if args.csv:
+        from overstory.files.io import writing_csv
+
+        with writing_csv(args.csv, spreadsheet=args.spreadsheet) as text:
+            text.writelines(reading.csv_lines())
+    if args.plot:
+        panels, _ = reading.panels()
+        if not panels:
+            raise ParameterError(f"--plot {args.plot}: there are no answers to draw")
+        with picture(args.plot, height=sum(panel.height for panel in panels)) as figure:
+            heights = [panel.height for panel in panels]
+            axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+            for panel, ax in zip(panels, axes, strict=True):
+                panel.draw(ax)
+    offered = offer_candidates(args.candidates_out, reading.discovered) if args.candidates_out else None
+    if args.json:
+        import json
+
+        print(json.dumps(reading.to_json(), indent=2, allow_nan=False))
+        return
+    from overstory.presentation.render_text import print_document
+
+    print_document([*reading.blocks(), *([] if offered is None else [offered])])
+
+
+def offer_candidates(path: str, discovered: Discovered) -> Any:
+    """Write the candidates that a file has, and the detected values after them; return what to say of it."""
+    from overstory.files.candidates import read_candidates, write_candidates
+    from overstory.presentation.document import Lines
+    from overstory.privacy.text import plural
+    from overstory.queries.searches import merged_candidates
+
+    before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []
+    after = merged_candidates(before, discovered)
+    if not after:
+        print(f"overstory: nothing was detected: {path} is not written", file=sys.stderr)
+        return None
+    write_candidates(path, after)
+    more = f", {len(after) - len(before):,} of them new" if before else ""
+    return Lines(f"{plural(len(after), 'candidate')} in {path}{more}")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.discovery import CodedIntegers, CodedStrings, ModelStrings, NoCodeError
-from overstory.files.columns.blocks import is_json
 from overstory.files.columns.layout import line_of
-from overstory.files.columns.reader import blocks, is_parquet
+from overstory.files.columns.reader import blocks, is_json, is_parquet
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
 from overstory.protocol.domains.models import MOST_ORDER, MOST_WIDTH, ORDER, WIDTH
@@ -61,15 +60,7 @@ def _model(path: str, order: int | None, width: int | None) -> CodedDomain:
 
 
 def read_column(path: str, column: str, domain: CodedDomain, form: Form, advance: Advance | None = None) -> Any:
-    """Return the values of a column, one a device; rows without one, and empty texts, are left out.
-
-    Parameters
-    ----------
-    path, column, form
-        See `overstory.files.columns.reader.blocks`.
-    advance
-        Called with the number of bytes that were read.
-    """
+    """Return the values of a column, one a device; rows without one, and empty texts, are left out."""
     known: dict[str, int] = {}
     read = [texts.numbered(known) for (texts,) in blocks(path, [column], form=form, advance=advance)]
     numbers = np.concatenate(read) if read else np.zeros(0, np.int32)

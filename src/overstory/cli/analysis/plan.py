@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, add_hashing, add_params, given, hashing
-from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:
     from overstory.planning import Plan
@@ -29,7 +28,6 @@ ALPHA = 0.05
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the command."""
     parser = add_command(
         subparsers,
         "plan",
@@ -51,7 +49,6 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--alpha", type=float, help=f"chance of any false detection (default: {ALPHA})")
     add_hashing(parser)
-    add_earlier_names(parser, {"--epsilon-report": "epsilon"})
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
@@ -74,7 +71,6 @@ def _add_needs(needs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     if args.most is not None or args.typical is not None:
         return _choose_for_sets(args)
     if args.domain_size is not None:
@@ -87,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(plan.to_json(), indent=2, allow_nan=False))
     else:
-        from overstory.planning.tables import plan_table
+        from overstory.planning.plan import plan_table
         from overstory.presentation.document import Paragraph
         from overstory.presentation.render_text import print_document
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, add_output, add_reporting, add_skipping, print_outcome, shown
-from overstory.cli.rappor.sources import add_sources, check_sources, stated_mechanism
+from overstory.cli.rappor.engine_runs import add_sources, check_sources, stated_mechanism
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ Reports are read in a stream; the order within a cohort stays."""
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(
         commands,
         "convert",
@@ -41,7 +40,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     check_sources(args)
     if args.output == "-":
         raise ParameterError("-o -: Parquet cannot be written to standard output; name a file")
@@ -53,21 +51,18 @@ def run(args: argparse.Namespace) -> int:
     from overstory.files.labels import Label
 
     mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
+    period = None
+    if args.period:
+        from overstory.protocol.metrics import load_registry
+
+        period = load_registry(args.registry)[args.metric].period.parse_label(args.period)
     with reading_bar(args, "converting", args.inputs) as advance:
         batches = (batch for path in args.inputs for batch in _batches(args, path, mechanism, skipped, advance))
-        number = write_blocks(
-            args.output, batches, Label.of(mechanism), metric=args.metric, period=_period(args) if args.period else None
-        )
+        number = write_blocks(args.output, batches, Label.of(mechanism), metric=args.metric, period=period)
     tell_skipped(skipped, "records")
     outcome = {"reports": number, "skipped": skipped.count if skipped else 0, "output": args.output}
     print_outcome(args, outcome, f"{number:,} reports of {mechanism.name} in {shown(args.output)}")
     return 0
-
-
-def _period(args: argparse.Namespace) -> int:
-    from overstory.protocol.metrics import load_registry
-
-    return load_registry(args.registry)[args.metric].period.parse_label(args.period)
 
 
 def _mechanism(args: argparse.Namespace) -> LocalRandomizer:

@@ -1,10 +1,10 @@
-"""``overstory decode`` of files with a label: counts of any oracle, or reports that an engine counts first."""
+"""``overstory decode`` of counts with a label, of reports that an engine counts first, and of exported folders."""
 
 from __future__ import annotations
 
 import argparse
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from io import StringIO
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import check_pipes, given
@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import IntervalKind
+    from overstory.engines.places import ExportedSet
     from overstory.files.counts import LabelledCounts
     from overstory.presentation.document import Block
     from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
+    from overstory.protocol.metrics import Metric
+    from overstory.queries.sources.exported import ExportedReports
 
-ENGINE_ALONE: Final = ("engine", "workers", "scheduler", "master", "verify", "resume", "dry_run")
+
+ENGINE_ALONE: Final = ("engine", "workers", "scheduler", "master", "no_verify", "resume", "dry_run")
 OTHER_FORMS: Final = (
     *("map", "pair", "boolean", "map2", "reports", "store", "url", "token", "first", "last", "group", "by_group"),
     *("smooth", "per_period", "cumulative", "compare", "compare_groups", "overlap", "delta", "honest", "range"),
@@ -59,12 +63,12 @@ class CountedEstimate:
 
     def csv_lines(self) -> Iterable[str]:
         """Return a header and a line per value."""
-        text = StringIO()
-        self.estimate.to_csv(text)
-        return iter(text.getvalue().splitlines(keepends=True))
+        from overstory.analysis.tables.output import estimate_lines
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the estimates, and the facts to read them by."""
+        return estimate_lines(self.estimate)
+
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
+        """Return the estimates, unless `everything` of detected values alone, and the facts to read them by."""
         from overstory.presentation.formats import finite
 
         built, estimate = self.mechanism, self.estimate
@@ -76,19 +80,19 @@ class CountedEstimate:
             "reports_per_device": estimate.reports_per_device,
         }
         checks = [check.to_json() for check in self.checks]
-        summary = {key: finite(value) for key, value in estimate.summary().items()}
-        return {**(self.about or {}), **facts, **summary, "checks": checks, "estimates": estimate.rows()}
+        learned = {key: finite(value) for key, value in estimate.to_json(everything=everything).items()}
+        return {**(self.about or {}), **facts, "checks": checks, **learned}
 
     def blocks(self, written: Path | None, *, everything: bool) -> Iterator[Block]:
         """Return what a person reads."""
         from overstory.analysis.selection import bound_text, interval_words
-        from overstory.analysis.tables.output import chosen_rows, estimate_table
+        from overstory.analysis.tables.output import estimate_table
         from overstory.presentation.document import Lines, Paragraph
         from overstory.presentation.formats import finite
         from overstory.privacy.text import epsilons_text, plural
 
         built, estimate = self.mechanism, self.estimate
-        rows = chosen_rows(estimate, everything=everything)
+        rows = estimate.rows(everything=everything)
         yield estimate_table(rows) if rows else Paragraph("nothing was detected")
         epsilons = {name: finite(getattr(built, name)) for name in ("epsilon_report", "epsilon_permanent")}
         yield Lines(
@@ -104,12 +108,12 @@ class CountedEstimate:
 
 def run_labelled(args: argparse.Namespace, show_answer: Callable[..., None]) -> int:
     """Run the command in this form; `show_answer` writes and prints what it finds."""
-    from overstory.cli.rappor.sources import check_sources
+    from overstory.cli.rappor.engine_runs import check_sources
 
     check_sources(args)
     check_pipes(args)
     if args.inputs:
-        from overstory.cli.rappor.sum_engine import find_units, print_expected
+        from overstory.cli.rappor.engine_runs import find_units, print_expected
 
         files = find_units(args, args.inputs)
         if args.dry_run:
@@ -125,8 +129,7 @@ def run_labelled(args: argparse.Namespace, show_answer: Callable[..., None]) -> 
 
 def _of_reports(args: argparse.Namespace, files: Any) -> CountedEstimate:
     """Count the reports by an engine, and estimate."""
-    from overstory.cli.rappor.engine_runs import count_units, run_sentences
-    from overstory.cli.rappor.sum_engine import run_facts
+    from overstory.cli.rappor.engine_runs import count_units, run_facts, run_sentences
 
     oracle = _oracle(files.mechanism)
     with count_units(args, files, None) as run:
@@ -139,7 +142,7 @@ def _of_reports(args: argparse.Namespace, files: Any) -> CountedEstimate:
 def _of_counts(args: argparse.Namespace) -> CountedEstimate:
     """Read counts with their label, and estimate."""
     from overstory.analysis.support.registry import server_half
-    from overstory.cli.rappor.sources import stated_mechanism
+    from overstory.cli.rappor.engine_runs import stated_mechanism
     from overstory.files.counts import read_labelled
 
     labelled: LabelledCounts = read_labelled(args.counts)
@@ -200,7 +203,7 @@ def interval_kind(args: argparse.Namespace) -> IntervalKind:
 
 def _names(args: argparse.Namespace, mechanism: Mechanism, values: Sequence[Any] | None) -> list[str] | None:
     """Return the names of what was counted, or the strings to look for; None: the numbers of the domain."""
-    from overstory.cli.rappor.sources import metric_labels
+    from overstory.cli.rappor.engine_runs import metric_labels
 
     labels = metric_labels(args)
     if values is not None:  # counted already, by these
@@ -227,3 +230,65 @@ def _draw(path: str, estimate: Estimate) -> None:
 
     with picture(path, height=plot_height(estimate)) as figure:
         estimate.plot(figure.subplots())
+
+
+OF_NO_FOLDER = ("params", "hash_family", "hash_key", "counts", "map", "boolean", "map2", "reports", "pair", "token")
+
+
+def is_exported_form(args: argparse.Namespace) -> bool:
+    """Whether the inputs are exported folders alone; an error where the options are of another form too."""
+    from overstory.engines.places import is_exported
+
+    if not all(map(is_exported, args.inputs)):
+        return False
+    for name in ("store", "url"):
+        if getattr(args, name):
+            raise ParameterError(f"--{name} and {args.inputs[0]} are two sources: give one")
+    if wrong := given(args, OF_NO_FOLDER):
+        raise ParameterError(f"{wrong[0]} has no effect on exported folders: their manifests say what made the reports")
+    return True
+
+
+def run_exported(args: argparse.Namespace, run_metric: Callable[[argparse.Namespace], int]) -> int:
+    """Run the command in this form; `run_metric` reads the metric that the options name."""
+    if args.metric is None:
+        from overstory.queries.sources.exported import only_metric
+
+        args.metric = only_metric(_find(args))
+    return _print_exported(args) if args.dry_run else run_metric(args)
+
+
+@contextmanager
+def open_exported(args: argparse.Namespace, metric: Metric) -> Iterator[ExportedReports]:
+    """Yield the exported reports; what is finished is kept, where the options name a file, until they are read."""
+    from overstory.cli.rappor.engine_runs import counting_jobs, engine_of
+    from overstory.queries.sources.exported import ExportedReports
+
+    engine = engine_of(args)
+    with counting_jobs(args, engine, is_watched=not metric.mechanism.reads_reports) as count:
+        yield ExportedReports(_find(args), count, getattr(engine, "workers", None) or 8, not args.no_verify)
+
+
+def _find(args: argparse.Namespace) -> list[ExportedSet]:
+    from overstory.cli.rappor.engine_runs import check_engine
+    from overstory.engines.places import check_once, find_sets
+
+    check_engine(args, args.inputs)
+    sets = [one for source in args.inputs for one in find_sets(source)]
+    check_once(sets)
+    return sets
+
+
+def _print_exported(args: argparse.Namespace) -> int:
+    """Print what would be read."""
+    from overstory.cli.rappor.engine_runs import CountedFiles, engine_of, print_expected
+    from overstory.protocol.metrics import load_registry
+    from overstory.queries.counts import parse_range
+    from overstory.queries.sources.exported import job_of
+
+    metric, engine = load_registry(args.registry)[args.metric], engine_of(args)
+    first, last = parse_range(metric, args.first, args.last)
+    with open_exported(args, metric) as exported:
+        periods = [0, *exported.periods(metric.id)]
+        files = exported.files(metric, periods[0] if first is None else first, periods[-1] if last is None else last)
+    return print_expected(args, CountedFiles(metric.mechanism, engine, job_of(metric), files.places, files.units))

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from overstory.analysis.association.summary import TableSummary
     from overstory.analysis.association.table import TableEstimate
     from overstory.analysis.decoding import CandidateMap
-    from overstory.files.rappor import RapporParameters
-    from overstory.files.rappor_pairs import PairForm
+    from overstory.files.rappor import PairForm, RapporParameters
     from overstory.presentation.document import Block
     from overstory.protocol.mechanisms.payloads import BitMechanism
 
@@ -40,7 +39,7 @@ class PairAnswer:
         columns = [Column(name) for name in ROW]
         return csv_lines(columns, ([row[name] for name in ROW] for row in self.summary.rows()))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         """Return the same, and the facts to read it by."""
         return {**self.summary.to_json(), **self.privacy}
 
@@ -56,17 +55,11 @@ class PairAnswer:
 
 
 def run_pairs(args: argparse.Namespace, show: Callable[..., None]) -> int:
-    """Run the command in its third form.
-
-    Parameters
-    ----------
-    show
-        What writes and prints an answer: `decode_store.show_answer`.
-    """
+    """Run the command in its third form."""
     _check(args)
     check_pipes(args, "params", "counts" if args.counts else "reports", "map")
     from overstory.analysis.association.summary import TableSummary
-    from overstory.files.rappor_pairs import pair_form
+    from overstory.files.rappor import pair_form
 
     parameters, mechanism = read_mechanism(args)
     form = pair_form(parameters, args.pair, args.boolean)
@@ -96,7 +89,6 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _maps(args: argparse.Namespace, parameters: RapporParameters, form: PairForm) -> list[CandidateMap | None]:
-    """Return each variable's map; None of a boolean one."""
     from overstory.files.candidates import read_map
 
     paths = iter((args.map, args.map2))
@@ -122,10 +114,10 @@ def _labels(
 def _from_counts(
     args: argparse.Namespace, form: PairForm, mechanism: BitMechanism, maps: list[CandidateMap | None]
 ) -> TableEstimate:
+    from overstory.analysis.association.linked import boolean_variable, filter_variable
     from overstory.analysis.association.linked_filters import table_of_variables
-    from overstory.analysis.association.linked_variables import boolean_variable, filter_variable
     from overstory.analysis.support.linked import apart
-    from overstory.files.rappor_pairs import read_pair_counts
+    from overstory.files.rappor import read_pair_counts
 
     counts = apart(read_pair_counts(args.counts, form), *form.widths)
     each = 1.0 if args.reports_per_device is None else args.reports_per_device
@@ -155,7 +147,7 @@ def _likeliest(
 
     from overstory.analysis.association.linked_likelihood import filter_likelihoods, table_of_likelihoods, unpacked
     from overstory.cli.progress import reading_bar
-    from overstory.files.rappor_pairs import read_pairs
+    from overstory.files.rappor import read_pairs
 
     if args.reports_per_device not in (None, 1.0):
         raise ParameterError(

@@ -32,7 +32,6 @@ clients against each other."""
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(
         commands,
         "encode",
@@ -54,7 +53,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     check_pipes(args, "params", "values")
     from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.cli.rappor.devices import Fleet

@@ -1,4 +1,4 @@
-"""Runs of an engine: what counts one job or several, shows how far it is, and keeps what is finished."""
+"""Counting by an engine: what made the reports of files, their units, runs that go on, and what is said of them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ import os
 import re
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
+from overstory.cli.arguments import add_hashing, add_option, add_params, print_outcome, shown
+from overstory.presentation.document import Lines
 from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.wire.digits import parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from overstory.cli.rappor.sum_engine import CountedFiles
-    from overstory.engines.checkpoint import Checkpoint
-    from overstory.engines.driver import Engine, Run
+    from overstory.engines.driver import Checkpoint, Engine, Run
+    from overstory.engines.places import Place
     from overstory.engines.units import Job, Unit
+    from overstory.files.labels import Label
+    from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.queries.sources.exported import Files
+
 
 OUTPUTS: Final = {"output": "-o", "csv": "--csv", "plot": "--plot", "candidates_out": "--candidates-out"}
 """Options that name a file to write."""
@@ -27,14 +33,8 @@ INPUTS: Final = ("inputs", "reports")
 
 @contextmanager
 def count_units(args: argparse.Namespace, files: CountedFiles, unfinished: str | None) -> Iterator[Run]:
-    """Yield the counts of files; what is finished is kept until they are written.
-
-    Parameters
-    ----------
-    unfinished
-        Where finished units are written unless the options name another file.
-    """
-    from overstory.engines.checkpoint import Checkpoint, fingerprint
+    """Yield the counts of files; what is finished is kept until they are written."""
+    from overstory.engines.driver import Checkpoint, fingerprint
 
     check_resume(args, unfinished)
     checkpoint, path = None, args.resume or unfinished
@@ -54,13 +54,8 @@ def counting_jobs(
 
     The first is kept in the file that is named, the others beside it. What was not counted by this run, or twice, is
     printed on the error stream; before it, where the options name the engine, how fast it was and what was spilled.
-
-    Parameters
-    ----------
-    is_watched
-        Whether a bar shows how far each job is: False where one shows the whole.
     """
-    from overstory.engines.checkpoint import Checkpoint, fingerprint
+    from overstory.engines.driver import Checkpoint, fingerprint
 
     check_resume(args)
     kept: list[Checkpoint] = []
@@ -90,13 +85,7 @@ def counting_jobs(
 
 
 def check_resume(args: argparse.Namespace, unfinished: str | None = None) -> None:
-    """Refuse a file for what is finished that is also a result or an input: it is removed at the end.
-
-    Raises
-    ------
-    ParameterError
-        When it is; also when a result has the name of a later file of ``--resume``, such as FILE.1.
-    """
+    """Refuse a file for what is finished that is also a result or an input: it is removed at the end."""
     path = args.resume or unfinished
     if path is None:
         return
@@ -137,7 +126,7 @@ def _own(checkpoint: Checkpoint, *, asked: bool) -> Checkpoint:
     if asked:
         raise ParameterError(
             f"--resume {checkpoint.path}: this is of a run over other files or parameters, or of one that differs in "
-            "--verify, or the files were changed since; remove it, or name another"
+            "--no-verify, or the files were changed since; remove it, or name another"
         )
     print(f"overstory: {checkpoint.path} {problem}: counting from the start", file=sys.stderr)
     checkpoint.path.unlink(missing_ok=True)
@@ -179,3 +168,302 @@ def notes_of_repeats(resumed: int, repeated: int, units: int | None = None) -> l
     of = "" if units is None else f" of {units:,}"
     notes = [f"{resumed:,}{of} units had been counted by an earlier run"] if resumed else []
     return notes + ([f"{repeated:,} units were counted again, because a worker was lost"] if repeated else [])
+
+
+ENGINES: Final = ("local", "dask", "spark")
+ALONE: Final = ("engine", "workers", "scheduler", "master", "dry_run", "no_verify", "resume", "candidates", "registry")
+"""Options that only an engine takes: any of them asks for one."""
+UNFINISHED: Final = ".unfinished"
+LONG: Final = 1 << 16
+"""Values of a list that workers of a cluster read themselves: it does not travel with every unit."""
+LARGE: Final = 1 << 27
+"""Bytes of files that are counted in units also where nobody asks for it."""
+
+
+def add_engines(parser: argparse.ArgumentParser, *, with_candidates: bool = True, unfinished: bool = True) -> None:
+    """Add the options; a command may have ``--candidates`` already, or resume only where a file is named."""
+    group = parser.add_argument_group("of Parquet and packed batches, by an engine")
+    group.add_argument("--engine", choices=ENGINES, help="what counts: processes here, Dask or Spark (default: local)")
+    group.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
+    group.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask scheduler, such as tcp://host:8786")
+    group.add_argument("--master", metavar="URL", help="of Spark, such as spark://host:7077 (default: this machine)")
+    if with_candidates:
+        group.add_argument(
+            "--candidates", metavar="FILE", help="values to count, one per line; needed where an oracle has no domain"
+        )
+    group.add_argument("--no-verify", action="store_true", help="count without comparing the files' checksums")
+    group.add_argument(
+        "--resume",
+        metavar="FILE",
+        help="where finished units are written; a run that was killed goes on from there "
+        f"(default: {f'the name of the output and {UNFINISHED}' if unfinished else 'nowhere'})",
+    )
+    group.add_argument("--dry-run", action="store_true", help="print what would be read and how long it may take")
+
+
+def wants_engine(args: argparse.Namespace) -> bool:
+    """Whether an engine counts: where it was asked for, or the inputs are more than one process should count."""
+    from pathlib import Path
+
+    from overstory.engines.folders import is_address
+    from overstory.files.counts import is_labelled
+
+    if is_labelled(args.output) or any(getattr(args, name) for name in ALONE) or not args.params:
+        return True
+    if any(is_address(name) or Path(name).is_dir() or _is_glob(name) for name in args.reports):
+        return True
+    return not args.skip_bad and _are_large(args.reports)
+
+
+def _is_glob(name: str) -> bool:
+    import glob
+    from pathlib import Path
+
+    return glob.has_magic(name) and not Path(name).exists()
+
+
+def _are_large(names: list[str]) -> bool:
+    from pathlib import Path
+
+    from overstory.files.reports import PARQUET_MAGIC
+    from overstory.protocol.wire.upload import MAGIC
+
+    if not all(Path(name).is_file() for name in names) or sum(Path(name).stat().st_size for name in names) <= LARGE:
+        return False
+    starts = []
+    for name in names:
+        with Path(name).open("rb") as file:
+            starts.append(file.read(4))
+    return all(start in (PARQUET_MAGIC, MAGIC) for start in starts)
+
+
+@dataclass(frozen=True)
+class CountedFiles:
+    """Files of reports: what made them, where they lie, and the units that an engine counts."""
+
+    mechanism: LocalRandomizer
+    engine: Engine
+    job: Job
+    places: list[Place]
+    units: list[Unit]
+
+
+def run_engine(args: argparse.Namespace) -> int:
+    """Count by an engine."""
+    from overstory.files.counts import LabelledCounts, is_labelled, write_labelled
+    from overstory.files.rappor import write_counts
+
+    files = find_units(args, args.reports)
+    if args.candidates and files.job.values() is None:
+        raise ParameterError(
+            f"--candidates has no effect: {files.mechanism.name} is counted by bit or seed; give them to "
+            "`overstory decode`"
+        )
+    if args.dry_run:
+        return print_expected(args, files)
+    unfinished = None if args.output == "-" else args.output + UNFINISHED
+    with count_units(args, files, unfinished) as run:
+        if is_labelled(args.output):
+            write_labelled(args.output, LabelledCounts.of(files.mechanism, run.counts, files.job.values()))
+        else:
+            write_counts(args.output, run.counts)
+    _print_run(args, files, run)
+    return 0
+
+
+def find_units(args: argparse.Namespace, names: list[str]) -> CountedFiles:
+    """Return the files that are named, and the units that the engine of the options will count."""
+    from overstory.engines.places import find_copies, find_places
+    from overstory.engines.units import Job, Listed, divide_values, read_contents, unit_bytes, units_of
+
+    check_engine(args, names)
+    engine = engine_of(args)
+    workers = getattr(engine, "workers", None) or 8
+    places = find_places(names)
+    contents = read_contents(places)
+    for first, copy in find_copies(places):
+        print(f"overstory: warning: {copy.shown} is a copy of {first.shown} and counts again", file=sys.stderr)
+    # All files have one digest; the label may be of any of them.
+    labelled = next((file for file in contents if file.label is not None), contents[0])
+    mechanism = stated_mechanism(args, labelled.digest, labelled.label, labelled.place.shown)
+    asked = asked_values(args, mechanism)
+    is_long = asked is not None and len(asked) > LONG and args.candidates and not args.registry
+    if asked is not None and is_long and engine.name != "local":
+        job = Job.of(mechanism, verify=not args.no_verify, listed=Listed.of(args.candidates, asked))
+    else:
+        job = Job.of(mechanism, asked, verify=not args.no_verify)
+    units = divide_values(job, units_of(contents, unit_bytes(contents, workers)), workers)
+    return CountedFiles(mechanism, engine, job, places, units)
+
+
+def check_engine(args: argparse.Namespace, names: list[str]) -> None:
+    """Refuse options that do not fit the engine, and names that it cannot read."""
+    engine = args.engine or "local"
+    for name, needed in (("scheduler", "dask"), ("master", "spark")):
+        if getattr(args, name) and engine != needed:
+            raise ParameterError(f"--{name} has no effect without --engine {needed}")
+    if args.workers is not None and args.workers < 1:
+        raise ParameterError(f"--workers {args.workers}: give a whole number, 1 or more")
+    if args.scheduler and args.workers:
+        raise ParameterError("--workers has no effect with --scheduler, which has workers of its own")
+    if getattr(args, "skip_bad", False):
+        raise ParameterError("--skip-bad is for files that one process reads: leave it out, or give --params and files")
+    if "-" in names:
+        raise ParameterError("an engine cannot read standard input (-): a unit starts in the middle of a file")
+
+
+def engine_of(args: argparse.Namespace) -> Engine:
+    """Return the engine that the options name."""
+    if args.engine == "dask":
+        from overstory.engines.dask_cluster import DaskEngine
+
+        return DaskEngine(args.scheduler, args.workers)
+    if args.engine == "spark":
+        from overstory.engines.spark_session import SparkEngine
+
+        return SparkEngine(master=args.master, workers=args.workers)
+    from overstory.engines.local import LocalEngine
+
+    return LocalEngine(args.workers)
+
+
+def print_expected(args: argparse.Namespace, files: CountedFiles) -> int:
+    """Print what would be read, and how long it may take."""
+    from overstory.engines.driver import STARTS, core_seconds, sizes_of
+    from overstory.presentation.formats import in_bytes
+    from overstory.privacy.text import plural
+
+    engine, units = files.engine.name, files.units
+    seconds = core_seconds(engine, files.job, units)
+    reports, size = sizes_of(units)
+    outcome = {
+        "engine": engine,
+        "files": len(files.places),
+        "units": len(units),
+        "reports": reports,
+        "bytes": size,
+        "core_seconds": seconds,
+        "start_seconds": STARTS[engine],
+    }
+    print_outcome(
+        args,
+        outcome,
+        Lines(
+            f"{reports:,} reports of {files.mechanism.name} in {plural(len(files.places), 'file')}, {in_bytes(size)}: "
+            f"{plural(len(units), 'unit')}",
+            f"about {seconds:.2g} core-seconds by {engine}, and {STARTS[engine]:g} s to start; nothing was counted",
+        ),
+    )
+    return 0
+
+
+def run_facts(files: CountedFiles, run: Run) -> dict[str, Any]:
+    """Return how the counting went, as JSON values."""
+    return {
+        "mechanism": files.mechanism.name,
+        "engine": files.engine.name,
+        "files": len(files.places),
+        "units": run.num_units,
+        "bytes": run.num_bytes,
+        "seconds": run.seconds,
+        "resumed_units": run.resumed,
+        "repeated_units": run.retries + run.repeats,
+        "spilled_bytes": run.spilled,
+    }
+
+
+def _print_run(args: argparse.Namespace, files: CountedFiles, run: Run) -> None:
+
+    totals = run.counts.totals.tolist()
+    outcome = {"reports": run.num_reports, "cohorts": totals, "output": args.output, **run_facts(files, run)}
+    counted = f"{run.num_reports:,} reports of {files.mechanism.name} in {run.counts.num_cohorts:,} cohorts"
+    print_outcome(
+        args, outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(files.engine.name, run))
+    )
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Add ``--params``, ``--registry`` and their own."""
+    group = parser.add_argument_group("what made the reports (unless given: the label of a Parquet file)")
+    add_params(group, required=False)
+    add_hashing(group, otherwise="any", note="; packed and Parquet files are checked against it")
+    add_option(group, "--registry")
+    group.add_argument("--metric", metavar="ID", help="with --registry: the metric")
+
+
+def check_sources(args: argparse.Namespace) -> None:
+    """Refuse two sources, or half of one."""
+    if args.params and args.registry:
+        raise ParameterError("--params and --registry are two sources: give one")
+    if bool(args.registry) != bool(args.metric):
+        raise ParameterError("--registry and --metric belong together: the file, and the metric's id in it")
+    if (args.hash_family or args.hash_key) and not args.params:
+        raise ParameterError("--hash-family and --hash-key have no effect without --params")
+
+
+def stated_mechanism(args: argparse.Namespace, digest: bytes, label: Label | None, source: str) -> LocalRandomizer:
+    """Return the mechanism of reports with this digest."""
+    if args.params:
+        return _of_params(args, digest, source)
+    if args.registry:
+        from overstory.protocol.metrics import load_registry
+
+        mechanism: LocalRandomizer = load_registry(args.registry)[args.metric].mechanism
+        if mechanism.digest != digest:
+            raise FormatError(f"these reports were not made with the parameters of {args.metric}", source=source)
+        return mechanism
+    if label is None:
+        problem = "packed batches say which parameters they are of by a digest alone: give --params, or --registry"
+        raise FormatError(f"{problem} and --metric", source=source)
+    return label.mechanism(source)
+
+
+def _of_params(args: argparse.Namespace, digest: bytes, source: str) -> LocalRandomizer:
+    from overstory.files.rappor import read_params
+    from overstory.files.reports import LabelCheck
+
+    parameters = read_params(args.params)
+    check = LabelCheck(source, parameters, args.hash_family, args.hash_key)
+    check.check(parameters.k, parameters.m, digest)
+    return check.mechanisms[digest]
+
+
+def asked_values(args: argparse.Namespace, mechanism: Any) -> list[Any] | None:
+    """Return the values to count, where the reports are not enough to say which; symbols, where there is a domain."""
+    encoding = getattr(mechanism, "encoding", None)
+    # Counted by bit or seed: strings are looked for when the counts are decoded.
+    if encoding is None or encoding.by_seed or encoding.decoded:
+        return None
+    if args.candidates:
+        from overstory.files.candidates import read_candidates
+
+        given = read_candidates(args.candidates)
+        return given if mechanism.domain_size is None else _symbols(args, given, mechanism.domain_size)
+    if mechanism.domain_size is not None:
+        return None
+    listed = metric_labels(args)
+    if listed is None:
+        raise ParameterError(f"{mechanism.name} without a domain counts given strings: name them by --candidates FILE")
+    return list(listed)
+
+
+def metric_labels(args: argparse.Namespace) -> tuple[str, ...] | None:
+    """Return the labels of the metric that the options name."""
+    if not args.registry:
+        return None
+    from overstory.protocol.metrics import load_registry
+
+    return load_registry(args.registry)[args.metric].labels or None
+
+
+def _symbols(args: argparse.Namespace, given: list[str], size: int) -> list[int]:
+    """Return the symbols of candidates of a domain: the places of a metric's labels, or the numbers that they are."""
+    labels = metric_labels(args)
+    places = {label: place for place, label in enumerate(labels)} if labels and len(labels) == size else {}
+    symbols = []
+    for text in given:
+        number = places.get(text, size if (spelled := parse_digits(text)) is None else spelled)
+        if number >= size:
+            raise FormatError(f"{text[:40]!r} is no value of the domain 0 .. {size - 1}", source=args.candidates)
+        symbols.append(number)
+    return symbols

@@ -23,7 +23,6 @@ family (and key) that the devices used."""
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(
         commands,
         "map",
@@ -39,7 +38,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     check_pipes(args, "params", "candidates")
     from overstory.analysis.decoding.candidates import colliding
     from overstory.cli.progress import reading_bar

@@ -15,8 +15,7 @@ from overstory.cli.arguments import (
     print_outcome,
     shown,
 )
-from overstory.cli.rappor.sources import add_sources, check_sources
-from overstory.cli.rappor.sum_engine import add_engines, run_engine, wants_engine
+from overstory.cli.rappor.engine_runs import add_engines, add_sources, check_sources, run_engine, wants_engine
 from overstory.protocol.errors import ParameterError
 
 MORE = """\
@@ -31,17 +30,15 @@ and the two variables, or, as their simulation writes it, no header, the cohort 
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(
         commands,
         "sum",
         "count reports",
         more=MORE,
-        example="overstory sum --params params.csv --reports monday.csv.gz tuesday.ovsb -o counts.csv\n"
+        example="overstory sum --params params.csv monday.csv.gz tuesday.ovsb -o counts.csv\n"
         "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
     )
-    parser.add_argument("inputs", nargs="*", metavar="INPUT", help="files of reports, folders, globs or addresses")
-    parser.add_argument("--reports", nargs="+", metavar="FILE", default=[], help="the same, as an option")
+    parser.add_argument("reports", nargs="+", metavar="INPUT", help="files of reports, folders, globs or addresses")
     add_sources(parser)
     add_pair(parser)
     add_output(parser, "file for the counts: a row per cohort, its reports and then each bit's count")
@@ -51,10 +48,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
-    args.reports = [*args.inputs, *args.reports]
-    if not args.reports:
-        raise ParameterError("no reports are named: give files, folders, globs or addresses")
     check_pipes(args, "params", "reports")
     if args.boolean and not args.pair:
         raise ParameterError("--boolean has no effect without --pair, which names the two variables")
@@ -107,8 +100,7 @@ def _sum_pairs(args: argparse.Namespace) -> int:
         raise ParameterError("--hash-family and --hash-key have no effect with --pair: its files have no labels")
     from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.files.csv import Skipped
-    from overstory.files.rappor import read_params
-    from overstory.files.rappor_pairs import pair_form, read_pairs, sum_pairs, write_pair_counts
+    from overstory.files.rappor import pair_form, read_pairs, read_params, sum_pairs, write_pair_counts
 
     form = pair_form(read_params(args.params), args.pair, args.boolean)
     skipped = Skipped() if args.skip_bad else None

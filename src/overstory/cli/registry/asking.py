@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.wire.digits import parse_digits
 
 Answer = TypeVar("Answer")
 
@@ -146,8 +147,9 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     """Read a whole number."""
 
     def read(text: str) -> int:
-        if not text.isdecimal() or not low <= int(text) <= high:
+        number = parse_digits(text)
+        if number is None or not low <= number <= high:
             raise ParameterError(f"{text!r}: give a whole number from {low} to {high:,}")
-        return int(text)
+        return number
 
     return read

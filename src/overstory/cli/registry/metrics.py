@@ -63,11 +63,12 @@ def add_parser(subparsers: Any) -> None:
         actions,
         "diff",
         "list the promises that a change weakens, and the stored counts that it breaks",
-        more="Exit status: 1 if a metric's privacy is weakened under the same id (give it a new id), 0 otherwise.",
+        more="Give every registry that was released, so that what devices reported under each of them counts.\n\n"
+        "Exit status: 1 if a metric's privacy is weakened under the same id (give it a new id), 0 otherwise.",
         example="overstory metrics diff released.toml metrics.toml",
         options=(
-            Option("old", metavar="OLD", help="the registry that people agreed to"),
-            Option("new", metavar="NEW", help="the registry that replaces it"),
+            Option("old", metavar="OLD", nargs="+", help="the registries that people agreed to, oldest first"),
+            Option("new", metavar="NEW", help="the registry that replaces the last of them"),
             Option("--json", help="print the changes as JSON"),
         ),
     )
@@ -104,13 +105,14 @@ def _add_show(actions: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
-    actions = {"init": run_init, "lint": _lint, "show": _show, "diff": _diff, "plan": _plan}
+    actions = {
+        "init": run_init,
+        "lint": lambda args: lint(args.file, strict=args.strict, as_json=args.json, server=args.server),
+        "show": _show,
+        "diff": _diff,
+        "plan": _plan,
+    }
     return actions[args.action](args)
-
-
-def _lint(args: argparse.Namespace) -> int:
-    return lint(args.file, strict=args.strict, as_json=args.json, server=args.server)
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -159,8 +161,9 @@ def _diff(args: argparse.Namespace) -> int:
     from overstory.privacy.registry.warnings import seed_notes
     from overstory.protocol.metrics import load_registry, registry_text
 
-    old, new = load_registry(args.old), load_registry(args.new)
-    changes, notes = compare_registries(old, new), list(seed_notes(old, registry_text(args.old), new))
+    earlier, new = [load_registry(file) for file in args.old], load_registry(args.new)
+    changes = compare_registries(*earlier, new)
+    notes = {file: list(seed_notes(old, registry_text(file), new)) for file, old in zip(args.old, earlier, strict=True)}
     weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.WEAKENS))
     larger = "" in weaker
     broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.BREAKS))
@@ -172,9 +175,9 @@ def _diff(args: argparse.Namespace) -> int:
         "breaks_counts": [name for name in broken if name],
         "breaks_shards": "" in broken,
         "changes": [change.to_json() for change in changes],
-        "notes": notes,
+        "notes": [note for of_a_file in notes.values() for note in of_a_file],
     }
-    lines = [f"{name} needs a new metric id: people agreed to a smaller privacy loss" for name in weaker if name]
+    lines = [f"{name} needs a new metric id: people agreed to less" for name in weaker if name]
     if larger:
         lines.append("the budget allows more than people agreed to: devices record nothing until people agree again")
     lines += [f"{name}: its stored counts cannot be continued under this id" for name in broken if name]
@@ -182,7 +185,7 @@ def _diff(args: argparse.Namespace) -> int:
         lines.append("[shards] changes for periods that have begun: collectors that have reports of them refuse it")
     if not weaker and not broken:
         lines.append("no promise is weakened, no stored count is broken" if changes else "nothing changed")
-    lines += [f"{args.old}: note: {note}" for note in notes]
+    lines += [f"{file}: note: {note}" for file, of_a_file in notes.items() for note in of_a_file]
     print_outcome(args, outcome, *_changes(changes), Lines(*lines))
     return WEAKENED if weaker else 0
 

@@ -25,7 +25,6 @@ from overstory.cli.registry.asking import (
     one_of,
     whole,
 )
-from overstory.cli.registry.group_answers import add_group_options, group_lines
 from overstory.cli.registry.lint import lint
 from overstory.protocol.errors import ParameterError
 
@@ -82,7 +81,6 @@ def add_parser(actions: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action."""
     from overstory.files.io import replacing
     from overstory.protocol.metrics import parse_registry
 
@@ -115,6 +113,8 @@ def _next_steps(file: str, name: str, value: str, candidates: str) -> list[str]:
 
 def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     """Return the registry's text, the metric's id, and a value that a program may record."""
+    from overstory.protocol.metrics.metric_table import GRACE_DAYS
+
     asking.explain(
         "A registry lists what is collected. This makes one with a single metric. Enter takes [the default]."
     )
@@ -151,10 +151,10 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
         "# A device reports at most once in each period (UTC).",
         f'period = "{period}"',
         *values,
-        "# For how many days the collector keeps single randomized reports. Their counts stay.",
+        "# For how many days the collector keeps single randomized reports; then only counts of 10 or more together.",
         f"retention_days = {retention}",
         "# For how many days after its period a report is still accepted, as some devices are switched off.",
-        "grace_days = 30",
+        f"grace_days = {min(GRACE_DAYS, retention if publish == 'nothing' else max(0, retention - 1))}",
         "# The day from which nothing is recorded. Every collection has an end; to continue is a decision.",
         f"expires = {expires.isoformat()}",
         "# What everybody may read of the results: nothing, or estimates with their uncertainty.",
@@ -329,3 +329,48 @@ def _in_a_year(today: dt.date) -> dt.date:
 
 def _toml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def add_group_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--group-by", metavar="NAME", help="what devices are grouped by, in clear, such as release")
+    parser.add_argument("--groups", metavar="A=SHARE,...", help="the groups, each with its public share of all devices")
+    parser.add_argument("--devices", metavar="N", help="how many devices are expected to report; with groups")
+
+
+def group_lines(args: argparse.Namespace) -> list[str]:
+    """Return the lines on groups, or none where no option asks for them.
+
+    Examples
+    --------
+    >>> print(group_lines(argparse.Namespace(group_by="release", groups="1.0=0.6,1.1=0.3", devices="500000"))[-1])
+    groups = {by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}
+    """
+    given = {"--group-by": args.group_by, "--groups": args.groups, "--devices": args.devices}
+    missing = [option for option, text in given.items() if text is None]
+    if len(missing) == len(given):
+        return []
+    if missing:
+        raise ParameterError(f"{', '.join(missing)}: missing; {', '.join(given)} go together")
+    try:
+        devices = whole(1, 1 << 40)(args.devices)
+    except ParameterError as error:
+        raise ParameterError(f"--devices: {error}") from None
+    shares = ", ".join(f"{json.dumps(name)} = {share!r}" for name, share in _shares(args.groups).items())
+    return [
+        "# The group of the device, which each report names in clear: no epsilon protects it. With the public share of",
+        "# each group; all other devices are in the group other. A group of fewer than 1,000 devices is a fault.",
+        f"groups = {{by = {json.dumps(args.group_by)}, shares = {{{shares}}}, devices = {devices}}}",
+    ]
+
+
+def _shares(text: str) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, share = part.strip().rpartition("=")
+        if not equals or not name or name in shares:
+            raise ParameterError(f"--groups: {part.strip()!r}: give each group once, with its share, such as 1.0=0.6")
+        try:
+            shares[name] = a_decimal(share)
+        except ParameterError as error:
+            raise ParameterError(f"--groups: {error}") from None
+    return shares

@@ -57,7 +57,6 @@ def _oracles() -> list[str]:
 
 
 def _makers() -> Builders:
-    """Return what builds a mechanism from numbers and texts alone, by name."""
     from overstory.protocol.metrics.mechanisms import BUILDERS, names_for
 
     return {name: BUILDERS[name] for name in names_for(("symbols", "strings", "ordered", "numbers", "sets"))}
@@ -101,7 +100,6 @@ MOST_REPORTS: Final = 1000
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the command."""
     parser = add_command(
         subparsers, "privacy", "state what a metric or an oracle reveals, and why", more=MORE, example=EXAMPLE
     )
@@ -146,7 +144,6 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     from overstory.privacy import statement
     from overstory.privacy.approximate import DELTA
     from overstory.privacy.claims import finite
@@ -174,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
         stated = metric_statement(metric, reports=extra, delta=delta)
         args.values = metric.max_values if args.values is None else args.values
     values = None if args.values is None else stated.values_claim(args.values, reports=args.reports)
-    central = None if args.shuffled is None else _shuffled(mechanism, args)
+    central = None if args.shuffled is None else _shuffled(mechanism, args, metric)
     if args.plot:
         _draw(stated, args.plot)
     if args.json:
@@ -192,13 +189,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _shuffled(mechanism: LocalRandomizer, args: argparse.Namespace) -> CentralPrivacy:
-    """Return what shuffled reports reveal: of one value, or of so many, for any number of reports."""
-    from overstory.privacy.shuffle.central import DELTA, shuffled
+def _shuffled(mechanism: LocalRandomizer, args: argparse.Namespace, metric: Metric | None) -> CentralPrivacy:
+    """Return what shuffled reports of one value reveal."""
+    from overstory.privacy.shuffle.central import DELTA, GROUPED, shuffled
+    from overstory.protocol.errors import ParameterError
 
-    values = 1 if args.values is None or args.periods is not None else args.values
+    if metric is not None and metric.groups is not None:
+        raise ParameterError(f"{metric.id}: {GROUPED}")
     delta = DELTA if args.delta is None else args.delta
-    return shuffled(mechanism, args.shuffled, delta, periods=args.periods, values=values, honest=args.honest)
+    return shuffled(mechanism, args.shuffled, delta, periods=args.periods, honest=args.honest)
 
 
 def _mechanism(args: argparse.Namespace) -> LocalRandomizer:

@@ -70,7 +70,6 @@ SETTINGS: Final = (
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(commands, "console", "show a store in a browser", more=MORE, example=EXAMPLE)
     parser.add_argument("--config", metavar="FILE", help="TOML file with these settings")
     for setting in SETTINGS:
@@ -95,12 +94,11 @@ def check_settings(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     check_settings(args)
     if args.check:
         return _check(args)
     from overstory.collector.http.listening import Listening
-    from overstory.console.access.roles import parse_proxy
+    from overstory.console.access import parse_proxy
     from overstory.console.server import Access, check_exposure, serve
 
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key)

@@ -16,7 +16,7 @@ from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
 
 if TYPE_CHECKING:
-    from overstory.collector.checkup.checks import Finding
+    from overstory.collector.checkup import Finding
 
 MORE = """\
 Prints one line for each check: ok, warning or error, and what to do. The options decide what is checked; the settings
@@ -27,7 +27,6 @@ EXAMPLE = "overstory doctor --registry metrics.toml --store reports.db --url htt
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(commands, "doctor", "check a collector and its settings", more=MORE, example=EXAMPLE)
     parser.add_argument("--registry", metavar="FILE", help="registry of the collected metrics")
     parser.add_argument("--store", metavar="URL", help="a file, sqlite:///FILE, or postgresql://...")
@@ -38,7 +37,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     findings = list(_findings(args))
     errors = sum(finding.level == "error" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
@@ -52,22 +50,24 @@ def run(args: argparse.Namespace) -> int:
 def _findings(args: argparse.Namespace) -> Iterator[Finding]:
     from overstory.cli.service.serve import SETTINGS
     from overstory.cli.service.serve_settings import PREFIX, fill_in
-    from overstory.collector.checkup.checks import (
+    from overstory.collector.checkup import (
         Finding,
         check_certificate,
         check_files,
+        check_kernels,
+        check_keys,
         check_private,
         check_registry,
         check_store,
         check_url,
         guarded,
     )
-    from overstory.collector.checkup.keys import check_keys
     from overstory.protocol.errors import OverstoryError
     from overstory.protocol.metrics import load_registry
 
     now = time.time()
     yield from check_files()
+    yield from guarded("counting", check_kernels)
     settings = argparse.Namespace(**{setting.key: None for setting in SETTINGS}, config=args.config)
     settings.registry, settings.store, settings.oblivious_keys = args.registry, args.store, args.oblivious_keys
     try:

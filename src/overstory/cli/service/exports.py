@@ -14,8 +14,7 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store
-    from overstory.collector.store.copies.checks import OutsideRetention
-    from overstory.collector.store.copies.export import Exported, Selection
+    from overstory.collector.store.copies.export import Exported, OutsideRetention, Selection
     from overstory.files.manifests import Manifest
     from overstory.protocol.metrics import MetricRegistry
 
@@ -66,7 +65,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     status: int = args.act(args)
     return status
 
@@ -122,7 +120,7 @@ def _print_exported(
     done: Exported,
     outside: list[OutsideRetention],
 ) -> None:
-    from overstory.collector.store.copies.checks import retained_too_briefly
+    from overstory.collector.store.copies.export import retained_too_briefly
     from overstory.presentation.formats import in_bytes
 
     reports, size = (sum(getattr(one, name) for one in done.manifests) for name in ("num_reports", "num_bytes"))
@@ -188,7 +186,7 @@ def _import(args: argparse.Namespace) -> int:
 
     from overstory.cli.progress import progress
     from overstory.collector.store import open_store
-    from overstory.engines.exported import check_once, find_sets
+    from overstory.engines.places import check_once, find_sets
     from overstory.protocol.metrics import load_registry
 
     sets = [one for source in args.source for one in find_sets(source)]
@@ -205,6 +203,7 @@ def _import(args: argparse.Namespace) -> int:
         + (f"; {done.earlier:,} were added before" if done.earlier else "")
     ]
     if done.past_retention:
-        lines.append(f"{done.past_retention:,} of them are past retention here: counted, and not stored")
+        past = f"{done.past_retention:,} of them are past retention here"
+        lines.append(f"{past}: deleted; counts of fewer than 10 together, too")
     print_outcome(args, {"store": url, **asdict(done)}, Lines(*lines))
     return 0

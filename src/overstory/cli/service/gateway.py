@@ -14,9 +14,8 @@ from overstory.cli.arguments import add_command, add_reporting, print_outcome, t
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.gateway.gateway import Gateway
+    from overstory.gateway.gateway import Gateway, Lines
     from overstory.gateway.readings import BadLine, Format, Layout, Reading
-    from overstory.gateway.run import Lines
     from overstory.gateway.sinks import Sink
 
 MORE = """\
@@ -26,7 +25,6 @@ so that a year takes seconds; a stream (-) is followed in real time."""
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(
         commands,
         "gateway",
@@ -98,11 +96,9 @@ def _add_periods(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     from overstory.client.settings import WEEK, seconds
-    from overstory.gateway.gateway import Gateway, Settings
+    from overstory.gateway.gateway import Gateway, Lines, Settings, bounded_lines
     from overstory.gateway.readings import read_lines
-    from overstory.gateway.run import Lines, bounded_lines
     from overstory.protocol.metrics import load_registry
 
     if args.server and args.output:
@@ -134,9 +130,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, wait: float) -> None:
-    from overstory.gateway.run import follow, replay
+    from overstory.gateway.gateway import LOG, follow, replay
+    from overstory.supervision.log import begin_log
 
     if gateway.settings.clock == "real":
+        begin_log(LOG)
         follow(gateway, items, lines, wait=wait)
     else:
         replay(gateway, items, lines)
@@ -169,11 +167,13 @@ def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:
 
 def outcome_lines(outcome: dict[str, Any]) -> list[str]:
     """Return the outcome in sentences."""
+    from overstory.client.outcomes import MADE
+    from overstory.privacy.registry.cost import PATTERN
     from overstory.privacy.text import plural
 
     lines, seen, spent = outcome["lines"], outcome["readings"], outcome["privacy"]
     dropped = sum(outcome["dropped"].values())
-    made = outcome["reports"].get("recorded", 0)
+    made = sum(n for word, n in outcome["reports"].items() if word in MADE)
     refused = ", ".join(f"{n:,} {word}" for word, n in outcome["reports"].items() if word != "recorded")
     readings = (
         f"{plural(lines['read'], 'line')}, {lines['bad']:,} bad; readings: {seen['used']:,} used, "
@@ -191,7 +191,7 @@ def outcome_lines(outcome: dict[str, Any]) -> list[str]:
     if spent["epsilon_at_delta"] != spent["epsilon_any"]:
         total += f" ({_epsilon(spent['epsilon_at_delta'])} at delta {spent['delta']:g})"
     if spent["epsilon_total"] != spent["epsilon_any"]:
-        total += f", {_epsilon(spent['epsilon_total'])} for histories that change at the same times"
+        total += f", {_epsilon(spent['epsilon_total'])} {PATTERN}"
     return [readings, reports, f"privacy: epsilon {_epsilon(spent['epsilon_report'])} for one report{window}, {total}"]
 
 

@@ -27,7 +27,6 @@ EXAMPLE = "overstory keys new oblivious.keys"
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(commands, "keys", "make and show the keys of Oblivious HTTP", more=MORE, example=EXAMPLE)
     verbs = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
     new = _add(verbs, "new", "draw a key and add it to a file, which is made where it is missing", _new)
@@ -46,7 +45,6 @@ def _add(verbs: Any, name: str, summary: str, act: Callable[[argparse.Namespace]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     return int(args.act(args))
 
 

@@ -22,7 +22,8 @@ time of a message is written anywhere.
 
 With --shuffle the relay gathers messages on disk, answers 202 once a message is there, and releases all of them
 together, in a random order, when --least have come and --every has passed since the last release. If fewer than --least
-have come within --at-most, they are dropped and counted.
+have come within --at-most, they are dropped and counted. Copies of a message count once. One address has at most
+--per-release / --least of a release, and k addresses k times as much; also after a restart.
 
 SIGTERM and SIGINT end the relay after the messages that have begun. GET /healthz has counts, for this machine alone."""
 
@@ -34,7 +35,6 @@ LEAST_AT_MOST: Final = 2.0
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     summary = "pass messages on to a collector without their senders' addresses"
     parser = add_command(commands, "relay", summary, more=MORE, example=EXAMPLE)
     parser.add_argument("--gateway", required=True, metavar="URL", help="address of the collector")
@@ -54,12 +54,22 @@ def add_parser(commands: Any) -> None:
     bounds.add_argument(
         "--most-bytes", type=int, default=1 << 16, metavar="N", help="bytes of one message (default: 65536)"
     )
+    _add_shuffling(parser)
+
+
+def _add_shuffling(parser: argparse.ArgumentParser) -> None:
     shuffle = parser.add_argument_group("shuffling")
     shuffle.add_argument("--shuffle", action="store_true", help="gather messages, and release many together")
     shuffle.add_argument("--spool", type=Path, metavar="DIR", help="folder for messages that wait")
     shuffle.add_argument("--token-file", type=Path, metavar="FILE", help="the collector's token of the role relay")
     shuffle.add_argument(
         "--least", type=int, default=1000, metavar="N", help="messages of the smallest release (default: 1000)"
+    )
+    shuffle.add_argument(
+        "--per-release",
+        type=int,
+        metavar="N",
+        help="messages of one address that are taken for one release (default: a twentieth of --least, at least 1)",
     )
     shuffle.add_argument(
         "--every",
@@ -84,11 +94,12 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     settings = read_settings(args)
-    from overstory.relay.process import begin_log, serve
+    from overstory.relay.process import serve
+    from overstory.relay.service import LOG
+    from overstory.supervision.log import begin_log
 
-    begin_log()
+    begin_log(LOG)
     serve(settings, announce=lambda line: print(line, flush=True))
     return 0
 
@@ -99,9 +110,10 @@ def read_settings(args: argparse.Namespace) -> Settings:
 
     if not 0 <= args.port < 1 << 16:
         raise ParameterError(f"--port {args.port}: ports are 0 .. 65535")
-    for name, most in (("per_hour", 1 << 20), ("most_bytes", 1 << 24)):
-        if not 1 <= getattr(args, name) <= most:
-            raise ParameterError(f"--{name.replace('_', '-')} {getattr(args, name)}: give 1 to {most:,}")
+    for name, most in (("per_hour", 1 << 20), ("per_release", 1 << 20), ("most_bytes", 1 << 24)):
+        value = getattr(args, name)
+        if value is not None and not 1 <= value <= most:
+            raise ParameterError(f"--{name.replace('_', '-')} {value}: give 1 to {most:,}")
     if (args.tls_certificate is None) != (args.tls_key is None):
         raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
     gateway, shuffling = _gateway(args.gateway), _shuffling(args)
@@ -150,9 +162,10 @@ def _shuffling(args: argparse.Namespace) -> Shuffling | None:
     if at_most < every:
         raise ParameterError(f"--at-most {args.at_most}: it is shorter than --every {args.every}")
     from overstory.relay.process import Shuffling
-    from overstory.relay.shuffling import Rules
+    from overstory.relay.spool import Rules
 
-    return Shuffling(args.spool, _token(args.token_file), Rules(args.least, every, at_most), args.capacity)
+    rules = Rules(args.least, every, at_most, args.per_release)
+    return Shuffling(args.spool, _token(args.token_file), rules, args.capacity)
 
 
 def _token(path: Path) -> str:

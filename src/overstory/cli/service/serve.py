@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +30,8 @@ need an admin token (`overstory store tokens add`). No address, user agent or ti
 Every option can be set by an environment variable (OVERSTORY_STORE for --store) or by the TOML file that --config or
 OVERSTORY_CONFIG names (store = "reports.db"). The command line overrides the environment, which overrides the file. Put
 a store's URL with a password in the environment or the file: everybody on a machine can see command lines.
+
+With --check and the same settings it asks a running collector whether it takes reports, and returns 0 or 1.
 
 SIGTERM and SIGINT end the collector after everything in its queue is committed. SIGHUP makes it read the registry, the
 certificate, the tokens and the keys again. One process can serve a SQLite file; several can share a PostgreSQL
@@ -68,15 +71,19 @@ SETTINGS: Final = (
     ),
     Setting("queue-reports", int, 1_000_000, "reports that may wait for their commit (default: 1000000)", "N"),
     Setting("grace", float, 1.0, "seconds of refusing reports before it stops listening (default: 1)", "S"),
+    Setting("metrics-port", int, None, "answer Prometheus on this port, without a token; 0: any free port", "P"),
+    Setting("metrics-host", str, "127.0.0.1", "address of --metrics-port (default: 127.0.0.1)", "H"),
     Setting("console-port", int, None, "run a console on this port of 127.0.0.1, too; 0: any free port", "P"),
     Setting("log-format", str, "text", "form of the log on standard error (default: text)", choices=("text", "json")),
 )
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(commands, "serve", "collect reports over HTTP", more=MORE, example=EXAMPLE)
     parser.add_argument("--config", metavar="FILE", help="TOML file with these settings")
+    parser.add_argument(
+        "--check", action="store_true", help="ask the collector with these settings whether it takes reports, and end"
+    )
     for setting in SETTINGS:
         setting.add_to(parser)
 
@@ -91,7 +98,8 @@ def check_settings(args: argparse.Namespace) -> None:
             raise ParameterError(f"--{name} must be given, or {PREFIX}{name.upper()}, or {name} in the --config file")
     if (args.tls_certificate is None) != (args.tls_key is None):
         raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
-    for name, port in (("port", args.port), ("console-port", args.console_port)):
+    for name in ("port", "metrics-port", "console-port"):
+        port = getattr(args, name.replace("-", "_"))
         if port is not None and not 0 <= port < 1 << 16:
             raise ParameterError(f"--{name} {port}: ports are 0 .. 65535")
     if args.queue_reports < 1 or not min(args.compact_every, args.compact_within, args.grace) >= 0:
@@ -106,41 +114,30 @@ _VISIBLE: Final = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
-    from overstory.protocol.metrics import load_registry
-
     store_on_command_line = args.store or ""
     check_settings(args)
+    if args.check:
+        return _check_readiness(args)
     if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be handled: the files are read now anyway
-    from overstory.collector.checkup.checks import guarded
-    from overstory.collector.checkup.keys import check_keys
-    from overstory.collector.checkup.promises import check_promises
     from overstory.collector.http.listening import Listening
-    from overstory.collector.log import LOG, begin_log
-    from overstory.collector.server import serve
+    from overstory.collector.server import metrics_on_port, serve
     from overstory.collector.service import Collector
     from overstory.collector.settings import Limits, UpkeepIntervals
     from overstory.collector.store.databases.urls import has_password
-    from overstory.collector.store.metrics import served_shard
+    from overstory.collector.telemetry import LOG
+    from overstory.supervision.log import begin_log
 
-    begin_log(args.log_format)
+    begin_log(LOG, args.log_format)
+    if args.compact_every:
+        _check_it_counts()
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key, args.grace)
     if listening.exposed:
         LOG.warning(_NO_TLS, args.host)
     if has_password(store_on_command_line):
         LOG.warning(_VISIBLE, PREFIX)
 
-    def read_registry() -> MetricRegistry:
-        registry = load_registry(args.registry)
-        for finding in guarded("oblivious keys", lambda: check_keys(registry, args.oblivious_keys)):
-            if finding.level != "ok":
-                LOG.warning("%s%s", finding.detail, f". To do: {finding.do}" if finding.do else "")
-        served_shard(registry, args.shard)  # before a store is made for it
-        check_promises(args.store, registry, allow_weaker=args.allow_weaker, warn=LOG.warning)
-        return registry
-
-    read_ring = _ring_reader(args.oblivious_keys)
+    read_ring, read_registry = _ring_reader(args.oblivious_keys), partial(_read_registry, args)
     ring, registry = read_ring() if read_ring else None, read_registry()
     store = _open(args.store, registry, args.shard)
     collector = Collector(
@@ -152,10 +149,60 @@ def run(args: argparse.Namespace) -> int:
         ring=ring,
         shard=args.shard,
     )
-    with console_process(args.registry, args.store, args.console_port, os.environ):
+    watched = metrics_on_port(collector.telemetry, args.metrics_host, args.metrics_port)
+    with watched, console_process(args.registry, args.store, args.console_port, os.environ):
         announce = partial(print, flush=True)
         serve(collector, listening, announce=announce, reread=read_registry, reread_keys=read_ring)
     return 0
+
+
+def _read_registry(args: argparse.Namespace) -> MetricRegistry:
+    """Read the registry, as a start and a reload do: what it promises must hold for the store."""
+    from overstory.collector.checkup import check_keys, check_promises, guarded
+    from overstory.collector.store.metrics import served_shard
+    from overstory.collector.telemetry import LOG
+    from overstory.protocol.metrics import load_registry
+
+    registry = load_registry(args.registry)
+    for finding in guarded("oblivious keys", lambda: check_keys(registry, args.oblivious_keys)):
+        if finding.level != "ok":
+            LOG.warning("%s%s", finding.detail, f". To do: {finding.do}" if finding.do else "")
+    served_shard(registry, args.shard)  # before a store is made for it
+    check_promises(args.store, registry, allow_weaker=args.allow_weaker, warn=LOG.warning)
+    return registry
+
+
+def _check_readiness(args: argparse.Namespace) -> int:
+    """Ask the running collector; return 0 where it takes reports, else say why not and return 1."""
+    import ssl
+    from http.client import HTTPException
+    from urllib.request import HTTPSHandler, ProxyHandler, build_opener
+
+    from overstory.protocol.errors import ParameterError
+
+    if not args.port:
+        raise ParameterError("--check needs the collector's port, and --port is 0")
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(args.host, args.host)  # noqa: S104 - not bound, but asked
+    scheme = "http" if args.tls_certificate is None else "https"
+    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{args.port}/readyz"
+    unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the certificate has the name by which devices ask
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    try:
+        build_opener(ProxyHandler({}), HTTPSHandler(context=unverified)).open(url, timeout=4).close()
+    except (OSError, HTTPException) as error:
+        print(f"overstory: {url}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _check_it_counts() -> None:
+    """Raise OverstoryError where reports cannot be counted: before anybody's are taken."""
+    from overstory.collector.checkup import check_kernels
+    from overstory.protocol.errors import OverstoryError
+
+    for finding in check_kernels(compiling=False):
+        if finding.level == "error":
+            raise OverstoryError(finding.detail)
 
 
 def _ring_reader(path: Path | None) -> Callable[[], KeyRing] | None:
@@ -168,9 +215,9 @@ def _ring_reader(path: Path | None) -> Callable[[], KeyRing] | None:
 
 
 def _open(url: str, registry: MetricRegistry, shard: int | None) -> Store:
-    from overstory.collector.log import log_event
     from overstory.collector.store import open_store
     from overstory.collector.store.databases.connection import MissingStoreError
+    from overstory.collector.telemetry import log_event
 
     try:
         store = open_store(url)

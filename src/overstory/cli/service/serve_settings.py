@@ -18,8 +18,8 @@ PREFIX: Final = "OVERSTORY_"
 CONSOLE: Final = "CONSOLE_"
 """What the console's own variables have after the prefix."""
 
-OTHERS: Final = {"STATE", "TOKEN", "WRITE_TOKEN", "ADMIN_TOKEN", "TRACEBACK"}
-"""Variables of other commands."""
+OTHERS: Final = {"STATE", "TOKEN", "WRITE_TOKEN", "ADMIN_TOKEN", "TRACEBACK", "SERVICE_HOST", "SERVICE_PORT"}
+"""Variables of other commands, and of Kubernetes for a service called overstory."""
 
 SEPARATOR: Final = ";"
 """What is between the texts of a variable that holds several: no URL of a store has it."""

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import random
 
     from overstory.protocol.metrics import Metric, MetricRegistry
-    from overstory.trial.fleet.fleet import Fleet, Moment
-    from overstory.trial.fleet.holders import Holders, ValueDistribution
+    from overstory.trial.fleet import Fleet, Holders, Moment, ValueDistribution
 
 MORE = """\
 Each device has its own secret, state and outbox, and randomizes like a real one. Only three things differ: its clock is
@@ -36,7 +35,6 @@ overstory simulate --registry metrics.toml --devices 10000 --store trial.db --tr
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command."""
     parser = add_command(
         commands, "simulate", "let simulated devices report to a collector", more=MORE, example=EXAMPLE
     )
@@ -86,10 +84,8 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     from overstory.protocol.metrics import load_registry
-    from overstory.trial.fleet.fleet import MOST_DEVICES, moments
-    from overstory.trial.fleet.holders import Holders
+    from overstory.trial.fleet import MOST_DEVICES, Holders, moments
 
     _check(args, MOST_DEVICES)
     registry = load_registry(args.registry)
@@ -129,7 +125,7 @@ def _check(args: argparse.Namespace, most: int) -> None:
 
 
 def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[str, ValueDistribution]:
-    from overstory.trial.fleet.holders import ValueDistribution, read_texts
+    from overstory.trial.fleet import ValueDistribution, read_texts
 
     if args.data is not None:
         if len(metrics) > 1:
@@ -155,7 +151,7 @@ def _random(seed: int | None) -> random.Random:
 def _fleet(args: argparse.Namespace, registry: MetricRegistry, url: str) -> Fleet:
     from overstory.client.upload.http import http_transport
     from overstory.protocol.wire.reasons import check_token
-    from overstory.trial.fleet.fleet import Fleet
+    from overstory.trial.fleet import Fleet
 
     token = check_token(args.token if args.token is not None else token_of_environment("WRITE"))
     roots = None

@@ -3,17 +3,20 @@
 `on` records and sends. `local` records, so that a person can see what would be sent, and never sends it, also not after
 a later `on`. `off` records nothing. Nobody asked is like `off`, and says so.
 
-A choice covers what was shown: every metric with its words, its privacy, how long its reports are kept and until when
-it is collected; the collector that reports go to; the budget. Where one of these is another, or allows more, the
-program asks again. A choice that names no collector is for the first one that reports could go to after it.
+A choice covers what was shown: every metric with its words, its privacy, how long its reports are kept, until when it
+is collected and what of it is published; the collector that reports go to; the budget. Where one of these is another,
+or allows more, the program asks again. A choice that names no collector is for the first one that reports could go to
+after it.
 
 An `Agreement` is what a person agreed to about one metric.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from enum import StrEnum
@@ -21,12 +24,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
-from overstory.client.outcomes import ConsentError
-from overstory.client.state.paths import StatePaths
+from overstory.client.outcomes import ConsentError, Fault, StateError
+from overstory.client.state.files import make_folder, overwrite, sync_folder, write_atomically
+from overstory.client.state.paths import StatePaths, refuse_foreign
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.client.state.state import Rows
-    from overstory.protocol.metrics import Metric, PersonBudget
+    from overstory.client.state.rows import Rows
+    from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
     from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 
@@ -36,30 +41,19 @@ WORDS: Final = ("title", "description", "owner", "purpose", "attribute")
 
 @dataclass(frozen=True)
 class Agreement:
-    """One metric as it was shown.
-
-    The texts are stored as they were shown, so that a later question can list what has changed.
-
-    Attributes
-    ----------
-    title, description, owner, purpose, attribute
-        The metric's texts.
-    retention_days, grace_days
-        How long reports are stored, and how late they are accepted.
-    relay
-        The relay that its reports go through, and who runs it; None where they go to the collector directly.
-    """
+    """One metric as it was shown, with its texts, so that a later question can list what has changed."""
 
     digest: str  # of all that a report's meaning or privacy depends on, in hexadecimal
-    title: str = ""
-    description: str = ""
-    owner: str = ""
-    purpose: str = ""
-    attribute: str | None = None
-    retention_days: int = 0
-    grace_days: int = 0
-    expires: str = ""  # the first day without a report, ISO 8601
-    relay: str | None = None
+    title: str
+    description: str
+    owner: str
+    purpose: str
+    attribute: str | None
+    retention_days: int  # how long reports are stored
+    grace_days: int  # how late they are accepted
+    expires: str  # the first day without a report, ISO 8601
+    publish_least: int | None  # reports of a period whose estimates are published; None where nothing is
+    relay: str | None  # that its reports go through, and who runs it; None where they go directly
 
     @classmethod
     def to(cls, metric: Metric, route: ObliviousRoute | None = None) -> Self:
@@ -74,24 +68,24 @@ class Agreement:
             retention_days=metric.retention_days,
             grace_days=metric.grace_days,
             expires=metric.expires.isoformat(),
+            publish_least=None if metric.publish == "nothing" else metric.publish_least,
             relay=route.described if metric.is_oblivious and route is not None else None,
         )
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Return what `to_json` wrote."""
-        values: dict[str, Any] = {"relay": read.get("relay")}
-        values |= {field.name: read[field.name] for field in fields(cls) if field.name not in values}
-        days = [values[name] for name in ("retention_days", "grace_days")]
-        texts = [value for name, value in values.items() if not name.endswith("_days") and value is not None]
-        if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in days):
-            raise TypeError("not what an agreement holds")
+        values = {field.name: read[field.name] for field in fields(cls)}
+        for name, value in values.items():
+            held = (value is None and name in _OPTIONAL) or type(value) is (int if name in _NUMBERS else str)
+            if not held:
+                raise TypeError("not what an agreement holds")
         date.fromisoformat(values["expires"])
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values; `relay` only where there is one, as before there were relays."""
-        return {name: value for name, value in asdict(self).items() if name != "relay" or value is not None}
+        """Return JSON values."""
+        return asdict(self)
 
     def changes(self, metric: Metric) -> Iterator[str]:
         """Return what was shown otherwise, or promised less, when the person agreed; nothing where it is covered."""
@@ -108,18 +102,22 @@ class Agreement:
             yield f"late reports are to be taken for {metric.grace_days} days, not for {self.grace_days}"
         if metric.expires.isoformat() > self.expires:
             yield f"it is to end on {metric.expires.isoformat()}, not on {self.expires}"
+        if metric.publish != "nothing" and (self.publish_least is None or metric.publish_least < self.publish_least):
+            before = "where nothing was" if self.publish_least is None else f"not of {self.publish_least:,} or more"
+            yield f"estimates of {metric.publish_least:,} reports or more are to be published, {before}"
 
 
+_OPTIONAL: Final = frozenset({"attribute", "publish_least", "relay"})
+_NUMBERS: Final = frozenset({"retention_days", "grace_days", "publish_least"})
 _OTHER: Final = "what its reports mean, or how private they are, is not what was shown"
 _NOW: Final = {
     "direct": "its reports would go to the collector directly, which would see your device's address",
     "oblivious": "its reports would go through a relay, which would see your device's address in the collector's place",
 }
 
-VERSION: Final = 2
+VERSION: Final = 1
 
 NEW: Final = "it is new"
-EARLIER: Final = "the choice was made with an earlier version, whose page promised more than it held: choose again"
 
 
 class Choice(StrEnum):
@@ -155,8 +153,6 @@ class Consent:
         The collector that reports may go to, as scheme, host and port; None where none was named.
     budget
         The budget of the registry that was shown; None where it had none.
-    earlier
-        Whether an earlier version wrote it, which stored only a digest of each metric.
     """
 
     choice: Choice
@@ -166,49 +162,25 @@ class Consent:
     consent_id: str
     server: str | None = None
     budget: PersonBudget | None = None
-    earlier: bool = False
 
-    def covers(
-        self,
-        metric: Metric,
-        *,
-        server: str | None = None,
-        budget: PersonBudget | None = None,
-        route: ObliviousRoute | None = None,
-    ) -> bool:
+    def covers(self, metric: Metric, registry: MetricRegistry, server: str | None = None) -> bool:
         """Whether the choice was made about this metric, this collector, this budget and this relay, as they are."""
-        return next(self.reasons(metric, server=server, budget=budget, route=route), None) is None
+        return next(self.reasons(metric, registry, server), None) is None
 
-    def reasons(
-        self,
-        metric: Metric,
-        *,
-        server: str | None = None,
-        budget: PersonBudget | None = None,
-        route: ObliviousRoute | None = None,
-    ) -> Iterator[str]:
-        """Return why the program has to ask about a metric again: nothing where the choice covers it.
+    def reasons(self, metric: Metric, registry: MetricRegistry, server: str | None = None) -> Iterator[str]:
+        """Return why the program has to ask about a metric of a registry again: nothing where the choice covers it.
 
         What is recorded under `local` goes nowhere, so collector and budget do not matter to it.
 
         Parameters
         ----------
-        metric
-            The metric, as it is.
         server
             Where its reports would go; None where that is not decided here.
-        budget
-            The registry's budget.
-        route
-            The registry's relay; None where that is not decided here.
         """
-        agreed = self.metrics.get(metric.id)
-        sends = self.choice is Choice.ON
+        agreed, sends = self.metrics.get(metric.id), self.choice is Choice.ON
+        budget, route = registry.budget, registry.oblivious
         if agreed is None:
             yield NEW
-        elif self.earlier:
-            if sends or agreed.digest != metric.digest.hex():
-                yield EARLIER
         else:
             yield from agreed.changes(metric)
             if sends and server is not None and self.server is not None and server != self.server:
@@ -218,19 +190,11 @@ class Consent:
             if sends and route is not None and agreed.relay not in {None, route.described} and metric.is_oblivious:
                 yield f"its reports would go through the relay {route.described}, not {agreed.relay}"
 
-    def missing(
-        self,
-        registry: Mapping[str, Metric],
-        *,
-        server: str | None = None,
-        budget: PersonBudget | None = None,
-        route: ObliviousRoute | None = None,
-    ) -> dict[str, tuple[str, ...]]:
+    def missing(self, registry: MetricRegistry, server: str | None = None) -> dict[str, tuple[str, ...]]:
         """Return the metrics that the program has to ask about again, and why: none after `off`, which is about all."""
         if self.choice is Choice.OFF:
             return {}
-        terms: dict[str, Any] = {"server": server, "budget": budget, "route": route}
-        asked = {name: (*self.reasons(metric, **terms),) for name, metric in registry.items()}
+        asked = {name: (*self.reasons(metric, registry, server),) for name, metric in registry.items()}
         return {name: reasons for name, reasons in asked.items() if reasons}
 
     def to_json(self) -> dict[str, Any]:
@@ -238,7 +202,7 @@ class Consent:
         about = {"choice": str(self.choice), "date": self.date, "registry": self.registry, "server": self.server}
         budget = None if self.budget is None else self.budget.to_json()
         metrics = {name: agreed.to_json() for name, agreed in self.metrics.items()}
-        return {"consent": VERSION, **about, "budget": budget, "metrics": metrics, "mark": self.consent_id}
+        return {"consent": VERSION, **about, "budget": budget, "metrics": metrics, "consent_id": self.consent_id}
 
 
 def read_consent(paths: StatePaths) -> Consent | None:
@@ -258,26 +222,15 @@ def read_consent(paths: StatePaths) -> Consent | None:
 
 
 def _from_json(read: Any) -> Consent:
-    if read["consent"] not in {1, VERSION}:
-        raise ValueError("a later version's")
-    earlier = read["consent"] == 1
-    texts = [read[name] for name in ("date", "registry", "mark")]
+    if read["consent"] != VERSION:
+        raise ValueError("another version's")
+    texts = [read[name] for name in ("date", "registry", "consent_id")]
     if not all(isinstance(text, str) for text in (*texts, *read["metrics"])):
         raise TypeError("not text")
     date.fromisoformat(read["date"])
-    agreed = _agreements_of_version_1 if earlier else _agreements
-    consent = Consent(Choice(read["choice"]), texts[0], texts[1], MappingProxyType(agreed(read["metrics"])), texts[2])
-    return replace(consent, earlier=True) if earlier else _with_terms(consent, read)
-
-
-def _agreements(read: Mapping[str, Any]) -> dict[str, Agreement]:
-    return {name: Agreement.from_json(agreed) for name, agreed in read.items()}
-
-
-def _agreements_of_version_1(read: Mapping[str, Any]) -> dict[str, Agreement]:
-    if not all(isinstance(digest, str) for digest in read.values()):
-        raise TypeError("not text")
-    return {name: Agreement(digest) for name, digest in read.items()}
+    agreed = {name: Agreement.from_json(each) for name, each in read["metrics"].items()}
+    consent = Consent(Choice(read["choice"]), texts[0], texts[1], MappingProxyType(agreed), texts[2])
+    return _with_terms(consent, read)
 
 
 def _with_terms(consent: Consent, read: Mapping[str, Any]) -> Consent:
@@ -317,3 +270,137 @@ def pin(rows: Rows, consent: Consent, server: str) -> str:
     if before is None:
         rows.remember("collector", f"{consent.consent_id} {server}")
     return before or server
+
+
+def choose(
+    paths: StatePaths,
+    registry: MetricRegistry,
+    choice: Choice | str,
+    today: date,
+    *,
+    server: str | None = None,
+    moved: bool = False,
+) -> Consent:
+    """Make a choice: the one way to change consent.json.
+
+    What waits to be sent never outlives the consent that it was recorded under: it is dropped by `off`, kept from
+    being sent by `local`, and does not come back with a later `on`. An `on` after an `on` drops what waits of metrics
+    that it does not cover as they were, and everything where it names another collector.
+
+    Where there is no room for a new file, as on a full disk, a choice that allows less is written over the one before.
+    `off` holds even where that cannot be: the choice before is deleted, and it is as if nobody had been asked.
+
+    Parameters
+    ----------
+    today
+        The day of the choice, UTC.
+    moved
+        Where the state was begun on another machine: that this one replaces it, secret and ledger included.
+    """
+    if choice not in list(Choice):
+        raise ParameterError(f"choice = {choice!r}: choose one of {', '.join(Choice)}")
+    chosen, before = Choice(choice), _before(paths)
+    if chosen is not Choice.OFF:
+        refuse_foreign(paths)
+        _settle_machine(paths, moved=moved, narrows=before is not None and chosen.rank < before.choice.rank)
+    named = None if server is None else origin(server)
+    listed = MappingProxyType({name: Agreement.to(metric, registry.oblivious) for name, metric in registry.items()})
+    renewed = None if chosen is not Choice.ON or before is None else _renewed(paths, before, listed, named)
+    consent_id = os.urandom(8).hex() if before is None or renewed is None else before.consent_id
+    if renewed is not None and before is not None and named is None:
+        named = before.server
+    consent = Consent(chosen, today.isoformat(), registry.version, listed, consent_id, named, registry.budget)
+    # Where the list is the same, both choices cover the metrics of all that waits.
+    narrowed = renewed is None or before is None or not set(renewed) == set(before.metrics) == set(listed)
+    if chosen is Choice.ON and narrowed:
+        _withdraw(paths, Choice.OFF, renewed or ())
+    _write(paths, consent)
+    # First the file, then the rows: a flush that comes between them reads the file inside its transaction. Should the
+    # rows be out of reach, nothing sends them meanwhile, and a later `on` withdraws them first.
+    with contextlib.suppress(StateError):
+        if chosen is not Choice.ON:
+            _withdraw(paths, chosen)
+        elif narrowed:
+            _withdraw(paths, Choice.OFF, tuple(listed))
+    return consent
+
+
+def _settle_machine(paths: StatePaths, *, moved: bool, narrows: bool) -> None:
+    from overstory.client.state.state import State
+
+    state = State(paths)
+    try:
+        if moved:
+            state.move_here()
+        else:
+            state.check_machine()
+    except StateError as error:
+        # A database that is busy or damaged keeps nobody from allowing less. One that could not be moved stays the
+        # other machine's, and records nothing.
+        if not narrows or error.fault in {Fault.ELSEWHERE, Fault.FOREIGN}:
+            raise
+
+
+def _renewed(
+    paths: StatePaths, before: Consent, listed: Mapping[str, Agreement], server: str | None
+) -> tuple[str, ...] | None:
+    """Return the metrics of which an `on` after this choice covers what waits as well; None where it begins afresh."""
+    if before.choice is not Choice.ON:
+        return None
+    if server is not None and _collector(paths, before) not in {None, server}:
+        return None
+    return tuple(n for n, agreed in before.metrics.items() if n in listed and listed[n].digest == agreed.digest)
+
+
+def _collector(paths: StatePaths, consent: Consent) -> str | None:
+    from overstory.client.state.state import State
+
+    state = State(paths)
+    if consent.server is not None or not state.exists:
+        return consent.server
+    with state.snapshot() as rows:
+        return pinned(rows, consent)
+
+
+def _before(paths: StatePaths) -> Consent | None:
+    try:
+        return read_consent(paths)
+    except ConsentError:
+        return None
+
+
+def _write(paths: StatePaths, consent: Consent) -> None:
+    try:
+        make_folder(paths.folder)
+        write_atomically(paths.consent, json.dumps(consent.to_json(), indent=1).encode())
+    except OSError as error:
+        if consent.choice is Choice.ON or not _forbidden(paths, consent):
+            raise ConsentError(f"{paths.consent}: the choice cannot be written: {error.strerror or error}") from error
+
+
+def _forbidden(paths: StatePaths, consent: Consent) -> bool:
+    """Put `off` or `local` into force without a new file; return False when the earlier choice still applies."""
+    with contextlib.suppress(OSError):
+        # Shorter than what `_write` wrote about as many metrics. Half of it is no choice, and so `off` too.
+        overwrite(paths.consent, json.dumps(consent.to_json(), separators=(",", ":")).encode())
+        return True
+    if consent.choice is Choice.OFF:
+        with contextlib.suppress(OSError):
+            paths.consent.unlink(missing_ok=True)
+            sync_folder(paths.folder)
+            return True
+    return False
+
+
+def _withdraw(paths: StatePaths, choice: Choice, spared: Collection[str] = ()) -> None:
+    """Keep what waits from being sent, but for some metrics' reports."""
+    from overstory.client.state.outbox import RowState
+    from overstory.client.state.state import State
+
+    state = State(paths)
+    if state.exists:
+        to = RowState.LOCAL if choice is Choice.LOCAL else RowState.DROPPED
+        with state.transaction() as rows:
+            withdrawn = rows.outbox.withdraw(to, "consent withdrawn", spared)
+            if withdrawn and to is RowState.DROPPED:
+                rows.count("withdrawn", withdrawn)

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from overstory.client.consent.choice import choose
-from overstory.client.consent.consent import Choice, Consent, origin, pin, pinned, read_consent
+from overstory.client.consent.consent import Choice, Consent, choose, origin, pin, pinned, read_consent
 from overstory.client.outcomes import ConsentError, Outcome, StateError
 from overstory.client.state.paths import StatePaths
 
 if TYPE_CHECKING:
     from datetime import date
 
-    from overstory.client.state.state import Rows, State
+    from overstory.client.state.rows import Rows
+    from overstory.client.state.state import State
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 CI_VARIABLES: Final = (
@@ -120,13 +120,6 @@ def of_policy(path: Path) -> Ceiling:
         return Ceiling(Choice.OFF, f"the administrator's policy, {path}, is not understood: expected {expected}")
 
 
-def of_person(consent: Consent | None) -> Ceiling:
-    """Return what the person's choice allows."""
-    if consent is None:
-        return Ceiling(Choice.OFF, UNASKED)
-    return Ceiling(consent.choice, f"the person's choice of {consent.date}")
-
-
 def lowest(*ceilings: Ceiling) -> Ceiling:
     """Return the first of those that allow least."""
     return min(ceilings, key=lambda ceiling: ceiling.choice.rank)
@@ -154,7 +147,9 @@ class PermissionSources:
         consent = None
         try:
             consent = read_consent(self._paths)
-            person = of_person(consent)
+            person = Ceiling(Choice.OFF, UNASKED)
+            if consent is not None:
+                person = Ceiling(consent.choice, f"the person's choice of {consent.date}")
         except ConsentError as error:
             person = Ceiling(Choice.OFF, str(error))
         allowed = lowest(of_policy(self._policy), self._environment, person)
@@ -176,22 +171,7 @@ def _signature(path: str, stat: Callable[[str], os.stat_result] = os.stat) -> Si
 
 
 class Permission:
-    """One program's view of the person's choice.
-
-    Parameters
-    ----------
-    server
-        The address of its collector; None where it sends nothing itself.
-    state
-        Opens the state, which remembers the first collector under a choice that names none.
-
-    Attributes
-    ----------
-    server
-        Scheme, host and port of the collector.
-    revoked
-        Whether an "off" or a "local" could not be written.
-    """
+    """One program's view of the person's choice; `revoked` where an `off` or a `local` could not be written."""
 
     def __init__(
         self, sources: PermissionSources, registry: MetricRegistry, server: str | None, state: Callable[[], State]
@@ -219,8 +199,7 @@ class Permission:
         last = self._covered.get(metric.id)
         if last is not None and last[0] is consent and last[1] is metric:  # neither ever changes
             return True
-        registry = self._registry
-        covered = consent.covers(metric, server=self.server, budget=registry.budget, route=registry.oblivious)
+        covered = consent.covers(metric, self._registry, self.server)
         if covered:
             self._covered[metric.id] = consent, metric
         return covered

@@ -26,13 +26,7 @@ EXAMPLES: Final = {
 
 
 def add_commands(subparsers: Any, prog: str = "overstory", *, app: str | None = None, embedded: bool = False) -> None:
-    """Add the six commands to a parser's subparsers.
-
-    Parameters
-    ----------
-    subparsers
-        What `argparse.ArgumentParser.add_subparsers` returned.
-    """
+    """Add the six commands to what `argparse.ArgumentParser.add_subparsers` returned."""
     for name in COMMANDS:
         summary = SUMMARIES[name]
         parser: argparse.ArgumentParser = subparsers.add_parser(

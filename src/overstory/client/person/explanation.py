@@ -1,4 +1,4 @@
-"""Explains what one value becomes (symbol or bits, permanent response, report) and what the collector can infer.
+"""Explains every byte of a queued report, what one value becomes on its way, and what the collector can infer.
 
 The caller gives the value; nothing is stored. The inference is exact Bayes, shown with the prior.
 """
@@ -10,18 +10,141 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.client.outcomes import Fault, StateError
-from overstory.client.person.report_bytes import bit_string, matches, payload_words, report_in
-from overstory.client.randomizer import Randomizer, new_secret
+from overstory.client.randomizer import new_secret, randomizer_of
 from overstory.client.recorder import Tagger
-from overstory.client.state.secret_file import MetricKey, metric_key, read_secret
+from overstory.client.state.outbox import OutboxRow
+from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.privacy.attacks import posterior
 from overstory.privacy.payloads.registry import disclosure_of
 from overstory.privacy.registry.cost import unchanged_cost
 from overstory.privacy.text import plural
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 from overstory.protocol.metrics.metric import Metric
+from overstory.protocol.wire.upload import Upload, cohort_width, decode_batch, decode_uploads
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive bytes of an upload, and their meaning in words."""
+
+    name: str
+    raw: bytes
+    meaning: str
+
+
+def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
+    """Return every byte of an upload with one report, each part with its meaning; joined, they are the upload."""
+    upload, report = report_in(body)
+    batch = decode_batch(upload.reports)
+    cut = _Cutter(body)
+    version = (
+        "version 2, and the lengths of two names" if upload.group else "version 1, and the length of the metric's name"
+    )
+    cut("format", 8, f"an upload, {version}")
+    with_id = "from this device's secret; a second copy of this report is known by it and not counted"
+    cut("batch id", 16, with_id if any(upload.batch) else "erased here once the report was settled")
+    cut("period", 4, f"{_period(metric, upload.period)}; no finer time is sent")
+    cut("length", 4, f"{len(upload.reports)} bytes of reports follow")
+    cut("metric", len(upload.metric), upload.metric)
+    if upload.group:
+        cut("group", len(upload.group), f"{upload.group}, in clear: the group that this device is in")
+    cut("format", 6, "a batch of reports, version 1")
+    cut("bits", 2, f"a report has {plural(batch.num_bits, 'bit')}")
+    cut("cohorts", 4, f"there {'is' if batch.num_cohorts == 1 else 'are'} {batch.num_cohorts}")
+    cut("reports", 4, "there is 1")
+    cut("parameters", 16, _parameters(metric))
+    cut("cohort", cohort_width(batch.num_cohorts), _cohort(report.cohort, batch.num_cohorts))
+    cut("report", (batch.num_bits + 7) // 8, _payload(metric, report))
+    cut("checksum", 4, "of the batch, against damage on the way")
+    return tuple(cut.parts)
+
+
+class _Cutter:
+    """Cuts bytes into parts from the front."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body, self._at, self.parts = body, 0, list[Part]()
+
+    def __call__(self, name: str, length: int, meaning: str) -> None:
+        self.parts.append(Part(name, self._body[self._at : self._at + length], meaning))
+        self._at += length
+
+
+def report_in(body: bytes) -> tuple[Upload, Report]:
+    """Return the upload, and the one report in it."""
+    (upload,) = decode_uploads(body, 1)
+    reports = list(decode_batch(upload.reports))
+    if len(reports) != 1:
+        raise WireError("length", f"a device sends one report at a time; {len(reports)} are here")
+    return upload, reports[0]
+
+
+def matches(row: OutboxRow, metric: Metric) -> bool:
+    """Whether it is a report that can be read, of the metric as it is."""
+    try:
+        report_in(row.body)
+    except WireError:
+        return False
+    return row.account == metric.account
+
+
+def _period(metric: Metric | None, number: int) -> str:
+    if metric is None or number not in metric.period.numbers:  # of another length, by an earlier registry
+        return f"number {number}"
+    return metric.period.label(number)
+
+
+def _parameters(metric: Metric | None) -> str:
+    if metric is None:
+        return "the digest of the parameters that it was made by"
+    return f"the digest of this metric's parameters ({metric.mechanism.name})"
+
+
+def _cohort(cohort: int, cohorts: int) -> str:
+    if cohorts == 1:
+        return "0: all devices encode alike"
+    return f"{cohort}: how this device encodes values; drawn from its secret, the same for ever"
+
+
+def _payload(metric: Metric | None, report: Report) -> str:
+    if metric is None:
+        return "what the device says, after all noise"
+    return f"what the device says, after all noise: {payload_words(metric.mechanism, report.bits, metric.labels)}"
+
+
+def payload_words(mechanism: LocalRandomizer, payload: int, labels: Sequence[str] = ()) -> str:
+    """Return a permanent response's or a report's payload in words.
+
+    Parameters
+    ----------
+    labels
+        The names of the metric's values, where the payload may be one of them.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> payload_words(mechanism("grr", domain_size=2, epsilon=1.0), 1, ("html", "latex"))
+    'says "latex" (by chance, not necessarily yours)'
+    >>> [payload_words(mechanism("basic-rappor", domain_size=4), bits) for bits in (0b1010, 0b1000)]
+    ['2 of 4 bits are 1', '1 of 4 bits is 1']
+    """
+    return disclosure_of(mechanism).words(payload, labels)
+
+
+def bit_string(mechanism: LocalRandomizer, payload: int) -> str:
+    """Return a payload's bits, bit 0 first, in groups of eight.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> bit_string(mechanism("basic-rappor", domain_size=10), 0b1000000101)
+    '10100000 01'
+    """
+    bits = f"{payload:0{mechanism.payload_bits}b}"[::-1]
+    return " ".join(bits[start : start + 8] for start in range(0, len(bits), 8))
+
 
 MOST_CANDIDATES: Final = 20_000
 SHOWN: Final = 5
@@ -37,22 +160,14 @@ class Belief:
 
 @dataclass(frozen=True)
 class Inference:
-    """What a collector can infer from some reports.
-
-    Attributes
-    ----------
-    candidates, prior
-        The number of possible values, and the prior probability of each, which is uniform.
-    epsilon, promise
-        The privacy guarantee of these reports, and the same in words, with its condition.
-    """
+    """What a collector can infer from some reports."""
 
     reports: int  # the number of reports
-    candidates: int
-    prior: float
+    candidates: int  # the number of possible values
+    prior: float  # of each of them: it is uniform
     beliefs: tuple[Belief, ...]  # the likeliest values, likeliest first
-    epsilon: float
-    promise: str
+    epsilon: float  # the privacy guarantee of these reports
+    promise: str  # `epsilon` in words, with its condition
 
     @property
     def moved(self) -> float:
@@ -61,13 +176,7 @@ class Inference:
 
 
 def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
-    """Return what can be inferred from linked reports of one unchanged value, or why that is not computed.
-
-    Parameters
-    ----------
-    metric
-        The metric; its labels are the possible values, with a uniform prior.
-    """
+    """Return what linked reports of one unchanged value tell of a metric's labels, or why that is not computed."""
     values = _values(metric)
     if isinstance(values, str):
         return values
@@ -95,34 +204,19 @@ def _values(metric: Metric) -> Sequence[Hashable] | str:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a value becomes on its way to the collector.
+    """What a value becomes on its way to the collector."""
 
-    Attributes
-    ----------
-    metric, value
-        The metric's id, and the value as it was given.
-    true, true_words
-        The payload without noise, which never leaves the device.
-    permanent, permanent_words
-        The permanent response, and how it differs from the truth; none where all noise is fresh.
-    known
-        The number of the permanent response with which this device reported it before, from 1; None if it never did,
-        or if that is unknown because all noise is fresh.
-    report, report_words
-        A report: the newest one made from it, or an example.
-    """
-
-    metric: str
-    value: str
+    metric: str  # its id
+    value: str  # as it was given
     encoded: str  # the metric's encoding: a symbol and its name, or the string
     cohort: int  # how this device encodes values
-    true: str
+    true: str  # the payload without noise, which never leaves the device
     true_words: str
-    permanent: str
-    permanent_words: str
+    permanent: str  # the permanent response; empty where all noise is fresh
+    permanent_words: str  # how it differs from the truth
     known: int | None  # the number of its permanent response, if it was reported before
     cap: str  # what is reported instead once the cap on distinct values is reached; else empty
-    report: str
+    report: str  # the newest one made from it, or an example
     report_words: str
     example: bool  # whether the report is an example, drawn now and not kept
     is_example_device: bool  # whether the device has no secret yet and an example device stands in
@@ -132,15 +226,12 @@ class Explanation:
 def explain(state: State, metric: Metric, value: Any) -> Explanation:
     """Explain what a value becomes on this device."""
     encoded = metric.encode(value)
-    derived = _derived(state, metric)
+    key = _key(state, metric)
     mechanism = metric.mechanism
-    own = derived or MetricKey(mechanism, new_secret())
-    device = Randomizer(own.mechanism, secret=own.key, metric=metric.id, memo_size=0)
+    device = randomizer_of(metric, key or new_secret())
     permanent = device.permanent(encoded)
     fresh = mechanism.fresh
-    before = (
-        ReportedBefore() if fresh or derived is None else _before(state, metric, derived.key, device.cohort, encoded)
-    )
+    before = ReportedBefore() if fresh or key is None else _before(state, metric, key, device.cohort, encoded)
     report = before.newest or device.report(encoded)
     true, true_text = _truth(mechanism, encoded, device.cohort)
     base, what = (true, "the truth") if fresh else (permanent, "the permanent response")
@@ -158,7 +249,7 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         report=bit_string(mechanism, report.bits),
         report_words=_changes(metric, base, report.bits, what),
         example=before.newest is None,
-        is_example_device=derived is None,
+        is_example_device=key is None,
         inference=infer(metric, [report]),
     )
 
@@ -171,19 +262,18 @@ def read_value(metric: Metric, text: str) -> Any:
         raise ParameterError(f"{metric.id}: {text!r} is no number, and this metric takes one") from None
 
 
-def _derived(state: State, metric: Metric) -> MetricKey | None:
-    """Return the metric's key and mechanism on this device; None where nothing was recorded yet."""
+def _key(state: State, metric: Metric) -> bytes | None:
+    """Return the metric's key on this device; None where nothing was recorded yet."""
     if not state.exists:
         return None
     secret = read_secret(state.paths.secret)
     with state.snapshot() as rows:
         if secret is None or secret.fingerprint != rows.fingerprint:
             raise StateError(Fault.LOST, f"{state.paths.secret}: the secret of the reports so far is not here")
-        legacy = rows.keys.goes_on_with_legacy(metric, rows.memo, {metric.id: metric})
-    derived = metric_key(secret, metric, legacy=legacy)
-    if derived is None:
+    key = secret.key(metric.id)
+    if key is None:
         raise StateError(Fault.LOST, f"{metric.id}: it has ended, and this device has destroyed its key")
-    return derived
+    return key
 
 
 @dataclass(frozen=True)
@@ -195,8 +285,8 @@ class ReportedBefore:
     cap: str = ""
 
 
-def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: Any) -> ReportedBefore:
-    tag = Tagger(metric.mechanism, metric.id, secret, cohort).tag(encoded)
+def _before(state: State, metric: Metric, key: bytes, cohort: int, encoded: Any) -> ReportedBefore:
+    tag = Tagger(metric, key, cohort).tag(encoded)
     with state.snapshot() as rows:
         matching = [response for response in rows.memo.responses(metric.id) if response.tag == tag]
         queue, distinct = rows.outbox.rows(metric.id), rows.memo.distinct(metric.id, spare=metric.nothing_is_spare)
@@ -206,7 +296,7 @@ def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: A
             cap=CAPPED.format(plural(distinct, "distinct value"), OVER_CAP[metric.over_cap]) if full else ""
         )
     number = matching[0].number
-    made = [report_in(row.body)[1] for row in queue if row.response == number and matches(row.body, metric)]
+    made = [report_in(row.body)[1] for row in queue if row.response == number and matches(row, metric)]
     return ReportedBefore(number + 1, made[-1] if made else None)
 
 

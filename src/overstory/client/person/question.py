@@ -12,22 +12,30 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from overstory.client.budget import Budget, budget
+from overstory.client.budget import ledger_of, part_of, totals
 from overstory.client.consent.consent import Choice, Consent, origin, pinned, read_consent
 from overstory.client.outcomes import ConsentError, StateError
-from overstory.client.person.waiting import relay_status
+from overstory.client.person.status import relay_status
 from overstory.client.state.paths import StatePaths, policy_file
 from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
-from overstory.privacy.attacks import linkability
+from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.registry.cost import CostLine, MetricCost, metric_cost
-from overstory.privacy.registry.page import PUBLISHED, group_words, how_many_values, how_often, relay_words
+from overstory.privacy.registry.page import (
+    group_words,
+    how_long_kept,
+    how_many_values,
+    how_often,
+    published_words,
+    relay_words,
+)
 from overstory.privacy.registry.totals import TotalCost, budget_words, total_costs
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
+    from overstory.privacy.ledger import Ledger
     from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 
@@ -82,12 +90,13 @@ def asked_of(context: CommandContext, server: str | None, today: date) -> Asked:
         before = read_consent(context.paths)
     spent, collector = _from_state(context, before)
     named = collector if server is None else origin(server)
-    costs = {name: _cost(metric, spent) for name, metric in registry.items()}
-    attributes = {name: metric.attribute for name, metric in registry.items() if metric.attribute is not None}
-    totals = () if spent is None else spent.totals(attributes)
+    costs = {
+        name: metric_cost(metric, so_far=None if spent is None else part_of(spent, {name}))
+        for name, metric in registry.items()
+    }
+    together = () if spent is None else totals(spent, registry)
     chosen = before is not None and before.choice is not Choice.OFF
-    terms: dict[str, Any] = {"server": named, "budget": registry.budget, "route": registry.oblivious}
-    changes = before.missing(registry, **terms) if chosen and before else {}
+    changes = before.missing(registry, named) if chosen and before else {}
     return Asked(
         registry,
         today,
@@ -95,12 +104,12 @@ def asked_of(context: CommandContext, server: str | None, today: date) -> Asked:
         before,
         costs,
         {name: line for name, metric in registry.items() if (line := _end(metric, today)) is not None},
-        totals or total_costs(tuple(costs.values())),
+        together or total_costs(tuple(costs.values())),
         changes,
     )
 
 
-def _from_state(context: CommandContext, before: Consent | None) -> tuple[Budget | None, str | None]:
+def _from_state(context: CommandContext, before: Consent | None) -> tuple[Ledger | None, str | None]:
     """Return what was spent so far, and the collector that the choice is held to, where the state can be read."""
     named = None if before is None or before.choice is not Choice.ON else before.server
     state = State(context.paths)
@@ -108,15 +117,8 @@ def _from_state(context: CommandContext, before: Consent | None) -> tuple[Budget
         with contextlib.suppress(StateError), state.snapshot() as rows:
             if before is not None and before.choice is Choice.ON:
                 named = pinned(rows, before)
-            return budget(rows, context.registry), named
+            return ledger_of(rows), named
     return None, named
-
-
-def _cost(metric: Metric, spent: Budget | None) -> MetricCost:
-    if spent is None:
-        return metric_cost(metric)
-    mine = spent.of({metric.id})
-    return metric_cost(metric, so_far=mine.ledger, forgotten=bool(mine.unknown))
 
 
 def _end(metric: Metric, today: date) -> CostLine | None:
@@ -133,12 +135,19 @@ def question(asked: Asked) -> Iterator[Block]:
     for name, metric in asked.registry.items():
         yield Heading(3, f"{metric.title} ({name})")
         yield Paragraph(metric.description)
-        yield from _changed(asked, name)
-        yield KeyValues(tuple(_facts(metric, asked.registry.oblivious)))
-        yield Paragraph(_spoken(asked.costs[name]))
-        end = asked.ends.get(name)
-        lines = () if end is None else ((end.amount, f"{end.words} (one {_each(metric)} until {metric.expires})"),)
-        yield KeyValues((*asked.costs[name].pairs(), *lines), "lines")
+        for reason in asked.changes.get(name, ()):
+            assert asked.before is not None
+            yield Paragraph(f"Since your choice of {asked.before.date}: {reason}.")
+        yield KeyValues(tuple(facts(metric, asked.registry.oblivious)))
+        cost, end = asked.costs[name], asked.ends.get(name)
+        reports = plural(cost.reports, "report")
+        yield Paragraph(
+            f"What {reports} can tell of you:" if cost.planned else f"What your {reports} so far can have told of you:"
+        )
+        lines = tuple(cost.pairs())
+        if cost.planned and end is not None and end.epsilon != cost.headline.epsilon:  # alike where neither has a bound
+            lines += ((end.amount, f"{end.words} (one per {metric.period} until {metric.expires})"),)
+        yield KeyValues(lines, "lines")
     for total in asked.totals if len(asked.registry) > 1 else ():
         yield Heading(3, f"Together: {total.about}")
         yield KeyValues(tuple(total.pairs()), "lines")
@@ -146,13 +155,8 @@ def question(asked: Asked) -> Iterator[Block]:
     yield Lines(*_ending(asked))
 
 
-def _changed(asked: Asked, name: str) -> Iterator[Block]:
-    for reason in asked.changes.get(name, ()):
-        assert asked.before is not None
-        yield Paragraph(f"Since your choice of {asked.before.date}: {reason}.")
-
-
-def _facts(metric: Metric, route: ObliviousRoute | None) -> Iterator[tuple[str, str]]:
+def facts(metric: Metric, route: ObliviousRoute | None, group: str | None = None) -> Iterator[tuple[str, str]]:
+    """Yield what the question and the view say of a metric: of a device with a group, what links its reports."""
     yield "asked by", metric.owner
     yield "why", metric.purpose
     if metric.attribute is not None:
@@ -160,23 +164,13 @@ def _facts(metric: Metric, route: ObliviousRoute | None) -> Iterator[tuple[str, 
     if metric.groups is not None:
         yield "sent in clear", group_words(metric.groups)
     yield "how often", f"{how_often(metric)}, until {metric.expires.isoformat()}"
-    yield "reports are kept", f"{plural(metric.retention_days, 'day')}; counts stay"
+    yield "reports are kept", how_long_kept(metric)
     if metric.is_oblivious:
         yield "travels", relay_words(route)
     if metric.publish == "estimates":
-        yield "published", PUBLISHED
+        yield "published", published_words(metric)
     yield "different values", how_many_values(metric)
-    yield "linkable", linkability(metric.mechanism).words()
-
-
-def _each(metric: Metric) -> str:
-    return f"per {metric.period}"
-
-
-def _spoken(cost: MetricCost) -> str:
-    if cost.planned:
-        return f"What {plural(cost.reports, 'report')} can tell of you:"
-    return f"What your {plural(cost.reports, 'report')} so far can have told of you:"
+    yield "linkable", metric_linkability(metric, group).words()
 
 
 def _ending(asked: Asked) -> Iterator[str]:
@@ -221,7 +215,7 @@ def _metric_json(asked: Asked, metric: Metric) -> dict[str, Any]:
         **({} if metric.groups is None else {"groups": metric.groups.canonical()}),
         **({"travels": relay_words(asked.registry.oblivious)} if metric.is_oblivious else {}),
         "changed": list(asked.changes.get(metric.id, ())),
-        "linkable": linkability(metric.mechanism).to_json(),
+        "linkable": metric_linkability(metric).to_json(),
         "cost": asked.costs[metric.id].to_json(),
         "cost_by_the_end": None if end is None else end.to_json(),
     }

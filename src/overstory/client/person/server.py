@@ -25,14 +25,7 @@ HEADERS: Final = {
 
 
 class LocalPage(ThreadingHTTPServer):
-    """A server of one page.
-
-    Attributes
-    ----------
-    url
-        Where the page is. Its path is random: another user of this machine cannot guess it, and a page from elsewhere
-        that makes a name of its own point to this machine is refused by the name.
-    """
+    """A server of one page, behind a random path that another user of this machine cannot guess."""
 
     daemon_threads = True
 

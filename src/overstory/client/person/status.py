@@ -1,36 +1,135 @@
-"""The state of a device in plain words: what may be done and why, what waits, what went wrong, what was spent."""
+"""The state of a device in plain words: what may be done and why, what waits and for what, what was spent."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import NEW, Choice, pinned
 from overstory.client.outcomes import Fault, StateError
-from overstory.client.person.waiting import RelayStatus, due_in, due_words, refusals, relay_status
-from overstory.client.state.lifecycle import UNCHECKED, machine_id
+from overstory.client.state.outbox import LONGEST_DELAY, RowState
 from overstory.client.state.paths import StatePaths
-from overstory.client.upload.delivery import ASKED, CollectorHealth
-from overstory.privacy.text import columns, plural
+from overstory.client.state.state import UNCHECKED, machine_id
+from overstory.client.upload.delivery import ASKED, COPIED, CollectorHealth
+from overstory.client.upload.retry import DAY, RELAY, problem_words
+from overstory.privacy.text import columns, duration, plural
 
 if TYPE_CHECKING:
     from overstory.client.budget import Spent
     from overstory.client.consent.policy import EffectiveChoice
-    from overstory.client.state.state import Rows
+    from overstory.client.state.rows import Rows
     from overstory.privacy.registry.totals import TotalCost
-    from overstory.protocol.metrics import Metric
+    from overstory.protocol.metrics import Metric, MetricRegistry
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
 
+
+@dataclass(frozen=True)
+class RelayStatus:
+    """The relay of an application's oblivious metrics."""
+
+    route: ObliviousRoute | None  # None where the registry names none: nothing can be sent
+    metrics: tuple[str, ...]  # those whose reports go through it and no other way
+    waits: Mapping[str, str] = field(default_factory=dict)  # by metric, the last answer to a report that still waits
+    direct: tuple[str, ...] = ()  # the other metrics
+
+    def words(self) -> Iterator[str]:
+        """Say it to a person, a line at a time."""
+        names = ", ".join(self.metrics)
+        if self.route is None:
+            yield f"reports of {names} wait: they go through a relay, and the registry names none"
+        else:
+            yield f"reports of {names} go there through the relay {self.route.described}, and never another way"
+        if self.direct:
+            yield f"reports of {', '.join(self.direct)} go there directly, from your device's address"
+        for metric, why in self.waits.items():
+            yield f"reports of {metric} wait: {why}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        relay, operator = (None, None) if self.route is None else (self.route.relay, self.route.operator)
+        return {"relay": relay, "operator": operator, "metrics": list(self.metrics), "waits": dict(self.waits)}
+
+
+def relay_status(registry: MetricRegistry, rows: Rows | None = None) -> RelayStatus | None:
+    """Return the relay of a registry, and what waits for it; None where no metric is oblivious."""
+    names = tuple(name for name, metric in registry.items() if metric.is_oblivious)
+    if not names:
+        return None
+    answers = {name: _last_answer(rows, name) for name in names} if rows is not None else {}
+    route = registry.oblivious
+    waits = {name: relay_problem(answer) for name, answer in answers.items() if answer and route is not None}
+    return RelayStatus(route, names, waits, tuple(name for name in registry if name not in names))
+
+
+def _last_answer(rows: Rows, metric: str) -> str | None:
+    """Return what the relay answered to the report that was tried most often; None where all went well so far."""
+    waiting = [row for row in rows.outbox.rows(metric, RowState.WAITING) if (row.answer or "").startswith(RELAY)]
+    return max(waiting, key=lambda row: row.attempts).answer if waiting else None
+
+
+def relay_problem(answer: str) -> str:
+    """Say what an answer of a relay, or its silence, means.
+
+    Examples
+    --------
+    >>> relay_problem("relay: keys refused")
+    "the collector refuses the registry's keys"
+    >>> relay_problem("relay: no answer in time")
+    'the relay does not take them now (no answer in time)'
+    """
+    return problem_words(answer) or f"the relay does not take them now ({answer.removeprefix(RELAY)})"
+
+
+def due_words(first: float, last: float) -> str:
+    """Say when what waits is due.
+
+    Examples
+    --------
+    >>> due_words(18_700, 18_700), due_words(0, 700), due_words(0, 0)
+    ('due within 5 h 12 min', 'the first due now, all within 12 min', 'due now')
+    """
+    if last <= 0:
+        return "due now"
+    within = f"within {duration(last)}"
+    if math.ceil(first / 60) == math.ceil(last / 60):
+        return f"due {within}"
+    return f"the first due {'now' if first <= 0 else f'within {duration(first)}'}, all {within}"
+
+
+def due_in(times: Sequence[float], now: float) -> tuple[float, float] | None:
+    """Return in how many seconds the first and the last of some times come; None where there are none."""
+    # What is due later than any delay allows has seen another clock: it is sent at once.
+    waits = [max(due - now, 0.0) if due <= now + LONGEST_DELAY else 0.0 for due in times]
+    return (min(waits), max(waits)) if waits else None
+
+
+def refusals(health: Mapping[str, CollectorHealth]) -> str | None:
+    """Say what the collector refuses, or what answers in its place, and since when."""
+    alike: dict[tuple[str, int], list[str]] = {}
+    for name, health_there in health.items():
+        alike.setdefault((health_there.problem, health_there.since), []).append(name)
+    problems = ((since, problem_words(why, ", ".join(names))) for (why, since), names in alike.items())
+    sentences = [f"{text} since {datetime.fromtimestamp(since * DAY, UTC).date()}" for since, text in problems if text]
+    return "; ".join(sentences) or None
+
+
+COPY_SENT: Final = (
+    "this state was restored from a backup, or copied: a report of its own had been counted before it left; what was "
+    "reported cost at least what is said here"
+)
+"""The caveat of a state of which a copy has sent a report too."""
 DROPPED: Final = "dropped: "
 _CHOSE: Final = {Choice.ON: "you agreed on {} to", Choice.LOCAL: "you chose on {} to keep on this device"}
 _LOST: Final = {
     "made-room": "to make room for newer reports",
     "withdrawn": "consent was withdrawn",
-    "capped": "one distinct value too many",  # by an earlier version, which sent no report then
-    "altered": "its permanent response had changed",  # likewise
     "spent": "the budget was used up",
 }
 
@@ -101,6 +200,12 @@ class Status:
         refused = {word.removeprefix(DROPPED): n for word, n in self.counts.items() if word.startswith(DROPPED)}
         return refused | {text: self.counts[word] for word, text in _LOST.items() if word in self.counts}
 
+    @property
+    def together(self) -> tuple[TotalCost, ...]:
+        """The totals, but for one of a single metric, which its own lines state."""
+        alone = {(spent.metric,) for spent in self.spent}
+        return tuple(total for total in self.totals if total.metrics not in alone)
+
     def row(self) -> tuple[str, str, str, str]:
         """Return a row of a table of several applications: what is done, what waits, what was sent, and why."""
         waiting, sent = self.outbox.get("waiting", 0) + self.pending, self.counts.get("sent", 0)
@@ -158,11 +263,11 @@ class Status:
     def costs(self) -> Iterator[str]:
         """Say what the reports have cost, a line at a time: each metric, and all of them together."""
         for spent in self.spent:
-            values = f" of {plural(spent.distinct, 'distinct value')}" if spent.distinct else ""
-            yield f"{spent.metric}: {plural(spent.reports, 'report')}{values}"
+            answers = f" from {plural(spent.distinct, 'noisy answer')}" if spent.distinct else ""
+            yield f"{spent.metric}: {plural(spent.reports, 'report')}{answers}"
             if not spent.cost.planned:
                 yield from columns(spent.cost.pairs())
-        for total in self.totals:
+        for total in self.together:
             yield f"together, {total.about}:"
             yield from columns(total.pairs())
 
@@ -205,7 +310,7 @@ def spent_json(spent: Spent) -> dict[str, Any]:
 
 def read_status(
     paths: StatePaths,
-    registry: Mapping[str, Metric],
+    registry: MetricRegistry,
     effective: EffectiveChoice,
     *,
     now: float,
@@ -216,21 +321,14 @@ def read_status(
 ) -> Status:
     """Return the status of a state, which is only read.
 
-    Parameters
-    ----------
-    now
-        The time, in unix seconds.
-    pending, dues, problem
-        What only the running program knows: reports in memory, when those are due, and what went wrong last.
-    server
-        The origin of the collector that the program sends to, where it is known.
+    A running program gives what it alone knows: how many reports are in memory, when those are due, what went wrong
+    last, and the origin of the collector that it sends to.
     """
     from overstory.client.state.state import State
 
-    consent, budget = effective.consent, getattr(registry, "budget", None)
+    consent = effective.consent
     new = dict.fromkeys(registry, (NEW,))
-    route = getattr(registry, "oblivious", None)
-    missing = new if consent is None else consent.missing(registry, server=server, budget=budget, route=route)
+    missing = new if consent is None else consent.missing(registry, server)
     clock = _before_consent(None if consent is None else consent.date, now)
     named = None if consent is None else consent.server
     status = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock, server=named)
@@ -252,20 +350,21 @@ def read_status(
         return replace(status, problem=status.problem or str(error))
 
 
-def _completed(status: Status, rows: Rows, registry: Mapping[str, Metric], now: float) -> Status:
-    from overstory.client.budget import budget, spent
-    from overstory.client.state.lifetimes import COPIED, caveats
+def _completed(status: Status, rows: Rows, registry: MetricRegistry, now: float) -> Status:
+    from overstory.client.budget import ledger_of, spent, totals
 
-    attributes = {name: metric.attribute for name, metric in registry.items() if metric.attribute is not None}
+    rows.read(registry)
+    ledger = ledger_of(rows)
+    accounts = defaultdict(tuple, {name: tuple(some) for name, some in groupby(ledger.accounts, attrgetter("metric"))})
     return replace(
         status,
         outbox={str(name): number for name, number in rows.outbox.tally().items()},
         counts=rows.counts(),
         last_success=_last_success(rows, registry),
         clock=status.clock or _ahead(rows, registry, now),
-        spent=tuple(spent(rows, metric) for metric in registry.values()),
-        caveats=tuple(caveats(rows.keys, rows.memo, registry, copied=rows.recall(COPIED) is not None)),
-        totals=budget(rows, registry).totals(attributes),
+        spent=tuple(spent(replace(ledger, accounts=accounts[metric.id]), metric) for metric in registry.values()),
+        caveats=() if rows.recall(COPIED) is None else (COPY_SENT,),
+        totals=totals(ledger, registry),
         relay=relay_status(registry, rows),
     )
 

@@ -1,4 +1,6 @@
-"""Collects what a person can see of her device: what was recorded, exactly what is sent, and what can be inferred.
+"""What a person can see of her device: what was recorded, exactly what is sent, and what can be inferred.
+
+First it is collected, then built as a document, for the terminal and for a page, and as JSON values.
 
 True values are not shown because they are not stored: the state holds permanent responses and encoded reports. A
 program that knows a value can explain it (`overstory.client.person.explanation`).
@@ -6,20 +8,42 @@ program that knows a value can explain it (`overstory.client.person.explanation`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from overstory.client.budget import Spent, planned, spent
-from overstory.client.person.explanation import Inference, infer
-from overstory.client.person.report_bytes import Part, annotate, bit_string, matches, payload_words, report_in
-from overstory.client.state.memo import Response
+from overstory.client.budget import Spent, ledger_of, spent
+from overstory.client.person.explanation import (
+    Explanation,
+    Inference,
+    Part,
+    annotate,
+    bit_string,
+    infer,
+    matches,
+    payload_words,
+    report_in,
+)
+from overstory.client.person.question import facts
+from overstory.client.person.status import Status, spent_json
 from overstory.client.state.outbox import OutboxRow, RowState
-from overstory.client.state.state import Rows
+from overstory.client.state.rows import ALL_VALUES, Response, Rows
 from overstory.client.upload.retry import RELAYED
+from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
+from overstory.privacy.attacks import metric_linkability
+from overstory.privacy.claims import finite
+from overstory.privacy.ledger import Ledger
+from overstory.privacy.registry.totals import TotalCost
+from overstory.privacy.text import share
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.oblivious import ObliviousRoute
+
 
 STATE_TEXTS = {
     RowState.WAITING: "waits to be sent",
@@ -32,75 +56,42 @@ BY_RELAY = "was sent: the relay has it, and passes it on to the collector"
 
 @dataclass(frozen=True)
 class ReportView:
-    """One report, ready to be shown.
-
-    Attributes
-    ----------
-    state, detail
-        Where it is, and the same in words.
-    body, parts
-        The bytes that were or will be sent, and what each of them means.
-    """
+    """One report, ready to be shown."""
 
     period: str  # the period it is about, as a label
     state: RowState
-    detail: str
+    detail: str  # where it is, in words
     arrived: bool  # whether the collector or its relay has it, or may have it
     response: int | None  # the number of its permanent response, where that is known
-    body: bytes
-    parts: tuple[Part, ...]
+    body: bytes  # the bytes that were or will be sent
+    parts: tuple[Part, ...]  # what each of them means
     report: Report | None  # the report in them; None where these are not bytes that this version reads
     bits: str  # its payload, bit 0 first
 
 
 @dataclass(frozen=True)
 class ResponseView:
-    """One permanent response: the noisy answer from which all reports of one value are made.
-
-    Attributes
-    ----------
-    bits, words
-        The response, bit 0 first, and in words; empty when other parameters made it.
-    reports, kept
-        How often it was queued for sending, and how often it was recorded for the person alone.
-    """
+    """One permanent response: the noisy answer from which all reports of one value are made."""
 
     number: int  # in order of first report, from 1
-    bits: str
+    bits: str  # bit 0 first; empty when other parameters made it
     words: str
-    reports: int
-    kept: int
+    reports: int  # how often it was queued for sending
+    kept: int  # how often it was recorded for the person alone
 
 
 @dataclass(frozen=True)
 class Inferences:
-    """What a collector could infer about the value.
+    """What a collector could infer about the value."""
 
-    Attributes
-    ----------
-    newest
-        From the newest report alone; words where there is nothing to compute, None where there is no report.
-    linked
-        From all kept reports of the newest one's permanent response (all of them, where all noise is fresh), by
-        somebody who can link them; None if it is one.
-    hypothetical
-        Whether none of these reports was or will be sent: what would be concluded if they were.
-    """
-
-    newest: Inference | str | None = None
+    newest: Inference | str | None = None  # from the newest report; words where nothing is computed
     linked: Inference | str | None = None
-    hypothetical: bool = False
+    hypothetical: bool = False  # whether none of these reports was or will be sent
 
 
 @dataclass(frozen=True)
 class MetricView:
-    """One metric on this device, ready to be shown.
-
-    Attributes
-    ----------
-    responses, reports
-        What is stored of each.
-    """
+    """One metric on this device, ready to be shown."""
 
     id: str  # its id
     metric: Metric | None  # its entry; None when the registry at hand does not list it
@@ -109,6 +100,7 @@ class MetricView:
     reports: tuple[ReportView, ...]
     inferences: Inferences  # what can be inferred from the reports
     spent: Spent | None  # the privacy spent; None without the entry
+    group: str | None = None  # the group that the newest report names in clear, where the entry has groups
 
 
 def view_metrics(rows: Rows, registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
@@ -116,10 +108,11 @@ def view_metrics(rows: Rows, registry: Mapping[str, Metric]) -> tuple[MetricView
     names = dict.fromkeys(registry)
     names |= dict.fromkeys(row.metric for row in rows.outbox.rows())
     names |= dict.fromkeys(response.metric for response in rows.memo.responses())
-    return tuple(_shown(rows, name, registry.get(name)) for name in names)
+    ledger = ledger_of(rows)
+    return tuple(_shown(rows, name, registry.get(name), ledger) for name in names)
 
 
-def _shown(rows: Rows, name: str, metric: Metric | None) -> MetricView:
+def _shown(rows: Rows, name: str, metric: Metric | None, ledger: Ledger) -> MetricView:
     queue = rows.outbox.rows(name)
     claims = rows.claims(name)
     period = Period(claims.length) if claims.length is not None else None if metric is None else metric.period
@@ -127,11 +120,21 @@ def _shown(rows: Rows, name: str, metric: Metric | None) -> MetricView:
         id=name,
         metric=metric,
         recorded=tuple(_label(period, number) for number in sorted(claims.reported)),
-        responses=tuple(_response(response, metric) for response in rows.memo.responses(name)),
+        responses=tuple(_response(each, metric) for each in rows.memo.responses(name) if each.tag != ALL_VALUES),
         reports=tuple(_report(row, metric, period) for row in queue),
         inferences=Inferences() if metric is None else infer_all(queue, metric),
-        spent=None if metric is None else spent(rows, metric),
+        spent=None if metric is None else spent(ledger, metric),
+        group=None if metric is None else _group(queue, metric),
     )
+
+
+def _group(queue: Sequence[OutboxRow], metric: Metric) -> str | None:
+    """Return the group that the newest report names in clear, where the metric still has it."""
+    if metric.groups is None:
+        return None
+    newest = next((row for row in reversed(queue) if matches(row, metric)), None)
+    group = None if newest is None else report_in(newest.body)[0].group
+    return group if group in metric.groups.names else None
 
 
 def _label(period: Period | None, number: int) -> str:
@@ -139,21 +142,18 @@ def _label(period: Period | None, number: int) -> str:
 
 
 def _response(response: Response, metric: Metric | None) -> ResponseView:
-    if metric is None or response.mechanism != metric.mechanism.digest:
+    if metric is None or response.account != metric.account:
         return ResponseView(response.number + 1, "", "by earlier parameters", response.reports, response.kept)
-    if response.erased:
-        return ResponseView(response.number + 1, "", "erased: the metric is over", response.reports, response.kept)
     if response.permanent is None:
-        reason = "none is kept: the noise of every report is fresh"
-        return ResponseView(response.number + 1, "", reason, response.reports, response.kept)
+        return ResponseView(response.number + 1, "", "erased: the metric is over", response.reports, response.kept)
     bits = bit_string(metric.mechanism, response.permanent)
     text = payload_words(metric.mechanism, response.permanent, metric.labels)
     return ResponseView(response.number + 1, bits, text, response.reports, response.kept)
 
 
 def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> ReportView:
-    parts, report = _read(row, metric)
-    mine = metric is not None and matches(row.body, metric)
+    mine = metric if metric is not None and matches(row, metric) else None
+    parts, report = _read(row, mine)
     return ReportView(
         period=_label(period, row.period),
         state=row.state,
@@ -163,7 +163,7 @@ def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> Rep
         body=row.body,
         parts=parts,
         report=report,
-        bits=bit_string(metric.mechanism, report.bits) if mine and metric and report else "",
+        bits=bit_string(mine.mechanism, report.bits) if mine and report else "",
     )
 
 
@@ -185,7 +185,7 @@ def _detail(row: OutboxRow) -> str:
 
 def infer_all(queue: Sequence[OutboxRow], metric: Metric) -> Inferences:
     """Return what a collector with a uniform prior could infer from a metric's stored reports."""
-    usable = [row for row in queue if matches(row.body, metric)]
+    usable = [row for row in queue if matches(row, metric)]
     sent = [row for row in usable if row.state in {RowState.WAITING, RowState.SENT} or row.attempts]
     seen = sent or usable
     if not seen:
@@ -201,5 +201,259 @@ def infer_all(queue: Sequence[OutboxRow], metric: Metric) -> Inferences:
 def view_without_state(registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
     """Return the registry's metrics where nothing was recorded or the state cannot be read."""
     return tuple(
-        MetricView(name, metric, (), (), (), Inferences(), planned(metric)) for name, metric in registry.items()
+        MetricView(name, metric, (), (), (), Inferences(), spent(Ledger(), metric)) for name, metric in registry.items()
     )
+
+
+PERIODS_SHOWN: Final = 30
+SEALED: Final = (
+    "These bytes leave the device sealed, in a message that is another one each time, with zeros up to a multiple of "
+    "512 bytes. Only who has the collector's private key can open it."
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that is shown of a device."""
+
+    app: str | None  # the application; None where it is not known
+    status: Status  # what may be recorded and sent, and what waits
+    metrics: tuple[MetricView, ...]  # what was recorded
+    explained: tuple[Explanation, ...] = ()  # the values of --explain
+    route: ObliviousRoute | None = None  # the registry's relay
+
+
+def build(view: View, *, reports: int) -> Iterator[Block]:
+    """Return the blocks of a device's view, with the bytes of at most `reports` reports per metric."""
+    yield Heading(1, f"What {view.app or 'this program'} sends from this device")
+    yield Lines(*view.status.words())
+    for explained in view.explained:
+        yield from _explained(explained)
+    for shown in view.metrics:
+        yield from _metric(shown, reports, view.route)
+    if view.status.together:
+        yield Heading(2, "Privacy spent, all together")
+        yield from _together(view.status.together)
+    if not view.metrics and view.status.problem is None:
+        yield Paragraph("No metric is known here, and none was recorded.")
+
+
+def _explained(shown: Explanation) -> Iterator[Block]:
+    yield Heading(2, f"{shown.metric} = {shown.value}, explained")
+    if shown.is_example_device:
+        yield Paragraph("This device has no secret yet, so this is about an example device; nothing was kept.")
+    yield KeyValues(
+        tuple(
+            (name, text)
+            for name, text in (
+                ("value", shown.value),
+                ("to the metric", shown.encoded),
+                ("cohort", str(shown.cohort)),
+                ("without noise (never sent)", _bits(shown.true, shown.true_words)),
+                ("permanent response", _bits(shown.permanent, shown.permanent_words)),
+                ("reported before", _reported(shown)),
+                ("cap", shown.cap),
+                (f"{'an example' if shown.example else 'its newest'} report", _bits(shown.report, shown.report_words)),
+            )
+            if text
+        )
+    )
+    if shown.example:
+        yield Paragraph("The example was drawn for this view: it is not kept and not sent.")
+    yield from _inference("What this report alone tells the collector", shown.inference)
+
+
+def _reported(shown: Explanation) -> str:
+    if not shown.permanent:
+        return "not known: which value a report was of is not kept"
+    return "never" if shown.known is None else f"as permanent response {shown.known}"
+
+
+def _bits(bits: str, meaning: str) -> str:
+    return f"{bits} ({meaning})" if bits else meaning
+
+
+def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> Iterator[Block]:
+    metric = shown.metric
+    yield Heading(2, shown.id if metric is None else f"{metric.title} ({metric.id})")
+    if metric is None:
+        yield Paragraph("The registry at hand does not list this metric: its bytes are shown, and not what they mean.")
+    else:
+        yield Paragraph(metric.description)
+        yield KeyValues((*facts(metric, route, shown.group), ("method", _method(metric))))
+    yield Heading(3, f"Recorded: {shown.id}")
+    yield Paragraph(_recorded(shown))
+    yield from _responses(shown)
+    yield from _reports(shown, reports)
+    yield from _inferred(shown)
+    if shown.spent is not None:
+        yield from _spent(shown.spent)
+
+
+def _method(metric: Metric) -> str:
+    """Describe how a value becomes a report, with the mechanism's name."""
+    mechanism = metric.mechanism
+    if mechanism.fresh:
+        steps = "fresh noise for every report"
+    elif mechanism.epsilon_report < mechanism.epsilon_permanent:
+        steps = "noise in two steps: once for each value, and again for each report"
+    else:
+        steps = "noise once for each value"
+    return f"{steps} ({mechanism.name})"
+
+
+def _recorded(shown: MetricView) -> str:
+    if not shown.recorded:
+        return "Nothing was recorded."
+    newest, all_of_them = shown.recorded[-PERIODS_SHOWN:], len(shown.recorded)
+    start = "In " if len(newest) == all_of_them else f"In {all_of_them} periods, the last {len(newest)} of them: "
+    return f"{start}{', '.join(newest)}. True values are not kept."
+
+
+def _responses(shown: MetricView) -> Iterator[Block]:
+    if not shown.responses:
+        return
+    yield Heading(3, f"Permanent responses: {shown.id}")
+    yield Paragraph(
+        "Every report is drawn from one of these noisy answers, and a value that returns uses the same one again. No "
+        "value is stored."
+    )
+    rows = ((str(r.number), r.bits, r.words, str(r.reports), str(r.kept)) for r in shown.responses)
+    columns = ("response", "bits", "in words", "reports", "kept on this device")
+    yield _table("The permanent responses of this device", columns, tuple(rows), code=("bits",))
+
+
+def _reports(shown: MetricView, most: int) -> Iterator[Block]:
+    if not shown.reports:
+        return
+    yield Heading(3, f"Exactly what was or will be sent: {shown.id}")
+    if shown.metric is not None and shown.metric.is_oblivious:
+        yield Paragraph(SEALED)
+    if len(shown.reports) > most:
+        yield Paragraph(f"The newest {most} of {len(shown.reports)} reports that are kept to be shown.")
+    newest = shown.reports[max(len(shown.reports) - most, 0) :]
+    for number, report in enumerate(reversed(newest)):
+        yield _report_table(report, "closed" if number else "open")
+
+
+def _report_table(report: ReportView, fold: Literal["open", "closed"]) -> Table:
+    origin = "" if report.response is None else f", from permanent response {report.response}"
+    caption = f"The report for {report.period} {report.detail}: {len(report.body)} bytes{origin}"
+    rows = tuple((part.raw.hex(), part.name, part.meaning) for part in report.parts)
+    if report.bits:
+        rows += ((report.bits, "report", "the same bits, bit 0 first"),)
+    return _table(caption, ("bytes", "what", "meaning"), rows, code=("bytes",), fold=fold)
+
+
+def _table(
+    caption: str,
+    headings: tuple[str, ...],
+    rows: tuple[tuple[str, ...], ...],
+    *,
+    code: tuple[str, ...] = (),
+    fold: Literal["", "open", "closed"] = "",
+) -> Table:
+    return Table.of_cells(caption, headings, rows, left=headings, code=code, fold=fold)
+
+
+def _inferred(shown: MetricView) -> Iterator[Block]:
+    inferences = shown.inferences
+    if inferences.newest is None:
+        return
+    yield Heading(3, f"What the collector could infer: {shown.id}")
+    if inferences.hypothetical:
+        yield Paragraph("Nothing of this was sent: this is what would be known if it were.")
+    yield from _inference("From the newest report alone", inferences.newest)
+    if inferences.linked is not None:
+        carried = "" if shown.metric is None else f"{metric_linkability(shown.metric, shown.group).carried()} "
+        yield Paragraph(
+            f"{carried}If somebody linked them, and the value had not changed, they would tell more together:"
+        )
+        of_one = "" if shown.metric is None or shown.metric.mechanism.fresh else " of that noisy answer"
+        yield from _inference(f"From all kept reports{of_one}, linked", inferences.linked)
+
+
+def _inference(caption: str, inference: Inference | str) -> Iterator[Block]:
+    if isinstance(inference, str):
+        yield Paragraph(f"{caption}: {inference}.")
+        return
+    rows = tuple((b.label, share(inference.prior), share(b.probability)) for b in inference.beliefs)
+    together = f" ({inference.reports} reports)" if inference.reports > 1 else ""
+    left = inference.candidates - len(inference.beliefs)
+    if left:
+        together += f": the {len(rows)} likeliest of {inference.candidates} values"
+        rest = 1 - math.fsum(belief.probability for belief in inference.beliefs)
+        rows += ((f"the other {left}", share(left * inference.prior), share(max(rest, 0.0))),)
+    yield _table(caption + together, ("value", "before", "after"), rows)
+    yield Paragraph(
+        f"Before: any of {inference.candidates} values, all alike. After: the likeliest is {inference.moved:.2f} times "
+        f"as likely as before. What is promised of any two values: {inference.promise}."
+    )
+
+
+def _spent(spent: Spent) -> Iterator[Block]:
+    yield Heading(3, f"Privacy spent: {spent.metric}" if spent.reports else f"Privacy, planned: {spent.metric}")
+    answers = (("noisy answers", str(spent.distinct)),) if spent.distinct else ()
+    yield KeyValues((("reports queued", str(spent.reports)), *answers))
+    yield KeyValues(tuple(spent.cost.pairs()), "lines")
+
+
+def _together(totals: Iterable[TotalCost]) -> Iterator[Block]:
+    for total in totals:
+        yield Heading(3, f"Together: {total.about}")
+        yield KeyValues(tuple(total.pairs()), "lines")
+
+
+def view_json(view: View) -> dict[str, Any]:
+    """Return a view as JSON values; bytes are in hexadecimal, an epsilon without bound is null."""
+    return {
+        "app": view.app,
+        "status": view.status.to_json(),
+        "metrics": [_metric_json(shown) for shown in view.metrics],
+        "explained": [
+            {"stranger" if name == "is_example_device" else name: value for name, value in asdict(explained).items()}
+            | {"inference": _inference_json(explained.inference)}
+            for explained in view.explained
+        ],
+    }
+
+
+def _metric_json(shown: MetricView) -> dict[str, Any]:
+    return {
+        "id": shown.id,
+        "title": None if shown.metric is None else shown.metric.title,
+        "recorded": list(shown.recorded),
+        "permanent_responses": [asdict(response) for response in shown.responses],
+        "reports": [_report_json(report) for report in shown.reports],
+        "inference": {
+            "newest": _inference_json(shown.inferences.newest),
+            "linked": _inference_json(shown.inferences.linked),
+            "hypothetical": shown.inferences.hypothetical,
+        },
+        "budget": None if shown.spent is None else spent_json(shown.spent),
+    }
+
+
+def _report_json(report: ReportView) -> dict[str, Any]:
+    return {
+        "period": report.period,
+        "state": str(report.state),
+        "detail": report.detail,
+        "may_have_arrived": report.arrived,
+        "permanent_response": report.response,
+        "bytes": report.body.hex(),
+        "bits": report.bits,
+        "parts": [{"what": part.name, "bytes": part.raw.hex(), "meaning": part.meaning} for part in report.parts],
+    }
+
+
+def _inference_json(inference: Inference | str | None) -> dict[str, Any] | str | None:
+    if not isinstance(inference, Inference):
+        return inference
+    return {
+        "reports": inference.reports,
+        "candidates": inference.candidates,
+        "prior": inference.prior,
+        "likeliest": [asdict(belief) for belief in inference.beliefs],
+        "epsilon": finite(inference.epsilon),
+    }

@@ -1,7 +1,4 @@
-"""Opens state.db for one transaction, translates its errors, and defines and upgrades its tables.
-
-Version 1 had the first four tables; `VERSION` counts the upgrade steps since. A step is never edited once released:
-databases on people's devices have gone through it.
+"""Opens state.db for one transaction, translates its errors, and defines its tables.
 
 Forks and transactions exclude each other. SQLite's locks and journals belong to a process: a child that inherited an
 open transaction would share them with its parent. So a fork waits until the transaction ends; if it does not end in
@@ -15,11 +12,11 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from overstory.client.outcomes import Fault, StateError
 
@@ -144,15 +141,7 @@ def _uri(path: str, mode: str) -> str:
 
 @contextmanager
 def connected(path: Path, mode: str, timeout: float, *, synchronous: str = "EXTRA") -> Iterator[sqlite3.Connection]:
-    """Open an existing database, "rw" or "ro", and close it at the end.
-
-    Parameters
-    ----------
-    path, mode, timeout
-        Its path, the mode, and for how many seconds to wait for other processes.
-    synchronous
-        SQLite's pragma of that name; FULL where the caller synchronizes the folder itself.
-    """
+    """Open an existing database, "rw" or "ro"; synchronous is FULL where the caller synchronizes the folder itself."""
     uri = _uri(os.path.abspath(path), mode)  # noqa: PTH100 - resolve() would follow links
     if not os.path.exists(path):  # noqa: PTH110 - a record begins with this
         raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the state to start over")
@@ -182,24 +171,42 @@ def committed(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+def select_of(connection: sqlite3.Connection, query: str, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query whose ``IN ({})`` takes any number of names: SQLite may take 999 at once."""
+    for first in range(0, len(names), 500):
+        some = names[first : first + 500]
+        yield from connection.execute(query.format(", ".join("?" * len(some))), some)
+
+
 def integrity_error(connection: sqlite3.Connection) -> str | None:
     """Return the first problem that SQLite's integrity check reports; None when there is none."""
     row = connection.execute("PRAGMA quick_check(1)").fetchone()
     return None if row is None or row[0] == "ok" else str(row[0])
 
 
-FIRST: Final = (
+PAGE: Final = 1024
+"""Bytes of a page: a report changes one in each of eight tables and indexes, and each is written twice."""
+VERSION: Final = 1
+TABLES: Final = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
     # One report per period and metric: the primary key is the promise.
     "CREATE TABLE reported (metric TEXT, period INTEGER, PRIMARY KEY (metric, period)) WITHOUT ROWID",
     # One row per permanent response that was reported; `tag` is a keyed hash, so no value is here.
     """CREATE TABLE responses (
-        metric TEXT NOT NULL, mechanism BLOB NOT NULL, number INTEGER NOT NULL, tag BLOB NOT NULL,
-        permanent BLOB NOT NULL, reports INTEGER NOT NULL,
-        PRIMARY KEY (metric, mechanism, tag), UNIQUE (metric, mechanism, number)) WITHOUT ROWID""",
+        metric TEXT NOT NULL, account BLOB NOT NULL, number INTEGER NOT NULL, tag BLOB NOT NULL,
+        permanent BLOB NOT NULL, reports INTEGER NOT NULL, kept INTEGER NOT NULL,
+        PRIMARY KEY (metric, account, tag), UNIQUE (metric, number)) WITHOUT ROWID""",
+    # What an account's privacy rests on: the ledger outlives the registry.
+    "CREATE TABLE terms (account BLOB PRIMARY KEY, terms TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE outbox (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, batch BLOB NOT NULL UNIQUE, metric TEXT NOT NULL, period INTEGER NOT NULL,
-        body BLOB NOT NULL, due REAL NOT NULL, attempts INTEGER NOT NULL, state TEXT NOT NULL, answer TEXT)""",
+        id INTEGER PRIMARY KEY AUTOINCREMENT, batch BLOB NOT NULL UNIQUE, metric TEXT NOT NULL, account BLOB NOT NULL,
+        period INTEGER NOT NULL, body BLOB NOT NULL, due REAL NOT NULL, attempts INTEGER NOT NULL, state TEXT NOT NULL,
+        answer TEXT, response INTEGER)""",
+    "CREATE INDEX outbox_by_state ON outbox (state, due)",
+    "CREATE TABLE counts (what TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID",
+    # When each metric's key may go.
+    """CREATE TABLE keys (
+        metric TEXT PRIMARY KEY, ends INTEGER NOT NULL, erased INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
 )
 
 ERASE_ID: Final = (
@@ -209,64 +216,33 @@ ERASE_ID: Final = (
 )
 """What takes the batch id out of a row of the outbox, and out of the upload in it."""
 
-_LENGTHS: Final = "SELECT 604800 AS seconds" + "".join(
-    f" UNION ALL SELECT {minutes * 60}" for minutes in range(1, 1441) if not 1440 % minutes
-)
-"""Every length of a period, in seconds: a week, a day, and the whole minutes that divide one."""
 
-STEPS: Final = (
-    (  # 1 -> 2: responses recorded under `local`, what mechanisms' privacy rests on, tallies, which response was sent
-        "ALTER TABLE responses ADD COLUMN kept INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE outbox ADD COLUMN response INTEGER",
-        "CREATE TABLE terms (mechanism BLOB PRIMARY KEY, terms TEXT NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE counts (what TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID",
-        "CREATE INDEX outbox_by_state ON outbox (state, due)",
-    ),
-    (  # 2 -> 3: when each metric's key may go, what was made with the one secret of before; settled rows lose their ids
-        "CREATE TABLE keys (metric TEXT PRIMARY KEY, ends INTEGER, erased INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
-        # shared: whether these responses shared their noise; NULL until it is decided, with a registry
-        """CREATE TABLE legacy (
-            metric TEXT, mechanism BLOB, shared INTEGER, PRIMARY KEY (metric, mechanism)) WITHOUT ROWID""",
-        "INSERT INTO keys (metric) SELECT DISTINCT metric FROM responses",
-        "INSERT INTO legacy (metric, mechanism) SELECT DISTINCT metric, mechanism FROM responses",
-        f"UPDATE outbox SET {ERASE_ID} WHERE state IN ('sent', 'dropped')",  # noqa: S608 - own words
-    ),
-    (  # 3 -> 4: which periods the claims number; the machine's mark has another key, and is made at the next opening
-        # A number alone does not say of which length its period is. It is the longest by which the last period reported
-        # has begun: by the next longer one it would be years in the future.
-        f"""INSERT INTO about SELECT 'length ' || metric, max(seconds) FROM
-            (SELECT metric, max(period) AS last FROM reported GROUP BY metric), ({_LENGTHS})
-            WHERE seconds * last <= CAST(strftime('%s') AS INTEGER) + 86400 GROUP BY metric""",  # noqa: S608 - own words
-        "DELETE FROM about WHERE key = 'machine'",
-    ),
-)
-VERSION: Final = 1 + len(STEPS)
-
-
-def version_of(connection: sqlite3.Connection) -> int:
-    """Return the schema's version; 0 where there is none yet."""
+def has_tables(connection: sqlite3.Connection) -> bool:
+    """Whether the tables are there; a state of another version is refused."""
     try:
         row = connection.execute("SELECT value FROM about WHERE key = 'schema'").fetchone()
     except sqlite3.OperationalError:  # no table, or none that can be read: then this raises again
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
             raise
-        return 0
-    if row is None or not isinstance(row[0], int) or row[0] < 1:
+        return False
+    if row is None or not isinstance(row[0], int):
         raise StateError(Fault.DAMAGED, "state.db does not say which version it has")
-    return int(row[0])
+    if row[0] != VERSION:
+        raise of_other_version("state.db", row[0], VERSION)
+    return True
 
 
-def upgrade(connection: sqlite3.Connection, version: int) -> None:
-    """Bring the schema up to date; the caller's transaction makes that all or nothing."""
-    if version > VERSION:
-        raise StateError(
-            Fault.NEWER,
-            f"state.db has version {version}, and this version of Overstory knows {VERSION}: use the newer one again",
-        )
-    for statement in FIRST if version == 0 else ():
+def of_other_version(file: str, version: int, mine: int) -> StateError:
+    """Return the error of a file that another version of Overstory wrote."""
+    return StateError(
+        Fault.OTHER_VERSION,
+        f"{file} has version {version}, and this version of Overstory reads {mine} alone: use the one that "
+        "wrote it, or forget the state",
+    )
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables, in the caller's transaction."""
+    for statement in TABLES:
         connection.execute(statement)
-    for step in STEPS[max(version - 1, 0) :]:
-        for statement in step:
-            if version or statement.startswith(("CREATE", "ALTER")):  # new tables have no rows to change
-                connection.execute(statement)
-    connection.execute("REPLACE INTO about VALUES ('schema', ?)", (VERSION,))
+    connection.execute("INSERT INTO about VALUES ('schema', ?)", (VERSION,))

@@ -23,7 +23,7 @@ from overstory.client.state.database import ERASE_ID
 if TYPE_CHECKING:
     import sqlite3
 
-_COLUMNS: Final = "id, batch, metric, period, body, due, attempts, state, answer, response"
+_COLUMNS: Final = "id, batch, metric, period, body, due, attempts, state, answer, account, response"
 LONGEST_DELAY: Final = 8 * 86_400.0
 """No row is due later than this many seconds from now, unless the clock was set back."""
 
@@ -68,18 +68,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class OutboxRow:
-    """One report.
-
-    Attributes
-    ----------
-    metric, period
-        What it reports on.
-    state, answer
-        What became of it, and what the collector said, or why it was dropped.
-    response
-        The number of its permanent response, see `Memo`; None where it has none, because all noise is fresh, or where
-        an earlier version did not keep it.
-    """
+    """One report."""
 
     id: int  # its number on this device; not sent
     batch: bytes = field(repr=False)  # the upload's id, 16 bytes; of a finished report, text instead
@@ -89,7 +78,8 @@ class OutboxRow:
     due: float  # unix time from which it may be sent; 0 once finished
     attempts: int  # how often it left, or may have left
     state: RowState
-    answer: str | None
+    answer: str | None  # what the collector said, or why it was dropped
+    account: bytes  # `Metric.account` as it was when the report was made
     response: int | None = field(default=None, repr=False)
 
 
@@ -106,15 +96,16 @@ class Outbox:
         period: int,
         body: bytes,
         *,
+        account: bytes,
         due: float,
         state: RowState,
         response: int | None = None,
     ) -> None:
         """Add a report; call `trim` before the transaction ends."""
         self._connection.execute(
-            "INSERT INTO outbox (batch, metric, period, body, due, attempts, state, response)"
-            " VALUES (?, ?, ?, ?, ?, 0, ?, ?)",
-            (batch, metric, period, body, due if state is RowState.WAITING else 0.0, state.value, response),
+            "INSERT INTO outbox (batch, metric, period, body, due, attempts, state, account, response)"
+            " VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?)",
+            (batch, metric, period, body, due if state is RowState.WAITING else 0.0, state.value, account, response),
         )
 
     def rows(self, metric: str | None = None, state: RowState | None = None) -> list[OutboxRow]:
@@ -205,8 +196,8 @@ class Outbox:
     def _select(self, clause: str, values: Sequence[object]) -> list[OutboxRow]:
         rows = self._connection.execute(f"SELECT {_COLUMNS} FROM outbox {clause}", values)  # noqa: S608 - own words
         return [
-            OutboxRow(number, batch, metric, period, body, due, attempts, RowState(state), answer, response)
-            for number, batch, metric, period, body, due, attempts, state, answer, response in rows
+            OutboxRow(number, batch, metric, period, body, due, attempts, RowState(state), *rest)
+            for number, batch, metric, period, body, due, attempts, state, *rest in rows
         ]
 
     def trim(self) -> int:

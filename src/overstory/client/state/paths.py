@@ -3,20 +3,34 @@
 A program stores its name and its registry in the state when it first records, even before anyone was asked. Both are
 public, and neither is about the person. With them `overstory on` can show what is asked for, and `status` what it has
 cost, without a file from elsewhere.
+
+Whose a state folder is: one that somebody else made, or can change or read, is refused, as ssh refuses such a key.
+
+Whoever plants a secret can read the reports made with it, and whoever plants a consent speaks for the person. So the
+files belong to the user that the program runs as, nobody else may write to them or to their folder, and nobody else may
+read the secret or the database. The folder is that user's or the administrator's, as a mount point is. One that is
+reached by a link is judged where it really is, and the link's owner is either of the two. The folders above are not
+judged: who can put another folder in this one's place is found out by the owner of its files.
+
+Windows keeps no owner and no mode that Python can read, and makes folders below the user's own for that user alone:
+nothing is checked there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from overstory.client.state.files import leave, refuse_foreign
+from overstory.client.outcomes import Fault, StateError
+from overstory.client.state.files import make_folder, write_atomically
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -52,6 +66,77 @@ class StatePaths:
 
     def __repr__(self) -> str:
         return f"StatePaths({os.fspath(self.folder)!r})"
+
+
+ROOT: Final = 0
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def refuse_foreign(paths: StatePaths) -> None:
+    """Raise StateError when what is there of a state is not this user's own, or is open to others."""
+    user = getattr(os, "geteuid", lambda: None)()
+    if user is None:
+        return
+    for problem in _problems(paths, user):
+        raise StateError(Fault.FOREIGN, problem)
+
+
+def leave(paths: StatePaths, path: Path, content: bytes) -> None:
+    """Write a public file of a state, whose folder is made if need be; one that has this content already stays."""
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == content:
+            return
+    refuse_foreign(paths)
+    make_folder(paths.folder)
+    write_atomically(path, content, durable=False)  # one that a power failure empties is written again
+
+
+def _problems(paths: StatePaths, user: int) -> Iterator[str]:
+    folder = _status(paths.folder, follow=False)
+    if folder is None:
+        return
+    if stat.S_ISLNK(folder.st_mode):
+        yield f"{paths.folder}: it is a link, and a state lies in its folder itself: name the folder that it leads to"
+        return
+    if folder.st_uid not in (user, ROOT):
+        yield _not_yours(paths.folder, folder, user)
+    if folder.st_mode & _OTHERS_WRITE:
+        by_all = folder.st_mode & stat.S_IWOTH
+        yield _open(paths.folder, folder, "changed", "700" if by_all else "g-w")
+    public = paths.consent, paths.application, paths.lock
+    for path in (paths.secret, paths.unconfirmed, paths.database, *public):
+        file = _status(path)
+        if file is None:
+            continue
+        if file.st_uid != user:
+            yield _not_yours(path, file, user)
+        secret = path not in public
+        if file.st_mode & (_OTHERS if secret else _OTHERS_WRITE):
+            yield _open(path, file, "read or changed" if secret else "changed", "600")
+
+
+def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
+    try:
+        return os.stat(path, follow_symlinks=follow)  # noqa: PTH116 - every look at a state begins with six of these
+    except OSError:
+        return None  # who opens it will say so
+
+
+def _not_yours(path: Path, status: os.stat_result, user: int) -> str:
+    return (
+        f"{path}: it belongs to user {status.st_uid}, and this program runs as user {user}; a state is used by its "
+        "own user alone: name another folder, or give this one back to its user"
+    )
+
+
+def _open(path: Path, status: os.stat_result, may: str, mode: str) -> str:
+    now = f"{stat.S_IMODE(status.st_mode):04o}"
+    return (
+        f"{path}: it can be {may} by other users (mode {now}); if nobody else has used it, "
+        f"close it with: chmod {mode} {path}; where that changes nothing, the file system keeps no modes: keep the "
+        "state on another one"
+    )
 
 
 def check_app(app: str) -> str:
@@ -148,13 +233,7 @@ def describe(name: str | None, registry: MetricRegistry) -> bytes:
 
 
 def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> None:
-    """Leave a program's name and registry in its state, unless they are there already.
-
-    Parameters
-    ----------
-    name
-        The application's name; None where it is not given: the one that is there stays.
-    """
+    """Leave a program's name and registry in its state, unless they are there; without a name, the one there stays."""
     leave(paths, paths.application, describe(name or read_application(paths).name, registry))
 
 
@@ -191,7 +270,7 @@ def applications(environ: Mapping[str, str]) -> dict[str, StatePaths]:
         folders = sorted(states_folder(environ).iterdir())
     except OSError:
         return {}
-    candidates = {folder.name: StatePaths(folder) for folder in folders if _may_be_named(folder.name)}
+    candidates = {folder.name: StatePaths(folder) for folder in folders if _APP.fullmatch(folder.name)}
     return {name: paths for name, paths in candidates.items() if is_state(paths)}
 
 
@@ -203,10 +282,3 @@ def is_state(paths: StatePaths) -> bool:
         return paths.folder.is_dir()  # who opens it will say why it cannot be read
     parts = paths.consent, paths.application, paths.database, paths.secret, paths.unconfirmed
     return any(part.name in names for part in parts) or (paths.lock.name in names and paths.lock.stat().st_size > 0)
-
-
-def _may_be_named(name: str) -> bool:
-    try:
-        return bool(check_app(name))
-    except ParameterError:
-        return False

@@ -7,13 +7,10 @@ the siblings along the path stay, and no other key is lost (a puncturable functi
 
 The file:
 
-    magic "OVSS" | version u8 = 2 | 3 zero bytes | fingerprint 16 bytes | nodes u32
-    length of the legacy secret u8, 0 or 32 | the legacy secret
+    magic "OVSS" | version u8 = 1 | 3 zero bytes | fingerprint 16 bytes | nodes u32
     for each node: depth u8 | prefix u64 | key 32 bytes | at the end: the first 12 bytes of BLAKE2b of all the above
 
-Integers are little-endian. A fresh secret is one node, the root. Version 1 was 32 bytes from which everything was
-derived at once: they are the legacy secret, kept while a metric of that time is not over, and the root of the tree
-follows from them. So a copy of an old state becomes the same state.
+Integers are little-endian. A fresh secret is one node, the root.
 
 The fingerprint is the root's and never changes; the database has it too. A lost or altered secret differs from a device
 that never had one, and is never replaced silently: a fresh one would draw every permanent response again, and with it
@@ -29,16 +26,12 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from overstory.client.outcomes import Fault, StateError
+from overstory.client.state.database import of_other_version
 from overstory.client.state.files import create, opened_own, sync_folder
 from overstory.client.state.paths import StatePaths
-from overstory.protocol.mechanisms.payloads import as_googles_client
-
-if TYPE_CHECKING:
-    from overstory.protocol.mechanisms.base import LocalRandomizer
-    from overstory.protocol.metrics import Metric
 
 DEPTH: Final = 64
 KEY_BYTES: Final = 32
@@ -48,13 +41,7 @@ _SIDES: Final = {"0": b"\0", "1": b"\1"}
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the tree, which represents all leaves below it.
-
-    Attributes
-    ----------
-    depth, prefix
-        Its place: the first `depth` bits of every leaf below it.
-    """
+    """A node of the tree: all leaves below it, whose first `depth` bits are `prefix`."""
 
     depth: int
     prefix: int
@@ -137,34 +124,9 @@ def leaf_of(metric: str) -> int:
     )
 
 
-@dataclass(frozen=True)
-class MetricKey:
-    """What everything of a metric on this device is derived from."""
-
-    mechanism: LocalRandomizer  # the metric's, with the permanent round that goes with the key
-    key: bytes = field(repr=False)  # the metric key; for a metric that version 1 of the secret reported on, that secret
-
-
-def metric_key(secret: DeviceSecret, metric: Metric, *, legacy: bool = False) -> MetricKey | None:
-    """Return what a metric is derived from; None where its key was destroyed.
-
-    Parameters
-    ----------
-    legacy
-        Whether its reports so far were made with a secret of version 1: it goes on with that one's derivation.
-    """
-    key = secret.key(metric.id)
-    if key is None:
-        return None
-    if legacy and secret.legacy is not None:
-        return MetricKey(as_googles_client(metric.mechanism), secret.legacy)
-    return MetricKey(metric.mechanism, key)
-
-
-_HEAD_1: Final = b"OVSS\x01\0\0\0"
-_HEAD: Final = b"OVSS\x02\0\0\0"
+_HEAD: Final = b"OVSS\x01\0\0\0"
 _CHECK: Final = 12
-_LENGTHS: Final = struct.Struct("<16sIB")
+_LENGTHS: Final = struct.Struct("<16sI")
 _NODE: Final = struct.Struct("<BQ32s")
 
 
@@ -177,10 +139,10 @@ class DeviceSecret:
     DeviceSecret(fingerprint=ed882494)
     """
 
-    __slots__ = ("_legacy", "_tree", "fingerprint", "version")
+    __slots__ = ("_tree", "fingerprint")
 
-    def __init__(self, tree: KeyTree, fingerprint: bytes, legacy: bytes | None = None, *, version: int = 2) -> None:
-        self._tree, self.fingerprint, self._legacy, self.version = tree, fingerprint, legacy, version
+    def __init__(self, tree: KeyTree, fingerprint: bytes) -> None:
+        self._tree, self.fingerprint = tree, fingerprint
 
     @classmethod
     def fresh(cls) -> DeviceSecret:
@@ -192,33 +154,22 @@ class DeviceSecret:
         """Return the secret with this root: a given one for simulations and vectors, where fresh ones would differ."""
         return cls(KeyTree.of_root(root), _fingerprint(root))
 
-    @classmethod
-    def of_version_1(cls, raw: bytes) -> DeviceSecret:
-        """Return what the 32 bytes of a secret of version 1 become."""
-        root = hashlib.blake2b(digest_size=KEY_BYTES, key=raw, person=b"key tree root").digest()
-        return cls(KeyTree.of_root(root), _fingerprint(raw), raw, version=1)
-
-    @property
-    def legacy(self) -> bytes | None:
-        """The secret of version 1, while it is needed."""
-        return self._legacy
-
     def key(self, metric: str) -> bytes | None:
         """Return a metric's key; None where it was destroyed."""
         return self._tree.key(metric)
 
-    def without(self, metrics: frozenset[str], *, legacy: bool) -> DeviceSecret:
-        """Return the secret without the keys of these metrics, and unless `legacy` without the legacy secret."""
+    def without(self, metrics: frozenset[str]) -> DeviceSecret:
+        """Return the secret without the keys of these metrics."""
         tree = self._tree
         for metric in sorted(metrics):
             tree = tree.without(metric)
-        return DeviceSecret(tree, self.fingerprint, self._legacy if legacy else None)
+        return DeviceSecret(tree, self.fingerprint)
 
     def reveal(self) -> bytes:
         """Return the file's content, without the checksum."""
-        legacy, nodes = self._legacy or b"", tuple(self._tree)
-        lengths = _LENGTHS.pack(self.fingerprint, len(nodes), len(legacy))
-        return b"".join((_HEAD, lengths, legacy, *(_NODE.pack(node.depth, node.prefix, node.key) for node in nodes)))
+        nodes = tuple(self._tree)
+        lengths = _LENGTHS.pack(self.fingerprint, len(nodes))
+        return b"".join((_HEAD, lengths, *(_NODE.pack(node.depth, node.prefix, node.key) for node in nodes)))
 
     def __repr__(self) -> str:
         return f"DeviceSecret(fingerprint={self.fingerprint.hex()[:8]})"
@@ -236,7 +187,10 @@ def read_secret(path: Path) -> DeviceSecret | None:
     except OSError as error:
         raise StateError(Fault.UNREADABLE, f"{path}: {error.strerror}; it must be readable by its owner") from error
     body, check = content[:-_CHECK], content[-_CHECK:]
-    secret = _parsed(body) if check == _checksum(body) else None
+    whole = check == _checksum(body)
+    if whole and body[:4] == _HEAD[:4] and body[4:5] != _HEAD[4:5]:
+        raise of_other_version(str(path), body[4], _HEAD[4])
+    secret = _parsed(body) if whole else None
     if secret is None:
         raise StateError(
             Fault.DAMAGED,
@@ -292,17 +246,14 @@ def overwrite_secret(path: Path) -> None:
 
 def _parsed(body: bytes) -> DeviceSecret | None:
     """Return the secret that these bytes say, None where they say none."""
-    if body.startswith(_HEAD_1):
-        raw = body[len(_HEAD_1) :]
-        return DeviceSecret.of_version_1(raw) if len(raw) == KEY_BYTES else None
     start = len(_HEAD) + _LENGTHS.size
     if not body.startswith(_HEAD) or len(body) < start:
         return None
-    fingerprint, count, length = _LENGTHS.unpack_from(body, len(_HEAD))
-    legacy, nodes = body[start : start + length], body[start + length :]
-    if length not in (0, KEY_BYTES) or len(nodes) != count * _NODE.size:
+    fingerprint, count = _LENGTHS.unpack_from(body, len(_HEAD))
+    nodes = body[start:]
+    if len(nodes) != count * _NODE.size:
         return None
-    return DeviceSecret(KeyTree(Node(*each) for each in _NODE.iter_unpack(nodes)), fingerprint, legacy or None)
+    return DeviceSecret(KeyTree(Node(*each) for each in _NODE.iter_unpack(nodes)), fingerprint)
 
 
 def _fingerprint(root: bytes) -> bytes:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from overstory.client.consent.consent import origin
-from overstory.client.state.lifetimes import COPIED
+from overstory.client.outcomes import Round
 from overstory.client.state.outbox import LONGEST_DELAY, OutboxRow, RowState
-from overstory.client.state.state import Rows, State
+from overstory.client.state.rows import Rows
+from overstory.client.state.state import State
 from overstory.client.upload.retry import DAY, Covers, Decision, Uniform, decide_before_sending, problem_words
 from overstory.protocol.metrics.metric import Metric
 
@@ -39,28 +39,22 @@ COLLECTOR: Final = ""
 Send = Callable[[Sequence[OutboxRow], float, Failures, Callable[[], bool]], Mapping[int, Decision]]
 """Sends rows at a time, while the last argument allows it; returns the decisions on those that were sent, by row id."""
 
+COPIED: Final = "copied"
+"""The name under which a state remembers that a copy of it has sent a report too."""
+
 ASKED: Final = "asked"
 """The name under which a state stores the origin of the collector that was asked last."""
 
 
 @dataclass(frozen=True)
 class CollectorHealth:
-    """Recent failures of a collector, or of one metric at it.
-
-    Attributes
-    ----------
-    resume, pause
-        The end of the backoff, in unix seconds, and its length in seconds.
-    problem, since
-        A problem that somebody has to solve, as the answer of a decision, and the day on which it began, counted from
-        1970: no finer time is stored. A network that is lost as well changes neither.
-    """
+    """Recent failures of a collector, or of one metric at it. A network that is lost as well changes no problem."""
 
     failures: int = 0  # failures in a row
-    resume: float = 0.0
-    pause: float = 0.0
-    problem: str = ""
-    since: int = 0
+    resume: float = 0.0  # the end of the backoff, in unix seconds
+    pause: float = 0.0  # its length in seconds
+    problem: str = ""  # one that somebody has to solve, as the answer of a decision
+    since: int = 0  # the day on which that began, counted from 1970: no finer time is stored
 
     @classmethod
     def of(cls, rows: Rows, metric: str = "") -> CollectorHealth:
@@ -108,18 +102,12 @@ def _state_key(name: str, metric: str) -> str:
 
 
 def switch_collector(rows: Rows, server: str, metrics: Mapping[str, Metric], covers: Covers) -> None:
-    """Clear the failures where reports go to another address than before: they were the other collector's.
-
-    Parameters
-    ----------
-    covers
-        Which metrics may go there; an address that may get none changes nothing.
-    """
-    before, now = rows.recall(ASKED), origin(server)
-    if before == now or not any(map(covers, metrics.values())):
+    """Clear the failures where reports go to another address that may get some: they were the other collector's."""
+    now = origin(server)
+    if rows.recall(ASKED) == now or not any(map(covers, metrics.values())):
         return
     rows.remember(ASKED, now)
-    for metric in ("", *metrics) if before is not None else ():  # without one, an earlier version wrote the state
+    for metric in ("", *metrics):
         if CollectorHealth.of(rows, metric) != CollectorHealth():
             CollectorHealth().save(rows, metric)
 
@@ -142,15 +130,7 @@ def take_due(
 
 
 def save_health(rows: Rows, health: CollectorHealth, metrics: Mapping[str, Decision], now: float) -> CollectorHealth:
-    """Save the health of the collector and of each metric after requests; return the collector's.
-
-    Parameters
-    ----------
-    metrics
-        One decision for each metric of which a report was sent: a failure where there was one.
-    now
-        The time, in unix seconds.
-    """
+    """Save the health of the collector, and of each metric by its decision; return the collector's."""
     failed = next(
         (decision for decision in metrics.values() if decision.resume is not None and not decision.of_metric), None
     )
@@ -163,30 +143,6 @@ def save_health(rows: Rows, health: CollectorHealth, metrics: Mapping[str, Decis
     if after != health:
         after.save(rows)
     return after
-
-
-@dataclass(frozen=True)
-class Round:
-    """The result of a round of sending."""
-
-    sent: int = 0  # reports that the collector has accepted
-    dropped: Mapping[str, int] = field(default_factory=dict)  # reports given up, by reason
-    put_off: int = 0  # reports that were tried and wait again
-    error: str = ""  # what went wrong last; empty when nothing did
-
-    def after(self, decision: Decision) -> Round:
-        """Return the round with one more decision."""
-        if decision.state is RowState.SENT:
-            return replace(self, sent=self.sent + 1)
-        if decision.state is RowState.DROPPED:
-            return replace(self, dropped=dict(Counter(self.dropped) + Counter({decision.answer: 1})))
-        return replace(self, put_off=self.put_off + 1, error=decision.answer)
-
-    def plus(self, later: Round) -> Round:
-        """Return the sum with a later round; what went wrong before is over when that one sent something."""
-        dropped = dict(Counter(self.dropped) + Counter(later.dropped))
-        error = later.error or ("" if later.sent else self.error)
-        return Round(self.sent + later.sent, dropped, self.put_off + later.put_off, error)
 
 
 @dataclass
@@ -319,7 +275,12 @@ class Delivery:
             self._health = save_health(rows, self._health, by_metric, self.clock())
 
     def _count(self, rows: Rows, row: OutboxRow, decision: Decision) -> None:
-        self.done = self.done.after(decision)
+        if decision.state is RowState.SENT:
+            self.done = replace(self.done, sent=self.done.sent + 1)
+        elif decision.state is RowState.DROPPED:
+            self.done = self.done.plus(Round(dropped={decision.answer: 1}))
+        else:
+            self.done = replace(self.done, put_off=self.done.put_off + 1, error=decision.answer)
         metric = self.metrics.get(row.metric)
         if decision.state is RowState.SENT and metric is not None:
             rows.remember(f"sent {row.metric}", metric.period.number(self.clock()))
@@ -332,13 +293,7 @@ def _give_back(rows: Rows, untried: Sequence[OutboxRow]) -> None:
 
 
 def save_decision(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> None:
-    """Save the decision on a row; a row that ended meanwhile, because consent was withdrawn, does not change.
-
-    Parameters
-    ----------
-    tried
-        Whether its bytes were sent.
-    """
+    """Save the decision on a row; a row that ended meanwhile, because consent was withdrawn, does not change."""
     if tried and decision.answer == "duplicate" and not row.attempts:
         rows.remember(COPIED, 1)  # this state never sent it, so another copy of the state did
     rows.outbox.postpone(row.id, decision.due, row.attempts + tried, decision.answer)

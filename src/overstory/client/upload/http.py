@@ -6,6 +6,7 @@ shared with another report. Certificates are always verified. Redirects are not 
 
 from __future__ import annotations
 
+import _thread
 import base64
 import contextlib
 import os
@@ -26,13 +27,7 @@ PATH: Final = "/v1/reports"
 
 @dataclass(frozen=True)
 class Request:
-    """The bytes of one POST, and the time that it may take.
-
-    Attributes
-    ----------
-    body, media_type
-        The bytes, and their media type.
-    """
+    """The bytes of one POST, and the time that it may take."""
 
     url: str  # the complete address
     body: bytes
@@ -82,13 +77,7 @@ def endpoint(server: str) -> str:
 
 
 def http_transport(environ: Mapping[str, str] | None = None) -> Transport:
-    """Return the transport over HTTP and HTTPS, through the proxy that the environment names, if any.
-
-    Parameters
-    ----------
-    environ
-        Where HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY are looked up: the process's, unless given.
-    """
+    """Return the transport over HTTP and HTTPS, through the proxy that the environment names, if any."""
     named = os.environ if environ is None else environ
 
     def send(request: Request) -> Response:
@@ -221,16 +210,21 @@ def with_deadline(seconds: float, exchange: _Exchange) -> Response:
     exchange. If it hangs, it is abandoned: it changes nothing but its own response.
     """
     responses: list[Response] = []
+    over = threading.Lock()
+    over.acquire()
 
     def run() -> None:
-        responses.append(exchange())
+        try:
+            responses.append(exchange())
+        finally:
+            over.release()
 
-    thread = threading.Thread(target=run, name="overstory-upload", daemon=True)
     try:
-        thread.start()
+        # `Thread.start` waits for ever if the new thread has no memory to begin.
+        _thread.start_new_thread(run, ())
     except RuntimeError:  # the interpreter is leaving, or there are too many threads
         return exchange()
-    thread.join(seconds)
+    over.acquire(timeout=seconds)
     if responses:
         return responses[0]
     exchange.cut()

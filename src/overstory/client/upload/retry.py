@@ -86,18 +86,12 @@ class RetryPolicy:
 
 @dataclass(frozen=True)
 class Decision:
-    """What happens to a row next.
-
-    Attributes
-    ----------
-    resume
-        The time before which nothing else is sent to this collector either; None when it accepts reports.
-    """
+    """What happens to a row next."""
 
     state: RowState  # sent, dropped, or still waiting
     answer: str  # why, in a word or a few
     due: float = 0.0  # when to try again; meaningless unless it waits
-    resume: float | None = None
+    resume: float | None = None  # nothing else is sent to this collector before; None when it takes reports
     pause: float = 0.0  # over how many seconds after `resume` the reports that have to wait for it are spread
     of_metric: bool = False  # whether `resume` and `pause` hold for the row's metric alone
 
@@ -148,15 +142,7 @@ def _date(text: str) -> float | None:
 
 
 def decide_locally(row: OutboxRow, metric: Metric | None, now: float) -> Decision | None:
-    """Return the decision that needs no request; None when the row has to be sent.
-
-    Parameters
-    ----------
-    metric
-        Its metric; None when the registry no longer lists it.
-    now
-        The time, in unix seconds.
-    """
+    """Return the decision that needs no request; None when the row has to be sent. An unlisted metric is None."""
     if metric is None:
         return Decision(RowState.DROPPED, Reason.UNKNOWN_METRIC)
     begins = metric.period.start(row.period)  # in the future only after the clock was set back
@@ -211,7 +197,7 @@ def decide(
 
     Examples
     --------
-    >>> row = OutboxRow(1, bytes(16), "colour", 7, b"...", 0.0, 0, RowState.WAITING, None)
+    >>> row = OutboxRow(1, bytes(16), "colour", 7, b"...", 0.0, 0, RowState.WAITING, None, bytes(16))
     >>> problem = b'{"type": "/problems/period-closed", "reason": "period-closed", "detail": "...", "results": []}'
     >>> refused = Response(410, {}, problem)
     >>> policy = RetryPolicy()

@@ -1,4 +1,10 @@
-"""Sends reports to one collector: a request with the bytes of one or more, and the decisions that follow from it."""
+"""Sends reports to one collector: a request with the bytes of one or more, and the decisions that follow from it.
+
+Reports of an oblivious metric travel by Oblivious HTTP (RFC 9458): encrypted for the collector, and posted to a relay.
+The relay learns from which address a message comes, when, and how long it is, a multiple of 512 bytes apart from its
+head. The collector learns what is inside. A message has nothing of the device: each has a key of its own. Every device
+takes the same cipher, because a relay can read which one it is.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import urlsplit
 
-from overstory.client.outcomes import WarnsOnce
+from overstory.client.outcomes import Round, WarnsOnce
 from overstory.client.state.outbox import OutboxRow
-from overstory.client.state.state import Rows, State
-from overstory.client.upload.delivery import COLLECTOR, Delivery, Failures, Permit, Round
+from overstory.client.state.rows import Rows
+from overstory.client.state.state import State
+from overstory.client.upload.delivery import COLLECTOR, Delivery, Failures, Permit
 from overstory.client.upload.http import Request, Response, Transport, endpoint
 from overstory.client.upload.retry import (
+    NO_KEY,
     RELAY,
+    UNOPENED,
     Covers,
     Decision,
     RetryPolicy,
@@ -24,11 +34,14 @@ from overstory.client.upload.retry import (
     parse_reason,
     problem_words,
 )
+from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.oblivious import binary_http
+    from overstory.protocol.oblivious.messages import SealedRequest
 
 
 @dataclass(frozen=True)
@@ -58,8 +71,6 @@ class Collector:
 
     def relayed(self, route: ObliviousRoute) -> Self:
         """Return the same collector, reached through a relay that cannot read what is sent."""
-        from overstory.client.upload.oblivious import oblivious_transport
-
         return replace(self, transport=oblivious_transport(route, self.transport))
 
     def address(self, row: OutboxRow) -> str:
@@ -124,15 +135,7 @@ class ReportSender(Collector):
         covers: Covers = lambda _: True,
         prepare: Callable[[Rows], object] = lambda _: None,
     ) -> Round:
-        """Send the reports that are due, and return the result.
-
-        Parameters
-        ----------
-        seconds
-            The time limit of the round.
-        prepare
-            See `Delivery`.
-        """
+        """Send the reports that are due, within a time limit, and return the result."""
         until = time.monotonic() + seconds
         sender = replace(self, metrics=metrics)
 
@@ -173,3 +176,44 @@ def warn(decision: Decision, server: str) -> None:
 
 
 _warn_once: Final = WarnsOnce()
+
+
+def oblivious_transport(route: ObliviousRoute, over: Transport) -> Transport:
+    """Return the transport that encrypts each request anew for the collector and posts it to the relay."""
+    from overstory.protocol.oblivious.binary_http import PADDED_TO
+    from overstory.protocol.oblivious.messages import REQUEST_TYPE, seal_request, usable_key
+
+    def send(request: Request) -> Response:
+        began = time.monotonic()
+        try:
+            sealed = seal_request(inner_request(request).encode(PADDED_TO), usable_key(route.keys))
+        except (WireError, ParameterError):
+            return Response(None, error=NO_KEY, relay=True)
+        left = max(request.timeout - (time.monotonic() - began), 0.001)
+        return opened(over(Request(route.relay, sealed.body, REQUEST_TYPE, timeout=left)), sealed)
+
+    return send
+
+
+def inner_request(request: Request) -> binary_http.Request:
+    """Return what the collector reads: the request as it would be posted directly."""
+    from overstory.protocol.oblivious import binary_http
+
+    parts = urlsplit(request.url)
+    fields = tuple((name, value) for name, value in request.headers().items() if name != "Connection")
+    return binary_http.Request("POST", parts.scheme, parts.netloc, parts.path, fields, request.body)
+
+
+def opened(answer: Response, sealed: SealedRequest) -> Response:
+    """Return the collector's response in a relay's answer; the answer itself where there is none in it."""
+    from overstory.protocol.oblivious.binary_http import read_response
+    from overstory.protocol.oblivious.messages import RESPONSE_TYPE
+
+    encrypted = answer.headers.get("content-type", "").partition(";")[0].strip().lower() == RESPONSE_TYPE
+    if answer.status != 200 or not encrypted:
+        return replace(answer, relay=True)
+    try:
+        inner = read_response(sealed.open(answer.body))
+    except (ParameterError, WireError):
+        return Response(None, error=UNOPENED, relay=True)
+    return Response(inner.status, {name.lower(): value for name, value in inner.fields}, inner.body)

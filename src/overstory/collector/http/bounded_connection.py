@@ -12,7 +12,9 @@ What the parser refuses is answered with 400. What fails in our own code is answ
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
 import httptools
@@ -20,19 +22,25 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from overstory.collector.http.endpoint import (
-    ReportEndpoint,
     Response,
     error_response,
+    refusal,
     refuse_head,
     request_timeout,
     without_upgrade,
 )
+from overstory.collector.settings import Limits
+from overstory.protocol.wire.digits import parse_digits
+from overstory.protocol.wire.reasons import Reason
+from overstory.supervision.log import SparseLog
 
 PIPELINED: Final = 16  # with more requests of one connection waiting for their answers, nothing more is parsed
 PIECE: Final = 1024  # bytes that the parser gets at once where they may hold more than one request
 TURN: Final = 64  # requests of one connection that are begun before other connections have their turn
 LINGER_BYTES: Final = 64 << 20  # at most so much of a refused request is read and discarded,
 LINGER_SECONDS: Final = 10.0  # and at most for this time
+
+STATUS: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
 class _Flow(FlowControl):
@@ -56,18 +64,19 @@ class _Flow(FlowControl):
 
 
 class _CycleTransport:
-    """A transport as uvicorn's cycles see it: only the connection decides when it is closed."""
+    """A transport as uvicorn's cycles see it: the connection writes, and decides alone when it is closed."""
 
     __slots__ = ("close", "is_closing", "write")
 
-    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
-        self.write, self.is_closing, self.close = transport.write, transport.is_closing, close
+    def __init__(self, transport: asyncio.Transport, write: Callable[[bytes], None], close: Callable[[], None]) -> None:
+        self.write, self.is_closing, self.close = write, transport.is_closing, close
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """One connection of a collector; see the module."""
+    """One connection; see the module."""
 
-    endpoint: ClassVar[ReportEndpoint]
+    limits: ClassVar[Limits] = Limits()
+    _faults: ClassVar[SparseLog] = SparseLog(logging.getLogger("overstory.http"))
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -90,11 +99,13 @@ class BoundedConnection(HttpToolsProtocol):
         """Wait for the first request, up to the deadline."""
         super().connection_made(transport)
         self.flow: _Flow = _Flow(transport)
-        self._cycle_transport = _CycleTransport(transport, self._close)
+        self._cycle_transport = _CycleTransport(transport, self._write_bytes, self._close)
         self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the deadline, and drop what was not parsed."""
+        if isinstance(exc, TimeoutError):  # the system's own bound on unread answers, see `Listening.bind`
+            self._note_untaken()
         self._cancel_deadline()
         self._parsing_ended = self._closing = True
         self._unparsed = None
@@ -193,8 +204,8 @@ class BoundedConnection(HttpToolsProtocol):
             self._blocked_since = None
         elif self._blocked_since is None:
             self._blocked_since = now
-        elif now - self._blocked_since > self.endpoint.limits.taking_seconds:
-            self.endpoint.telemetry.untaken += 1
+        elif now - self._blocked_since > self.limits.taking_seconds:
+            self._note_untaken()
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
@@ -202,7 +213,6 @@ class BoundedConnection(HttpToolsProtocol):
         self._end(error_response(400, "http", msg, close=True))
 
     def _begin_cycle(self) -> None:
-        """Let uvicorn begin a cycle for the request whose head has arrived."""
         url, headers, expecting = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expecting
@@ -241,13 +251,13 @@ class BoundedConnection(HttpToolsProtocol):
             self._ignore_upgrade()
             return int(offer.args[0])
         except httptools.HttpParserCallbackError as error:
-            self._end(self.endpoint.fault(error.__context__ or error, close=True))
+            self._end(self._fault(error.__context__ or error))
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
         except Exception as error:  # noqa: BLE001 - the parser may have had no memory
-            self._end(self.endpoint.fault(error, close=True))
+            self._end(self._fault(error))
         else:
-            if self._framing_bytes > self.endpoint.limits.head_bytes:
+            if self._framing_bytes > self.limits.head_bytes:
                 self._end(error_response(431, "head", "The request's headers are too large.", close=True))
         return len(piece)
 
@@ -266,7 +276,7 @@ class BoundedConnection(HttpToolsProtocol):
     def _refused_head(self) -> Response | None:
         """Return the response to a head that cannot be understood, or None; note the length of its body."""
         lengths = [value for name, value in self.headers if name == b"content-length"]
-        self._body_left = int(lengths[-1]) if lengths and lengths[-1].isdigit() else 0
+        self._body_left = parse_digits(lengths[-1]) or 0 if lengths else 0
         return refuse_head(self.headers, self.url, self.parser.get_http_version())
 
     def _end(self, answer: Response) -> None:
@@ -301,8 +311,21 @@ class BoundedConnection(HttpToolsProtocol):
             self._write(self._final_response)
         self._close()
 
+    def _fault(self, error: BaseException) -> Response:
+        self._faults.error("a request could not be read because of an error of ours", error, trace=True)
+        return refusal(Reason.FAULT, close=True)
+
+    def _note_untaken(self) -> None:
+        """Note that a sender did not read its answers."""
+
     def _write(self, answer: Response) -> None:
-        raise NotImplementedError
+        lines = b"".join([b"%b: %b\r\n" % line for line in (*self.server_state.default_headers, *answer.headers)])
+        self._write_bytes(b"".join((STATUS[answer.status], lines, b"\r\n", answer.body)))
+
+    def _write_bytes(self, data: bytes) -> None:
+        """Write, unless the connection is over: uvloop would raise, and a sender that has left is no error."""
+        if not self._closing and not self.transport.is_closing():
+            self.transport.write(data)
 
     def _close(self) -> None:
         """Close the connection, or first discard for a while what is still arriving."""
@@ -336,7 +359,7 @@ class BoundedConnection(HttpToolsProtocol):
                 self._finish()
 
     def _start_deadline(self) -> None:
-        self._deadline = self.loop.call_later(self.endpoint.limits.reading_seconds, self._reading_timed_out)
+        self._deadline = self.loop.call_later(self.limits.reading_seconds, self._reading_timed_out)
 
     def _cancel_deadline(self) -> None:
         if self._deadline is not None:

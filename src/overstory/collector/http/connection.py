@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
-from overstory.collector.http.bounded_connection import BoundedConnection
+from overstory.collector.http.bounded_connection import STATUS, BoundedConnection
 from overstory.collector.http.endpoint import ALWAYS, Head, ReportEndpoint, Response, read_head
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
@@ -65,8 +64,7 @@ class HeaderCache:
 SMALL: Final = 16 * 1024
 """Bytes; a request with a body up to this length is answered without a task."""
 
-_STATUS: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
-_TAKEN: Final = _STATUS[200] + b"".join(b"%b: %b\r\n" % line for line in ALWAYS) + b"content-length: %d\r\n%b\r\n%b"
+_TAKEN: Final = STATUS[200] + b"".join(b"%b: %b\r\n" % line for line in ALWAYS) + b"content-length: %d\r\n%b\r\n%b"
 """The answer that nearly every post gets: its length, the server's own headers, its body."""
 
 
@@ -109,6 +107,7 @@ class _ServerHeaders:
 class Connection(BoundedConnection):
     """One connection of a collector; see the module. `for_endpoint` makes the class that uvicorn is given."""
 
+    endpoint: ClassVar[ReportEndpoint]
     header_cache: ClassVar[HeaderCache]
     server_headers: ClassVar[_ServerHeaders]
 
@@ -120,11 +119,8 @@ class Connection(BoundedConnection):
     @classmethod
     def for_endpoint(cls, endpoint: ReportEndpoint) -> type[Connection]:
         """Return the class of connections whose posts go to `endpoint`."""
-        return type(
-            "Connection",
-            (cls,),
-            {"endpoint": endpoint, "header_cache": HeaderCache(), "server_headers": _ServerHeaders()},
-        )
+        own = {"header_cache": HeaderCache(), "server_headers": _ServerHeaders()}
+        return type("Connection", (cls,), {"endpoint": endpoint, "limits": endpoint.limits, **own})
 
     def data_received(self, data: bytes) -> None:
         """Take a post with a remembered head; parse anything else."""
@@ -168,12 +164,17 @@ class Connection(BoundedConnection):
         self._decide(exchange, exchange.body[0] if len(exchange.body) == 1 else b"".join(exchange.body))
 
     def _begin_cycle(self) -> None:
-        """Take a small post; leave everything else to uvicorn."""
         exchange = self._small_post()
         if exchange is None:
             super()._begin_cycle()
         else:
             self._receiving = self.cycle = exchange  # type: ignore[assignment]
+
+    def _fault(self, error: BaseException) -> Response:
+        return self.endpoint.fault(error, close=True)
+
+    def _note_untaken(self) -> None:
+        self.endpoint.telemetry.untaken += 1
 
     def _abandon(self) -> bool:
         self._receiving = None
@@ -236,9 +237,8 @@ class Connection(BoundedConnection):
 
     def _write(self, answer: Response) -> None:
         status, body, _, close = answer
-        own = self.server_headers.written(self.server_state.default_headers)
         if status == 200 and not close:
+            own = self.server_headers.written(self.server_state.default_headers)
             self.transport.write(_TAKEN % (len(body), own, body))
-            return
-        lines = b"".join([b"%b: %b\r\n" % line for line in answer.headers])
-        self.transport.write(b"".join((_STATUS[status], own, lines, b"\r\n", body)))
+        else:
+            super()._write(answer)

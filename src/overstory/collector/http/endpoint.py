@@ -16,11 +16,12 @@ from typing import Any, Final, NamedTuple
 from overstory.collector.auth import WRITE, TokenTable
 from overstory.collector.committer import Committer
 from overstory.collector.ingest.ingest import JSON, Decision, Ingest, Result
-from overstory.collector.log import SparseLog
 from overstory.collector.telemetry import Telemetry
-from overstory.collector.upkeep import Reserve
+from overstory.protocol.wire.digits import parse_digits
 from overstory.protocol.wire.reasons import Reason, problem_title, problem_type
 from overstory.protocol.wire.upload import MEDIA_TYPE
+from overstory.supervision.log import SparseLog
+from overstory.supervision.upkeep import Reserve
 
 PATH: Final = "/v1/reports"
 MESSAGE_PATH: Final = "/v1/oblivious"
@@ -56,7 +57,7 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
         elif name == b"content-type":
             kind = value
         elif name == b"content-length":
-            length = int(value) if value.isdigit() else None
+            length = parse_digits(value)
         elif name == b"content-encoding":
             encoding = value
     return Head(authorization, _media_type(kind), encoding.strip().lower().decode("latin-1"), length)
@@ -237,11 +238,6 @@ class ReportEndpoint:
 
     All methods are called on the event loop.
 
-    Parameters
-    ----------
-    clock
-        Unix time in seconds.
-
     Attributes
     ----------
     open_writes
@@ -289,7 +285,7 @@ class ReportEndpoint:
         """Return why no reports are taken at the moment, or None."""
         if self.closing:
             return Reason.CLOSING
-        if not self._committer.alive:
+        if self._committer.hangs or not self._committer.alive:
             return Reason.STORE
         if self.reserve.short:
             return Reason.FAULT

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from overstory.collector.settings import Limits
 from overstory.protocol.errors import OverstoryError
+from overstory.protocol.wire.addresses import is_loopback
 
 
 class ServingError(OverstoryError):
@@ -48,13 +49,17 @@ class Listening:
         """
         return self.certificate is None and not is_loopback(self.host)
 
-    def bind(self) -> socket.socket:
+    def bind(self, limits: Limits | None = None) -> socket.socket:
         """Return a socket that is bound to the address."""
+        taking = round(1000 * (limits or Limits()).taking_seconds)
         try:
             addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, address = addresses[0]
             bound = socket.socket(family, socket.SOCK_STREAM)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                # Its connections end when answers are not read, also those that the process has closed. (Linux.)
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, taking)
             bound.bind(address)
         except (OSError, OverflowError, UnicodeError) as error:  # the name of no host
             reason = getattr(error, "strerror", None) or str(error)
@@ -62,13 +67,7 @@ class Listening:
         return bound
 
     def check_certificate(self) -> None:
-        """Check that certificate and key can be read and belong together, before anything uses them.
-
-        Raises
-        ------
-        ServingError
-            When they do not.
-        """
+        """Check that certificate and key can be read and belong together, before anything uses them."""
         for file in (self.certificate, self.key):
             if file is not None and not file.is_file():
                 raise ServingError(f"{file}: there is no such file; TLS needs a certificate and its key in PEM")
@@ -78,20 +77,6 @@ class Listening:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
         except OSError as error:  # an SSLError is one
             raise ServingError(f"{self.certificate}: no certificate and key that belong together: {error}") from error
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address, or the name of one, is this machine's own.
-
-    Examples
-    --------
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def queued(listening: socket.socket) -> int:

@@ -214,7 +214,6 @@ def add_result_pages(
 
 
 def _check_once(request: Request) -> None:
-    """Refuse a parameter that is given twice, of which only one would count."""
     for name in request.query_params:
         if name != "candidates" and len(request.query_params.getlist(name)) > 1:
             raise ParameterError(f"{name}: give it once")

@@ -65,9 +65,6 @@ EARLY: Final = 1
 OVERHEAD: Final = 256
 """About how many bytes of memory a waiting batch takes in addition to its own."""
 
-SLACK: Final = 3600
-"""Seconds that batch ids are stored longer than their reports are taken: collectors' clocks differ, too."""
-
 
 @dataclass(slots=True)
 class Result:
@@ -223,7 +220,7 @@ class Ingest:
                 num_reports=columns.num_reports,
                 cohorts=columns.cohorts,
                 bits=columns.bits,
-                forget_after=metric.accept_until(upload.period) + SLACK,
+                forget_after=metric.final_from(upload.period),
                 ends=metric.period.start(upload.period + 1),
                 group=upload.group,
             )

@@ -267,7 +267,6 @@ class TemplateCache:
 
 
 def _batch_at(body: bytes) -> int:
-    """Return where the packed batch begins."""
     return UPLOAD_HEADER.size + body[_NAME_LENGTH_AT] + body[_GROUP_LENGTH_AT]
 
 

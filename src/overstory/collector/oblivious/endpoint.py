@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from overstory.collector.auth import RELAY, TokenTable
@@ -52,6 +53,9 @@ not grow with the part. Nothing in a message is inflated."""
 TURN: Final = 16
 PAUSE: Final = 1e-4
 """A pause for the event loop, in seconds, after each `TURN` messages: direct posts are answered meanwhile."""
+
+MOST_FAULTED: Final = 10_000
+"""Messages that the collector failed on and remembers, by their hashes."""
 
 NO_KEYS: Final = (
     "This collector opens no messages of Oblivious HTTP: it was started without --oblivious-keys. Reports come to "
@@ -135,15 +139,7 @@ def write_inner(answer: Response) -> bytes:
 
 
 class ObliviousEndpoint:
-    """Opens messages and posts what is in them; without keys, it answers that there are none.
-
-    Parameters
-    ----------
-    ring
-        The private keys; None: none.
-    clock
-        Unix time in seconds.
-    """
+    """Opens messages and posts what is in them; without keys, it answers that there are none."""
 
     def __init__(
         self,
@@ -156,6 +152,7 @@ class ObliviousEndpoint:
         self.tokens, self.clock = tokens, clock
         self._reports = ReportPost(endpoint, self.bodies)
         self._opening = asyncio.Semaphore(1)
+        self._faulted: OrderedDict[bytes, None] = OrderedDict()
 
     @property
     def posts(self) -> dict[str, Post]:
@@ -195,7 +192,6 @@ class ObliviousEndpoint:
         return SealedResponse(opened.seal(write_inner(answer)))
 
     def _count(self, message: bytes, reason: str = "") -> None:
-        """Count a message, by its key or by why it cannot be opened."""
         telemetry = self.endpoint.telemetry
         if reason:
             telemetry.unopened[reason] += 1
@@ -210,7 +206,10 @@ class ObliviousEndpoint:
         return refused if refused is not None else await self._reports.answer(*inner, oblivious=True)
 
     async def answer_release(self, body: bytes) -> Response:
-        """Open the messages of a part of a release, and post what is in them."""
+        """Open the messages of a part of a release, and post what is in them.
+
+        Where none can be judged at the moment, that is the answer to the part: `again` is about single messages.
+        """
         try:
             release = read_release(body)
         except WireError as error:
@@ -219,11 +218,15 @@ class ObliviousEndpoint:
             return error_response(413, Reason.TOO_MANY, f"A part of a release has at most {MOST_MESSAGES:,} messages.")
         refused: Counter[str] = Counter()
         again: list[int] = []
+        faulted = 0
         with self.bodies.holding(len(body)):
             for start, messages in slices(release.messages):
                 outcomes = await self._post_slice(release.id, start, messages)
-                refused.update(outcome for outcome in outcomes if outcome is not None and outcome != AGAIN)
-                again += [start + place for place, outcome in enumerate(outcomes) if outcome == AGAIN]
+                refused.update(outcome for outcome in outcomes if outcome not in {None, AGAIN, FAULTED})
+                again += [start + place for place, outcome in enumerate(outcomes) if outcome in {AGAIN, FAULTED}]
+                faulted += outcomes.count(FAULTED)
+        if again and len(again) == len(release.messages) and not faulted:
+            return refusal(self.endpoint.unavailable() or Reason.STORE)
         taken = len(release.messages) - refused.total() - len(again)
         counted = {"taken": taken, "refused": dict(sorted(refused.items())), "again": again}
         return Response(200, json.dumps(counted, separators=(",", ":")).encode())
@@ -236,9 +239,12 @@ class ObliviousEndpoint:
                 self._count(message, each.reason if isinstance(each, WireError) else "")
             admitted = [self._admitted(each) for each in opened]
             decided = await asyncio.to_thread(with_pauses, self._decided, admitted)
-        places = range(start, start + len(messages))
-        commits = (self._commit(each, Released(release, place)) for each, place in zip(decided, places, strict=True))
-        return await asyncio.gather(*commits)
+        commits = (self._commit(each, Released(release, place)) for place, each in enumerate(decided, start))
+        outcomes = await asyncio.gather(*commits, return_exceptions=True)
+        return [
+            self._after_fault(message, outcome) if isinstance(outcome, BaseException) else outcome
+            for message, outcome in zip(messages, outcomes, strict=True)
+        ]
 
     def _opened(self, message: bytes) -> Inner | Refused:
         assert self.ring is not None
@@ -249,7 +255,10 @@ class ObliviousEndpoint:
 
     def _admitted(self, opened: Inner | Refused) -> Inner | Refused:
         """Refuse by the head what has no token or no room, before anything is decided about the body."""
-        reason = self.endpoint.admit(opened.head) if isinstance(opened, Inner) else None
+        try:
+            reason = self.endpoint.admit(opened.head) if isinstance(opened, Inner) else None
+        except Exception as error:  # noqa: BLE001 - it stops no other message
+            return error
         if reason is None:
             return opened
         self.endpoint.refuse(reason)
@@ -281,12 +290,30 @@ class ObliviousEndpoint:
             return why.reason
         if isinstance(why, Response):
             return str(json.loads(why.body)["reason"])
-        self.endpoint.fault(why)
-        return AGAIN
+        raise why
+
+    def _after_fault(self, message: bytes, error: BaseException) -> str:
+        """Count and log a fault of ours: the message may come again, and is refused after the second one.
+
+        What depends on a message's bytes fails each time, and would keep its release from an end. Errors of the system
+        do not count: they depend on the moment.
+        """
+        self.endpoint.fault(error)
+        if isinstance(error, OSError | MemoryError):
+            return AGAIN
+        digest = blake2b(message, digest_size=16).digest()
+        if digest in self._faulted:
+            return Reason.FAULT
+        self._faulted[digest] = None
+        if len(self._faulted) > MOST_FAULTED:
+            self._faulted.popitem(last=False)
+        return FAULTED
 
 
 AGAIN: Final = "again"
-"""The outcome of a message that the relay is to send again."""
+"""The outcome of a message that cannot be judged at the moment: the relay is to send it again."""
+FAULTED: Final = "faulted"
+"""The outcome of a message that the collector failed on for the first time: the relay is to send it again, too."""
 PASSING: Final = frozenset(reason.status for reason in Reason if reason.passing)
 
 

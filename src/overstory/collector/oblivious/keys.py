@@ -68,15 +68,7 @@ def public_line(keys: tuple[PrivateKey, ...]) -> str:
 
 
 def read_private_keys(path: Path) -> tuple[PrivateKey, ...]:
-    """Read a file of keys.
-
-    Raises
-    ------
-    ParameterError
-        When others than its owner may read the file, or it has no key.
-    FormatError
-        When it is no file of keys.
-    """
+    """Read a file of keys."""
     mode = path.stat().st_mode
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ParameterError(f"{path}: it holds private keys, and others may use it: chmod 600 {path}")

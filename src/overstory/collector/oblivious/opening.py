@@ -34,25 +34,18 @@ from overstory.protocol.oblivious.x25519 import KEY_BYTES
 LEAST: Final = HEADER_BYTES + KEY_BYTES + 16
 
 
-def _seal_aes(key: bytes, nonce: bytes, message: bytes, about: bytes) -> bytes:
-    return AESGCM(key).encrypt(nonce, message, about)
-
-
-def _unseal_aes(key: bytes, nonce: bytes, message: bytes, about: bytes) -> bytes:
-    return AESGCM(key).decrypt(nonce, message, about)
-
-
-def _seal_chacha(key: bytes, nonce: bytes, message: bytes, about: bytes) -> bytes:
-    return ChaCha20Poly1305(key).encrypt(nonce, message, about)
-
-
-def _unseal_chacha(key: bytes, nonce: bytes, message: bytes, about: bytes) -> bytes:
-    return ChaCha20Poly1305(key).decrypt(nonce, message, about)
+def _cipher(number: int, key_bytes: int, kind: type[AESGCM | ChaCha20Poly1305]) -> Cipher:
+    return Cipher(
+        number,
+        key_bytes,
+        lambda key, nonce, message, about: kind(key).encrypt(nonce, message, about),
+        lambda key, nonce, message, about: kind(key).decrypt(nonce, message, about),
+    )
 
 
 CIPHERS: Final = (
-    Cipher(AES_128_GCM, 16, _seal_aes, _unseal_aes),
-    Cipher(CHACHA20_POLY1305.number, CHACHA20_POLY1305.key_bytes, _seal_chacha, _unseal_chacha),
+    _cipher(AES_128_GCM, 16, AESGCM),
+    _cipher(CHACHA20_POLY1305.number, CHACHA20_POLY1305.key_bytes, ChaCha20Poly1305),
 )
 
 
@@ -77,13 +70,7 @@ class OpenedRequest:
 
 
 class KeyRing:
-    """The private keys of a collector.
-
-    Parameters
-    ----------
-    keys
-        From `read_private_keys`.
-    """
+    """The private keys of a collector."""
 
     def __init__(self, keys: Iterable[PrivateKey]) -> None:
         self.keys = tuple(keys)
@@ -94,13 +81,7 @@ class KeyRing:
                 self._by_header[public.header(cipher.number)] = private, public.public, cipher
 
     def open(self, request: bytes) -> OpenedRequest:
-        """Open an encapsulated request.
-
-        Raises
-        ------
-        WireError
-            With the reason `UNKNOWN_KEY` or `UNDECRYPTABLE`.
-        """
+        """Open an encapsulated request."""
         header, enc = request[:HEADER_BYTES], request[HEADER_BYTES : HEADER_BYTES + KEY_BYTES]
         if len(request) < LEAST:
             raise WireError(UNDECRYPTABLE, f"an encapsulated request has at least {LEAST} bytes, not {len(request)}")

@@ -174,11 +174,14 @@ def _recount(database: Database, entry: StoredMetric, key: Key) -> None:
     with database.snapshot() as connection:
         counts = counts_of_key(connection, entry, key)
         sums = sum_reports(connection, CHUNKS, entry, key)
-    # Folding only ever adds: as many reports as were counted here are the same reports.
-    unchanged = key.of(COUNTS) & (COUNTS.c.num_reports == counts.num_reports)
 
     def work(connection: Connection) -> None:
-        if connection.execute(update(COUNTS).where(unchanged).values(_counts_row(entry, counts))).rowcount:
+        # The same reports: folding adds some that came, and retention deletes some that are stored. The row is locked
+        # before the chunks are read.
+        came = connection.execute(select(COUNTS.c.num_reports).where(key.of(COUNTS)).with_for_update()).scalar()
+        stored = connection.execute(select(func.sum(CHUNKS.c.num_reports)).where(key.of(CHUNKS))).scalar()
+        if came == stored == counts.num_reports:
+            connection.execute(update(COUNTS).where(key.of(COUNTS)).values(_counts_row(entry, counts)))
             _write_sums(connection, entry, key, sums)
         database.note_deletions(connection, {COUNTS.name, CHECKS.name})
 
@@ -269,8 +272,9 @@ def add_counts(connection: Connection, entry: StoredMetric, key: Key, counts: Su
         except IntegrityError as error:
             raise OvertakenError from error
         return
-    total = counts_of_key(connection, entry, key) + counts
-    connection.execute(update(COUNTS).where(key.of(COUNTS)).values(_counts_row(entry, total)))
+    total = _counts_row(entry, counts_of_key(connection, entry, key) + counts)
+    total["num_reports"] = present + counts.num_reports  # those that retention took out of the counts, too
+    connection.execute(update(COUNTS).where(key.of(COUNTS)).values(total))
 
 
 def sum_new(entry: StoredMetric, batch: ReportBatch, before: ReportSums | None) -> ReportSums | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import secrets
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add as plus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,6 +30,8 @@ from overstory.collector.store.schema import CHECKS, CHUNKS, COUNTS
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.collector.ingest.received import Received
@@ -178,6 +180,30 @@ TRAILER: Final = struct.Struct("<I")
 VERSION: Final = 1
 
 
+def _pack(form: struct.Struct, about: tuple[Any, ...], arrays: Sequence[NDArray[Any]]) -> bytes:
+    """Write a header, arrays in as few bytes a number as the largest needs, and a checksum."""
+    import numpy as np
+
+    width = np.min_scalar_type(max(int(array.max(initial=0)) for array in arrays)).itemsize
+    body = b"".join((form.pack(VERSION, width, 0, *about), *(array.astype(f"<u{width}").tobytes() for array in arrays)))
+    return body + TRAILER.pack(zlib.crc32(body))
+
+
+def _unpack(
+    form: struct.Struct, raw: bytes, what: str, count: Callable[..., int]
+) -> tuple[tuple[Any, ...], NDArray[Any]]:
+    """Read what `_pack` wrote: what the header says, and its numbers, of which there must be `count`."""
+    import numpy as np
+
+    end = len(raw) - TRAILER.size
+    if end < form.size or zlib.crc32(raw[:end]) != TRAILER.unpack_from(raw, end)[0]:
+        raise StoreError(f"stored {what} are damaged: their checksum does not match; restore a backup")
+    version, width, _, *about = form.unpack_from(raw)
+    if version != VERSION or end != form.size + width * count(*about):
+        raise StoreError(f"stored {what} of version {version} cannot be read: upgrade overstory")
+    return tuple(about), np.frombuffer(raw[form.size : end], f"<u{width}")
+
+
 def pack_counts(counts: SupportCounts) -> bytes:
     """Write counts.
 
@@ -188,28 +214,14 @@ def pack_counts(counts: SupportCounts) -> bytes:
     >>> len(pack_counts(counts)), unpack_counts(pack_counts(counts)) == counts
     (22, True)
     """
-    import numpy as np
-
-    width = np.min_scalar_type(int(counts.totals.max())).itemsize
-    header = HEADER.pack(VERSION, width, 0, counts.num_cohorts, counts.num_bits)
-    columns = [array.astype(f"<u{width}").tobytes() for array in (counts.totals, counts.ones)]
-    body = b"".join((header, *columns))
-    return body + TRAILER.pack(zlib.crc32(body))
+    return _pack(HEADER, (counts.num_cohorts, counts.num_bits), (counts.totals, counts.ones))
 
 
 def unpack_counts(raw: bytes) -> SupportCounts:
     """Read counts."""
-    import numpy as np
-
     from overstory.analysis.reports import SupportCounts
 
-    end = len(raw) - TRAILER.size
-    if end < HEADER.size or zlib.crc32(raw[:end]) != TRAILER.unpack_from(raw, end)[0]:
-        raise StoreError("stored counts are damaged: their checksum does not match; restore a backup")
-    version, width, _, rows, columns = HEADER.unpack_from(raw)
-    if version != VERSION or end != HEADER.size + width * rows * (1 + columns):
-        raise StoreError(f"stored counts of version {version} cannot be read: upgrade overstory")
-    numbers = np.frombuffer(raw, f"<u{width}", offset=HEADER.size, count=rows * (1 + columns))
+    (rows, columns), numbers = _unpack(HEADER, raw, "counts", lambda rows, columns: rows * (1 + columns))
     return SupportCounts(numbers[:rows], numbers[rows:].reshape(rows, columns))
 
 
@@ -256,12 +268,9 @@ def pack_sums(sums: ReportSums, digest: bytes) -> bytes:
     import numpy as np
 
     upper = sums.pairs[np.triu_indices(len(sums.pairs))]
-    arrays = (sums.ones, upper, sums.seeds)
-    width = np.min_scalar_type(max(int(array.max(initial=0)) for array in arrays)).itemsize
     shape = len(sums.ones), len(sums.pairs), len(sums.seeds)
-    header = SUMS_HEADER.pack(VERSION, width, 0, *shape, sums.num_reports, sums.pair_reports, digest[:16])
-    body = b"".join((header, *(array.astype(f"<u{width}").tobytes() for array in arrays)))
-    return body + TRAILER.pack(zlib.crc32(body))
+    about = (*shape, sums.num_reports, sums.pair_reports, digest[:16])
+    return _pack(SUMS_HEADER, about, (sums.ones, upper, sums.seeds))
 
 
 def unpack_sums(raw: bytes, digest: bytes) -> ReportSums | None:
@@ -270,17 +279,15 @@ def unpack_sums(raw: bytes, digest: bytes) -> ReportSums | None:
 
     from overstory.analysis.alarms.sums import ReportSums, symmetric
 
-    end = len(raw) - TRAILER.size
-    if end < SUMS_HEADER.size or zlib.crc32(raw[:end]) != TRAILER.unpack_from(raw, end)[0]:
-        raise StoreError("stored sums of reports are damaged: their checksum does not match; restore a backup")
-    version, width, _, cells, values, buckets, reports, pair_reports, about = SUMS_HEADER.unpack_from(raw)
-    triangle = values * (values + 1) // 2
-    if version != VERSION or end != SUMS_HEADER.size + width * (cells + triangle + buckets):
-        raise StoreError(f"stored sums of reports of version {version} cannot be read: upgrade overstory")
+    (cells, values, _, reports, pair_reports, about), numbers = _unpack(
+        SUMS_HEADER,
+        raw,
+        "sums of reports",
+        lambda cells, values, buckets, *_: cells + values * (values + 1) // 2 + buckets,
+    )
     if about != digest[:16]:
         return None
-    numbers = np.frombuffer(raw, f"<u{width}", offset=SUMS_HEADER.size, count=cells + triangle + buckets)
-    ones, upper, seeds = np.split(numbers.astype(np.int64), [cells, cells + triangle])
+    ones, upper, seeds = np.split(numbers.astype(np.int64), [cells, cells + values * (values + 1) // 2])
     return ReportSums(reports, ones, pair_reports, symmetric(upper), seeds)
 
 

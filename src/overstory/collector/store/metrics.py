@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, func, select, update
 
 from overstory.collector.settings import DAY
 from overstory.collector.store.databases.database import Database, StoreError
-from overstory.collector.store.schema import ABOUT, BATCH_IDS, BATCH_IDS_BEFORE, COUNTS, METRICS, SHARD
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, COUNTS, METRICS, SHARD
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class StoredMetric:
 
     def last_expired(self, now: float) -> int:
         """Return the last period whose reports are past retention."""
-        return self.period.number(now - self.retention_days * DAY) - 1
+        return self.period.last_ended(now, self.retention_days)
 
     @property
     def row(self) -> dict[str, Any]:
@@ -97,29 +97,18 @@ class StoredMetric:
     def from_row(cls, row: Row[Any]) -> StoredMetric | None:
         """Read a row; None when this program cannot build the mechanism, or builds another one."""
         from overstory.protocol.metrics import Period
+        from overstory.protocol.metrics.mechanisms import any_mechanism
 
         described = json.loads(row.mechanism)
-        mechanism = _rebuilt(described["name"], described["parameters"], row.digest)
-        if mechanism is None:
+        try:
+            mechanism = any_mechanism(described["name"], **described["parameters"])
+        except ParameterError:
+            return None
+        if mechanism.digest != row.digest:
             return None
         period = Period(row.period_seconds)
         labels = tuple(json.loads(row.labels))
         return cls(row.metric, mechanism, period, row.retention_days, row.counts_digest, labels)
-
-
-def _rebuilt(name: str, parameters: Mapping[str, Any], digest: bytes) -> LocalRandomizer | None:
-    """Return the mechanism with this digest; a hashing oracle without a number of seeds is of version 0.1."""
-    from overstory.protocol.encodings.base import SEEDS
-    from overstory.protocol.metrics.mechanisms import any_mechanism
-
-    for given in (parameters, {**parameters, "num_seeds": SEEDS}):
-        try:
-            built = any_mechanism(name, **given)
-        except ParameterError:
-            continue
-        if built.digest == digest:
-            return built
-    return None
 
 
 StoredMetrics = Mapping[tuple[str, bytes], StoredMetric]
@@ -201,13 +190,7 @@ class ServedShard:
 
     @classmethod
     def of(cls, registry: MetricRegistry, shard: int) -> ServedShard:
-        """Return what a store remembers that is served with a registry.
-
-        Raises
-        ------
-        ParameterError
-            When the registry has no such shard.
-        """
+        """Return what a store remembers that is served with a registry."""
         if registry.shards is None:
             raise ParameterError(f"--shard {shard}: the registry has no table [shards], so one collector takes all")
         if not 0 <= shard < registry.shards.most:
@@ -235,13 +218,7 @@ class ServedShard:
 
 
 def served_shard(registry: MetricRegistry, shard: int | None) -> ServedShard | None:
-    """Return what a store remembers that is served as a shard; None: without shards.
-
-    Raises
-    ------
-    ParameterError
-        When the registry has no such shard, or has shards and none is given.
-    """
+    """Return what a store remembers that is served as a shard; None: without shards."""
     if shard is not None:
         return ServedShard.of(registry, shard)
     if registry.shards is not None:
@@ -257,15 +234,7 @@ def read_shard(connection: Connection) -> ServedShard | None:
 
 
 def claim_shard(database: Database, registry: MetricRegistry, shard: int | None, now: float) -> None:
-    """Remember that a store is served as this shard, or raise where it may not be; None: without shards.
-
-    Raises
-    ------
-    ParameterError
-        When the registry has no such shard, or has shards and none is given.
-    StoreError
-        When the store holds another shard, or its reports of periods that are still open would be divided otherwise.
-    """
+    """Remember that a store is served as this shard, or raise where it may not be; None: without shards."""
     claimed = served_shard(registry, shard)
     with database.snapshot() as connection:
         if claimed == read_shard(connection):
@@ -311,10 +280,9 @@ def _check_first_claim(
 
 
 def _is_empty(connection: Connection) -> bool:
-    tables = (BATCH_IDS, BATCH_IDS_BEFORE, COUNTS)
     return not any(
         connection.execute(select(func.count()).select_from(table.select().limit(1).subquery())).scalar_one()
-        for table in tables
+        for table in (BATCH_IDS, COUNTS)
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select, union
 
@@ -24,7 +25,7 @@ from overstory.collector.store.counts import (
     sums_of_key,
 )
 from overstory.collector.store.databases.database import Database
-from overstory.collector.store.metrics import ServedShard, StoredMetric, read_shard, read_stored_metrics
+from overstory.collector.store.metrics import ServedShard, StoredMetric, StoredMetrics, read_shard, read_stored_metrics
 from overstory.collector.store.operations import (
     CollectorState,
     Note,
@@ -43,12 +44,11 @@ from overstory.collector.store.schema import (
     COUNTS,
     IDS_DELETED,
     INBOX,
-    REVISION,
+    SCHEMA,
     TOKEN_USED,
     TOKENS,
     count_ids,
 )
-from overstory.collector.store.summary import NO_REPORTS, Summary, metric_summaries, sums_of
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
@@ -106,7 +106,7 @@ class StoreReader:
 
         Reports in the inbox are counted, too. Only reports of the mechanism that `metric` has now are counted, never
         those of earlier parameters. Bits are counted by cohort; symbols and sets by value, or by label where the seeds
-        are public.
+        are public. Past retention, cohorts and seeds with few reports are no longer counted.
 
         Raises
         ------
@@ -176,10 +176,15 @@ class StoreReader:
             rows = connection.execute(of_period.group_by(CHUNKS.c.period))
             return {period: int(reports) for period, reports in rows}
 
-    def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
-        """Return the number of reports of each (period, mechanism digest) in ``first .. last``."""
+    def tally(
+        self, metric_id: str, first: int, last: int, groups: Collection[str] | None = None
+    ) -> dict[tuple[int, bytes], int]:
+        """Return the number of reports that came of each (period, mechanism digest) in ``first .. last``.
+
+        Past retention, fewer may be in the counts that stay.
+        """
         with self._database.snapshot() as connection:
-            return _tally(connection, metric_id, first, last)
+            return _tally(connection, metric_id, first, last, groups)
 
     def releases(self, metric_id: str, first: int, last: int) -> dict[int, ReleasedReports]:
         """Return what shuffling relays released of each period in ``first .. last``; past retention, nothing."""
@@ -250,7 +255,7 @@ class StoreReader:
             for (_, reason), count in read_refusals(connection).by_day.items():
                 refused[reason] += count
             others = len(read_collectors(connection)), len(read_notes(connection)), count_releases(connection)
-        return Summary(self.url, self._database.kind, REVISION, size, batch_ids, metrics, dict(refused), *others)
+        return Summary(self.url, self._database.kind, SCHEMA, size, batch_ids, metrics, dict(refused), *others)
 
     def collected(self) -> list[tuple[StoredMetric, int]]:
         """Return each metric and mechanism that the store has reports of, with the number of reports."""
@@ -319,10 +324,13 @@ class StoreReader:
         self.close()
 
 
-def _tally(connection: Connection, metric: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
+def _tally(
+    connection: Connection, metric: str, first: int, last: int, groups: Collection[str] | None = None
+) -> dict[tuple[int, bytes], int]:
     reports: Counter[tuple[int, bytes]] = Counter()
     for table in (COUNTS, INBOX):
-        within = table.c.metric == metric, table.c.period >= first, table.c.period <= last
+        within = [table.c.metric == metric, table.c.period >= first, table.c.period <= last]
+        within += [] if groups is None else [table.c.device_group.in_(groups)]
         key = table.c.period, table.c.digest
         rows = connection.execute(select(*key, func.sum(table.c.num_reports)).where(*within).group_by(*key))
         for period, digest, number in rows:
@@ -342,3 +350,102 @@ def _of_periods(
     chosen = (table.c.period, among), (table.c.device_group, groups)
     some = [column.in_(values) for column, values in chosen if values is not None]
     return (*of_mechanism, table.c.period >= first, table.c.period <= last, *some)
+
+
+@dataclass(frozen=True)
+class MetricSummary:
+    """One metric's reports of one mechanism.
+
+    Attributes
+    ----------
+    metric, digest
+        The metric's id, the mechanism's digest in hexadecimal.
+    first, last
+        The labels of the first and the last period, or their numbers while the period's length is unknown.
+    counted, kept, waiting
+        Reports in the counts, reports that are still stored, reports in the inbox.
+    """
+
+    metric: str
+    digest: str
+    mechanism: str | None  # its registry name; None when no registry has named it
+    first: str
+    last: str
+    counted: int
+    kept: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a store holds.
+
+    Attributes
+    ----------
+    url, kind, schema
+        The database, its kind, and the number of its schema.
+    size
+        The size of the database, in bytes.
+    batch_ids
+        Number of stored batch ids; while an id is stored, no batch with this id is counted again.
+    metrics
+        A summary for each metric and mechanism.
+    refused
+        Reports, batches and requests that were refused, by reason, over all days that are stored.
+    collectors, notes
+        Numbers of collecting processes seen within a week, and of notes.
+    releases
+        Number of stored releases of shuffling relays.
+    """
+
+    url: str
+    kind: str
+    schema: int
+    size: int
+    batch_ids: int
+    metrics: tuple[MetricSummary, ...]
+    refused: dict[str, int] = field(default_factory=dict)
+    collectors: int = 0
+    notes: int = 0
+    releases: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as JSON values."""
+        return asdict(self)
+
+
+Sums = tuple[int, int, int]
+"""A number of reports, and their first and last period."""
+
+NO_REPORTS: Sums = (0, 0, 0)
+
+
+def sums_of(connection: Connection, table: Table) -> dict[tuple[str, bytes], Sums]:
+    """Return the sums of a table's reports by metric and mechanism digest."""
+    columns = table.c
+    sums = func.sum(columns.num_reports), func.min(columns.period), func.max(columns.period)
+    rows = connection.execute(select(columns.metric, columns.digest, *sums).group_by(columns.metric, columns.digest))
+    return {(metric, bytes(digest)): (int(total), first, last) for metric, digest, total, first, last in rows}
+
+
+def metric_summaries(connection: Connection, entries: StoredMetrics) -> Iterator[MetricSummary]:
+    """Return a summary for each metric and mechanism."""
+    sums = {table.name: sums_of(connection, table) for table in (COUNTS, CHUNKS, INBOX)}
+    periods: dict[tuple[str, bytes], set[int]] = defaultdict(set)
+    for of_table in sums.values():
+        for key, (_, first, last) in of_table.items():
+            periods[key] |= {first, last}
+    for key, ends in sorted(periods.items()):
+        entry = entries.get(key)
+        label = entry.period.label if entry else str
+        reports = {name: of_table.get(key, NO_REPORTS)[0] for name, of_table in sums.items()}
+        yield MetricSummary(
+            metric=key[0],
+            digest=key[1].hex(),
+            mechanism=entry.mechanism.name if entry else None,
+            first=label(min(ends)),
+            last=label(max(ends)),
+            counted=reports[COUNTS.name],
+            kept=reports[CHUNKS.name],
+            waiting=reports[INBOX.name],
+        )

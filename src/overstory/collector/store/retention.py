@@ -1,27 +1,39 @@
-"""Retention: reports whose time is over are deleted, and batch ids whose day has passed."""
+"""Retention: reports whose time is over are deleted, and batch ids whose day has passed.
+
+Counts stay only where at least `FEWEST_TOGETHER` reports share what is public about them: of few reports, the counts
+are the reports. A cohort or seed with fewer is taken out of the counts of its period and group. Which these are depends
+on no value, so the others are a random sample of the reports. Some counts are sums over all seeds, by value. Single
+reports can be computed from those where they are not many more than the seeds, or than the values: of a period with
+fewer than `FEWEST_TOGETHER` for each, none stay.
+
+A period that was counted by several stores has cells of its own in each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from overstory.collector.settings import DAY
+from overstory.collector.store.counts import Key, keys_of, pack_counts, unpack_counts
 from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetrics, read_stored_metrics
 from overstory.collector.store.operations import retain_operations
 from overstory.collector.store.schema import (
     ABOUT,
-    BATCH_IDS_BEFORE,
     CHECKS,
     CHUNKS,
+    COUNTS,
     IDS_DELETED,
     OF_REPORTS,
     ids_table_name,
     read_id_days,
 )
+
+if TYPE_CHECKING:
+    from overstory.analysis.reports import SupportCounts
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,7 @@ class Retained:
     Attributes
     ----------
     reports, chunks
-        Reports past retention, and the rows that they were stored in. Their counts stay.
+        Reports past retention, and the rows that they were stored in.
     remains
         What was deleted and can still be read in the database's files, and why; see `Database.erase_deleted`.
     """
@@ -48,27 +60,68 @@ def retain(database: Database, entries: StoredMetrics, now: float) -> Retained:
     # The registry's metrics come last: the registry decides how long a metric's reports are stored.
     expired = {entry.metric: entry.last_expired(now) for entry in entries.values()}
     database.write(lambda connection: retain_operations(database, connection, entries, now))
-    sizes = [size for metric, last in expired.items() for size in _delete_chunks(database, metric, last)]
+    sizes = [size for metric, last in expired.items() for size in _delete_reports(database, metric, last)]
     database.release_free_space()
     return Retained(sum(sizes), len(sizes), database.erase_deleted(OF_REPORTS if sizes else ()))
 
 
-def _delete_chunks(database: Database, metric: str, last: int) -> list[int]:
-    """Delete a metric's chunks up to the period `last`; return their numbers of reports."""
-    past, sums = ((table.c.metric == metric) & (table.c.period <= last) for table in (CHUNKS, CHECKS))
+def _delete_reports(database: Database, metric: str, last: int) -> list[int]:
+    """Delete a metric's chunks up to the period `last`, and small counts; return the chunks' numbers of reports."""
 
     def work(connection: Connection) -> list[int]:
-        sizes = list(connection.execute(delete(CHUNKS).where(past).returning(CHUNKS.c.num_reports)).scalars())
-        if connection.execute(delete(CHECKS).where(sums)).rowcount or sizes:
+        keys = keys_of(connection, CHUNKS, CHUNKS.c.metric == metric, CHUNKS.c.period <= last)
+        sizes = [size for key in keys for size in _delete_key(connection, key)]
+        if sizes:
             database.note_deletions(connection, OF_REPORTS)
         return sizes
 
     return database.write(work)
 
 
-FEW: Final = 100_000
-SLICES: Final = 256
-"""A table with fewer than `FEW` ids is deleted from in one transaction, a larger one in this many."""
+def _delete_key(connection: Connection, key: Key) -> list[int]:
+    from overstory.protocol.metrics.metric import FEWEST_TOGETHER
+
+    # The counts first, as compaction does: whoever adds to them waits here.
+    row = connection.execute(select(COUNTS).where(key.of(COUNTS)).with_for_update()).one_or_none()
+    if row is None:  # another process has deleted these reports
+        return []
+    columns = CHUNKS.c.num_cohorts, CHUNKS.c.num_reports
+    chunks = connection.execute(delete(CHUNKS).where(key.of(CHUNKS)).returning(*columns)).all()
+    connection.execute(delete(CHECKS).where(key.of(CHECKS)))
+    if chunks:
+        counts = without_few(unpack_counts(bytes(row.counts)), chunks[0].num_cohorts, FEWEST_TOGETHER)
+        if counts.num_reports or row.num_reports >= FEWEST_TOGETHER:
+            connection.execute(update(COUNTS).where(key.of(COUNTS)).values(counts=pack_counts(counts)))
+        else:
+            connection.execute(delete(COUNTS).where(key.of(COUNTS)))
+    return [chunk.num_reports for chunk in chunks]
+
+
+def without_few(counts: SupportCounts, num_cohorts: int, fewest: int) -> SupportCounts:
+    """Return the counts without the rows of which single reports could be read.
+
+    Parameters
+    ----------
+    num_cohorts
+        Cohorts or seeds that the reports name; more than rows where a row goes over all of them.
+    fewest
+        Reports that must be together for their counts to stay.
+
+    Examples
+    --------
+    >>> from overstory.analysis.reports import SupportCounts
+    >>> without_few(SupportCounts([10, 9], [[7, 3], [4, 5]]), 2, 10).ones.tolist()
+    [[7, 3], [0, 0]]
+    >>> without_few(SupportCounts([29], [[7, 3, 19]]), 512, 10).ones.tolist()
+    [[0, 0, 0]]
+    """
+    import numpy as np
+
+    from overstory.analysis.reports import SupportCounts
+
+    in_a_row = min(max(num_cohorts // counts.num_cohorts, 1), counts.num_bits)
+    stay = counts.totals >= fewest * in_a_row
+    return SupportCounts(np.where(stay, counts.totals, 0), np.where(stay[:, None], counts.ones, 0))
 
 
 def delete_expired_ids(database: Database, now: float) -> tuple[int, list[str]]:
@@ -86,45 +139,11 @@ def delete_expired_ids(database: Database, now: float) -> tuple[int, list[str]]:
             return 0, []
         expired = [day for day, until in read_id_days(connection).items() if until <= now]
     dropped = {day: database.drop_ids(day, now) for day in expired}
-    deleted = _delete_ids_before(database, now) + sum(count for count in dropped.values() if count > 0)
+    deleted = sum(count for count in dropped.values() if count > 0)
     stay = [f"{ids_table_name(day)}: it is in use, or another user's" for day, count in dropped.items() if count < 0]
     if not stay:
         database.write(lambda connection: _note_day(database, connection, str(today)))
     return deleted, stay
-
-
-def _delete_ids_before(database: Database, now: float) -> int:
-    """Delete what expired of the ids that were accepted before schema 0006; return how many.
-
-    A large table is gone through in slices, each a transaction: no writer waits for long.
-    """
-    ids = BATCH_IDS_BEFORE.c
-    with database.snapshot() as connection:
-        first_ids = select(ids.id).limit(FEW).subquery()
-        count = connection.execute(select(func.count()).select_from(first_ids)).scalar_one()
-    if not count:
-        return 0
-    return sum(_delete_ids(database, (ids.forget_after <= now, *part)) for part in _slices(few=count < FEW))
-
-
-def _slices(*, few: bool) -> Iterable[tuple[ColumnElement[bool], ...]]:
-    """Return the conditions that cut a table of ids into slices, by the first byte of an id."""
-    if few:
-        return [()]
-    starts = [BATCH_IDS_BEFORE.c.id >= bytes([first]) for first in range(1, SLICES)]
-    ends = [BATCH_IDS_BEFORE.c.id < bytes([first]) for first in range(1, SLICES)]
-    return [(ends[0],), *zip(starts, ends[1:], strict=False), (starts[-1],)]
-
-
-def _delete_ids(database: Database, where: tuple[ColumnElement[bool], ...]) -> int:
-    def work(connection: Connection) -> int:
-        database.lock(connection)  # ids that are being rewritten would be missed
-        deleted = connection.execute(delete(BATCH_IDS_BEFORE).where(*where)).rowcount
-        if deleted:
-            database.note_deletions(connection, {BATCH_IDS_BEFORE.name})
-        return deleted
-
-    return database.write(work)
 
 
 def _note_day(database: Database, connection: Connection, day: str) -> None:

@@ -1,10 +1,10 @@
 """The tables, the same in SQLite and PostgreSQL.
 
     batch_ids   of which days batches were accepted, and until when their ids are remembered; see `ids_table`
-    batch_ids_before  ids of batches that were accepted before schema 0006, and the day after which each is forgotten
     inbox       reports as they came, merged per transaction: not counted yet
     chunks      reports already counted, shuffled within (metric, period, digest, group); under random ids
-    counts      support counts per (metric, period, digest, group) of all that is in chunks and of what was there before
+    counts      support counts per (metric, period, digest, group) of all that is in chunks, and how many reports came;
+                past retention, fewer are in the counts that stay
     metrics     what a mechanism's digest stands for, so that counting and retention need no registry
     tokens      SHA-256 of bearer tokens
     about       facts about the store itself, under the keys below
@@ -18,7 +18,6 @@
 
 For each day of `batch_ids` there is one more table, of ids and nothing else. Nothing joins them to reports: they have
 no number, no time of arrival, no metric, and in SQLite no row id.
-A column here changes only together with a migration (`migrations/versions`); a test compares the two.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ from sqlalchemy import (
 
 from overstory.collector.settings import DAY
 
-REVISION: Final = "0007"
-"""The schema that this program reads and writes."""
+SCHEMA: Final = 1
+"""The number of the schema that this program reads and writes; a store of another one is refused."""
 
 METADATA: Final = MetaData()
 
@@ -115,17 +114,6 @@ BATCH_IDS: Final = Table(
     Column("forget_after", BigInteger, nullable=False),
 )
 
-BATCH_IDS_BEFORE: Final = _without_samples(
-    Table(
-        "batch_ids_before",
-        METADATA,
-        Column("id", LargeBinary, primary_key=True, info=UNSAMPLED),
-        Column("forget_after", BigInteger, nullable=False),
-        sqlite_with_rowid=False,
-    )
-)
-"""Of schema 0005. Batches that are sent again are looked up in it; it never grows."""
-
 
 def day_of_ids(ends: int) -> int:
     """Return the first day, counted from 1970, that begins when a period is over which ends at this unix time."""
@@ -161,7 +149,7 @@ def read_id_days(connection: Connection) -> dict[int, int]:
 
 def tables_of_ids(connection: Connection) -> list[Table]:
     """Return all tables that ids are in; on PostgreSQL, none is dropped before this transaction has ended."""
-    return [BATCH_IDS_BEFORE, *map(ids_table, read_id_days(connection))]
+    return list(map(ids_table, read_id_days(connection)))
 
 
 def count_ids(connection: Connection) -> int:
@@ -293,20 +281,22 @@ IMPORTS: Final = Table(
     Column("num_reports", BigInteger, nullable=False),
 )
 
-OF_REPORTS: Final = (CHUNKS.name, CHECKS.name)
-"""The tables whose rows end with retention. Counts stay; sums of pairs do not: of few reports they are the reports."""
+OF_REPORTS: Final = (CHUNKS.name, CHECKS.name, COUNTS.name)
+"""The tables that retention deletes from. Of sums of pairs none stay: of few reports they are the reports."""
 
 # Keys of the table `about`. A key that ends in a space is followed by the name of a table, or by a token's id.
 
 IDS_DELETED: Final = "forgotten"
 """The last day, counted from 1970, on which expired batch ids were deleted."""
 
+SCHEMA_NUMBER: Final = "schema"
+"""The number of the schema; see `SCHEMA`."""
+
 SHARD: Final = "shard"
 """The shard that the store is served as, all shards of that registry, and its metrics, as JSON; see `ServedShard`."""
 
 DELETED_FROM: Final = "owed to "
-"""A mark of the last transaction that deleted rows from the table; empty once the table was rewritten. Without this key
-the store was written by a program that kept no marks: rows may have been deleted."""
+"""A mark of the last transaction that deleted rows from the table; empty once the table was rewritten."""
 
 REWRITTEN: Final = "rest of "
 """When the table was last rewritten, until when it is not rewritten again (both by the server's clock), and why

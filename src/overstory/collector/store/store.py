@@ -16,8 +16,14 @@ from overstory.collector.auth import Role, make_token
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.compaction import Compacted, InboxAges, compact
-from overstory.collector.store.copies.checks import OutsideRetention, outside_retention, verify
-from overstory.collector.store.copies.export import Export, Exported, Selection
+from overstory.collector.store.copies.export import (
+    Export,
+    Exported,
+    OutsideRetention,
+    Selection,
+    outside_retention,
+    verify,
+)
 from overstory.collector.store.copies.imports import Imported, add_sets
 from overstory.collector.store.counts import inbox_rows
 from overstory.collector.store.databases.connection import check, connect, create_tables
@@ -40,8 +46,8 @@ from overstory.collector.store.schema import INBOX, TOKENS, day_of_ids
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.engines.exported import ExportedSet
     from overstory.engines.folders import Folder
+    from overstory.engines.places import ExportedSet
     from overstory.protocol.metrics import MetricRegistry
 
 
@@ -143,8 +149,9 @@ class Store(StoreReader):
         return compact(self._database, self._metrics, now, self._inbox_ages, within, forgetting=forgetting)
 
     def retain(self, now: float) -> Retained:
-        """Delete the reports past their metric's retention at unix time `now`, and their sums of pairs. Counts stay.
+        """Delete the reports past their metric's retention at unix time `now`, and their sums of pairs.
 
+        Their counts stay where at least ten reports share a cell; see `overstory.collector.store.retention`.
         Refusals are deleted with their metric's reports, those by day after 400 days; the row of a collector a week
         after its last heartbeat.
         """
@@ -175,7 +182,10 @@ class Store(StoreReader):
         self, sets: Sequence[ExportedSet], *, now: float, advance: Callable[[int], object] | None = None
     ) -> Imported:
         """Add what other stores exported, each report once, however often and wherever this is killed."""
-        return add_sets(self._database, self._metrics, sets, now, advance)
+        done = add_sets(self._database, self._metrics, sets, now, advance)
+        if done.past_retention:
+            self.retain(now)
+        return done
 
     def remember(self, registry: MetricRegistry) -> None:
         """Count and retain reports as this registry says from now on.
@@ -310,7 +320,7 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     registry
         The metrics that are collected. The store remembers how they are counted and how long their reports are stored.
     create
-        Make the store when it does not exist. One of an earlier schema is not migrated.
+        Make the store when it does not exist.
 
     Raises
     ------
@@ -332,7 +342,7 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     database = connect(url, create=create)
     try:
         if create:
-            create_tables(database)
+            database.write(lambda connection: create_tables(database, connection))
         check(database)
         store = Store(database)
         if registry is not None:

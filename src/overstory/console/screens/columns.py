@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.reports import SupportCounts
-from overstory.presentation.charts.bars import counts_over_time
+from overstory.presentation.charts.numbers import counts_over_time
 from overstory.presentation.charts.series import MOST_COLUMNS, Event
 from overstory.protocol.metrics.period import DAY, Period
 from overstory.queries.counts import PeriodCounts
@@ -100,7 +100,12 @@ class Columns:
         taken: dict[int, SupportCounts] = {}
         for group in self._groups():
             taken = {**taken, **group} if reading == "cumulative" else group
-            stretches.append(PeriodCounts(self.counted.metric, min(taken), max(taken), taken, self.counted.others))
+            of_stretch = {period: n for period, n in self.counted.taken_out.items() if period in taken}
+            stretches.append(
+                PeriodCounts(
+                    self.counted.metric, min(taken), max(taken), taken, self.counted.others, taken_out=of_stretch
+                )
+            )
         if chosen.reports_per_device is None:
             series = data.all_estimates(stretches, "total", chosen)
         else:

@@ -14,7 +14,7 @@ from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKin
 from overstory.console.screens.facts import adjustment_field, metric_links, state_words
 from overstory.console.screens.readings import WHOLE_RANGE, compared_view, is_shares, reading_words
 from overstory.console.view import Query, Screen, ScreenError, View
-from overstory.presentation.charts.intervals import differences
+from overstory.presentation.charts.numbers import differences
 from overstory.presentation.document import (
     Block,
     Field,
@@ -181,7 +181,6 @@ class _Page:
         yield Paragraph(self.metric.description, is_lead=True)
 
     def _label(self, number: int) -> str:
-        """Return a range as its address writes it."""
         assert self.spans is not None
         first, last = map(self.metric.period.label, self.spans[number])
         return first if first == last else f"{first}..{last}"

@@ -14,7 +14,7 @@ from overstory.analysis.tables.output import file_columns
 from overstory.console.alarms import find_alarms
 from overstory.console.view import ScreenError
 from overstory.planning.sample_size import required_sample_size, smallest_share
-from overstory.presentation.charts.intervals import dots
+from overstory.presentation.charts.numbers import dots
 from overstory.presentation.document import Column, Field, KeyValues, Links, Notice
 from overstory.presentation.formats import percent
 from overstory.privacy.registry.cost import metric_cost
@@ -108,7 +108,7 @@ def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
     state = data.state(metric, period)
     if state == "running":
         return f"running until {_day(metric.period.start(period + 1))}"
-    return "final" if state == "final" else f"over; late reports count until {_day(metric.accept_until(period))}"
+    return "final" if state == "final" else f"over; final from {_day(metric.final_from(period))}"
 
 
 def alarm_notices(data: ConsoleData, metric: Metric) -> tuple[list[Notice], int]:

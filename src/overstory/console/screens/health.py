@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from pydantic import Field as Parameter
 
-from overstory.analysis.alarms.alarm import BEFORE
-from overstory.collector.settings import DAY
+from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
 from overstory.collector.store import Store
 from overstory.collector.store.operations import NOTE_KINDS
-from overstory.console.screens.volume import DRAWN, WEEK, Volume, volume_tone
+from overstory.console.screens.facts import state_words
 from overstory.console.view import Query, Screen, ScreenError, View
-from overstory.presentation.charts.bars import sparkline
+from overstory.presentation.charts.numbers import sparkline
 from overstory.presentation.document import (
     Block,
     Column,
@@ -32,14 +32,113 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import thousands
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Period
+from overstory.protocol.metrics.period import DAY, WEEK
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import cohort_width
 
 if TYPE_CHECKING:
     from overstory.collector.store import CollectorState, Refusals, Summary
     from overstory.console.data import ConsoleData
-    from overstory.presentation.document import Row
+    from overstory.presentation.document import Row, Tone
     from overstory.presentation.svg import Picture
+    from overstory.protocol.metrics import Metric
+
+
+DRAWN: Final = 26
+
+
+@dataclass(frozen=True)
+class Volume:
+    """The reports of a metric: of each period, and of the newest one that is over against those before.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> metric = parse_registry(EXAMPLE)["colour"]
+    >>> volume = Volume(metric, 2968, {2958: 10, 2960: 90, 2961: 110, 2967: 30, 2968: 5})
+    >>> volume.reports, volume.median, volume.tone
+    (30, 0.0, '')
+    >>> Volume(metric, 2968, dict.fromkeys(range(2950, 2967), 100) | {2967: 30}).words
+    '30 reports in 2026-W46, the median of the 8 periods before is 100'
+    """
+
+    metric: Metric
+    current: int  # the running period
+    by_period: Mapping[int, int]
+
+    @classmethod
+    def of(cls, data: ConsoleData, metric: Metric) -> Volume:
+        """Read the reports of a metric, whatever parameters they were made with."""
+        current = metric.period.number(data.clock())
+        week = metric.period.number(data.clock() - WEEK)
+        tally = data.store.tally(metric.id, min(week, current - DRAWN - BEFORE), current + 1)
+        by_period: dict[int, int] = {}
+        for (period, _), reports in tally.items():
+            by_period[period] = by_period.get(period, 0) + reports
+        return cls(metric, current, by_period)
+
+    @property
+    def reports(self) -> int:
+        """Reports of the newest period that is over."""
+        return self.by_period.get(self.current - 1, 0)
+
+    @property
+    def median(self) -> float | None:
+        """The median of the periods before it; None when the metric is younger."""
+        began = min(self.by_period, default=self.current)
+        first = self.current - 1 - BEFORE
+        if began > first:
+            return None
+        return median(self.by_period.get(period, 0) for period in range(first, self.current - 1))
+
+    @property
+    def share(self) -> float | None:
+        """Its reports as a share of the median."""
+        return None if not self.median else self.reports / self.median
+
+    @property
+    def tone(self) -> Tone:
+        """Whether it stands out; an ended metric has no reports, and should have none."""
+        ended = self.metric.expired(self.metric.period.start(self.current - 1))
+        return "" if ended or self.share is None else volume_tone(self.share)
+
+    @property
+    def words(self) -> str:
+        """The comparison in words."""
+        label = self.metric.period.label(self.current - 1)
+        return f"{self.reports:,} reports in {label}, the median of the {BEFORE} periods before is {self.median:,.0f}"
+
+    @property
+    def line(self) -> Sequence[int]:
+        """The reports of the last periods that are over, from the first that has any."""
+        first = max(min(self.by_period, default=self.current), self.current - DRAWN)
+        return [self.by_period.get(period, 0) for period in range(first, self.current)]
+
+    def of_a_week(self, now: float) -> int:
+        """Return the reports of the periods that ended within seven days."""
+        ends = self.metric.period.start
+        return sum(n for period, n in self.by_period.items() if now - WEEK < ends(period + 1) <= now)
+
+    def row(self, data: ConsoleData) -> dict[str, Any]:
+        """Return its row of the table."""
+        periods = data.store.periods(self.metric.id)
+        last = periods[-1] if periods else None
+        return {
+            "metric": self.metric.id,
+            "title": self.metric.title,
+            "last": "none" if last is None else self.metric.period.label(last),
+            "state": "" if last is None else state_words(data, self.metric, last),
+            "period": self.metric.period.label(self.current - 1),
+            "reports": self.reports,
+            "median": self.median,
+            "share": self.share,
+            "running": self.by_period.get(self.current, 0),
+        }
+
+
+def volume_tone(share: float | None) -> Tone:
+    """Return whether a share of the median stands out."""
+    return "bad" if share is not None and not LOWEST_VOLUME <= share <= HIGHEST_VOLUME else ""
 
 
 class HealthQuery(Query):
@@ -159,7 +258,14 @@ class _Health:
     def by_day(self) -> list[dict[str, Any]]:
         first = int(self.now // DAY) - self.days + 1
         rows = [
-            {"day": _day(day), "reason": reason, "refused": count, "detail": _detail(reason)}
+            {
+                "day": _day(day),
+                "reason": reason,
+                "refused": count,
+                "detail": Reason(reason).detail
+                if reason in set(Reason)
+                else "A reason that this version does not know.",
+            }
             for (day, reason), count in self.refusals.by_day.items()
             if day >= first and count
         ]
@@ -259,7 +365,10 @@ class _Health:
                 ("Size", f"{self.summary.size:,} bytes"),
                 ("In the periods that ended within 7 days", f"{sizes['reports_per_week']:,} reports"),
                 ("Their size, until retention", f"{sizes['bytes_per_week']:,} bytes"),
-                ("Retention will delete within 7 days", f"{sizes['deleted_within_a_week']:,} reports; counts stay"),
+                (
+                    "Retention will delete within 7 days",
+                    f"{sizes['deleted_within_a_week']:,} reports, and counts of few",
+                ),
                 ("Batch ids", f"{self.summary.batch_ids:,}"),
             )
         )
@@ -318,10 +427,6 @@ def _short(digits: str) -> str:
 
 def _seconds(seconds: float | None) -> str:
     return "no commits" if seconds is None else f"{seconds:g} s"
-
-
-def _detail(reason: str) -> str:
-    return Reason(reason).detail if reason in set(Reason) else "A reason that this version does not know."
 
 
 def _day(day: int) -> str:

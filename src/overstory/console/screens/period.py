@@ -23,8 +23,15 @@ from overstory.console.screens.facts import (
     share_that_shows,
     state_words,
 )
-from overstory.console.screens.readings import is_shares, period_view, refuse_options
-from overstory.console.screens.readings.groups import dimension_words, group_blocks, group_field, group_words
+from overstory.console.screens.readings import (
+    dimension_words,
+    group_blocks,
+    group_field,
+    group_words,
+    is_shares,
+    period_view,
+    refuse_options,
+)
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import (
     Block,

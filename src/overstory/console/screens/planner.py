@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field as Parameter
 
 from overstory.console.view import Query, Screen, View
-from overstory.planning.answer import Answer, answer_for_domain, answer_for_strings
+from overstory.planning.answer import Answer, answer_for_domain, answer_for_strings, sample_report_blocks
 from overstory.planning.nearest import Nearest
-from overstory.planning.sample_report import sample_report_blocks
-from overstory.presentation.charts.detection import scatter_of_estimates
+from overstory.presentation.charts.curves import scatter_of_estimates
 from overstory.presentation.document import (
     Block,
     Field,

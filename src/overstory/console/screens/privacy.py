@@ -12,7 +12,7 @@ from pydantic import Field as Parameter
 
 from overstory.console.screens.facts import YEAR, metric_links
 from overstory.console.view import Query, Screen, View
-from overstory.presentation.charts.losses import Loss, loss_over_reports
+from overstory.presentation.charts.curves import Loss, loss_over_reports
 from overstory.presentation.document import (
     Block,
     Column,
@@ -32,7 +32,7 @@ from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import MetricCost, metric_cost, unchanged_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.text import epsilon_text, odds_text, plural
-from overstory.protocol.metrics.period import DAY
+from overstory.protocol.metrics.period import WEEK
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 MOST_REPORTS: Final = 1000
 MOST_VALUES: Final = 1_000_000
-WEEK: Final = 7 * DAY
 
 
 class PrivacyQuery(Query):
@@ -132,12 +131,11 @@ def _reports_in(metric: Metric, seconds: int) -> int:
 
 
 def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int | None) -> Iterator[Entry]:
-    """Return the ledger: a report, several, a change, values, a week, a year, and all that there can ever be."""
+    """Return the ledger: a report, several, values, a week, a year, and all that there can ever be."""
     costs = metric_cost(metric, reports)
     lines = [unchanged_cost(metric, 1), *([unchanged_cost(metric, reports)] if reports > 1 else [])]
-    change, permanent, lifetime = (costs.line(kind) for kind in ("change", "permanent", "values"))
-    yield from (Entry(line.about, line.epsilon, line.assumption, line.caution, line.reason) for line in lines)
-    for line in (change, permanent):
+    permanent, lifetime = costs.line("permanent"), costs.line("values")
+    for line in (*lines, permanent):
         if line is not None:
             yield Entry(line.about, line.epsilon, line.assumption, line.caution, line.reason)
     if values is not None:

@@ -5,14 +5,18 @@ Nothing of a metric that is not published is read from the store, so no number o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import datetime as dt
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import estimate_table
-from overstory.console.screens.facts import estimate_picture, interval_caption, period_columns, state_words
+from overstory.console.screens.facts import estimate_picture, interval_caption, period_columns
 from overstory.console.screens.readings import ReadingPage, file_rows, is_shares
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
@@ -33,20 +37,107 @@ from overstory.privacy.claims import claims_blocks
 from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
 from overstory.privacy.text import epsilon_text, factor
+from overstory.protocol.metrics.metric import SLACK
 from overstory.queries.estimates import EstimateOptions
+from overstory.queries.numbers import NumberPart
+from overstory.queries.tables import PeriodTables
 
 if TYPE_CHECKING:
+    from overstory.analysis.association.summary import TableSummary
     from overstory.console.data import ConsoleData
+    from overstory.presentation.charts.drawing import F64
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
+
+
+ERRORS: Final = ("standard_error", "std_error", "frequency_standard_error", "prop_std_error")
+TESTS: Final = frozenset({"z", "p_value", "q_value"})
+GIVEN: Final = frozenset({"alpha", "level", "reports_per_device", "start", "stop"})
+"""Numbers that are no results; those named after an epsilon are none either."""
+
+
+def rounded(facts: Any) -> Any:
+    """Return JSON values with every estimate rounded to the second digit of its standard error.
+
+    A number without one is rounded to two digits, unless it is a value of the domain, whose row has None for an error.
+
+    Examples
+    --------
+    >>> rounded({"count": 1234.567, "low": 1101.1, "standard_error": 68.061, "p_value": 0.01234, "reports": 3217})
+    {'count': 1235.0, 'low': 1101.0, 'standard_error': 68.0, 'p_value': 0.012, 'reports': 3217}
+    >>> rounded({"frequency": 0.38376, "frequency_standard_error": 0.02116, "cells": [{"share": 0.5124}]})
+    {'frequency': 0.384, 'frequency_standard_error': 0.021, 'cells': [{'share': 0.51}]}
+    """
+    if isinstance(facts, list | tuple):
+        return [rounded(value) for value in facts]
+    if not isinstance(facts, Mapping):
+        return facts
+    errors = {_is_share(name): facts[name] or 0.0 for name in ERRORS if name in facts}
+    return {name: _rounded(name, value, errors) for name, value in facts.items()}
+
+
+def _is_share(name: str) -> bool:
+    """Whether a row that has both counts and shares gives a share by that name."""
+    return "frequency" in name or "prop" in name
+
+
+def _rounded(name: str, value: Any, errors: Mapping[bool, float]) -> Any:
+    if not isinstance(value, float):
+        return rounded(value)
+    if name in GIVEN or "epsilon" in name or not math.isfinite(value):
+        return value
+    error = None if name in TESTS else errors.get(_is_share(name), next(iter(errors.values()), None))
+    return float(f"{value:.2g}") if error is None else _to_error(value, error)
+
+
+def _to_error(value: float, error: float) -> float:
+    """Round a number to the second digit of its standard error; where that says nothing, leave it as it is."""
+    return round(value, 1 - math.floor(math.log10(error))) if 0 < error < math.inf else value
+
+
+def _to_errors(values: F64, errors: F64) -> F64:
+    pairs = zip(values.ravel().tolist(), errors.ravel().tolist(), strict=True)
+    return np.array([_to_error(*pair) for pair in pairs]).reshape(values.shape)
+
+
+def rounded_reading(reading: Any) -> Any:
+    """Return a reading whose estimates are rounded, so that whatever is computed of it tells no more than these."""
+    if reading.metric.reading == "search":
+        return replace(reading, discovered=_rounded_counts(reading.discovered))
+    return replace(reading, parts=tuple(map(_rounded_part, reading.parts)))
+
+
+def _rounded_part(part: Any) -> Any:
+    if isinstance(part, PeriodTables):
+        return replace(part, tables=tuple(map(_rounded_table, part.tables)))
+    if isinstance(part, NumberPart):
+        quantities = tuple(replace(row, **rounded(row.to_json())) for row in part.estimate.quantities)
+        return replace(part, estimate=replace(part.estimate, quantities=quantities))
+    return replace(part, estimate=_rounded_counts(part.estimate))
+
+
+def _rounded_counts(estimate: Any) -> Any:
+    names, errors = ("counts", "raw_counts", "standard_errors"), estimate.standard_errors
+    held = {field.name for field in fields(estimate)}
+    return replace(estimate, **{name: _to_errors(getattr(estimate, name), errors) for name in names if name in held})
+
+
+def _rounded_table(summary: TableSummary) -> TableSummary:
+    def of(shares: Any) -> Any:
+        return replace(shares, shares=_to_errors(shares.shares, shares.standard_errors))
+
+    table = of(summary.table)
+    if table.own_shares is not None:
+        table = replace(table, own_shares=tuple(map(of, table.own_shares)))
+    return replace(summary, table=table)
+
 
 MEANING: Final = (
     "Each device adds random noise to its answer before it sends it, so that no single report tells for certain what "
     "its sender's answer was; how frequent an answer is can be estimated from the reports of many devices together."
 )
 UNPUBLISHED: Final = "Results are not published."
-NOT_YET: Final = "Results are published once a period with reports is over."
 OPTIONS: Final = EstimateOptions(interval_kind="population")
 MOST_DOTS: Final = 50
 MOST_ROWS: Final = 500
@@ -148,27 +239,25 @@ class AboutScreen(Screen):
         head = (*_about(data, page), Heading(2, "Results", "results"))
         tail = (*_how_to_stop(data.registry), Link("All that is collected", "/"))
         if counted is None:
-            words = UNPUBLISHED if metric.publish == "nothing" else NOT_YET
+            words = UNPUBLISHED if metric.publish == "nothing" else _when(data, metric)
             return View(metric.title, (*head, Notice(words, "faint"), *tail), facts={**facts, "results": words})
         if not is_shares(metric):
-            reading, picture, said = ReadingPage(data, metric, counted, OPTIONS).read()
-            return View(
-                metric.title,
-                (*head, *said, *tail),
-                file_rows(reading.csv_lines()),
-                picture,
-                {**facts, "results": reading.to_json()},
-            )
+            reading, picture, shown = ReadingPage(data, metric, counted, OPTIONS, rounded_reading).read()
+            table = file_rows(reading.csv_lines())
+            table, results = replace(table, rows=rounded(table.rows)), rounded(reading.to_json())
+            return View(metric.title, (*head, *shown, *tail), table, picture, {**facts, "results": results})
         series = data.estimates(counted, "total", OPTIONS)
         (part,) = series.parts
-        rows = [{"from": label, "to": label, **row} for row in part.estimate.rows() for label in [_label(series)]]
+        rows = [
+            {"from": label, "to": label, **row} for row in rounded(part.estimate.rows()) for label in [_label(series)]
+        ]
         table = Table("", period_columns(), rows)
         picture = estimate_picture(
             f"{metric.id}-{_label(series)}",
             f"Share of each answer in {_label(series)}, with {interval_caption(0.95, OPTIONS.adjustment)}.",
             rows[:MOST_DOTS],
         )
-        results = tuple(_results(data, series, rows))
+        results = tuple(_results(series, rows))
         blocks = (*head, *results[:1], Figure(picture), *results[1:], *tail)
         return View(metric.title, blocks, table, picture, {**facts, "results": series.summary()})
 
@@ -187,26 +276,51 @@ def _about(data: ConsoleData, page: MetricPage) -> Iterator[Block]:
 
 
 def _published(data: ConsoleData, metric: Metric) -> PeriodCounts | None:
-    """Return the counts of the newest period that is over; None unless they are published and there are any."""
-    if metric.publish != "estimates" or (is_shares(metric) and not metric.labels):
+    """Return the counts of the newest period that is published, or None.
+
+    A period is published from when it is final until its reports are deleted, if enough reports of today's parameters
+    came. So its answers never change: nothing is added to a final period, and once a store has taken reports out of its
+    counts, which it does earlier where it keeps reports for fewer days, the period is published no more.
+    """
+    if metric.publish == "nothing" or (is_shares(metric) and not metric.labels):
         return None
-    over = [period for period in data.store.periods(metric.id) if data.state(metric, period) != "running"]
-    for period in reversed(over):
-        counted = data.counts(metric, period, period)
-        if counted.periods:  # reports of today's parameters
-            return counted
-    return None
+    first = metric.period.last_ended(data.clock() + SLACK, metric.retention_days) + 1
+    tally = data.store.tally(metric.id, first, metric.newest_final(data.clock()))
+    enough = [
+        period
+        for (period, digest), reports in tally.items()
+        if digest == metric.mechanism.digest and reports >= metric.publish_least
+    ]
+    if not enough:
+        return None
+    counted = data.counts(metric, max(enough), max(enough))
+    if counted.taken_out:
+        return None
+    # What reports of other parameters there are, and what a relay released, is about few reports, perhaps.
+    return replace(counted, others=(), released=None)
+
+
+def _when(data: ConsoleData, metric: Metric) -> str:
+    """Say when the next period may be published: this follows from the registry and the time alone."""
+    period = metric.newest_final(data.clock()) + 1
+    if metric.expired(metric.period.start(period)):
+        return "No period is published any more: the collection has ended."
+    day = dt.datetime.fromtimestamp(metric.final_from(period), dt.UTC)
+    return (
+        f"No period is published now. {metric.period.label(period)} is next, on {day:%Y-%m-%d %H:%M} UTC, if at least "
+        f"{metric.publish_least:,} reports of it came."
+    )
 
 
 def _label(series: EstimateSeries) -> str:
     return series.counted.label(series.parts[0].first) or ""
 
 
-def _results(data: ConsoleData, series: EstimateSeries, rows: list[dict[str, Any]]) -> Iterator[Block]:
-    metric, (part,) = series.metric, series.parts
+def _results(series: EstimateSeries, rows: list[dict[str, Any]]) -> Iterator[Block]:
+    (part,) = series.parts
     yield Paragraph(
-        f"Estimated from {series.counted.num_reports:,} reports of {_label(series)}, one per device "
-        f"({state_words(data, metric, part.last)}). An estimate can be below zero, because the noise is subtracted."
+        f"Estimated from {series.counted.num_reports:,} reports of {_label(series)}, one per device. An estimate can "
+        "be below zero, because the noise is subtracted."
     )
     yield Lines(
         f"Intervals: {interval_words(series.interval_kind, series.options.adjustment)}",

@@ -1,26 +1,15 @@
-"""A counting sort of packed reports by cohort: two passes over the cohorts, one over the reports."""
+"""Packed reports by cohort: NumPy's sort of few, of many two passes over the cohorts, one over the reports."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overstory.kernels.compiled import kernel
+from overstory.kernels.columns import COMPILING, are_few
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-@kernel
-def move_rows(flat: Any, cohorts: Any, words: Any, free: Any, out: Any) -> None:
-    """Move each row to the next free place of its cohort."""
-    for row in range(cohorts.size):
-        cohort = cohorts[row]
-        at = free[cohort] * words
-        for word in range(words):
-            out[at + word] = flat[row * words + word]
-        free[cohort] += 1
 
 
 def group_by_cohort(
@@ -53,6 +42,10 @@ def group_by_cohort(
         raise ValueError(f"{n} reports of {num_cohorts} cohorts need a cohort each, below {num_cohorts}")
     offsets = np.zeros(num_cohorts + 1, np.int64)
     np.cumsum(np.bincount(column, minlength=num_cohorts), out=offsets[1:])
+    if are_few(reports.size // 8, "bits/popcount", at_once=COMPILING):  # words that NumPy moves in a block's time
+        return reports[np.argsort(column, kind="stable")], offsets
+    from overstory.kernels.bits.popcount import move_rows
+
     out = np.empty(n * words, np.uint64)
     move_rows(np.ascontiguousarray(reports).reshape(-1), column, words, offsets[:-1].copy(), out)
     return out.reshape(n, words), offsets

@@ -267,6 +267,17 @@ def count_bits(reports: NDArray[np.uint64], *, threads: int | None = None) -> ND
     return ones
 
 
+@kernel
+def move_rows(flat: Any, cohorts: Any, words: Any, free: Any, out: Any) -> None:
+    """Move each row to the next free place of its cohort."""
+    for row in range(cohorts.size):
+        cohort = cohorts[row]
+        at = free[cohort] * words
+        for word in range(words):
+            out[at + word] = flat[row * words + word]
+        free[cohort] += 1
+
+
 def count_bits_grouped(
     reports: NDArray[np.uint64], offsets: NDArray[np.int64], *, threads: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

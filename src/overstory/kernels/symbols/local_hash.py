@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.columns import ONE, column, device_columns, fill_rows
+from overstory.kernels.columns import ONE, column, device_columns
 from overstory.kernels.compiled import kernel
 from overstory.kernels.symbols.local_hash_words import (
     BLOCK,
@@ -50,12 +50,13 @@ def map_symbols(
     """Call ``rows_kernel(words, symbols, seeds, out)`` over all devices, once every entry is checked."""
     words = checked_words(words)
     symbols, seeds = device_columns(0, symbols=(symbols, words.size), **{name: (seeds, ONE)})
-
-    def core(symbols: NDArray[np.uint32], seeds: NDArray[np.uint32], _device: int, out: NDArray[np.uint32]) -> None:
-        rows_kernel(words, symbols, seeds, out)
-
     out = np.empty(symbols.size, np.uint32)
-    return fill_rows((symbols, seeds), out, 0, lambda: core, threads=threads, smallest=ENOUGH)
+
+    def part(start: int, stop: int) -> None:
+        rows_kernel(words, symbols[start:stop], seeds[start:stop], out[start:stop])
+
+    in_parts(part, out.size, threads, smallest=ENOUGH)
+    return out
 
 
 def sum_parts(

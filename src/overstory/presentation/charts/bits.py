@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from overstory.presentation.charts.drawing import Chart
-from overstory.presentation.charts.scale import Scale
-from overstory.presentation.charts.sheet import NARROW, WIDE, Sheet
+from overstory.presentation.charts.drawing import NARROW, WIDE, Chart, Scale, Sheet
 from overstory.presentation.svg import BLUE, FAINT, MUTED, VERMILION, Picture
 
 MOST_BITS: Final = 256

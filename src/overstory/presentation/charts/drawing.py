@@ -1,13 +1,142 @@
-"""A chart under construction: a plot with its axes, and marks at numbers."""
+"""A chart under construction: scales, axes and marks, drawn for a wide page and for a narrow one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import math
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
+from os.path import commonprefix
+from typing import Any, Final
 
-from overstory.presentation.charts.scale import FONT, Scale, plain_number, text_width
+import numpy as np
+from numpy.typing import NDArray
+
 from overstory.presentation.svg import FAINT, INK, MUTED, PAPER
+
+F64 = NDArray[np.float64]
+
+FONT: Final = 9
+CHARACTER: Final = 0.55
+"""Mean width of a character, in heights; East Asian ones have twice that."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From numbers to places on paper, along one axis.
+
+    Attributes
+    ----------
+    low, high
+        The ends of the axis.
+    start, stop
+        Their places, in points.
+    """
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    logarithmic: bool = False  # whether equal ratios, not equal differences, are equally far apart
+
+    def at(self, number: float) -> float:
+        """Return the number's place; beyond an end it is the end's."""
+        low, high, here = (math.log(x) if self.logarithmic else x for x in (self.low, self.high, self._held(number)))
+        return self.start + (self.stop - self.start) * (here - low) / (high - low)
+
+    def places(self, numbers: F64) -> F64:
+        """Return the places of numbers on an axis with equal differences; NaN stays NaN."""
+        within = np.clip(numbers, min(self.low, self.high), max(self.low, self.high))
+        return np.asarray(self.start + (self.stop - self.start) * (within - self.low) / (self.high - self.low))
+
+    def number(self, place: float) -> float:
+        """Return the number at a place of an axis with equal differences.
+
+        Examples
+        --------
+        >>> scale = Scale(-1, 3, 100, 20)
+        >>> scale.number(scale.at(0.5))
+        0.5
+        """
+        return self.low + (self.high - self.low) * (place - self.start) / (self.stop - self.start)
+
+    def __str__(self) -> str:
+        """Return the four numbers, as a drawing carries them: `number` of a scale that is read back works."""
+        return f"{self.low:.9g} {self.high:.9g} {self.start:.9g} {self.stop:.9g}"
+
+    def _held(self, number: float) -> float:
+        ends = sorted((self.low, self.high))
+        return min(max(number, ends[0]), ends[1])
+
+    def ticks(self) -> list[float]:
+        """Return round numbers to write at the axis.
+
+        Examples
+        --------
+        >>> Scale(-3, 42, 0, 1).ticks(), Scale(80, 2e4, 0, 1, logarithmic=True).ticks()
+        ([0, 10, 20, 30, 40], [100, 1000, 10000])
+        """
+        if self.logarithmic:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            return [_whole(float(f"1e{power}")) for power in range(first, last + 1)]
+        power = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
+        step = next(factor * power for factor in (1, 2, 5, 10) if (self.high - self.low) / (factor * power) <= 6)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [_whole(float(f"{i * step:.12g}")) for i in range(first, last + 1)]
+
+
+def _whole(number: float) -> float:
+    return int(number) if number == int(number) else number
+
+
+def text_width(words: str, font: float = FONT) -> float:
+    """Return about how wide a line of text is, in the unit of its height."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in words)
+    return font * CHARACTER * (len(words) + wide)
+
+
+def shortened(words: str, most: int) -> str:
+    """Return text of at most `most` characters.
+
+    Examples
+    --------
+    >>> shortened("chestnut", 5), shortened("oak", 5)
+    ('ches…', 'oak')
+    """
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def plain_number(number: float) -> str:
+    """Return a number as an axis shows it.
+
+    Examples
+    --------
+    >>> plain_number(2_000_000), plain_number(12_500), plain_number(0.25)
+    ('2 million', '12,500', '0.25')
+    """
+    millions = number / 1_000_000
+    return f"{millions:,.0f} million" if abs(millions) >= 1 and millions == int(millions) else f"{number:,.12g}"
+
+
+def apart(places: Sequence[float], least: float) -> list[float]:
+    """Return places in the same order, moved until neighbours are `least` apart.
+
+    Examples
+    --------
+    >>> apart([0.0, 1.0, 20.0], 5.0)
+    [-2.0, 3.0, 20.0]
+    """
+    order = sorted(range(len(places)), key=places.__getitem__)
+    moved = list(places)
+    for _ in range(100):
+        for below, above in pairwise(order):
+            lack = least - (moved[above] - moved[below])
+            if lack > 0:
+                moved[below], moved[above] = moved[below] - lack / 2, moved[above] + lack / 2
+    return moved
 
 
 @dataclass
@@ -125,3 +254,96 @@ class Chart:
 def drawable(words: str) -> str:
     """Return text that XML can hold."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The width of a drawing and the height of its text, in CSS pixels.
+
+    A page shows the wide drawing at 745 pixels or more, and the narrow one at 350 to 480: text has 11 pixels or more.
+    """
+
+    width: float
+    font: float
+    longest: int  # characters of a name
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether names have no room next to the plot."""
+        return self.width < 600
+
+    def chart(self, height: float, x: Scale, y: Scale) -> Chart:
+        """Return an empty chart of this width, which carries its scales: `Scale.number` reads them back."""
+        return Chart(self.width, height, x, y, self.font, "px", {"x": str(x), "y": str(y)})
+
+    def text_width(self, words: str) -> float:
+        """Return about how wide a line of text is."""
+        return text_width(words, self.font)
+
+    def name(self, words: str) -> str:
+        """Return a name that fits."""
+        return shortened(drawable(words), self.longest)
+
+    def names(self, several: Sequence[str]) -> list[str]:
+        """Return names that fit; those that would then read alike are without their common beginning.
+
+        Examples
+        --------
+        >>> NARROW.names(["https://example.org/a", "https://example.org/b"]), NARROW.names(["oak", "ash"])
+        (['…org/a', '…org/b'], ['oak', 'ash'])
+        """
+        groups: dict[str, list[str]] = {}
+        for words in several:
+            groups.setdefault(self.name(words), []).append(words)
+        alike = {short: len(commonprefix(group)) - 4 for short, group in groups.items()}  # noqa: RUF071 - no paths
+        shorts = ((self.name(words), words) for words in several)
+        return [
+            self.name(f"…{words[alike[short] :]}") if len(set(groups[short])) > 1 and alike[short] > 0 else short
+            for short, words in shorts
+        ]
+
+
+WIDE: Final = Sheet(880, 13, 26)
+NARROW: Final = Sheet(420, 14, 15)
+
+
+def percent_tick(share: float) -> str:
+    """Return a share of an axis as it reads there.
+
+    Examples
+    --------
+    >>> percent_tick(0.05), percent_tick(-0.002), percent_tick(0)
+    ('5%', '\N{MINUS SIGN}0.2%', '0%')
+    """
+    return f"{100 * share:.4g}%".replace("-", "\N{MINUS SIGN}")
+
+
+def cursor_numbers(labels: Sequence[str], series: Sequence[Mapping[str, Any]]) -> str:
+    """Return an element with the numbers of a picture as JSON, from which a page's script reads them out.
+
+    Parameters
+    ----------
+    labels
+        What the places of the picture are called: periods, or values.
+    series
+        Of each a ``name``, arrays with a number for each place, and truth values.
+    """
+    values = {
+        "labels": [drawable(label) for label in labels],
+        "series": [{key: _json(value) for key, value in each.items()} for each in series],
+    }
+    return f"<metadata>{escape(json.dumps(values, separators=(',', ':'), allow_nan=False))}</metadata>"
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, str):
+        return drawable(value)
+    array = np.asarray(value)
+    if array.dtype == bool:
+        return "".join("1" if flag else "0" for flag in array.tolist())
+    return [None if number != number else round(number, 2) for number in array.tolist()]  # noqa: PLR0124 - NaN
+
+
+def percentages(numbers: F64) -> F64:
+    """Return shares in percent; NaN where a number is not finite."""
+    return np.where(np.isfinite(numbers), 100 * numbers, np.nan)

@@ -13,9 +13,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.presentation.charts.drawing import Chart
-from overstory.presentation.charts.scale import F64, Scale, shortened
-from overstory.presentation.charts.sheet import NARROW, WIDE, Sheet, cursor_numbers, percentages
+from overstory.presentation.charts.drawing import (
+    F64,
+    NARROW,
+    WIDE,
+    Chart,
+    Scale,
+    Sheet,
+    cursor_numbers,
+    percentages,
+    shortened,
+)
 from overstory.presentation.formats import interval, percent
 from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, VERMILION, Picture
 

@@ -1,4 +1,4 @@
-"""Numbers with their uncertainty: a histogram whose bars have intervals, and estimates over time in their own unit."""
+"""Numbers over time and side by side: bars, a small line without axes, a histogram and estimates with intervals."""
 
 from __future__ import annotations
 
@@ -6,13 +6,87 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from overstory.presentation.charts.drawing import Chart
-from overstory.presentation.charts.scale import F64, Scale, plain_number
-from overstory.presentation.charts.series import named_columns
-from overstory.presentation.charts.sheet import NARROW, WIDE, Sheet, percent_tick
-from overstory.presentation.formats import percent
-from overstory.presentation.svg import BLUE, INK, Picture
+from overstory.presentation.charts.drawing import (
+    F64,
+    NARROW,
+    WIDE,
+    Chart,
+    Scale,
+    Sheet,
+    cursor_numbers,
+    percent_tick,
+    percentages,
+    plain_number,
+)
+from overstory.presentation.charts.series import mark, named_columns
+from overstory.presentation.formats import interval, percent, thousands
+from overstory.presentation.svg import BLUE, INK, MUTED, PAPER, VERMILION, Picture
+
+
+def counts_over_time(name: str, caption: str, labels: Sequence[str], counts: F64, *, xlabel: str = "") -> Picture:
+    """Draw a bar for each column, such as the reports of each period.
+
+    Parameters
+    ----------
+    counts : ndarray of float64, shape (columns,)
+    """
+    wide, narrow = (_bars(sheet, labels, counts, xlabel) for sheet in (WIDE, NARROW))
+    ends = f", {labels[0]} to {labels[-1]}; the newest is {thousands(float(counts[-1]))}" if labels else ""
+    most = thousands(float(counts.max())) if labels else "0"
+    alt = f"{len(labels)} bar(s){ends}; the largest is {most}."
+    return Picture(name, caption, alt, wide, narrow=narrow)
+
+
+def _bars(sheet: Sheet, labels: Sequence[str], counts: F64, xlabel: str) -> str:
+    height = 120 + 3.6 * sheet.font
+    most = float(max(counts.max(initial=0), 1))
+    x = Scale(-0.5, max(len(labels), 2) - 0.5, 8 + sheet.text_width(f"{most:,.0f}"), sheet.width - 14)
+    chart = sheet.chart(height, x, Scale(0, 1.05 * most, height - 3.6 * sheet.font, 10))
+    chart.numbers["cursor"] = f"x {x.at(0):.1f} {x.at(max(len(labels) - 1, 0)):.1f}"
+    chart.axes(xlabel, columns=named_columns(chart, sheet, labels))
+    width = max((x.at(1) - x.at(0)) * 0.8, 0.8)
+    tops = chart.y.places(counts).tolist()
+    bars = "".join(
+        f"M{x.at(place) - width / 2:.1f} {chart.y.start:.1f}V{top:.1f}h{width:.1f}V{chart.y.start:.1f}z"
+        for place, top in enumerate(tops)
+        if counts[place]
+    )
+    chart.add(f'<path fill="{MUTED}" fill-opacity="0.6" data-bars="1" d="{bars}"/>')
+    if not sheet.is_narrow:
+        chart.add(cursor_numbers(labels, [{"name": "", "count": counts}]))
+    return chart.svg()
+
+
+def sparkline(name: str, caption: str, numbers: F64) -> Picture:
+    """Draw a small line from zero up, without axes; NaN is a gap, and the newest number has a dot.
+
+    Parameters
+    ----------
+    numbers : ndarray of float64, shape (columns,)
+    """
+    width, height = 120.0, 28.0
+    is_number = np.isfinite(numbers)
+    finite = numbers[is_number]
+    low, high = min(0.0, float(finite.min(initial=0))), max(float(finite.max(initial=0)), 1e-12)
+    x, y = Scale(0, max(numbers.size - 1, 1), 4, width - 6), Scale(low, high, height - 4, 4)
+    across, up = x.places(np.arange(numbers.size, dtype=np.float64)), y.places(numbers)
+    path = "".join(
+        f"{'L' if place and is_number[place - 1] else 'M'}{across[place]:.1f} {up[place]:.1f}"
+        for place in np.flatnonzero(is_number).tolist()
+    )
+    parts = (
+        [f'<path fill="none" stroke="{BLUE}" stroke-width="1.4" stroke-linecap="round" d="{path}"/>'] if path else []
+    )
+    if finite.size and is_number[-1]:
+        parts.append(f'<circle cx="{across[-1]:.1f}" cy="{up[-1]:.1f}" r="2.4" fill="{BLUE}"/>')
+    alt = f"{finite.size} number(s); the newest is {float(finite[-1]):,.6g}." if finite.size else "No numbers."
+    box = f'width="{width:g}px" height="{height:g}px" viewBox="0 0 {width:g} {height:g}" data-x="{x}" data-y="{y}"'
+    return Picture(
+        name, caption, alt, f'<svg class="spark" xmlns="http://www.w3.org/2000/svg" {box}>{"".join(parts)}</svg>\n'
+    )
+
 
 HEIGHT: Final = 240
 
@@ -27,11 +101,11 @@ def histogram(name: str, caption: str, names: Sequence[str], *, values: F64, low
     """
     largest = int(np.argmax(values))
     alt = f"{len(names)} bar(s); the largest is {names[largest]} with {percent(float(values[largest]))}."
-    wide, narrow = (_bars(sheet, names, values, low, high) for sheet in (WIDE, NARROW))
+    wide, narrow = (_histogram(sheet, names, values, low, high) for sheet in (WIDE, NARROW))
     return Picture(name, caption, alt, wide, narrow=narrow)
 
 
-def _bars(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: F64) -> str:
+def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: F64) -> str:
     least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01)
     chart = _empty(sheet, len(names), 1.05 * least, 1.05 * most, percent_tick(-0.0025))
     chart.axes("share of devices", columns=named_columns(chart, sheet, names), number=percent_tick)
@@ -82,3 +156,141 @@ def _interval(chart: Chart, place: int, low: float, high: float) -> None:
     x, bottom, top = chart.x.at(place), chart.y.at(low), chart.y.at(high)
     ends = "".join(f"M{x - 3:.1f} {y:.1f}h6" for y in (bottom, top))
     chart.add(f'<path d="M{x:.1f} {bottom:.1f}V{top:.1f}{ends}" stroke="{BLUE}" fill="none" stroke-width="1.2"/>')
+
+
+ROW: Final = 20
+
+
+def dots(
+    name: str,
+    caption: str,
+    names: Sequence[str],
+    *,
+    shares: F64,
+    low: F64,
+    high: F64,
+    detected: NDArray[np.bool_],
+    tags: Sequence[str] = (),
+) -> Picture:
+    """Draw a row for each value: its share as a dot, filled where the value was detected, and its interval.
+
+    Parameters
+    ----------
+    shares, low, high : ndarray of float64, shape (values,)
+        Between about 0 and 1; NaN where a share is unknown.
+    tags
+        A word for each value, such as ``new``, or nothing.
+    """
+    alt = f"{int(detected.sum())} of {len(names)} value(s) detected. " + " ".join(
+        f"{names[row]}: {percent(float(shares[row]))} ({interval(percent)(float(low[row]), float(high[row]))})."
+        for row in np.flatnonzero(detected)[:10].tolist()
+    )
+    words = ("detected", "not detected")
+    look = _Rows(names, shares, low, high, detected, tuple(tags) or ("",) * len(names), words)
+    wide, narrow = (look.drawing(sheet, "share of devices") for sheet in (WIDE, NARROW))
+    return Picture(name, caption, alt, wide, narrow=narrow)
+
+
+def differences(
+    name: str,
+    caption: str,
+    names: Sequence[str],
+    *,
+    difference: F64,
+    low: F64,
+    high: F64,
+    changed: NDArray[np.bool_],
+) -> Picture:
+    """Draw a row for each value: the difference of its shares around a zero line; what changed is filled.
+
+    Parameters
+    ----------
+    difference, low, high : ndarray of float64, shape (values,)
+        Between about -1 and 1; NaN where a difference is unknown.
+    """
+    alt = f"{int(changed.sum())} of {len(names)} value(s) changed. " + " ".join(
+        f"{names[row]}: {percent(float(difference[row]))}." for row in np.flatnonzero(changed)[:10].tolist()
+    )
+    words = ("changed", "no change shown")
+    look = _Rows(names, difference, low, high, changed, ("",) * len(names), words, is_difference=True)
+    wide, narrow = (look.drawing(sheet, "change of the share, in points") for sheet in (WIDE, NARROW))
+    return Picture(name, caption, alt, wide, narrow=narrow)
+
+
+class _Rows:
+    """What both pictures draw."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        shares: F64,
+        low: F64,
+        high: F64,
+        sure: NDArray[np.bool_],
+        tags: Sequence[str],
+        words: tuple[str, str],
+        *,
+        is_difference: bool = False,
+    ) -> None:
+        self.names, self.sure, self.tags, self.words, self.is_difference = names, sure, tags, words, is_difference
+        self.shares, self.low, self.high = (np.asarray(column, np.float64) for column in (shares, low, high))
+
+    def drawing(self, sheet: Sheet, xlabel: str) -> str:
+        chart = self._plot(sheet)
+        chart.axes(xlabel, rows=sheet.names(self.names), number=percent_tick)
+        zero = chart.x.at(0)
+        upright = f"M{zero:.1f} {chart.y.start:.1f}V{chart.y.stop:.1f}"
+        chart.add(f'<path d="{upright}" stroke="{INK}" data-zero="{zero:.1f}"/>')
+        for row in range(len(self.names)):
+            self._draw_row(chart, row)
+        self._draw_key(chart, sheet)
+        if not sheet.is_narrow:
+            ends = {"share": self.shares, "low": self.low, "high": self.high}
+            columns = {key: percentages(column) for key, column in ends.items()}
+            chart.add(cursor_numbers(self.names, [{"name": "", **columns, "detected": self.sure}]))
+        return chart.svg()
+
+    def _plot(self, sheet: Sheet) -> Chart:
+        ends = np.concatenate([np.zeros(1), self.shares, self.low, self.high])
+        ends = ends[np.isfinite(ends)]
+        least, most = float(ends.min()), float(ends.max())
+        if self.is_difference:
+            least, most = -max(-least, most), max(-least, most)
+        margin = 0.04 * (most - least) or 0.01
+        count = len(self.names)
+        tags = max((sheet.text_width(tag) for tag in self.tags), default=0)
+        left = 14 + max(map(sheet.text_width, sheet.names(self.names)), default=0)
+        height = 34 + ROW * max(count, 2) + 3.6 * sheet.font
+        x = Scale(least - margin * (least < 0), most + margin, left, sheet.width - 20 - (tags + 6 if tags else 0))
+        y = Scale(max(count, 2) - 0.5, -0.5, height - 3.6 * sheet.font, 34)
+        chart = sheet.chart(height, x, y)
+        chart.numbers["cursor"] = f"y {y.at(0):.1f} {y.at(max(count - 1, 0)):.1f}"
+        return chart
+
+    def _draw_row(self, chart: Chart, row: int) -> None:
+        share, low, high = float(self.shares[row]), float(self.low[row]), float(self.high[row])
+        y = chart.y.at(row)
+        if not np.isfinite([share, low, high]).all():
+            chart.text(chart.x.at(0) + 6, y, "unknown", MUTED)
+            return
+        colour = VERMILION if self.is_difference and share < 0 else BLUE
+        look = 'stroke-width="2.4"' if self.sure[row] else 'stroke-width="1.4" stroke-dasharray="4 3"'
+        inside = colour if self.sure[row] else PAPER
+        chart.add(
+            f'<g data-row="{row}" stroke="{colour}"><path {look} d="M{chart.x.at(low):.1f} {y:.1f}'
+            f'H{chart.x.at(high):.1f}"/><path fill="{inside}" d="{mark(0, chart.x.at(share), y)}"/></g>'
+        )
+        if self.tags[row]:
+            chart.text(chart.width - 8, y, self.tags[row], BLUE, "end", 'font-weight="bold"')
+
+    def _draw_key(self, chart: Chart, sheet: Sheet) -> None:
+        """Explain full and hollow."""
+        x, y = 10.0, 14.0
+        for words, inside, look in (
+            (f"{self.words[0]}, 95% interval", INK, 'stroke-width="2.4"'),
+            (self.words[1], PAPER, 'stroke-width="1.4" stroke-dasharray="4 3"'),
+        ):
+            dot = f'<path fill="{inside}" d="{mark(0, x + 12, y)}"/>'
+            chart.add(f'<g stroke="{INK}"><path {look} d="M{x:.1f} {y:.1f}h24"/>{dot}</g>')
+            chart.text(x + 30, y, words)
+            x += 48 + sheet.text_width(words)

@@ -15,9 +15,20 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.presentation.charts.drawing import Chart, drawable
-from overstory.presentation.charts.scale import F64, Scale, apart, shortened
-from overstory.presentation.charts.sheet import NARROW, WIDE, Sheet, cursor_numbers, percent_tick, percentages
+from overstory.presentation.charts.drawing import (
+    F64,
+    NARROW,
+    WIDE,
+    Chart,
+    Scale,
+    Sheet,
+    apart,
+    cursor_numbers,
+    drawable,
+    percent_tick,
+    percentages,
+    shortened,
+)
 from overstory.presentation.formats import interval, percent
 from overstory.presentation.svg import INK, MUTED, PAPER, SERIES, VERMILION, Picture
 

@@ -51,7 +51,6 @@ class Success:
     true_positives: float  # that the worst pair's value is recognized, at 1% false positives
 
     def to_json(self) -> dict[str, float]:
-        """Return JSON values."""
         return {"guess": self.guess, "true_positives_at_1_percent": self.true_positives}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import Any, ClassVar
 
@@ -71,8 +71,7 @@ class BitTerms(Terms):
 
     @property
     def rounds(self) -> Rounds:
-        """The channels."""
-        return Rounds(*(BinaryChannel(Fraction(a, ONE), Fraction(b, ONE)) for a, b in self._channels))
+        return _rounds(*self._channels)
 
     @property
     def _channels(self) -> tuple[Pair, Pair]:
@@ -80,17 +79,14 @@ class BitTerms(Terms):
 
     @property
     def fresh(self) -> bool:
-        """Whether the permanent round changes nothing."""
         return self.permanent == (ONE, 0)
 
     @property
     def epsilon_permanent(self) -> float:
-        """Epsilon of seeing the permanent response itself."""
         return self.rounds.epsilon_permanent(self.differences)
 
     @property
     def even_bits(self) -> tuple[int, Pair] | None:
-        """See `Terms.even_bits`."""
         even = len(self.differences) == 1 and len(set(self.differences[0])) == 1
         return (self.differences[0][0], self.instantaneous) if even else None
 
@@ -113,10 +109,14 @@ class BitTerms(Terms):
         return worst_of_bits(self.rounds, self.shapes, self.most_values, reports)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the terms as JSON values."""
         lists = {"differences": list(map(list, self.differences)), "shapes": list(map(list, self.shapes))}
         channels = {"permanent": list(self.permanent), "instantaneous": list(self.instantaneous)}
         return {"kind": self.kind, **channels, **lists, "most_values": self.most_values}
+
+
+@lru_cache(maxsize=64)
+def _rounds(*thresholds: Pair) -> Rounds:
+    return Rounds(*(BinaryChannel(Fraction(a, ONE), Fraction(b, ONE)) for a, b in thresholds))
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,6 @@ class BitDisclosure(Disclosure[BitMechanism]):
 
     @property
     def terms(self) -> BitTerms:
-        """Both channels' integers, and how two encodings differ."""
         encoding, rounds = self.mechanism.encoding, self.mechanism.rounds
         return BitTerms(
             rounds.permanent.thresholds,
@@ -150,7 +149,6 @@ class BitDisclosure(Disclosure[BitMechanism]):
         return round_up(max(weighted_sum((bits, loss[way]) for loss, bits in losses) for way in (0, 1)))
 
     def evidence(self, reports: Sequence[Report]) -> Evidence:
-        """Return the evidence of how often each position was 1, through one permanent response."""
         rounds, cohort, n = self.mechanism.rounds, reports[0].cohort, len(reports)
 
         @cache
@@ -214,12 +212,10 @@ class BitDisclosure(Disclosure[BitMechanism]):
 
     @property
     def repeats(self) -> bool:
-        """Whether the second round changes nothing."""
         return self.mechanism.rounds.instantaneous.is_identity
 
     @property
     def likeness(self) -> Likeness:
-        """Of bits drawn from one permanent response."""
         if self.repeats:
             return NO_LIKENESS
         encoding = self.mechanism.encoding
@@ -227,17 +223,14 @@ class BitDisclosure(Disclosure[BitMechanism]):
         return Likeness(self.mechanism.rounds, tuple((ones, encoding.num_bits - ones) for ones in sorted(numbers)))
 
     def on_map(self, positions: Positions) -> tuple[float, float]:
-        """Return the exact maxima over pairs of the map's candidates."""
         pairs, rounds = map_differences(positions, self.mechanism.encoding), self.mechanism.rounds
         return rounds.epsilon(pairs), rounds.epsilon_permanent(pairs)
 
     def words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - several bits may be 1
-        """Return how many bits are 1."""
         ones = payload.bit_count()
         return f"{ones} of {plural(self.mechanism.payload_bits, 'bit')} {'is' if ones == 1 else 'are'} 1"
 
     def compared(self, before: int, after: int) -> str:
-        """Return how many bits differ."""
         changed = (before ^ after).bit_count()
         return f"{changed} of them {'differs' if changed == 1 else 'differ'} from"
 

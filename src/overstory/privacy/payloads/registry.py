@@ -8,12 +8,15 @@ from typing import Any, ClassVar, Final
 
 from overstory.privacy.payloads.base import CANDIDATES, Attack, Disclosure, bounded
 from overstory.privacy.payloads.bits import BitDisclosure
-from overstory.privacy.payloads.divided import DividedDisclosure, SeveralTerms, terms_of_several
-from overstory.privacy.payloads.item_sets import ItemBitDisclosure, ItemDisclosure
-from overstory.privacy.payloads.linked import LinkedDisclosure
-from overstory.privacy.payloads.search import SearchDisclosure
+from overstory.privacy.payloads.linked import DividedDisclosure, LinkedDisclosure, SeveralTerms, terms_of_several
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
-from overstory.privacy.payloads.single_round import NumberDisclosure, SetDisclosure
+from overstory.privacy.payloads.single_round import (
+    ItemBitDisclosure,
+    ItemDisclosure,
+    NumberDisclosure,
+    SearchDisclosure,
+    SetDisclosure,
+)
 from overstory.privacy.payloads.symbols import SymbolDisclosure
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import FormatError, ParameterError
@@ -29,7 +32,6 @@ class LevelDisclosure(Disclosure[RangeRandomizer]):
 
     @property
     def terms(self) -> Terms:
-        """Those of all levels."""
         return terms_of_several(level.terms for level in self._levels)
 
     @property
@@ -37,17 +39,14 @@ class LevelDisclosure(Disclosure[RangeRandomizer]):
         return tuple(disclosure_of(level) for level in self.mechanism.mechanisms)
 
     def attack(self, candidates: int) -> Attack:  # noqa: ARG002 - a domain says how many there are
-        """Return the bounds on every mechanism of this epsilon."""
         return bounded(self.mechanism.domain_size, self.mechanism.epsilon_report, self.mechanism.epsilon_permanent)
 
     @property
     def payload(self) -> Constant:
-        """The level, and its own permanent response."""
         return mixed((1 / self.mechanism.num_cohorts, level.unchanged) for level in self._levels)
 
     @property
     def likeness(self) -> Likeness:
-        """Those of the levels."""
         return Likeness(levels=tuple(level.likeness for level in self._levels))
 
 

@@ -67,7 +67,7 @@ class Constant:
     @property
     def bits(self) -> float:
         """Collision entropy, -log2 sum p(x)^2."""
-        return _tidy(-_log_sum(count + 2 * each for count, each in self.groups) / math.log(2))
+        return _tidy(-log_sum(count + 2 * each for count, each in self.groups) / math.log(2))
 
     @property
     def shannon_bits(self) -> float:
@@ -92,17 +92,20 @@ class Constant:
             math.exp(count + each + others * math.log1p(-math.exp(each))) for count, each in self.groups if each < 0
         )
 
-    def times(self, outcomes: int) -> Constant:
-        """Return this with an independent, uniform draw from so many outcomes added to it."""
+    def times(self, outcomes: float) -> Constant:
+        """Return this with an independent, uniform draw from so many outcomes added to it.
+
+        So many need not be whole: of a draw that a share s of all devices have in common, 1 / s.
+        """
         more = math.log(outcomes)
         return Constant(tuple((count + more, each - more) for count, each in self.groups))
 
-    def words(self) -> str:
-        """Return bits and crowd in words."""
-        return f"{bits_text(self.bits)}; of a million devices {math.floor(self.crowd(MILLION)):,} {_share(self)} it"
+    def words(self, devices: str = "devices") -> str:
+        """Return bits and crowd in words; `devices` says of which ones the crowd is counted."""
+        crowd = math.floor(self.crowd(MILLION))
+        return f"{bits_text(self.bits)}; of a million {devices} {crowd:,} {'shares' if crowd == 1 else 'share'} it"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "bits": self.bits,
             "shannon_bits": self.shannon_bits,
@@ -129,10 +132,6 @@ def bits_text(bits: float) -> str:
     """
     number = f"{math.ceil(bits * 10 - 1e-6) / 10:g}"
     return f"{number} bit{'s' * (number != '1')}"
-
-
-def _share(constant: Constant) -> str:
-    return "shares" if math.floor(constant.crowd(MILLION)) == 1 else "share"
 
 
 def weighted(parts: Iterable[tuple[float, int]]) -> Constant:
@@ -168,7 +167,8 @@ def _binomial(bits: int, chance: float) -> Iterator[Group]:
         yield patterns, each
 
 
-def _log_sum(logarithms: Iterable[float]) -> float:
+def log_sum(logarithms: Iterable[float]) -> float:
+    """Return the logarithm of a sum, of the logarithms of what is added up."""
     terms = list(logarithms)
     # log-sum-exp with the largest term taken out.
     most = max(terms)

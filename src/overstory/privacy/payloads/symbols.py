@@ -136,25 +136,21 @@ class SymbolTerms(Terms):
 
     @property
     def rounds(self) -> SymbolRounds:
-        """The channels."""
         alphas = Fraction(self.permanent, ONE), Fraction(self.instantaneous, ONE)
         return SymbolRounds(*(SymbolChannel(self.num_symbols, alpha) for alpha in alphas))
 
     @property
     def fresh(self) -> bool:
-        """Whether the permanent round changes nothing."""
         return self.permanent == ONE
 
     @property
     def epsilon_permanent(self) -> float:
-        """Epsilon of seeing the permanent symbol itself."""
         return self.rounds.epsilon_permanent
 
     def _few(self, reports: int) -> float:
         return self.rounds.epsilon(reports=reports)
 
     def change_leak(self, reports: int) -> float:
-        """Exact epsilon of one change of symbol, or to nothing or from it, within `reports` reports."""
         return symbol_change(self.rounds, reports)
 
     def _worst(self, reports: int) -> Worst:
@@ -163,7 +159,6 @@ class SymbolTerms(Terms):
         return worst_of_symbols(self.rounds, self.most_values or self.num_symbols, reports)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the terms as JSON values."""
         return {"kind": self.kind, **asdict(self)}
 
 
@@ -175,19 +170,16 @@ class SymbolDisclosure(Disclosure[SymbolMechanism]):
 
     @property
     def terms(self) -> SymbolTerms:
-        """Both channels' integers."""
         rounds, symbols = self.mechanism.rounds, self.mechanism.encoding.num_symbols
         permanent, instantaneous = int(rounds.permanent.alpha * ONE), int(rounds.instantaneous.alpha * ONE)
         return SymbolTerms(symbols, permanent, instantaneous, min(symbols, self.mechanism.domain_size or symbols))
 
     def epsilon_between(self, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-        """Return epsilon between the histories of symbols that the values have in the cohort."""
         symbols = ([self.mechanism.encode(value, cohort) for value in history] for history in (first, second))
         ratios = symbol_ratios(self.mechanism.rounds, *([(s, s) for s in history] for history in symbols))
         return round_up(max(log_ratio(*ratio) for ratio in ratios))
 
     def evidence(self, reports: Sequence[Report]) -> Evidence:
-        """Return the evidence of how often each symbol was reported, through one permanent symbol."""
         rounds, cohort, n = self.mechanism.rounds, reports[0].cohort, len(reports)
         counts = Counter(report.bits for report in reports)
         later, size = rounds.instantaneous, self.mechanism.payload_limit
@@ -226,23 +218,19 @@ class SymbolDisclosure(Disclosure[SymbolMechanism]):
 
     @property
     def payload(self) -> Constant:
-        """The permanent symbol, with the cohort."""
         first, symbols = self.mechanism.rounds.permanent, self.mechanism.payload_limit
         own, others = (float(first.keep), 1), (float(first.other * (symbols - 1)), symbols - 1)
         return weighted((own, others)).times(self.mechanism.num_cohorts)
 
     @property
     def repeats(self) -> bool:
-        """Whether the second round changes nothing."""
         return self.mechanism.rounds.instantaneous.alpha == 1
 
     @property
     def likeness(self) -> Likeness:
-        """Of symbols drawn from one permanent symbol."""
         return NO_LIKENESS if self.repeats else Likeness(symbol=self.mechanism.rounds)
 
     def words(self, payload: int, labels: Sequence[str] = ()) -> str:
-        """Return the symbol, or the value that it is."""
         if self.mechanism.encoding.direct and payload < len(labels):
             return f'says "{labels[payload]}" (by chance, not necessarily yours)'
         return f"symbol {payload} of 0 .. {self.mechanism.payload_limit - 1}"

@@ -4,24 +4,27 @@ A person agreed to a metric as it was. Whatever reveals more than that, under th
 needs a new metric, with an id of its own, about which people are asked. Two rules are less obvious than the rest:
 
 - **Other parameters weaken, even those with a smaller epsilon, where permanent responses are memoized.** A device that
-  has reported draws new permanent responses under the new parameters, and the old ones are out already: together they
+  has reported draws new permanent responses under the new parameters, and has sent the old ones already: together they
   cost the sum of both epsilons, where one was promised. (Noise that is drawn afresh for every report has no such past.)
-  So do other symbols for the same values: a value with another symbol has another permanent response.
+  So does another domain: what permanent responses stand for is `Metric.account`, and each account has its own.
 - **A later expiry does not weaken.** Renewing is a decision to be reviewed, which is why expiry is required; what
   bounds a person's loss, the permanent epsilon and the cap on values, does not grow with time, and a collection whose
   noise is all fresh says so on its page.
+
+A registry follows on all registries before it, and not on the last alone: a device that answered under the first and
+again under the third has paid for both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.lifetime import lifetime_epsilon
+from overstory.privacy.registry.lifetime import lifetime_epsilon, most_responses
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.base import LocalRandomizer
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
 
 NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
-OVER_CAP: Final = ("first", "drop", "nearest")
-"""What happens past the cap on values, from what reveals least: no value is told; that there are more; where."""
 
 
 class Kind(StrEnum):
@@ -69,8 +70,14 @@ class Change:
         return {"metric": self.metric, "what": self.what, "kind": str(self.kind), "detail": self.detail}
 
 
-def compare_registries(old: MetricRegistry, new: MetricRegistry) -> list[Change]:
-    """Return every change from one registry to another, by metric, what weakens privacy first.
+def compare_registries(*registries: MetricRegistry) -> list[Change]:
+    """Return every change that a registry makes, by metric, what weakens privacy first.
+
+    Parameters
+    ----------
+    registries
+        The earlier ones, oldest first, then the new one. Every change from the last of the earlier ones is listed; of
+        the changes from those before it, what weakens privacy.
 
     Examples
     --------
@@ -80,18 +87,37 @@ def compare_registries(old: MetricRegistry, new: MetricRegistry) -> list[Change]
     >>> [(change.what, str(change.kind)) for change in found][1:3]
     [('one report', 'weakens-privacy'), ('several reports of one unchanged value', 'weakens-privacy')]
     """
-    changes = [*_of_the_whole(old, new)]
-    for name in dict.fromkeys((*old, *new)):
+    *earlier, new = registries
+    changes = list(_against_all(earlier, lambda old: _of_the_whole(old, new)))
+    for name in dict.fromkeys(name for registry in registries for name in registry):
+        had = [registry for registry in earlier if name in registry]
         if name not in new:
-            changes.append(
-                Change(name, "metric", Kind.HARMLESS, "no longer listed: its reports are refused, counts stay")
-            )
-        elif name not in old:
+            if name in earlier[-1]:
+                detail = "no longer listed: its reports are refused, counts stay"
+                changes.append(Change(name, "metric", Kind.HARMLESS, detail))
+        elif not had:
             changes.append(Change(name, "metric", Kind.HARMLESS, "new: nothing is recorded before a person was asked"))
         else:
             order = list(Kind)
-            changes += sorted(_of_a_metric(old[name], new[name]), key=lambda change: order.index(change.kind))
+            changes += sorted(_of_a_name(name, had, new), key=lambda change: order.index(change.kind))
+            if name not in earlier[-1]:
+                detail = f"listed again, as last in version {had[-1].version}: what was reported then counts too"
+                changes.append(Change(name, "metric", Kind.HARMLESS, detail))
     return changes
+
+
+def _against_all(
+    earlier: Sequence[MetricRegistry], changes: Callable[[MetricRegistry], Iterable[Change]]
+) -> Iterator[Change]:
+    """Yield every change from the last of the earlier registries, and from the others what weakens, each once."""
+    seen = set()
+    for registry in reversed(earlier):
+        for change in changes(registry):
+            is_last = registry is earlier[-1]
+            if (is_last or change.kind is Kind.WEAKENS) and change not in seen:
+                seen.add(change)
+                since = "" if is_last else f"since version {registry.version}: "
+                yield replace(change, detail=since + change.detail)
 
 
 def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
@@ -154,7 +180,13 @@ def _limits(budget: PersonBudget | None) -> str:
     return f"epsilon {budget.epsilon:g} ({budget.against}){own}"
 
 
-def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
+def _of_a_name(name: str, earlier: Sequence[MetricRegistry], new: MetricRegistry) -> Iterator[Change]:
+    """Compare a metric with those that had its id before."""
+    yield from _against_all(earlier, lambda old: _of_a_metric(old[name], new[name], old.budget))
+    yield from _of_the_account(name, earlier, new[name])
+
+
+def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
     if old.mechanism.digest != new.mechanism.digest:
         yield from _of_the_mechanism(old, new)
     yield from _of_the_cap(old, new)
@@ -163,15 +195,10 @@ def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
         yield from _of_the_domain(old, new)
     if (old.candidates, old.candidate_lists) != (new.candidates, new.candidate_lists):
         yield _of_the_candidates(new)
-    for key in ("title", "description", "owner", "purpose", "attribute"):
-        if getattr(old, key) != getattr(new, key):
-            detail = f"{getattr(old, key)!r} becomes {getattr(new, key)!r}: devices ask about it again"
-            yield Change(new.id, key, Kind.HARMLESS, detail)
+    yield from _of_the_words(old, new, budget)
     if old.transport != new.transport:
         yield Change(new.id, "transport", *_BECOMES[new.transport])
-    if old.publish != new.publish:
-        detail = f"{old.publish} becomes {new.publish}: estimates are computed from reports, at no further privacy loss"
-        yield Change(new.id, "publish", Kind.HARMLESS, detail)
+    yield from _of_publishing(old, new)
     if old.groups != new.groups:
         yield from _of_the_groups(old, new)
     if old.window != new.window and "window" not in new.mechanism.parameters:
@@ -179,8 +206,20 @@ def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
         yield Change(new.id, "window", Kind.HARMLESS, detail)
 
 
+def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
+    """What people read; under another attribute, reports no longer count within the old one's budget."""
+    limited = budget is not None and old.attribute in budget.attributes
+    for key in ("title", "description", "owner", "purpose", "attribute"):
+        before, after = getattr(old, key), getattr(new, key)
+        if before != after:
+            detail = f"{before!r} becomes {after!r}: devices ask about it again"
+            leaves = limited and key == "attribute"
+            detail += f", and its reports no longer count within the budget of {before}" if leaves else ""
+            yield Change(new.id, key, Kind.WEAKENS if leaves else Kind.HARMLESS, detail)
+
+
 def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
-    """Other parameters, or another oracle: every epsilon, then what the past costs, then the counts."""
+    """Other parameters, or another oracle: every epsilon, then the counts."""
     before, after = terms_of(old.mechanism), terms_of(new.mechanism)
     windows = {window for window in (old.window, new.window) if window and window > 1}
     yield from _worse(new.id, "one report", (1,), before.epsilon_n, after.epsilon_n)
@@ -194,39 +233,63 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
     permanent = old.mechanism.epsilon_permanent, new.mechanism.epsilon_permanent
     yield from _worse(new.id, "any number of reports of one unchanged value", (0,), *map(_always, permanent))
     yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
-    if asks_others(old.mechanism, new.mechanism):
-        detail = "other devices are asked: none that has answered, or may have, answers again"
-        yield Change(new.id, "parameters", Kind.HARMLESS, detail)
-    elif all(map(math.isfinite, permanent)):  # so neither's noise is all fresh
-        total = add_up([(1, epsilon) for epsilon in permanent])
-        detail = (
-            "devices that have reported draw new permanent responses, and the old ones are out: all reports of one "
-            f"value cost {_epsilon(total)} together, where {_epsilon(permanent[0])} was promised"
-        )
-        yield Change(new.id, "parameters", Kind.WEAKENS, detail)
+    if not after.fresh:  # of fresh noise the line on several reports says it
+        yield from _worse(new.id, "any two histories", CHANGES, before.epsilon_any, after.epsilon_any)
     what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
     detail = "reports made with the old parameters are refused, and the counts of both cannot be added up"
     yield Change(new.id, what, Kind.BREAKS, detail)
 
 
-def asks_others(old: LocalRandomizer, new: LocalRandomizer) -> bool:
-    """Whether no device that reports by the one parameters reports by the others: two waves of one number of waves.
+def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -> Iterator[Change]:
+    """What the past costs: a device with permanent responses under other accounts draws one more for a value."""
+    others = [registry for registry in earlier if registry[name].account != new.account]
+    if not others:
+        return
+    last = others[-1]
+    since = "" if last is earlier[-1] else f"since version {last.version}: "
+    what = "domain" if last[name].mechanism.digest == new.mechanism.digest else "parameters"
+    accounts = {registry[name].account: registry[name].mechanism for registry in reversed(others)}
+    groups = [group for group in _answered_again([*accounts.values()], new.mechanism) if group]
+    if not groups and not since:
+        yield Change(
+            new.id, what, Kind.HARMLESS, "other devices are asked: none that an earlier registry of these asked"
+        )
+    # Fresh noise has no past: what it costs is said of the mechanism.
+    memoized = [[one.epsilon_permanent for one in each if not one.fresh] for each in groups if not new.mechanism.fresh]
+    costs = [
+        (add_up((1, each) for each in (new.mechanism.epsilon_permanent, *group)), group[0])
+        for group in memoized
+        if group
+    ]
+    if not costs:
+        return
+    total, promised = max(costs)
+    detail = f"{since}devices that have reported draw new permanent responses, and those of before were sent already: "
+    if math.isfinite(promised):
+        detail += f"all reports of one value cost {_epsilon(total)} together, where {_epsilon(promised)} was promised"
+    else:
+        detail += "what both cost adds up"
+    if len(others) < len(earlier):
+        detail += (
+            "; responses under an earlier registry with the same parameters and domain are the same: they cost once"
+        )
+    yield Change(new.id, what, Kind.WEAKENS, detail)
 
-    A device's number follows from its secret and the metric alone, so it is the same under both.
+
+def _answered_again(earlier: Sequence[LocalRandomizer], new: LocalRandomizer) -> Iterator[list[LocalRandomizer]]:
+    """Yield, for each range of devices that the new parameters ask, which of the earlier ones asked them.
+
+    Where a device answers once, waves ask by its number, which follows from its secret and the metric alone: it is the
+    same under all parameters.
     """
-    if not (old.once and new.once) or old.num_cohorts != new.num_cohorts:
-        return False
-    asked = [list(_asked(mechanism)) for mechanism in (old, new)]
-    return not any(start < other_stop and other < stop for start, stop in asked[0] for other, other_stop in asked[1])
+    stops = {stop for mechanism in (*earlier, new) if mechanism.once for stop, _ in mechanism.zones}
+    for number in sorted({0, *stops}):
+        if _asks(new, number):
+            yield [mechanism for mechanism in earlier if _asks(mechanism, number)]
 
 
-def _asked(mechanism: LocalRandomizer) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of the devices' numbers that report at all."""
-    start = 0
-    for stop, limit in mechanism.zones:
-        if limit:
-            yield start, stop
-        start = stop
+def _asks(mechanism: LocalRandomizer, number: int) -> bool:
+    return not mechanism.once or mechanism.asks(number)
 
 
 def _always(epsilon: float) -> Callable[[int], float]:
@@ -251,43 +314,49 @@ def _epsilon(epsilon: float) -> str:
 
 
 def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
-    """Other values for the symbols: of a value that had another one, two permanent responses are out."""
-    forms = [{**metric.domain.canonical(), "ordered": None} for metric in (old, new)]
-    if forms[0] == forms[1]:
+    """Other values for the symbols; what that costs is said of the account."""
+    if old.domain.numbering == new.domain.numbering:
         detail = "the categories' order has a meaning now, or has none any more: values keep their symbols"
         yield Change(new.id, "domain", Kind.HARMLESS, detail)
         return
-    terms, same = terms_of(new.mechanism), old.mechanism.digest == new.mechanism.digest
-    if same and not terms.fresh and new.domain.renumbers(old.domain):  # of other parameters a line says so already
-        both = _epsilon(add_up([(2, terms.epsilon_permanent)]))
-        detail = (
-            "a value whose symbol is another now gets a second permanent response, and the first is out: all reports "
-            f"of it cost {both} together, where {_epsilon(terms.epsilon_permanent)} was promised"
-        )
-        yield Change(new.id, "domain", Kind.WEAKENS, detail)
     what = "reports stand for other numbers" if new.domain.size is None else "symbols stand for other values"
     yield Change(new.id, "domain", Kind.BREAKS, f"{what}, and so do stored counts")
 
 
 def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
-    """How many values a device may give away, and what follows once it has."""
-    caps = [metric.max_values or math.inf for metric in (old, new)]
-    if caps[0] != caps[1]:
-        before, after = map(lifetime_epsilon, (old, new))
-        more = caps[1] > caps[0] and (after > before or math.isinf(before))  # not above the domain's size
+    """How many responses a device may give away, and whether one past the cap follows the value."""
+    becomes = {}
+    if old.max_values != new.max_values:
         shown = [metric.max_values or "any number" for metric in (old, new)]
-        lifetime = f"all that a device may ever report, epsilon {_epsilon(before)} becomes {_epsilon(after)}"
-        kind = Kind.WEAKENS if more else Kind.HARMLESS
-        detail = f"{shown[0]} becomes {shown[1]}: {lifetime}"
-        yield Change(new.id, "max_values", kind, detail)
+        becomes["max_values"] = f"{shown[0]} becomes {shown[1]}"
     if old.over_cap != new.over_cap:
-        worse = OVER_CAP.index(new.over_cap) > OVER_CAP.index(old.over_cap)
-        detail = f"past the cap on values, {old.over_cap} becomes {new.over_cap}"
-        if worse:
-            detail += (
-                ": they follow the value again" if new.over_cap == "nearest" else ": a response more tells of them"
-            )
-        yield Change(new.id, "over_cap", Kind.WEAKENS if worse else Kind.HARMLESS, detail)
+        becomes["over_cap"] = f"past the cap on values, {old.over_cap} becomes {new.over_cap}"
+    if not becomes:
+        return
+    reached = _with_what_was_given(old, new)
+    before, after = (most_responses(metric) for metric in (old, reached))
+    kept = not (old.mechanism.fresh or new.mechanism.fresh)  # no cap applies to fresh noise
+    follows = _follows(new) and not _follows(old)
+    weakens = kept and (follows or (before is not None and (after is None or after > before)))
+    epsilons = [_epsilon(lifetime_epsilon(metric)) for metric in (old, reached if weakens else new)]
+    detail = "; ".join(becomes.values())
+    detail += f": all that a device may ever report, epsilon {epsilons[0]} becomes {epsilons[1]}"
+    detail += ", and past the cap reports follow the value" if follows else ""
+    yield Change(new.id, " and ".join(becomes), Kind.WEAKENS if weakens else Kind.HARMLESS, detail)
+
+
+def _with_what_was_given(old: Metric, new: Metric) -> Metric:
+    """Return the new metric with the cap that a device may reach: one with a full old one may still report nothing."""
+    if old.max_values is None or old.max_responses is None or new.max_values is None:
+        return replace(new, max_values=None)
+    return replace(new, max_values=max(old.max_values, new.max_values, old.max_responses - new.nothing_is_spare))
+
+
+def _follows(metric: Metric) -> bool:
+    """Whether there may be a value past the cap, and it decides which response is reported."""
+    values = terms_of(metric.mechanism).most_values
+    most = metric.max_values
+    return metric.over_cap == "nearest" and most is not None and (values is None or most <= values)
 
 
 def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
@@ -307,7 +376,10 @@ def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
         )
         if new.grace_days > old.grace_days:
             detail += "; ids forgotten until now stay forgotten: an upload repeated from then would count twice"
-        yield Change(new.id, "grace_days", Kind.HARMLESS, detail)
+        reopens = new.grace_days > old.grace_days and old.publish != "nothing"
+        if reopens:
+            detail += "; a published period takes reports again, and its estimates published then show them"
+        yield Change(new.id, "grace_days", Kind.WEAKENS if reopens else Kind.HARMLESS, detail)
     if old.expires != new.expires:
         renewed = "renewed until" if new.expires > old.expires else "ends sooner, on"
         detail = f"{renewed} {new.expires}, not {old.expires}: " + (
@@ -316,6 +388,20 @@ def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
             else "less is collected"
         )
         yield Change(new.id, "expires", Kind.HARMLESS, detail)
+
+
+def _of_publishing(old: Metric, new: Metric) -> Iterator[Change]:
+    if old.publish != new.publish:
+        yield _published(new, "publish", f"{old.publish} becomes {new.publish}", more=new.publish != "nothing")
+    elif old.publish_least != new.publish_least:
+        detail = f"a period is published with {new.publish_least:,} reports or more, not with {old.publish_least:,}"
+        yield _published(new, "publish_least", detail, more=new.publish_least < old.publish_least)
+
+
+def _published(new: Metric, what: str, detail: str, *, more: bool) -> Change:
+    if more:
+        return Change(new.id, what, Kind.WEAKENS, f"{detail}: devices ask about it again")
+    return Change(new.id, what, Kind.HARMLESS, detail)
 
 
 def _of_the_groups(old: Metric, new: Metric) -> Iterator[Change]:

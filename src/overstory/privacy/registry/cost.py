@@ -1,18 +1,19 @@
 """What reports of a metric cost the person who sends them: the one place from which every page and command prints.
 
 The first line says by how much any two histories of as many reports can be told apart, whatever the person holds and
-however it changes. Every other line holds under a condition, and names it in the same line.
+however it changes. So does the one of one report. Every other line holds under a condition, and names it in the same
+line. There are at most five lines.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.privacy.caveats import cautions
-from overstory.privacy.claims import CHANGE, FRESH, MEMO, NO_CEILING, PERMANENT, REPORT, SAME_PATTERN, Claim, finite
+from overstory.privacy.claims import FRESH, MEMO, PERMANENT, REPORT, SAME_PATTERN, Claim, finite
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.lifetime import most_responses
@@ -23,31 +24,32 @@ from overstory.protocol.metrics import Metric
 
 PLANNED: Final = 30
 """Reports that a metric without a window is stated for, before there are any."""
-MOST_CHANGES: Final = 100
-"""Up to so many reports the line on a change is computed; past that it takes more than a second."""
 
 ALWAYS: Final = "whatever you hold and however it changes"
 UNCHANGED: Final = "only while the value never changes"
-PATTERN: Final = "only with the same pattern of changes"
-ONCE: Final = "only on whether the value changed once"
+PATTERN: Final = "not counting which reports share their noise"
 ONLY: Final = ", the only one that a device sends by these parameters"
+IN_FORCE: Final = ", by the parameters in force"
 
 ANY: Final = (
     "Between any two histories of as many reports, whatever the values and however often they change; never below the "
     "truth."
 )
-CERTAIN: Final = "the same value always sends the same report, so a change of value is certain"
+CERTAIN: Final = "the same value always sends the same report, so two different ones prove a change"
+PART_CERTAIN: Final = "a part of the report stays the same while its value does, so another one proves a change"
 NOT_BOUNDED: Final = "no bound on it is computed"
 NO_CAP: Final = "the metric has no cap on different values, and each further one costs as much as the first"
-ADDS_UP: Final = "nothing is kept between reports, so each one adds its own"
-FORGOTTEN: Final = "an earlier version did not keep what the noise of some reports was"
+ACCOUNTS: Final = (
+    "All reports are of one unchanged value. The metric's parameters, or what its values stand for, changed since the "
+    "first one: the value had an independent permanent response before and after, and their epsilons add up."
+)
 
 
 @dataclass(frozen=True)
 class CostLine:
     """One epsilon, with its condition in its own words."""
 
-    kind: str  # "any", "report", "unchanged", "permanent", "values", "pattern" or "change"
+    kind: str  # "any", "report", "unchanged", "permanent", "values" or "pattern"
     about: str  # what is seen, and under which condition
     epsilon: float  # in nats, rounded up
     assumption: str  # what it rests on, at length
@@ -100,7 +102,7 @@ class MetricCost:
     reports: int  # how many reports the first line is about
     planned: bool  # whether they are still to come
     lines: tuple[CostLine, ...]  # the first is `headline`; the others have a condition, but for "one report"
-    pattern: float  # what these reports cost against values that change at the same times
+    epsilon_pattern: float  # what these reports cost, not counting which reports share their noise
 
     @property
     def headline(self) -> CostLine:
@@ -128,14 +130,12 @@ class MetricCost:
             "reports": self.reports,
             "planned": self.planned,
             "epsilon_any": finite(self.headline.epsilon),
-            "epsilon_same_pattern": finite(self.pattern),
+            "epsilon_same_pattern": finite(self.epsilon_pattern),
             "lines": [line.to_json() for line in self.lines],
         }
 
 
-def metric_cost(
-    metric: Metric, reports: int | None = None, *, so_far: Ledger | None = None, forgotten: bool = False
-) -> MetricCost:
+def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | None = None) -> MetricCost:
     """Return what reports of a metric cost.
 
     Parameters
@@ -153,63 +153,76 @@ def metric_cost(
     ...     print(f"{line.amount}: {line.about}")
     no bound: whatever you hold and however it changes: 30 reports
     epsilon 1.0000: one report
-    epsilon 1.0000: 30 reports, only while the value never changes
     epsilon 1.0000: any number of reports, only while the value never changes
-    epsilon 4.0000: any number of reports of 3 values and nothing, only with the same pattern of changes
-    no bound: 30 reports, only on whether the value changed once
+    epsilon 4.0000: any number of reports of 3 values and nothing, not counting which reports share their noise
     """
     made = 0 if so_far is None else sum(account.reports for account in so_far.accounts)
-    if so_far is None or not (made or forgotten):
+    if so_far is None or not made:
         return _planned(metric, 1 if metric.mechanism.once else reports or metric.window or PLANNED)
-    return _so_far(metric, so_far, made, forgotten=forgotten)
+    return _so_far(metric, so_far, made)
 
 
 def _planned(metric: Metric, reports: int) -> MetricCost:
     terms = terms_of(metric.mechanism)
     lines = [
-        _any(terms, plural(reports, "report"), terms.epsilon_any(reports), metric),
-        *_of_the_parameters(metric, terms, reports),
-        *_change(metric, terms, reports),
+        _any((terms,), f"{plural(reports, 'report')}{ONLY if terms.once else ''}", terms.epsilon_any(reports), metric),
+        *_of_the_parameters(metric, terms),
     ]
     distinct = min(number for number in (reports, most_responses(metric)) if number is not None)
     pattern = terms.epsilon_any(reports) if terms.fresh else add_up([(distinct, terms.epsilon_permanent)])
     return MetricCost(metric.id, metric.attribute, reports, True, tuple(lines), pattern)
 
 
-def _so_far(metric: Metric, ledger: Ledger, made: int, *, forgotten: bool) -> MetricCost:
-    terms = terms_of(metric.mechanism)
+def _so_far(metric: Metric, ledger: Ledger, made: int) -> MetricCost:
+    terms, every = terms_of(metric.mechanism), tuple(account.terms for account in ledger.accounts)
     yours = f"your {plural(made, 'report')}"
-    alone = made if not forgotten and all(account.terms == terms for account in ledger.accounts) else 0
-    unbounded = FORGOTTEN if forgotten else None
-    any_history, pattern = (math.inf, math.inf) if forgotten else (ledger.epsilon_any, ledger.epsilon)
+    alone = [account.digest for account in ledger.accounts] == [metric.account.hex()]
+    about = f"{yours}{ONLY}" if alone and made == 1 and terms.once else yours
     lines = [
-        _any(terms, yours, any_history, metric, unbounded),
-        CostLine("pattern", f"{yours}, {PATTERN}", pattern, f"Holds {SAME_PATTERN}", unbounded),
-        *_of_the_parameters(metric, terms, alone, "" if alone or not made else ", by the parameters in force"),
-        *(_change(metric, terms, alone) if alone else ()),
+        _any(every, about, ledger.epsilon_any, metric),
+        *without_times(ledger.epsilon_any, ledger.epsilon, f"{yours}, {PATTERN}"),
+        *(_of_the_parameters(metric, terms) if alone else _of_all_accounts(metric, ledger, made)),
     ]
-    return MetricCost(metric.id, metric.attribute, made, False, tuple(lines), pattern)
+    return MetricCost(metric.id, metric.attribute, made, False, tuple(lines), ledger.epsilon)
 
 
-def _any(terms: Terms, reports: str, epsilon: float, metric: Metric, reason: str | None = None) -> CostLine:
-    assumption = FRESH if terms.fresh else ANY
-    caution = cautions(metric.mechanism, terms).get("any")
-    about = f"{ALWAYS}: {reports}{ONLY if terms.once else ''}"
-    return CostLine("any", about, epsilon, assumption, reason or _why(terms), caution)
+def without_times(any_history: float, pattern: float, about: str) -> Iterator[CostLine]:
+    """Return the line that leaves out which reports share their noise, where that is less than the first line."""
+    if epsilon_text(pattern) != epsilon_text(any_history):
+        yield CostLine("pattern", about, pattern, f"Holds {SAME_PATTERN}")
 
 
-def _of_the_parameters(metric: Metric, terms: Terms, reports: int, under: str = "") -> Iterator[CostLine]:
-    """Return what the parameters in force promise of one value, and of several."""
+def _any(every: tuple[Terms, ...], reports: str, epsilon: float, metric: Metric) -> CostLine:
+    assumption = FRESH if all(terms.fresh for terms in every) else ANY
+    caution = cautions(metric.mechanism, terms_of(metric.mechanism)).get("any")
+    return CostLine("any", f"{ALWAYS}: {reports}", epsilon, assumption, _why(every), caution)
+
+
+def _of_the_parameters(metric: Metric, terms: Terms) -> Iterator[CostLine]:
+    """Return what the parameters in force promise of one value, and of several; of fresh noise the first line is it."""
     warn = cautions(metric.mechanism, terms).get
-    yield unchanged_cost(metric, 1, under)
-    if terms.once:
+    yield unchanged_cost(metric, 1)
+    if terms.once or terms.fresh:
         return
-    if reports > 1:
-        yield unchanged_cost(metric, reports)
-    about, rests = f"any number of reports{under}, {UNCHANGED}", NO_CEILING if terms.fresh else PERMANENT
-    yield CostLine("permanent", about, terms.epsilon_permanent, rests, ADDS_UP, warn("permanent"))
-    if not terms.fresh:
-        yield _values(metric, terms, under, warn("values"))
+    about = f"any number of reports, {UNCHANGED}"
+    yield CostLine("permanent", about, terms.epsilon_permanent, PERMANENT, caution=warn("permanent"))
+    yield _values(metric, terms, warn("values"))
+
+
+def _of_all_accounts(metric: Metric, ledger: Ledger, made: int) -> Iterator[CostLine]:
+    """Return what an unchanged value costs in all accounts: a response in each, independent of the others."""
+    yield unchanged_cost(metric, 1, IN_FORCE)
+    terms = terms_of(metric.mechanism)
+    ceilings = {account.digest: account.terms.epsilon_permanent for account in ledger.accounts}
+    ceilings[metric.account.hex()] = terms.epsilon_permanent
+    ceiling = add_up((1, each) for each in ceilings.values())
+    unchanged = add_up((1, account.terms.epsilon_n(account.reports)) for account in ledger.accounts)
+    if made > 1 and epsilon_text(unchanged) not in {epsilon_text(ceiling), epsilon_text(ledger.epsilon_any)}:
+        about = f"{plural(made, 'report')}, {UNCHANGED}"
+        yield CostLine("unchanged", about, unchanged, ACCOUNTS)
+    if not terms.once and not math.isinf(ceiling):  # fresh noise adds its own with every report
+        about = f"any number of reports, {UNCHANGED}"
+        yield CostLine("permanent", about, ceiling, ACCOUNTS)
 
 
 def unchanged_cost(metric: Metric, reports: int, under: str = "") -> CostLine:
@@ -219,33 +232,27 @@ def unchanged_cost(metric: Metric, reports: int, under: str = "") -> CostLine:
     if reports == 1:
         return CostLine("report", f"one report{under}", epsilon, REPORT, caution=warn("report"))
     about, rests = f"{plural(reports, 'report')}, {UNCHANGED}", FRESH if terms.fresh else MEMO
-    return CostLine("unchanged", about, epsilon, rests, ADDS_UP, warn("several"))
+    return CostLine("unchanged", about, epsilon, rests, caution=warn("several"))
 
 
-def _values(metric: Metric, terms: Terms, under: str, caution: str | None) -> CostLine:
+def _values(metric: Metric, terms: Terms, caution: str | None) -> CostLine:
     most, rests = most_responses(metric), f"Each of the values costs the permanent epsilon; {SAME_PATTERN}"
+    values = "any values" if most is None else _values_words(metric, terms, most)
+    about = f"any number of reports of {values}, {PATTERN}"
     if most is None:
-        return CostLine(
-            "values", f"any number of reports of any values{under}, {PATTERN}", math.inf, rests, NO_CAP, caution
-        )
-    about = f"any number of reports of {_values_words(metric, terms, most)}{under}, {PATTERN}"
+        return CostLine("values", about, math.inf, rests, NO_CAP, caution)
     return CostLine("values", about, add_up([(most, terms.epsilon_permanent)]), rests, caution=caution)
-
-
-def _change(metric: Metric, terms: Terms, reports: int) -> Iterator[CostLine]:
-    if terms.fresh or not 1 < reports <= MOST_CHANGES:
-        return  # the first line says as much
-    caution = cautions(metric.mechanism, terms).get("change")
-    about = f"{plural(reports, 'report')}, {ONCE}"
-    yield CostLine("change", about, terms.change_leak(reports), CHANGE, _why(terms), caution)
 
 
 def _values_words(metric: Metric, terms: Terms, most: int) -> str:
     """Return how many values a device may tell of, and whether it may report nothing by a response of its own."""
-    values = min(number for number in (metric.max_values, terms.most_values) if number is not None)
+    values = min(n for n in (metric.max_values, terms.most_values, metric.num_values) if n is not None)
     return plural(values, "value") + (" and nothing" if most > values else "")
 
 
-def _why(terms: Terms) -> str:
+def _why(every: Iterable[Terms]) -> str:
     """Say why any two histories have no bound, where they have none."""
-    return CERTAIN if math.isinf(terms.change_leak(2)) else NOT_BOUNDED
+    certain = next((terms for terms in every if math.isinf(terms.change_leak(2))), None)
+    if certain is None:
+        return NOT_BOUNDED
+    return PART_CERTAIN if certain.in_parts else CERTAIN

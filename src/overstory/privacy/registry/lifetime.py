@@ -21,8 +21,9 @@ def most_responses(metric: Metric) -> int | None:
     terms = terms_of(metric.mechanism)
     if terms.once:
         return 1
-    values = None if terms.most_values is None else terms.most_values + 1
-    return min((number for number in (metric.max_responses, values) if number is not None), default=None)
+    values = metric.num_values if terms.most_values is None else terms.most_values
+    responses = None if values is None else values + 1
+    return min((number for number in (metric.max_responses, responses) if number is not None), default=None)
 
 
 def lifetime_epsilon(metric: Metric) -> float:

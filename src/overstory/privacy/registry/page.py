@@ -6,11 +6,12 @@ What it reveals is its mechanism's statement, for the reports and the values tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.approximate import DELTA
+from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.claims import Claim, claims_blocks
 from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.registry.totals import TotalCost
@@ -18,6 +19,7 @@ from overstory.privacy.statements import PrivacyStatement, statement
 from overstory.privacy.text import parameter_words, plural
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.groups import Groups
+from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics.oblivious import ObliviousRoute
@@ -40,10 +42,14 @@ def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: floa
     asked, window = set(reports), metric.window or 1
     changes = {2, *asked, window if window <= MOST_CHANGES else 2} - {1}
     numbers = sorted({*SHOWN, *asked, window})
-    return statement(metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta)
+    stated = statement(metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta)
+    return replace(stated, linkable=metric_linkability(metric))
 
 
-PUBLISHED: Final = "everybody can read the estimates with their uncertainty, and no report"
+def published_words(metric: Metric) -> str:
+    """Say what everybody can read of a published metric."""
+    least = f"{metric.publish_least:,}"
+    return f"everybody can read the estimates of a period once it takes no more reports, if at least {least} came"
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ def metric_page(metric: Metric, *, reports: int | None = None, route: ObliviousR
     ...     print(f"{question}: {answer}")
     What a report can be about: one of 3: red, green, blue; any other value is reported as nothing
     How often: at most one report per device per week
-    How many values: all 3 that there are
+    How many values: all 3 values
     """
     stated = metric_statement(metric)
     return MetricPage(metric, tuple(_facts(metric, stated, route)), stated, metric_cost(metric, reports))
@@ -135,7 +141,7 @@ def _facts(metric: Metric, stated: PrivacyStatement, route: ObliviousRoute | Non
     if metric.is_oblivious:
         yield "How reports travel", relay_words(route)
     if metric.publish == "estimates":
-        yield "Published", PUBLISHED
+        yield "Published", published_words(metric)
     given = parameter_words(metric.to_json()["parameters"])
     yield "What could put a device's reports together", stated.linkable.words()
     yield "How", f"{metric.mechanism.name} ({given}); randomized on the device, which never sends the value itself"
@@ -191,7 +197,7 @@ def how_many_values(metric: Metric) -> str:
         return "any number: all noise is drawn afresh, so what counts is the number of reports"
     size = metric.num_values
     if metric.max_values is None or (size is not None and metric.max_values >= size):
-        return "any number" if size is None else f"all {size:,} that there are"
+        return "any number" if size is None else f"all {plural(size, metric.domain.value_word)}"
     then = {
         "drop": "are reported as nothing",
         "first": "are reported as if they were the first",
@@ -201,8 +207,13 @@ def how_many_values(metric: Metric) -> str:
     return f"at most {plural(metric.max_values, word)} from one device, ever; later {metric.domain.value_word}s {then}"
 
 
+def how_long_kept(metric: Metric) -> str:
+    """Say for how long a metric's reports are stored, and what stays of them."""
+    days = plural(metric.retention_days, "day") if metric.retention_days else "until their period is over"
+    return f"{days}; then only counts of {FEWEST_TOGETHER} or more reports together"
+
+
 def _kept(metric: Metric) -> str:
-    days = f"{metric.retention_days} days" if metric.retention_days else "no time once they are counted"
-    how_long = f"randomized reports: {days}; their counts: for good"
+    how_long = f"randomized reports: {how_long_kept(metric)}"
     late = f"; a report that comes up to {metric.grace_days} days late is still counted"
     return how_long + (late if metric.grace_days else "; a report that comes after its period is not counted")

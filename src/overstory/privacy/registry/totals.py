@@ -9,16 +9,15 @@ its value were the worst.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.privacy.claims import SAME_PATTERN, finite
+from overstory.privacy.claims import finite
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.cost import ALWAYS, ANY, PATTERN, CostLine, MetricCost
+from overstory.privacy.registry.cost import ALWAYS, ANY, PATTERN, CostLine, MetricCost, without_times
 from overstory.privacy.terms import Terms, add_up
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, PersonBudget
@@ -32,7 +31,7 @@ class TotalCost:
     attribute: str | None  # what they have in common; None: all metrics
     metrics: tuple[str, ...]  # their ids
     epsilon_any: float  # whatever the person holds and however it changes
-    epsilon_pattern: float  # against values that change at the same times
+    epsilon_pattern: float  # not counting which reports share their noise
     reports: str  # which reports these are
 
     @property
@@ -43,12 +42,11 @@ class TotalCost:
 
     @property
     def lines(self) -> tuple[CostLine, ...]:
-        """Both epsilons, the one without a condition first."""
+        """Both epsilons where they differ, the one without a condition first."""
         rests = f"The epsilons of one person's metrics add up. {ANY}"
-        why = "no bound on one of them"
         return (
-            CostLine("any", f"{ALWAYS}: {self.reports}", self.epsilon_any, rests, why),
-            CostLine("pattern", f"{self.reports}, {PATTERN}", self.epsilon_pattern, f"Holds {SAME_PATTERN}", why),
+            CostLine("any", f"{ALWAYS}: {self.reports}", self.epsilon_any, rests, "no bound on one of them"),
+            *without_times(self.epsilon_any, self.epsilon_pattern, f"{self.reports}, {PATTERN}"),
         )
 
     def pairs(self) -> Iterator[tuple[str, str]]:
@@ -89,12 +87,11 @@ def total_costs(costs: Sequence[MetricCost]) -> tuple[TotalCost, ...]:
     return tuple(_total(attribute, group) for attribute, group in groups)
 
 
-def total_so_far(ledger: Ledger, attribute: str | None = None, *, forgotten: bool = False) -> TotalCost:
-    """Return what a ledger's reports have cost together; unbounded where there were others that nobody knows."""
+def total_so_far(ledger: Ledger, attribute: str | None = None) -> TotalCost:
+    """Return what a ledger's reports have cost together."""
     names = tuple(dict.fromkeys(account.metric for account in ledger.accounts))
     reports = f"your {plural(sum(account.reports for account in ledger.accounts), 'report')}"
-    epsilons = (math.inf, math.inf) if forgotten else (ledger.epsilon_any, ledger.epsilon)
-    return TotalCost(attribute, names, *epsilons, reports)
+    return TotalCost(attribute, names, ledger.epsilon_any, ledger.epsilon, reports)
 
 
 def _total(attribute: str | None, costs: Sequence[MetricCost]) -> TotalCost:
@@ -102,7 +99,7 @@ def _total(attribute: str | None, costs: Sequence[MetricCost]) -> TotalCost:
     same = len(set(numbers)) == 1
     reports = f"{plural(numbers[0], 'report')} of each" if same else f"{', '.join(map(str, numbers))} reports of these"
     any_history = add_up((1, cost.headline.epsilon) for cost in costs)
-    pattern = add_up((1, cost.pattern) for cost in costs)
+    pattern = add_up((1, cost.epsilon_pattern) for cost in costs)
     return TotalCost(attribute, tuple(cost.metric for cost in costs), any_history, pattern, reports)
 
 
@@ -114,7 +111,7 @@ def charge(against: Against, terms: Terms, reports: int, most_responses: int | N
     """Return what a budget charges for reports of one metric by one mechanism, rounded up.
 
     Against any history: what tells any two histories of as many reports apart. Against the same pattern: as if every
-    report were of another value, up to the cap; or what the former charges, where that is less.
+    report came from another permanent response, up to the cap; or what the former charges, where that is less.
 
     Examples
     --------

@@ -7,11 +7,10 @@ and which metrics an earlier version read with other parameters (hashing oracles
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from overstory.privacy.attacks import linkability
+from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.lifetime import lifetime_epsilon
 from overstory.privacy.registry.totals import budget_words
@@ -21,7 +20,8 @@ from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.groups import FLOOR, OTHER
-from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME
+from overstory.protocol.metrics.metric import FEWEST_TOGETHER
+from overstory.protocol.metrics.metric_table import EARLIER_NAME, PUBLISH_LEAST, RENAME
 from overstory.protocol.metrics.toml_positions import positions
 
 if TYPE_CHECKING:
@@ -154,15 +154,17 @@ def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
 def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
     if metric.mechanism.once:
         return  # one report cannot be put together with another
-    linkable, cohorts = linkability(metric.mechanism), metric.mechanism.num_cohorts
+    linkable, cohorts = metric_linkability(metric), metric.mechanism.num_cohorts
     if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(_midnight(today)) > 1:
         sentence = (
             f"a device reports every {metric.period}, and the noise is drawn once: an unchanged value always sends the "
-            f"same report ({linkable.unchanged.words()}), and a change is certain"
+            f"same report ({linkable.unchanged_words()}), and two different ones prove a change"
         )
         yield "oracle", f"{sentence}; {ONLY_NUMBERS if 'numbers' in metric.domain.families else TWO_ROUNDS}"
     if cohorts > MOST_SEEDS:
         sentence = f"each report carries its device's own of {cohorts:,} public numbers ({linkable.always.words()})"
+        if not metric.mechanism.counted_by_value:
+            sentence += f"; after retention_days a count of fewer than {FEWEST_TOGETHER} reports is deleted"
         yield "parameters", f"{sentence}: {_fewer(metric)}"
 
 
@@ -175,6 +177,11 @@ def _fewer(metric: Metric) -> str:
 def _published(metric: Metric) -> Iterator[tuple[str, str]]:
     if metric.publish == "estimates" and None in metric.domain.candidate_files:
         yield "publish", "strings without a file of candidates have no estimates to publish: name a file in the domain"
+    if metric.publish_least < PUBLISH_LEAST:
+        yield (
+            "publish_least",
+            f"estimates of {metric.publish_least} reports are close to the reports: {PUBLISH_LEAST} are usual",
+        )
 
 
 def _groups(metric: Metric) -> Iterator[tuple[str, str]]:
@@ -194,6 +201,16 @@ def _groups(metric: Metric) -> Iterator[tuple[str, str]]:
             "a share for devices that are in no listed group"
         )
         yield "groups", message
+    cohorts = metric.mechanism.num_cohorts
+    rarest = min((groups.expected(name) for name in groups.names if not groups.hidden(name)), default=0.0)
+    # With twice as many on average, hardly any cohort or seed has fewer.
+    if not metric.mechanism.counted_by_value and rarest < 2 * FEWEST_TOGETHER * cohorts:
+        message = (
+            f"counts stay only of {FEWEST_TOGETHER} or more reports together, and the rarest group has about "
+            f"{rarest / cohorts:,.1f} in a period for each of {cohorts:,} cohorts or seeds: have fewer of these, "
+            "larger groups or longer periods"
+        )
+        yield "retention_days", message
 
 
 def _resolution(metric: Metric) -> Iterator[tuple[str, str]]:
@@ -219,16 +236,24 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
         for key in sorted({"max_values", "over_cap", EARLIER_NAME} & written):
             yield str(key), "has no effect: a device sends one report by these parameters, and no other"
     elif cap is None:
-        if not terms.fresh and math.isinf(lifetime_epsilon(metric)):
-            yield "max_values", "no cap: what one device may reveal by ever new values is without bound"
+        if not terms.fresh and terms.most_values is None:
+            yield "max_values", _no_cap(metric)
         for key in sorted({"over_cap", EARLIER_NAME} & written):
             yield str(key), "has no effect without max_values"
     elif terms.fresh:
         yield "max_values", "has no effect on privacy: all noise is drawn afresh, and every report adds its own"
-    elif metric.num_values is not None and cap >= metric.num_values:
+    elif metric.num_values is not None and cap >= metric.num_values + (not metric.nothing_is_spare):
         yield "max_values", f"has no effect: the domain has {metric.num_values} values"
     elif not metric.nothing_is_spare and metric.domain.refuses:
         yield "max_values", "a value outside the domain is reported as nothing, which takes one of these places"
+
+
+def _no_cap(metric: Metric) -> str:
+    """Warn where values are many, and only the number of values ends what they cost."""
+    if metric.num_values is None:
+        return "no cap: what one device may reveal by ever new values is without bound"
+    together = epsilon_text(lifetime_epsilon(metric))
+    return f"no cap: a device may report all {metric.num_values:,} values, which cost epsilon {together} together"
 
 
 def registry_notes(registry: MetricRegistry) -> Iterator[str]:

@@ -15,14 +15,30 @@ The expectation is bounded by an exponential tilt: for any t > 0, with the tilte
 
 The last expectation is at most 1 / (t e); it is also at most its value for a normal S plus twice the Berry-Esseen
 distance over t e, because y e^(-t y) on y > 0 varies by 2 / (t e) in all. So every number here is a bound from above.
+
+*Blankets of mechanisms*, of one report, several, any number, come from the exact thresholds. A law of r - e^epsilon r'
+that is above another in convex order gives a larger bound. So these do, whatever the cohort:
+
+- a value that has its bits, against nothing, a value with fewer, or one that is not asked for: their ratios are
+  conditional expectations of its own;
+- two values without a common bit, against two that share some; and two symbols that differ, against one symbol for
+  both: for a convex f, E[f(r - t r')] is least where r and r' rise together (f(x - t y) is submodular).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
+
+from overstory.protocol.channels import BinaryChannel, SymbolChannel
+from overstory.protocol.encodings.seeds import SeededHash
+from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
+from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.numeric.windows import SquareWave
 
 Atom = tuple[float, float, float]
 """A probability under omega, and there r and r'."""
@@ -67,24 +83,6 @@ class Blanket:
         sums = [math.fsum(weight for weight, _, _ in self.atoms)]
         sums += [self.gamma * math.fsum(atom[0] * atom[place] for atom in self.atoms) for place in (1, 2)]
         return max(abs(total - 1) for total in sums)
-
-    def times(self, other: Blanket) -> Blanket:
-        """Return the blanket of two independent reports together."""
-        merged: dict[tuple[float, float], tuple[float, float, float]] = {}
-        for weight, first, second in self.atoms:
-            for more, another, other_second in other.atoms:
-                r, s = first * another, second * other_second
-                key = round(math.log(r), 10), round(math.log(s), 10)  # equal but for the order of multiplication
-                before = merged.get(key)
-                merged[key] = (weight * more, r, s) if before is None else (before[0] + weight * more, *before[1:])
-        return Blanket(self.gamma * other.gamma, tuple(merged.values()))
-
-    def power(self, exponent: int) -> Blanket:
-        """Return the blanket of `exponent` independent reports together."""
-        product = self
-        for _ in range(exponent - 1):
-            product = product.times(self)
-        return product
 
     def delta(self, epsilon: float, reports: int) -> float:
         """Return a bound on delta at `epsilon`, of one shuffle of that many reports."""
@@ -201,3 +199,154 @@ def _tilted_normal(t: float, centre: float, spread: float, shifted: float, u: fl
     factor = math.exp(min(-t * centre + t * t * spread * spread / 2, 700.0))
     below = math.erfc(-u / math.sqrt(2)) / 2
     return factor * (shifted * below + spread * math.exp(-u * u / 2) / _SQRT_2PI)
+
+
+MOST_PERIODS: Final = 16
+"""Periods up to which their reports are counted together; past them, the permanent response is."""
+
+Ratios = Mapping[float, float]
+"""What one value's report is likelier by than the blanket, with its probability under omega."""
+
+
+def blankets_of(mechanism: LocalRandomizer, periods: int | None = 1, *, in_cohort: bool = False) -> list[Blanket]:
+    """Return blankets of a device's reports: the largest bound over them holds.
+
+    Parameters
+    ----------
+    periods
+        Reports of one unchanged value, each shuffled with the others' of its period; None for any number.
+    in_cohort
+        Of one cohort, the worst.
+    """
+    family = FAMILIES.get(mechanism.payload)
+    blankets = None if family is None else family(mechanism, periods, in_cohort=in_cohort)
+    if not blankets:
+        epsilon = mechanism.epsilon_permanent if periods is None else mechanism.epsilon_n(periods)
+        return [clones(epsilon)]
+    return blankets
+
+
+def has_own_blanket(mechanism: LocalRandomizer) -> bool:
+    """Whether the bound is the mechanism's own, not that of any mechanism of its epsilon."""
+    family = FAMILIES.get(mechanism.payload)
+    return family is not None and bool(family(mechanism, 1, in_cohort=True))
+
+
+# --- bits -----------------------------------------------------------------------------------------------------------
+
+
+def _of_bits(mechanism: BitMechanism, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+    encoding = mechanism.encoding
+    ratios = _bit_ratios(mechanism, periods)
+    if encoding.asked < 1 and not in_cohort:
+        return list(_of_sampled_bits(ratios, float(encoding.asked)))
+    # A vector of the value's own bits: r is the product of the ratios of its bits.
+    least, bits = min(ratios), encoding.ones[1]
+    law = _product(ratios, least, bits)
+    return [Blanket(least**bits, tuple((p * q, r, s) for r, p in law.items() for s, q in law.items()))]
+
+
+def _bit_ratios(mechanism: BitMechanism, periods: int | None) -> Ratios:
+    """Return P(what is seen of a bit | it is the value's) / P(the same | it is not), with the latter."""
+    rounds = mechanism.rounds
+    if periods is None or periods > MOST_PERIODS or rounds.instantaneous.is_identity:
+        return _of_channel(rounds.permanent)
+    if periods == 1:
+        return _of_channel(rounds.combined)
+    ratios: dict[float, float] = {}
+    for ones in range(periods + 1):
+        seen = [_times(rounds.instantaneous, rate, ones, periods) for rate in _rates(rounds.permanent)]
+        ratio, chance = float(seen[0] / seen[1]), float(seen[1])
+        ratios[ratio] = ratios.get(ratio, 0.0) + chance
+    return ratios
+
+
+def _rates(channel: BinaryChannel) -> tuple[Fraction, Fraction]:
+    return channel.keep_one, channel.raise_zero
+
+
+def _of_channel(channel: BinaryChannel) -> Ratios:
+    high, low = _rates(channel)
+    return {float(high / low): float(low), float((1 - high) / (1 - low)): float(1 - low)}
+
+
+def _times(channel: BinaryChannel, permanent: Fraction, ones: int, periods: int) -> Fraction:
+    """P(that number of ones in these periods), the permanent bit being 1 with that probability."""
+    lit, unlit = (rate**ones * (1 - rate) ** (periods - ones) for rate in _rates(channel))
+    return math.comb(periods, ones) * (permanent * lit + (1 - permanent) * unlit)
+
+
+def _product(ratios: Ratios, least: float, bits: int) -> Ratios:
+    """Return the law of the product of `bits` independent ratios over the least; equal ones are merged."""
+    law: dict[float, float] = {1.0: 1.0}
+    for _ in range(bits):
+        merged: dict[float, tuple[float, float]] = {}
+        for before, chance in law.items():
+            for ratio, more in ratios.items():
+                value = before * (ratio / least)
+                key = round(math.log(value), 10)
+                merged[key] = (value, merged.get(key, (0.0, 0.0))[1] + chance * more)
+        law = dict(merged.values())
+    return law
+
+
+def _of_sampled_bits(ratios: Ratios, asked: float) -> Iterator[Blanket]:
+    """Yield the blankets where a device answers for some of the values: how often for both of two is not known."""
+    least = min(ratios)
+    answered = {ratio / least: chance for ratio, chance in ratios.items()}
+    silent = {1 / least: 1.0}
+    for both in {max(0.0, 2 * asked - 1), asked}:
+        kinds = ((both, answered, answered), (asked - both, answered, silent), (asked - both, silent, answered))
+        neither = 1 - 2 * asked + both
+        atoms = [
+            (share * first * second, r, s)
+            for share, law, other in (*kinds, (neither, silent, silent))
+            for r, first in law.items()
+            for s, second in other.items()
+            if share > 0
+        ]
+        yield Blanket(least, tuple(atoms))
+
+
+# --- symbols, sets, numbers -----------------------------------------------------------------------------------------
+
+
+def _of_symbols(mechanism: SymbolMechanism, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+    channel: SymbolChannel = mechanism.rounds.combined if periods == 1 else mechanism.rounds.permanent
+    encoding, size = mechanism.encoding, mechanism.encoding.num_symbols
+    # Of a few pseudo-random seeds, no two values are known to collide in any: this bound is then larger than needed.
+    collision = Fraction(0) if in_cohort or isinstance(encoding, SeededHash) else encoding.collision
+    alone, both = (1 - collision) / size, collision / size
+    gamma, odds = size * channel.other, channel.keep / channel.other
+    if odds < 1:  # the value's own symbol is the unlikely one: what is left of all others is in the blanket
+        return []
+    return [two_levels(float(gamma), odds=float(odds), alone=float(alone), both=float(both))]
+
+
+def _of_sets(mechanism: SetMechanism, *_: object, **__: object) -> list[Blanket]:  # one memoized output, one cohort
+    outputs, own, shared = mechanism.encoding.sizes
+    inside = mechanism.inside
+    gamma = outputs * (1 - inside) / (outputs - own)
+    odds = inside * (outputs - own) / (own * (1 - inside))
+    alone, both = Fraction(own - shared, outputs), Fraction(shared, outputs)
+    return [two_levels(float(gamma), odds=float(odds), alone=float(alone), both=float(both))]
+
+
+def _of_numbers(mechanism: LocalRandomizer, *_: object, **__: object) -> list[Blanket]:  # as of sets
+    if not isinstance(mechanism, SquareWave):
+        return []
+    channel = mechanism.channel
+    cells, window = channel.num_cells, channel.window
+    both = max(0, window - (channel.num_positions - 1))  # of the two ends' windows
+    shares = (Fraction(window - both, cells), Fraction(both, cells))
+    gamma = channel.outside * cells
+    return [two_levels(float(gamma), odds=float(channel.odds), alone=float(shares[0]), both=float(shares[1]))]
+
+
+FAMILIES: Final[Mapping[str, Callable[..., list[Blanket]]]] = {
+    "bits": _of_bits,
+    "symbols": _of_symbols,
+    "sets": _of_sets,
+    "numbers": _of_numbers,
+}
+"""By `LocalRandomizer.payload`; of another, only its epsilon is used."""

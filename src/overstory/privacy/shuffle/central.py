@@ -1,14 +1,17 @@
-"""What one person's shuffled reports reveal to whoever sees all of them: epsilon and delta, and what they rest on."""
+"""What one person's shuffled reports reveal to whoever sees all of them: epsilon and delta, and what they rest on.
+
+Of reports that came through a relay it may be claimed from recorded releases, and from nothing else.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, Self
 
 from overstory.presentation.document import Block, Lines
-from overstory.privacy.shuffle.mechanisms import MOST_PERIODS, blankets_of, has_own_blanket
+from overstory.privacy.shuffle.blanket import MOST_PERIODS, blankets_of, has_own_blanket
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
@@ -25,14 +28,14 @@ ONE_MESSAGE: Final = (
     "Reports of one device that travel together, such as a gateway's, are one message: count devices, not reports."
 )
 TAKING_PART: Final = (
-    "Every device reports in each period, or whether it does says nothing about its value; each period has at "
-    "least that many reports."
+    "In every period, at least that many of the same honest devices are in one batch with the person's: a device that "
+    "is there in some periods alone hides nobody."
 )
-UNCHANGED: Final = "All reports are of one unchanged value: a change of value is not covered."
-SAME_PATTERN: Final = "Both histories change between as many values at the same times."
+UNCHANGED: Final = "Nobody's value changes, neither hers nor any other's: of several values nothing is stated."
 GENERIC: Final = "The bound of any mechanism of this epsilon: this one's own is not computed."
 KNOWN_SEED: Final = (
-    "A report has a seed of its device, always the same: once somebody knows whose it is, shuffling hides nothing."
+    "A report has a cohort or seed, always the same on a device, and perhaps on no other: once somebody knows hers, "
+    "shuffling hides nothing."
 )
 
 
@@ -50,10 +53,8 @@ class CentralPrivacy:
         Honest reports in the smallest batch, the person's own included.
     periods
         Reports of the person, one in each period; None for any number.
-    values
-        Different values that these reports are of.
     known_cohort
-        The epsilon where somebody knows the person's cohort, so that only its reports hide hers; None without cohorts.
+        The epsilon, at the same delta, where somebody knows the person's cohort; None without cohorts.
     rests_on
         What has to be true for that, a sentence each.
     """
@@ -62,16 +63,14 @@ class CentralPrivacy:
     delta: float
     reports: int
     periods: int | None
-    values: int
     known_cohort: float | None
     rests_on: tuple[str, ...]
 
     def words(self) -> str:
         """Return the claim in a sentence: never an epsilon without its delta and its number of reports."""
         several = "any number of reports" if self.periods is None else plural(self.periods, "report")
-        of = f" of {self.values} values" if self.values > 1 else ""
         return (
-            f"shuffled among {self.reports:,} honest reports, {several} of a person{of}: epsilon "
+            f"shuffled among {self.reports:,} honest reports, {several} of a person: epsilon "
             f"{epsilon_text(self.epsilon)} at delta {self.delta:g}"
         )
 
@@ -82,7 +81,6 @@ class CentralPrivacy:
             "delta": self.delta,
             "reports": self.reports,
             "periods": self.periods,
-            "values": self.values,
             "epsilon_known_cohort": self.known_cohort,
             "rests_on": list(self.rests_on),
         }
@@ -98,7 +96,6 @@ def shuffled(
     delta: float = DELTA,
     *,
     periods: int | None = 1,
-    values: int = 1,
     honest: float = 1.0,
 ) -> CentralPrivacy:
     """Return what a person's reports reveal that arrive shuffled among those of others: a certified upper bound.
@@ -118,8 +115,6 @@ def shuffled(
         The chance by which epsilon may be exceeded: above 0, and at most 1 / (10 reports).
     periods
         Reports of the person, one in each period, of one value; None for any number.
-    values
-        So many different values, each reported any number of times: then `periods` must be None.
     honest
         The share of the reports that come from devices which do as declared, above 0: only these hide anybody.
 
@@ -142,16 +137,24 @@ def shuffled(
     [0.0067, 0.1036]
     """
     number = _honest(reports, honest)
-    _check(number, delta, periods, values)
-    epsilon = _epsilon(mechanism, number, delta, periods, values)
-    of_cohort = number // mechanism.num_cohorts
-    known = None
-    if mechanism.num_cohorts > 1:
-        known = _local(mechanism, periods, values)
-        if of_cohort >= 2:
-            known = min(known, _epsilon(mechanism, of_cohort, delta, periods, values))
-    rests_on = tuple(_sentences(mechanism, reports, number, periods, values, known))
-    return CentralPrivacy(epsilon, delta, number, periods, values, known, rests_on)
+    _check(number, delta, periods)
+    epsilon = _epsilon(mechanism, number, delta, periods)
+    rests_on = tuple(_sentences(mechanism, reports, number, periods))
+    if mechanism.num_cohorts == 1:
+        return CentralPrivacy(epsilon, delta, number, periods, None, rests_on)
+    fewest = _fewest(number, mechanism.num_cohorts, delta / 2)
+    known = _epsilon(mechanism, fewest, delta / 2, periods, in_cohort=True)
+    return CentralPrivacy(epsilon, delta, number, periods, known, (*rests_on, _of_cohorts(fewest, known)))
+
+
+def _fewest(reports: int, cohorts: int, delta: float) -> int:
+    """Return how many of the reports are of her cohort, but for a chance of `delta`: hers, and others at random.
+
+    A sum of independent bits with mean mu is at most mu - sqrt(2 mu ln(1/delta)) with a chance of at most delta
+    (Chernoff).
+    """
+    mean = (reports - 1) / cohorts
+    return 1 + max(0, math.floor(mean - math.sqrt(2 * mean * math.log(1 / delta))))
 
 
 def _honest(reports: int, honest: float) -> int:
@@ -165,7 +168,7 @@ def _honest(reports: int, honest: float) -> int:
     return number
 
 
-def _check(reports: int, delta: float, periods: int | None, values: int) -> None:
+def _check(reports: int, delta: float, periods: int | None) -> None:
     most = 1 / (10 * reports)
     if not isinstance(delta, int | float) or isinstance(delta, bool) or not 0 < delta <= most:
         raise ParameterError(
@@ -174,38 +177,28 @@ def _check(reports: int, delta: float, periods: int | None, values: int) -> None
         )
     if periods is not None and (not isinstance(periods, int) or isinstance(periods, bool) or periods < 1):
         raise ParameterError(f"periods = {periods!r}: give a whole number from 1, or None for any number")
-    if not isinstance(values, int) or isinstance(values, bool) or values < 1:
-        raise ParameterError(f"values = {values!r}: give a whole number from 1")
-    if values > 1 and periods is not None:
-        raise ParameterError("several values are counted for any number of periods: leave the periods out")
 
 
-def _epsilon(mechanism: LocalRandomizer, reports: int, delta: float, periods: int | None, values: int) -> float:
-    best = _local(mechanism, periods, values)
+def _epsilon(
+    mechanism: LocalRandomizer, reports: int, delta: float, periods: int | None, *, in_cohort: bool = False
+) -> float:
+    def bound(chance: float, number: int | None) -> float:
+        blankets = blankets_of(mechanism, number, in_cohort=in_cohort)
+        return max(blanket.epsilon(reports, chance) for blanket in blankets)
+
+    best = mechanism.epsilon_permanent if periods is None else mechanism.epsilon_n(periods)
     if mechanism.fresh:
         if periods is None:
             return math.inf
         # Fresh noise of different periods is independent: the epsilons and the deltas add up.
-        single = _bound(mechanism, reports, delta / periods, 1, 1)
-        best = min(best, math.nextafter(periods * single, math.inf))
-        return min(best, _bound(mechanism, reports, delta, periods, 1)) if 1 < periods <= MOST_PERIODS else best
+        best = min(best, math.nextafter(periods * bound(delta / periods, 1), math.inf))
+        return min(best, bound(delta, periods)) if 1 < periods <= MOST_PERIODS else best
     # Whatever is drawn afresh and permuted later follows from one shuffle of the permanent responses.
-    best = min(best, _bound(mechanism, reports, delta, None, values))
-    return best if periods is None else min(best, _bound(mechanism, reports, delta, periods, values))
+    best = min(best, bound(delta, None))
+    return best if periods is None else min(best, bound(delta, periods))
 
 
-def _bound(mechanism: LocalRandomizer, reports: int, delta: float, periods: int | None, values: int) -> float:
-    return max(blanket.epsilon(reports, delta) for blanket in blankets_of(mechanism, periods, values))
-
-
-def _local(mechanism: LocalRandomizer, periods: int | None, values: int) -> float:
-    """Return the epsilon of the same reports where they are not shuffled."""
-    return values * (mechanism.epsilon_permanent if periods is None else mechanism.epsilon_n(periods))
-
-
-def _sentences(
-    mechanism: LocalRandomizer, reports: int, number: int, periods: int | None, values: int, known: float | None
-) -> Iterator[str]:
+def _sentences(mechanism: LocalRandomizer, reports: int, number: int, periods: int | None) -> Iterator[str]:
     yield BATCH
     if number < reports:
         yield f"{number:,} of the {reports:,} reports are honest: those of colluders and robots hide nobody."
@@ -213,19 +206,134 @@ def _sentences(
         yield f"All {reports:,} reports are of honest devices: those of colluders and robots hide nobody."
     if periods != 1:
         yield TAKING_PART
-        yield SAME_PATTERN if values > 1 else UNCHANGED
-    if known is not None:
-        yield _of_cohorts(mechanism.num_cohorts, number, known)
+        yield UNCHANGED
     if not has_own_blanket(mechanism):
         yield GENERIC
     yield ONE_MESSAGE
     yield OWN_SHUFFLE
 
 
-def _of_cohorts(cohorts: int, reports: int, known: float) -> str:
-    if reports // cohorts < 2:
+def _of_cohorts(fewest: int, known: float) -> str:
+    if fewest < 2:
         return KNOWN_SEED
     return (
         f"Nobody knows the person's cohort, which is in every report and always the same. To somebody who does, her "
-        f"reports reveal epsilon {epsilon_text(known)}: only the {reports // cohorts:,} or so of that cohort hide hers."
+        f"reports reveal epsilon {epsilon_text(known)} at the same delta: only reports of that cohort hide hers, and "
+        f"there may be as few as {fewest:,}."
     )
+
+
+ONE_BY_ONE: Final = (
+    "Reports that a relay passes on one by one are shuffled only if the times of their arrival say nothing about their "
+    "senders: that is assumed, and how many hide each other is not recorded, so no epsilon is stated."
+)
+GROUPED: Final = (
+    "Reports name their group in clear, so only those of one group hide each other; how many these are in a batch is "
+    "not known, so no epsilon is stated."
+)
+SEVERAL: Final = (
+    "; whether the same devices were there in each period is not recorded, so of several reports no epsilon is stated"
+)
+NO_REPORTS: Final = "There are no reports in this range."
+
+
+class Released(Protocol):
+    """What was released of a metric and period."""
+
+    @property
+    def smallest(self) -> int:
+        """Messages in the smallest release."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether these are all reports of the period, made with the same parameters."""
+        ...
+
+
+@dataclass(frozen=True)
+class CentralClaim:
+    """What shuffled reports reveal, or why that is not stated.
+
+    Attributes
+    ----------
+    privacy
+        The claim; None where nothing is recorded that it could rest on.
+    reason
+        Where the number of reports comes from, or why there is no claim.
+    """
+
+    privacy: CentralPrivacy | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; without a claim, the reason alone."""
+        return {**({} if self.privacy is None else self.privacy.to_json()), "reason": self.reason}
+
+    def sentences(self) -> list[str]:
+        """Return the claim, where its number comes from and what it rests on; or why there is none."""
+        if self.privacy is None:
+            return [f"central privacy: {self.reason}"]
+        rests_on = (f"  rests on: {sentence}" for sentence in self.privacy.rests_on)
+        return [f"central privacy: {self.privacy.words()}", f"  {self.reason}", *rests_on]
+
+    def blocks(self) -> list[Block]:
+        """Return the sentences as a block."""
+        return [Lines(*self.sentences())]
+
+
+@dataclass(frozen=True)
+class ReleasedPeriods:
+    """The smallest release of each period of a metric.
+
+    Attributes
+    ----------
+    smallest
+        By period with reports: messages in the smallest release; 0 where some reports came another way.
+    grouped
+        Whether reports name a group.
+    delta
+        The chance by which epsilon may be exceeded; None: 1e-9, or less where there are very many reports.
+    honest
+        The share of messages that come from honest devices.
+    """
+
+    smallest: Mapping[int, int] = field(default_factory=dict)
+    grouped: bool = False
+    delta: float | None = None
+    honest: float = 1.0
+
+    @classmethod
+    def of(cls, periods: Iterable[int], released: Mapping[int, Released], *, grouped: bool) -> Self:
+        """Return the smallest releases of periods with reports, from what a store has of them."""
+        complete = {period: each.smallest for period, each in released.items() if each.complete}
+        return cls({period: complete.get(period, 0) for period in periods}, grouped)
+
+    def claim(self, mechanism: LocalRandomizer) -> CentralClaim:
+        """Return what one report of this mechanism reveals, in any of the periods.
+
+        Raises
+        ------
+        ParameterError
+            When delta or the share of honest messages is out of range.
+        """
+        sizes = self.smallest.values()
+        without = sum(not size for size in sizes)
+        if not sizes:
+            return CentralClaim(None, NO_REPORTS)
+        if self.grouped:
+            return CentralClaim(None, GROUPED)
+        if without:
+            where = f"In {without} of {plural(len(sizes), 'period')}, reports did not all come in a recorded release. "
+            return CentralClaim(None, where + ONE_BY_ONE)
+        number = min(sizes)
+        honest = math.floor(number * self.honest) if 0 < self.honest <= 1 else number
+        if honest < 2:
+            some = "" if honest == number else f", {honest} of them honest"
+            return CentralClaim(None, f"The smallest release had {plural(number, 'message')}{some}: it hides nobody.")
+        delta = min(DELTA, 1 / (10 * number)) if self.delta is None else self.delta
+        privacy = shuffled(mechanism, number, delta, honest=self.honest)
+        several, more = ("", "") if len(sizes) == 1 else (f" of {len(sizes)} periods", SEVERAL)
+        return CentralClaim(
+            privacy, f"the smallest release{several} had {number:,} messages, as the collector recorded{more}"
+        )

@@ -6,7 +6,7 @@ Here: what every domain answers, and named values. `numbers` has whole numbers a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -103,16 +103,23 @@ class AnyDomain(ABC):
         """Say to a person what a report can be about; of strings, with how many candidates, where they were read."""
 
     @abstractmethod
-    def renumbers(self, old: AnyDomain) -> bool:
-        """Whether a value may have a symbol in both domains, and not the same one."""
-
-    @abstractmethod
     def canonical(self) -> dict[str, Any]:
         """Return the parameters that a report's meaning depends on, as JSON values."""
+
+    @property
+    def numbering(self) -> Any:
+        """What decides which value is which symbol: the canonical form without `ordered`, also of its parts."""
+        return _without_order(self.canonical())
 
     def to_json(self) -> dict[str, Any]:
         """Return the same, and what a registry says besides."""
         return self.canonical()
+
+
+def _without_order(form: Any) -> Any:
+    if isinstance(form, Mapping):
+        return {key: _without_order(value) for key, value in form.items() if key != "ordered"}
+    return [_without_order(part) for part in form] if isinstance(form, list) else form
 
 
 class Domain(AnyDomain):
@@ -162,11 +169,6 @@ class Domain(AnyDomain):
     def ends(self, symbol: int) -> tuple[float, float] | None:  # noqa: ARG002 - names and strings have none
         """Return the least and the greatest number that has the symbol; None where these are no numbers."""
         return None
-
-    def renumbers(self, old: AnyDomain) -> bool:
-        """Whether any parameter differs but what happens to values outside."""
-        forms = [{**domain.canonical(), "outside": None} for domain in (old, self)]
-        return forms[0] != forms[1]
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
@@ -273,13 +275,6 @@ class Categories(Domain):
         names = ", ".join(self.names[:MOST_NAMES]) + (", ..." if len(self.names) > MOST_NAMES else "")
         others = "nothing" if self.other is None else self.other
         return f"one of {self.size}: {names}; any other value is reported as {others}"
-
-    def renumbers(self, old: AnyDomain) -> bool:
-        """Whether a name has a symbol in both domains, and not the same one."""
-        if not isinstance(old, Categories):
-            return super().renumbers(old)
-        pairs = ((old.symbol_of(name), self.symbol_of(name)) for name in {*old.labels, *self.labels})
-        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
     def canonical(self) -> dict[str, Any]:
         """Return the parameters."""

@@ -105,10 +105,6 @@ class Interval(AnyDomain):
         outside = "counts as the nearest end" if self.outside == "clamp" else "is reported as nothing"
         return f"a number from {self.minimum:g} to {self.maximum:g}; one outside {outside}"
 
-    def renumbers(self, old: AnyDomain) -> bool:
-        """Whether the range is another one: a report then means another number."""
-        return {**self.canonical(), "outside": None} != {**old.canonical(), "outside": None}
-
     def canonical(self) -> dict[str, Any]:
         """Return the parameters as JSON values."""
         return {"domain": "interval", "min": self.minimum, "max": self.maximum, "outside": self.outside}

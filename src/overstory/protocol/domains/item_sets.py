@@ -54,6 +54,7 @@ class ItemSet(AnyDomain):
 
     families: ClassVar[tuple[str, ...]] = ("sets",)
     value_type: ClassVar[type[Any]] = frozenset
+    value_word: ClassVar[str] = "set"
     reading: ClassVar[str] = "items"
     ordered = False
 
@@ -149,10 +150,6 @@ class ItemSet(AnyDomain):
             f"which of {self.size} items apply: {names}; of a set of more than {self.most}, "
             f"a random part of {self.most} counts"
         )
-
-    def renumbers(self, old: AnyDomain) -> bool:
-        """Whether an item has a symbol in both domains, and not the same one."""
-        return self.of.renumbers(old.of) if isinstance(old, ItemSet) else True
 
     def canonical(self) -> dict[str, Any]:
         """Return the parameters."""

@@ -84,10 +84,6 @@ class Strings(AnyDomain):
             return "any text, hashed; which texts are looked for is decided later"
         return f"any text, hashed; {num_candidates:,} texts are looked for (the file {self.candidates})"
 
-    def renumbers(self, old: AnyDomain) -> bool:
-        """Whether the other domain has symbols."""
-        return old.canonical() != self.canonical()
-
     def canonical(self) -> dict[str, Any]:
         """Return the parameters: none."""
         return {"domain": "strings"}
@@ -243,12 +239,6 @@ class StringTable(AnyDomain):
         """Describe both variables, and say what a change of one of them is."""
         each = "; ".join(f"{name}: {part.describe()}" for name, part in zip(self.names, self.of, strict=True))
         return f"{', '.join(self.names)} together (a change of any of them is another value). {each}"
-
-    def renumbers(self, old: AnyDomain) -> bool:
-        """Whether a value of one variable may have a symbol in both domains, and not the same one."""
-        if not isinstance(old, StringTable) or old.names != self.names:
-            return True
-        return any(new.renumbers(before) for new, before in zip(self.of, old.of, strict=True))
 
     def canonical(self) -> dict[str, Any]:
         """Return the parameters; candidates are none of them."""

@@ -186,13 +186,6 @@ class Table(Domain):
             how = f"{', '.join(self.names)} together"
         return f"{how} (a change of any of them is another value). {each}"
 
-    def renumbers(self, old: AnyDomain) -> bool:
-        """Whether a cell may have a symbol in both domains, and not the same one."""
-        if not isinstance(old, Table) or (old.names, old.tables) != (self.names, self.tables):
-            return super().renumbers(old)
-        moved = old.sizes[1:] != self.sizes[1:]
-        return moved or any(new.renumbers(before) for new, before in zip(self.of, old.of, strict=True))
-
     def canonical(self) -> dict[str, Any]:
         """Return the parameters."""
         form: dict[str, Any] = {

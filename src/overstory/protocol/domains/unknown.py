@@ -79,10 +79,6 @@ class UnknownValues(AnyDomain):
         """Return the codes of values that are named."""
         return [self.encode(self.read(label)) for label in labels]
 
-    def renumbers(self, old: AnyDomain) -> bool:
-        """Whether a value may have another code there."""
-        return not isinstance(old, UnknownValues) or self.coded.canonical() != old.coded.canonical()
-
     def canonical(self) -> dict[str, Any]:
         """Return the kind, the codes' parameters, and the values that are expected."""
         return {"domain": self.kind, **self._parameters} | ({"known": list(self.known)} if self.known else {})

@@ -20,6 +20,8 @@ Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from overstory.protocol.channels import ONE, BinaryChannel, Rounds, check_probability
@@ -264,11 +266,18 @@ def _two_rounds(
     p: float,
     q: float,
 ) -> BitMechanism:
-    share, instantaneous = check_probability("f", f), _instantaneous(p, q)
+    for letter, value in (("f", f), ("p", p), ("q", q)):
+        check_probability(letter, value)
+    return BitMechanism(name, parameters, encoding, _rounds(type(permanence), f, p, q), permanence)
+
+
+@lru_cache(maxsize=64, typed=True)
+def _rounds(permanence: type[Permanence], f: float, p: float, q: float) -> Rounds:
+    """Return rounds that many metrics share, with what is computed of them once."""
+    share, instantaneous = Fraction(f), _instantaneous(p, q)
     if share == 1:
         raise ParameterError("f = 1 replaces every permanent bit by noise: nothing can be learned; give f below 1")
-    permanent = permanence.channel(share) if share else BinaryChannel.identity()
-    return BitMechanism(name, parameters, encoding, Rounds(permanent, instantaneous), permanence)
+    return Rounds(permanence().channel(share) if share else BinaryChannel.identity(), instantaneous)
 
 
 def _one_round(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from overstory.protocol.encodings.base import whole_number
@@ -64,14 +65,20 @@ def rebuilt(name: str, parameters: dict[str, Any], expected: bytes) -> Mechanism
 REBUILD.update(dict.fromkeys(REGISTRY, rebuilt))
 
 
+@cache
+def parameters_of(build: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters that a mechanism is built from, by name."""
+    return inspect.signature(build).parameters
+
+
 def build_from(registry: Mapping[str, Callable[..., Built]], name: str, parameters: Mapping[str, Any]) -> Built:
     """Build what a registry has under that name; one clear error where it cannot."""
     build = registry.get(name)
     if build is None:
         near = suggestion(str(name), registry)
         raise ParameterError(f"there is no mechanism {name!r}{near or ':'} choose one of {', '.join(sorted(registry))}")
-    accepted = inspect.signature(build).parameters
-    unknown = sorted(set(parameters) - set(accepted))
+    accepted = parameters_of(build)
+    unknown = sorted(parameters.keys() - accepted.keys())
     if unknown:
         raise ParameterError(f"{name} has no parameter {', '.join(unknown)}: it takes {', '.join(accepted)}")
     missing = [k for k, p in accepted.items() if p.default is p.empty and k not in parameters]
@@ -82,6 +89,8 @@ def build_from(registry: Mapping[str, Callable[..., Built]], name: str, paramete
 
 def _plain(value: Any) -> Any:
     """Return a number of NumPy as Python's own: a mechanism travels as JSON."""
+    if type(value) in {int, float, str}:
+        return value
     if hasattr(value, "dtype") and getattr(value, "shape", None) == ():
         return value.item()
     return whole_number(value)

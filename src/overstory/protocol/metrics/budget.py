@@ -31,7 +31,7 @@ class PersonBudget:
         The limit for all metrics together, in nats.
     against
         What a report is charged for: "any-history" charges what tells any two histories of as many reports apart;
-        "same-pattern" what tells two histories apart whose values change at the same times.
+        "same-pattern" what they tell, not counting which reports share their noise.
     attributes
         Smaller budgets of the metrics that share an attribute, by attribute.
     """

@@ -100,6 +100,18 @@ class Groups:
             )
         return self.shares[name]
 
+    def with_share(self, name: str | None = None) -> tuple[str, float]:
+        """Return a group, the rarest unless given, with its share of all devices: no less than one device's.
+
+        Examples
+        --------
+        >>> Groups("release", {"1.0": 0.75, "1.1": 0.25}, devices=500_000).with_share()
+        ('1.1', 0.25)
+        """
+        rarest = min((group for group in self.names if self.share(group) > ROUNDING), key=self.share)
+        group = rarest if name is None else name
+        return group, max(self.share(group), 1 / self.devices)
+
     def expected(self, name: str) -> float:
         """Return how many devices a group is expected to have."""
         return self.share(name) * self.devices

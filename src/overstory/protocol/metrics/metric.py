@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
@@ -19,11 +19,21 @@ from overstory.protocol.sampling import context
 OverCap = Literal["drop", "first", "nearest"]
 """What a device does with a value past the cap on distinct values."""
 
+SLACK: Final = 3600
+"""Seconds for which a period that takes no reports is not final: one may wait for its commit, and clocks differ.
+
+Batch ids are stored for as long, too.
+"""
+
 Publish = Literal["nothing", "estimates"]
 """What of a metric's results everybody may read on the console's public page."""
 
 ReportTransport = Literal["direct", "oblivious"]
 """How reports travel: to the collector, or encrypted through a relay, which alone sees the device's address."""
+
+
+FEWEST_TOGETHER: Final = 10
+"""Past retention, no counts stay of fewer reports that have their period, group, and cohort or seed in common."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,8 @@ class Metric:
         At most so many distinct values are ever reported by one device; further ones are replaced by the first one
         reported, by the nearest, or by nothing.
     retention_days, grace_days
-        How long report rows are kept (counts stay), and how long after its period a report is still accepted.
+        How long report rows are kept (then only counts that several reports share), and how long after its period a
+        report is still accepted: never longer.
     expires
         The first day, in UTC, on which nothing is collected any more.
     candidates
@@ -56,8 +67,9 @@ class Metric:
     attribute
         What it says about the person, as a short id that metrics share which say the same; None where none is
         given. It changes no report, so no digest of reports has it.
-    publish
-        Whether everybody may read the estimates. It changes no report either.
+    publish, publish_least
+        Whether everybody may read the estimates of a period that is final, and how many reports it must have. They
+        change no report either.
     groups
         The public groups that reports name in clear; None where they name none.
     transport
@@ -81,6 +93,7 @@ class Metric:
     candidates: tuple[str, ...] | None = None
     attribute: str | None = None
     publish: Publish = "nothing"
+    publish_least: int = 100
     groups: Groups | None = None
     transport: ReportTransport = "direct"
     candidate_lists: tuple[tuple[str, ...] | None, ...] = ()
@@ -144,8 +157,16 @@ class Metric:
         return (self.expires - dt.date(1970, 1, 1)).days * DAY
 
     def accept_until(self, period_number: int) -> int:
-        """Return the unix time from which reports of that period are refused, and its batch ids may be forgotten."""
+        """Return the unix time from which reports of that period are refused."""
         return self.period.start(period_number + 1) + self.grace_days * DAY
+
+    def final_from(self, period_number: int) -> int:
+        """Return the unix time from which no report of that period can come, late and waiting ones included."""
+        return self.accept_until(period_number) + SLACK
+
+    def newest_final(self, now: float) -> int:
+        """Return the newest period that is final at a unix time; of an ended metric, its last one."""
+        return min(self.period.last_ended(now - SLACK, self.grace_days), self.period.number(self.expires_at - 1))
 
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning or privacy depends on, as JSON values."""
@@ -166,6 +187,14 @@ class Metric:
     def digest(self) -> bytes:
         """The 16-byte digest of the canonical form. Reports on the wire carry `mechanism.digest`."""
         return digest(self.canonical())
+
+    @cached_property
+    def account(self) -> bytes:
+        """The 16-byte digest of what a permanent response stands for: the mechanism, and which value is which symbol.
+
+        Under another account a device draws other responses; what a person is told adds up over accounts.
+        """
+        return digest({"mechanism": self.mechanism.digest.hex(), "domain": self.domain.numbering})
 
     @property
     def counted_by_label(self) -> bool:
@@ -212,9 +241,9 @@ class Metric:
             "expires": self.expires.isoformat(),
             "mechanism_digest": self.mechanism.digest.hex(),
             "digest": self.digest.hex(),
-            # Only what a registry says: one of before these keys keeps its digest.
+            # Only what a registry says.
             **({} if self.attribute is None else {"attribute": self.attribute}),
-            **({} if self.publish == "nothing" else {"publish": self.publish}),
+            **({} if self.publish == "nothing" else {"publish": self.publish, "publish_least": self.publish_least}),
             **({} if self.groups is None else {"groups": self.groups.to_json()}),
             **self._other_transport,
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import inspect
 import math
 import re
 from collections import defaultdict
@@ -13,6 +12,7 @@ from typing import Any, Final, cast
 from overstory.protocol.domains import AnyDomain
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.mechanisms.registry import parameters_of
 from overstory.protocol.metrics.domain_table import Folder, read_domain
 from overstory.protocol.metrics.groups import read_groups
 from overstory.protocol.metrics.mechanisms import BUILDERS, FAMILIES, any_mechanism, names_for, values_of
@@ -41,6 +41,7 @@ KEYS: Final = (
     "expires",
     "transport",
     "publish",
+    "publish_least",
     "groups",
 )
 """Every key of a metric, in the order in which they are best read."""
@@ -58,6 +59,7 @@ HASH_FAMILY: Final = "overstory-v1"
 """The hash whose key is the metric's id, unless the parameters name another."""
 MOST_DAYS: Final = 36_500
 GRACE_DAYS: Final = 30
+PUBLISH_LEAST: Final = 100
 NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which writes oracle and parameters"
 
 
@@ -92,16 +94,17 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
         "window": _window(fields, built),
         "max_values": fields.whole("max_values", 1, MOST_REPORTS),
         "over_cap": _over_cap(fields, domain),
-        "retention_days": _days(fields),
-        "grace_days": fields.whole("grace_days", 0, MOST_DAYS, default=GRACE_DAYS),
+        **_days(fields),
         "expires": fields.date("expires", "the first day on which nothing is collected any more"),
         "transport": fields.choice("transport", ("direct", "oblivious"), "direct"),
         "publish": fields.choice("publish", ("nothing", "estimates"), "nothing"),
+        "publish_least": fields.whole("publish_least", 2, MOST_REPORTS, default=PUBLISH_LEAST),
         "groups": read_groups(fields),
         "candidates": candidates,
         "candidate_lists": lists,
     }
     _check_countable(fields, domain, built)
+    _check_published(fields, rest)
     if len(fields.faults) > before:
         return None
     return Metric(id=name, **texts, domain=domain, mechanism=built, **rest)  # type: ignore[arg-type]
@@ -170,7 +173,7 @@ def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> LocalRand
 
 def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> None:
     """Note what is wrong with parameters whatever the domain is: they are tried with one of a usual size."""
-    accepted = inspect.signature(BUILDERS[oracle]).parameters
+    accepted = parameters_of(BUILDERS[oracle])
     if "domain_sizes" in accepted:
         return  # what its parts need depends on each variable
     sized = {name: value for name, value in SOME.items() if name in accepted}
@@ -211,7 +214,7 @@ def _completed(
             "parameters.domain_size", f"{FAMILIES[domain.families[0]].values} have no domain size: leave it out"
         )
         return None
-    accepted, complete = inspect.signature(BUILDERS[oracle]).parameters, dict(given)
+    accepted, complete = parameters_of(BUILDERS[oracle]), dict(given)
     for key, value in domain.completes(name).items():
         if key not in accepted or (key == "hash_key" and given.get("hash_family", HASH_FAMILY) != HASH_FAMILY):
             continue
@@ -272,12 +275,31 @@ def _over_cap(fields: Fields, domain: AnyDomain | None) -> OverCap | None:
     over_cap = fields.choice(key, ("drop", "first", "nearest"), "first")
     if over_cap == "nearest" and domain is not None and not domain.ordered:
         fields.fault(key, "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first")
-    return cast(OverCap | None, over_cap)
+    return cast("OverCap | None", over_cap)
 
 
-def _days(fields: Fields) -> int | None:
-    fields.required("retention_days", "for how many days reports are kept; counts stay")
-    return fields.whole("retention_days", 0, MOST_DAYS)
+def _days(fields: Fields) -> dict[str, int | None]:
+    """Return for how long reports are kept and taken: a late one must find all others of its period."""
+    fields.required("retention_days", "for how many days reports are kept")
+    kept = fields.whole("retention_days", 0, MOST_DAYS)
+    usual = GRACE_DAYS if kept is None else min(GRACE_DAYS, kept)
+    grace = fields.whole("grace_days", 0, MOST_DAYS, default=usual)
+    if kept is not None and grace is not None and grace > kept:
+        fields.fault("grace_days", f"{grace} days: late reports are taken for at most retention_days, {kept}")
+    return {"retention_days": kept, "grace_days": grace}
+
+
+def _check_published(fields: Fields, rest: Mapping[str, Any]) -> None:
+    """A period is published between its grace and its retention, so there must be days between them."""
+    if rest["publish"] == "nothing" and "publish_least" in fields.table:
+        fields.fault("publish_least", 'nothing is published: leave it out, or give publish = "estimates"')
+    grace, retention = rest["grace_days"], rest["retention_days"]
+    if rest["publish"] == "estimates" and None not in (grace, retention) and retention <= grace:
+        fields.fault(
+            "publish",
+            f"a period is published from the end of its {grace} grace_days to that of its {retention} retention_days: "
+            "keep reports for longer, or take late ones for fewer days",
+        )
 
 
 def _check_countable(fields: Fields, domain: AnyDomain | None, built: LocalRandomizer | None) -> None:

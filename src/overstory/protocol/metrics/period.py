@@ -91,6 +91,10 @@ class Period:
         """Return the first second of a period, in unix time; it ends where the next one starts."""
         return number * self.seconds - self._shift
 
+    def last_ended(self, unix_time: float, days: int) -> int:
+        """Return the last period that had ended `days` days before a time."""
+        return self.number(unix_time - days * DAY) - 1
+
     @property
     def numbers(self) -> range:
         """The periods that have a label: those that start in the years 1970 to 9999."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -193,17 +194,38 @@ def _is_link(text: str) -> bool:
         parts = urlsplit(text)
     except ValueError:
         return False
-    return (
-        parts.scheme in {"https", "http"} and bool(parts.hostname) and not any(c in '<>"' or c.isspace() for c in text)
-    )
+    return parts.scheme in {"https", "http"} and bool(parts.hostname) and re.search(r'[<>"\s]', text) is None
 
 
 def read_root(text: str, *, source: str | None = None) -> Fields:
     """Return the document's root with the positions of its keys, nothing checked but that it is TOML."""
     try:
-        return Fields(tomllib.loads(text), (), positions(text))
+        return Fields(tomllib.loads(text), (), _Positions(text, source))
     except (ValueError, RecursionError) as error:  # a ValueError is also what a number of 5,000 digits gives
         raise RegistryError([_syntax(error, text)], source=source) from None
+
+
+class _Positions(Mapping[Path, TomlPosition]):
+    """The positions in a document, found when a fault asks for its line: a device's registry has none."""
+
+    def __init__(self, text: str, source: str | None) -> None:
+        self._text, self._source = text, source
+
+    @cached_property
+    def _found(self) -> dict[Path, TomlPosition]:
+        try:
+            return positions(self._text)
+        except RecursionError as error:
+            raise RegistryError([_syntax(error, self._text)], source=self._source) from None
+
+    def __getitem__(self, path: Path) -> TomlPosition:
+        return self._found[path]
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def _syntax(error: Exception, text: str) -> Fault:

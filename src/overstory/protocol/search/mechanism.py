@@ -31,7 +31,7 @@ from overstory.protocol.encodings.base import SEEDS, check_cohort, check_count, 
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, digest
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.search.plans import DICTIONARY, PrefixPlan, Question
+from overstory.protocol.search.plans import DICTIONARY, Plan, Question
 from overstory.protocol.search.protocols import BEAM, DICTIONARY_SHARE, LONG_STEP, discover
 
 MOST_WAVES: Final = 1 << 10
@@ -72,7 +72,7 @@ class SearchMechanism(LocalRandomizer):
     """
 
     parameters: Mapping[str, Any] = field(hash=False)
-    plan: PrefixPlan
+    plan: Plan
     epsilon: float
     wave: int = 1
     waves: int = 1

@@ -7,7 +7,6 @@ the device's secret.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,10 +18,9 @@ from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.encodings.symbols import LinearHash
-from overstory.protocol.errors import NoCodeError, ParameterError
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, digest
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
-from overstory.protocol.sampling import KeyedEntropy, check_secret, context
 
 BUCKETS: Final = 1 << 20
 KEYED: Final = ("olh", "blh", "random-matrix")
@@ -140,43 +138,6 @@ class Question:
         return self.parent_word(parent) | prefix & ((1 << self.step) - 1)
 
 
-@dataclass(frozen=True)
-class BitQuestion:
-    """The value's bucket, and one bit of its code: the lecture's pair (h(x), x[l]).
-
-    Parameters
-    ----------
-    bit
-        l, from 0 for the most significant.
-    mechanism
-        Answers symbols ``2 h(x) + x[l]``.
-    key
-        Public key of h; the same for all bits.
-    """
-
-    name: str
-    width: int
-    bit: int
-    buckets: int
-    mechanism: Mechanism
-    key: str = ""
-
-    def __post_init__(self) -> None:
-        hashed_by(self.key)
-
-    @cached_property
-    def shift(self) -> int:
-        """How far the bit lies from the code's end."""
-        return self.width - 1 - self.bit
-
-    def value(self, code: int | None) -> int:
-        """Return the pair as one number."""
-        if code is None:
-            raise ParameterError("a bit of no value was asked for")
-        raw = prefix_bytes(code, self.width, self.width)
-        return 2 * bucket(raw, self.key, self.buckets) + (code >> self.shift & 1)
-
-
 DICTIONARY: Final = "dictionary"
 
 
@@ -191,7 +152,7 @@ class Group:
     """
 
     threshold: int
-    questions: tuple[Question | BitQuestion, ...]
+    questions: tuple[Question, ...]
 
     @property
     def epsilon(self) -> float:
@@ -204,7 +165,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What every device and the server agree on.
+    """What every device and the server agree on: prefixes are extended level by level; the most frequent go on.
 
     Attributes
     ----------
@@ -214,11 +175,14 @@ class Plan:
         In order of their thresholds.
     known
         Codes of the dictionary: asked of a group of their own, and "elsewhere" to all others.
+    beam
+        How many prefixes of a level are extended.
     """
 
     domain: CodedDomain
     groups: tuple[Group, ...]
     known: frozenset[int] = field(default=frozenset(), repr=False)
+    beam: int = 96
 
     @property
     def epsilon(self) -> float:
@@ -230,29 +194,7 @@ class Plan:
         before = self.groups[index - 1].threshold if index else 0
         return (self.groups[index].threshold - before) / ONE
 
-    def group_of(self, secret: bytes, metric: str) -> int:
-        """Return the group that a device's secret puts it in: always the same."""
-        drawn = KeyedEntropy(check_secret(secret), context(metric, self.digest), purpose=b"discovery group").bits(32)
-        return self.group_at(drawn)
-
-    def group_at(self, drawn: int) -> int:
-        """Return the group of a uniform 32-bit number."""
-        return bisect_right([group.threshold for group in self.groups], drawn)
-
-    def code_of(self, value: Any) -> int | None:
-        """Return the value's code; None where it has none, and is "elsewhere".
-
-        Raises
-        ------
-        ParameterError
-            When the value is of the wrong kind.
-        """
-        try:
-            return self.domain.code(value)
-        except NoCodeError:
-            return None
-
-    def held(self, question: Question | BitQuestion, code: int | None) -> int | None:
+    def held(self, question: Question, code: int | None) -> int | None:
         """Return the code, or None where the question is not about it.
 
         The dictionary's group answers about the dictionary, all others about what is not in it.
@@ -274,24 +216,11 @@ class Plan:
         dictionary = digest({"known": [str(code) for code in sorted(self.known)]}).hex()
         return digest({"domain": self.domain.canonical(), "groups": groups, "known": dictionary})
 
-
-@dataclass(frozen=True, kw_only=True)
-class PrefixPlan(Plan):
-    """Prefixes are extended level by level; of each level's, the `beam` most frequent go on.
-
-    Attributes
-    ----------
-    beam
-        How many prefixes are extended.
-    """
-
-    beam: int = 96
-
     @property
     def levels(self) -> tuple[Question, ...]:
         """The questions about prefixes, in order."""
         asked = (question for group in self.groups for question in group.questions)
-        return tuple(q for q in asked if isinstance(q, Question) and q.name != DICTIONARY)
+        return tuple(q for q in asked if q.name != DICTIONARY)
 
     @property
     def level_groups(self) -> tuple[int, ...]:
@@ -302,22 +231,6 @@ class PrefixPlan(Plan):
     def tried(self) -> tuple[int, ...]:
         """How many prefixes are tried at each level, at most: of those of the last one, only values."""
         return tried_at(self.domain, [question.step for question in self.levels], self.beam)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BitPlan(Plan):
-    """The lecture's Theorem 2: a public hash into buckets, and each bit of the value within its bucket.
-
-    Attributes
-    ----------
-    buckets
-        T, the size of the hash's range.
-    key
-        The public key of the hash into buckets.
-    """
-
-    buckets: int
-    key: str
 
 
 def thresholds(weights: Sequence[float]) -> tuple[int, ...]:

@@ -11,12 +11,9 @@ from overstory.protocol.encodings.base import check_count, check_epsilon
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search.plans import (
     DICTIONARY,
-    KEYED,
-    BitPlan,
-    BitQuestion,
     Group,
     OracleChoice,
-    PrefixPlan,
+    Plan,
     Question,
     build,
     codes_of,
@@ -44,7 +41,7 @@ def prefix_extension(
     shares: Sequence[float] | None = None,
     oracle: OracleChoice = "olh",
     key: str = "",
-) -> PrefixPlan:
+) -> Plan:
     """Prefix extension (PEM): each group of users reports a longer prefix; only likely ones are extended.
 
     A device answers one question once, so the whole epsilon goes into it.
@@ -88,7 +85,7 @@ def prefix_extension(
     lengths = even_levels(domain.width, step, step) if levels is None else levels
     weights, questions = _search(domain, lengths, beam, shares, oracle, check_epsilon("epsilon", epsilon), key)
     groups = tuple(Group(t, (q,)) for t, q in zip(thresholds(weights), questions, strict=True))
-    return PrefixPlan(domain=domain, groups=groups, beam=beam)
+    return Plan(domain=domain, groups=groups, beam=beam)
 
 
 def discover(
@@ -101,7 +98,7 @@ def discover(
     beam: int = BEAM,
     oracle: OracleChoice = "linear-hash",
     key: str = "",
-) -> PrefixPlan:
+) -> Plan:
     """A dictionary of known values first, asked of a share of the users; the others search the remainder.
 
     A user of the search whose value is in the dictionary says "elsewhere" (a reserved value, through the same
@@ -144,70 +141,7 @@ def discover(
         questions.insert(0, Question(DICTIONARY, domain.width, domain.width, 0, build("olh", epsilon, 0, own), own))
         weights.insert(0, sum(weights) * known_share / (1 - known_share))
     groups = tuple(Group(t, (q,)) for t, q in zip(thresholds(weights), questions, strict=True))
-    return PrefixPlan(domain=domain, groups=groups, known=codes, beam=beam)
-
-
-def bitwise(
-    *,
-    epsilon: float,
-    domain: CodedDomain | None = None,
-    buckets: int = 1 << 20,
-    partitioned: bool = False,
-    oracle: OracleChoice = "hadamard",
-    key: str = "",
-) -> BitPlan:
-    """The lecture's Theorem 2: a public hash to `buckets`, and a frequency oracle for every bit of the value.
-
-    Literally, every user answers for every bit, each at epsilon / bits. Partitioned, a user answers for one bit, at
-    the whole epsilon. About n**2 buckets would keep values apart surely; that many cannot be counted.
-
-    Parameters
-    ----------
-    epsilon
-        What one device reveals in all.
-    domain
-        `CodedIntegers` of 64 bits unless given.
-    buckets
-        T, the number of buckets: a power of two, at most 2**24.
-    partitioned
-        Whether the users are divided over the bits, in place of the budget.
-    oracle
-        Over 2 T symbols: "hadamard", "linear-hash", or a function.
-    key
-        The public key of the hash: the metric's id.
-
-    Raises
-    ------
-    ParameterError
-        When `buckets` is no power of two, or the oracle hashes strings.
-
-    References
-    ----------
-    The lecture (papers/ldp-lecture-he.txt), Theorem 2; after Bassily and Smith, "Local, private, efficient protocols
-    for succinct histograms", STOC 2015.
-
-    Examples
-    --------
-    >>> plan = bitwise(epsilon=4.0, domain=CodedIntegers(16), buckets=64)
-    >>> len(plan.groups), len(plan.groups[0].questions), plan.epsilon <= 4.0
-    (1, 16, True)
-    """
-    domain = CodedIntegers() if domain is None else domain
-    check_count("buckets", buckets, 2, 1 << 24)
-    if buckets & (buckets - 1):
-        raise ParameterError(f"buckets = {buckets}: give a power of two")
-    if oracle in KEYED:
-        raise ParameterError(f"bitwise: {oracle} hashes strings; give an oracle over numbers: hadamard, linear-hash")
-    each = check_epsilon("epsilon", epsilon) / (1 if partitioned else domain.width)
-    mechanism = build(oracle, each, 2 * buckets, f"{key}/bits")
-    questions = tuple(
-        BitQuestion(f"bit {bit}", domain.width, bit, buckets, mechanism, key) for bit in range(domain.width)
-    )
-    if not partitioned:
-        return BitPlan(domain=domain, groups=(Group(1 << 32, questions),), buckets=buckets, key=key)
-    bounds = thresholds([1.0] * domain.width)
-    groups = tuple(Group(t, (q,)) for t, q in zip(bounds, questions, strict=True))
-    return BitPlan(domain=domain, groups=groups, buckets=buckets, key=key)
+    return Plan(domain=domain, groups=groups, known=codes, beam=beam)
 
 
 def level_weights(tried: Sequence[int], beam: int) -> tuple[float, ...]:

@@ -11,24 +11,73 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums
+import numpy as np
+
+from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch, symmetric
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.engines.division import divide_values
 from overstory.engines.places import Place, place_of
 from overstory.engines.reducer import check_label, read_unit
 from overstory.engines.searches import search_answers
-from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
+from overstory.engines.units import Job, Unit, divide_values, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.queries.counts import read_store
 from overstory.queries.facts import with_sums
-from overstory.queries.sources.watching import SumsJob
 
 if TYPE_CHECKING:
+    from overstory.analysis.reports import ReportBatch
     from overstory.engines.driver import Run
-    from overstory.engines.exported import ExportedSet
-    from overstory.privacy.shuffle.released import Released
+    from overstory.engines.places import ExportedSet
+    from overstory.engines.units import Unit, Values
+    from overstory.privacy.shuffle.central import Released
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
+
+
+@dataclass(frozen=True)
+class SumsJob(Job):
+    """Sums the reports of each unit; the sums travel and are added as one row of counts."""
+
+    @property
+    def watch(self) -> Watch | None:
+        """What is summed; None where nothing is."""
+        return Watch.of(self.mechanism(), self.asked or ())
+
+    def count(self, batch: ReportBatch, values: Values | None = None) -> SupportCounts:  # noqa: ARG002 - not divided
+        """Sum a batch."""
+        return self._sum(batch, PAIR_REPORTS)
+
+    def counting(self, unit: Unit) -> Callable[[ReportBatch], SupportCounts]:
+        """Return what sums the batches of a unit, which look for pairs in its first reports alone."""
+        left = unit.watched
+
+        def sum_next(batch: ReportBatch) -> SupportCounts:
+            nonlocal left
+            summed = self._sum(batch, left)
+            left = max(left - len(batch), 0)
+            return summed
+
+        return sum_next
+
+    def num_values(self) -> int | None:
+        """Sums are not divided: pairs need all values of a report."""
+        return None
+
+    def _sum(self, batch: ReportBatch, pair_reports: int) -> SupportCounts:
+        watch = self.watch
+        assert watch is not None
+        sums = watch.sum(batch, pair_reports)
+        upper = sums.pairs[np.triu_indices(len(sums.pairs))]
+        row = np.concatenate((np.array([sums.pair_reports]), sums.ones, upper, sums.seeds))
+        return SupportCounts([sums.num_reports], row[None, :])
+
+    def sums(self, summed: SupportCounts) -> ReportSums:
+        """Return the sums that a row of counts holds."""
+        watch = self.watch
+        assert watch is not None
+        row = summed.ones[0]
+        ones, upper, seeds = np.split(row[1:], [watch.num_cells, len(row) - 1 - watch.num_buckets])
+        return ReportSums(summed.num_reports, ones, int(row[0]), symmetric(upper), seeds)
+
 
 Read = TypeVar("Read", SupportCounts, ReportSums)
 
@@ -72,7 +121,7 @@ class ExportedReports:
     sets: Sequence[ExportedSet]
     counting: Counting
     workers: int = 8
-    verify: bool = False
+    verify: bool = True
     _counts: dict[Counted, SupportCounts] = field(default_factory=dict, repr=False)
     _sums: dict[Counted, ReportSums] = field(default_factory=dict, repr=False)
 
@@ -84,10 +133,12 @@ class ExportedReports:
         """Return the groups that a metric has reports of; empty text: reports that name none."""
         return sorted({one.manifest.group for one in self.sets if one.manifest.metric == metric_id})
 
-    def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
+    def tally(
+        self, metric_id: str, first: int, last: int, *, groups: Collection[str] | None = None
+    ) -> dict[tuple[int, bytes], int]:
         """Return the number of reports of each (period, mechanism digest)."""
         reports: Counter[tuple[int, bytes]] = Counter()
-        for manifest in (one.manifest for one in self.sets):
+        for manifest in (one.manifest for one in self.sets if groups is None or one.manifest.group in groups):
             if manifest.metric == metric_id and first <= manifest.period <= last:
                 reports[manifest.period, manifest.label.digest] += manifest.num_reports
         return dict(sorted(reports.items()))
@@ -216,7 +267,7 @@ def only_metric(sets: Iterable[ExportedSet]) -> str:
     return names[0]
 
 
-def job_of(metric: Metric, *, verify: bool = False) -> Job:
+def job_of(metric: Metric, *, verify: bool = True) -> Job:
     """Return the job of counting a metric's reports as a store counts them."""
     return Job.of(metric.mechanism, listed_labels(metric) or None, verify=verify)
 

@@ -19,7 +19,7 @@ from overstory.queries.facts import SumsStore
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.privacy.shuffle.released import Released
+    from overstory.privacy.shuffle.central import Released
     from overstory.protocol.metrics import Metric
     from overstory.protocol.metrics.shards import Shards
 
@@ -119,9 +119,11 @@ class SeveralStores:
         """Return what is summed of the reports of each period."""
         return self._added(lambda store: store.sums(metric, first, last, groups))
 
-    def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
+    def tally(
+        self, metric_id: str, first: int, last: int, groups: Collection[str] | None = None
+    ) -> dict[tuple[int, bytes], int]:
         """Return the number of reports of each (period, mechanism digest)."""
-        return self._added(lambda store: store.tally(metric_id, first, last))
+        return self._added(lambda store: store.tally(metric_id, first, last, groups))
 
     def stored(self, metric_id: str) -> dict[int, int]:
         """Return how many counted reports of each period are still stored."""

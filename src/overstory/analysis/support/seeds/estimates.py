@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.selection import people_covariance, people_variance
 from overstory.analysis.variance import check_reports_per_device, design_effect, repeated_note, support_noise
+from overstory.protocol.encodings.seeds import FEWEST_SEEDS
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
@@ -162,9 +163,7 @@ def _read(
     totals = counts.totals[used].astype(np.float64)
     above = counts.ones[used] - totals[:, None] / support.num_outputs
     cells = _Cells(above, totals, float(support.mechanism.channel.alpha))
-    if not support.encoding.can_be_fitted(
-        len(values), effective_seeds(support.mechanism.num_cohorts, counts.num_reports)
-    ):
+    if not support.encoding.can_be_fitted(len(values), effective_seeds(totals)):
         if places is not None:
             listed = support.symbols([values[place] for place in places])
             scores = np.concatenate([_by_itself(cells, block[:, used])[1] for block in listed])
@@ -185,15 +184,17 @@ def _read(
     return _Reading(shares, errors, 1.0, effect, repeated_note(each), together)
 
 
-def effective_seeds(num_seeds: int, num_reports: float) -> float:
-    """Return to how many equally filled seeds the reports amount: Poisson numbers of reports weigh the seeds unevenly.
+def effective_seeds(totals: F64) -> float:
+    """Return to how many equally filled seeds these numbers of reports amount: uneven numbers weigh the seeds unevenly.
+
+    Of n reports on s seeds about s n / (s + n), and fewer where retention has left some seeds alone.
 
     Examples
     --------
-    >>> effective_seeds(256, 256), round(effective_seeds(256, 10**6))
-    (128.0, 256)
+    >>> effective_seeds(np.array([4.0, 4.0, 0.0])), round(effective_seeds(np.array([1.0, 2.0, 3.0])), 2)
+    (2.0, 2.57)
     """
-    return num_seeds * num_reports / (num_seeds + num_reports)
+    return float(totals.sum() ** 2 / (totals**2).sum())
 
 
 def _fitted(
@@ -225,7 +226,9 @@ def _fitted(
         return np.asarray((solved @ design - solved.sum(axis=1, keepdims=True) / size).reshape(-1, seeds, size))
 
     blocks = (weight(slice(start, start + ROWS)) for start in range(0, values, ROWS))
-    widened = 1.0 if is_domain else 1 / (max(1 - values / (seeds * (size - 1)), 1 / 2) * (1 - 1 / seeds))
+    widened = 1.0
+    if not is_domain:
+        widened = _of_few(seeds) ** 2 / (max(1 - values / (seeds * (size - 1)), 1 / 2) * (1 - 1 / seeds))
     if is_domain:  # multinomial counts: n (sum of pi w^2 - (sum of pi w)^2) for each seed
         variances = np.concatenate([_multinomial(block, chances, cells.totals) for block in blocks])
     else:
@@ -270,5 +273,14 @@ def _by_itself(cells: _Cells, symbols: NDArray[np.int64]) -> tuple[F64, F64]:
     shares = supported.sum(axis=1) / (span * reports)
     scores = supported - span * shares[:, None] * cells.totals
     many = len(seeds)
+    if many == 1:
+        return shares, np.full_like(scores, np.inf)
     # The sandwich between seeds: each seed's contribution is one draw.
-    return shares, scores * (np.sqrt(many / max(many - 1, 1)) / (span * reports))
+    return shares, scores * (np.sqrt(many / (many - 1)) * _of_few(many) / (span * reports))
+
+
+def _of_few(seeds: int) -> float:
+    """Return how much wider errors are that were measured between few seeds, as retention leaves them: Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(seeds - 1, 0.975) / stdtrit(np.inf, 0.975)) if seeds < FEWEST_SEEDS else 1.0

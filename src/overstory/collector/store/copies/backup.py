@@ -6,17 +6,19 @@ changed bit of a report or an id is noticed when it is restored.
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, Row, Table, delete, func, select
+from sqlalchemy import Connection, Table, delete, func, select
 
-from overstory.collector.store.copies.partial import renamed_when_complete
 from overstory.collector.store.counts import Key, key_columns, unpack_counts, unpack_sums
-from overstory.collector.store.databases.connection import check, connect, tables_created
+from overstory.collector.store.databases.connection import check, connect, create_private_file, create_tables
 from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.collector.store.schema import (
@@ -32,14 +34,10 @@ from overstory.collector.store.schema import (
     ids_table,
     read_id_days,
 )
+from overstory.files.io import sync
 
-ADDED_COLUMNS: Final = frozenset({"device_group", "export_id"})
-"""Columns that a later schema added to tables of reports; rows that leave them empty have the digest of before."""
 ROWS: Final = 1000
 """Rows copied at a time."""
-
-EMPTY: Final = blake2b(digest_size=32).hexdigest()
-"""The digest of a table without rows."""
 
 FEW: Final = 16
 """The same, where a row is some megabytes of reports."""
@@ -111,9 +109,8 @@ def _copy_into(source: Database, target: Database) -> int:
 
 
 def _copy_tables(reading: Connection, target: Database, writing: Connection) -> None:
-    # The schema in the same transaction: a process that is killed leaves no empty store, and an existing store is not
-    # migrated before it is refused.
-    if not tables_created(target, writing):
+    # The schema in the same transaction: a process that is killed leaves no empty store.
+    if not create_tables(target, writing):
         raise StoreError(f"{target.url}: there is a store already: name a new file, or an empty database")
     for table in METADATA.sorted_tables:
         _copy_table(reading, writing, table)
@@ -127,34 +124,17 @@ def _copy_tables(reading: Connection, target: Database, writing: Connection) -> 
 def _copy_table(reading: Connection, writing: Connection, table: Table) -> None:
     if table is ABOUT:
         writing.execute(delete(ABOUT))
-    if table is CHUNKS:
-        _copy_chunks(reading, writing)
-        return
     # The number of a row of the inbox has no meaning: the new database gives its own.
     columns = [column for column in table.columns if not (table is INBOX and column.primary_key)]
     rows = reading.execute(
         select(*columns).order_by(*table.primary_key),
-        execution_options={"yield_per": FEW if table is INBOX else ROWS},
+        execution_options={"yield_per": FEW if table in (INBOX, CHUNKS) else ROWS},
     )
     for some in rows.mappings().partitions():
         writing.execute(table.insert(), [dict(row) for row in some])
 
 
-def _copy_chunks(reading: Connection, writing: Connection) -> None:
-    """Copy chunks in a random order and under new ids: those of a backup of before schema 0007 are in their order."""
-    numbers = list(reading.execute(select(CHUNKS.c.id)).scalars())
-    random = secrets.SystemRandom()
-    random.shuffle(numbers)
-    columns = [column for column in CHUNKS.columns if column is not CHUNKS.c.id]
-    for start in range(0, len(numbers), FEW):
-        some = CHUNKS.c.id.in_(numbers[start : start + FEW])
-        rows = [dict(row) for row in reading.execute(select(*columns).where(some)).mappings()]
-        random.shuffle(rows)
-        writing.execute(CHUNKS.insert(), rows)
-
-
 def _seal(connection: Connection) -> None:
-    """Put a digest of each table into the backup itself."""
     connection.execute(delete(ABOUT).where(ABOUT.c.key.startswith(TABLE_DIGEST)))
     rows = [{"key": TABLE_DIGEST + name, "value": value} for name, value in _digests(connection).items()]
     connection.execute(ABOUT.insert(), rows)
@@ -164,10 +144,9 @@ def _check_seal(database: Database) -> None:
     with database.snapshot() as connection:
         rows = connection.execute(select(ABOUT).where(ABOUT.c.key.startswith(TABLE_DIGEST)))
         sealed = {row.key.removeprefix(TABLE_DIGEST): row.value for row in rows}
-        if not sealed:  # a store, or a backup by an earlier program: nothing to hold it against
+        if not sealed:  # a store itself: there is nothing to hold it against
             return
-        # A table that came with a later schema was empty when the backup was made.
-        differing = sorted(name for name, value in _digests(connection).items() if sealed.get(name, EMPTY) != value)
+        differing = sorted(name for name, value in _digests(connection).items() if sealed.get(name) != value)
     if differing:
         raise StoreError(
             f"{database.url}: {', '.join(differing)}: not what was backed up: the file is damaged, or was used as a "
@@ -184,8 +163,7 @@ def _digests(connection: Connection) -> dict[str, str]:
             rows = rows.where(~ABOUT.c.key.startswith(TABLE_DIGEST))
         digest = blake2b(digest_size=32)
         for row in connection.execute(rows, execution_options={"yield_per": FEW}):
-            values = (value for name, value in row._mapping.items() if value or name not in ADDED_COLUMNS)  # noqa: SLF001 - public
-            for value in values:
+            for value in row:
                 written = value if isinstance(value, bytes) else repr(value).encode()
                 digest.update(b"%s %d:" % (type(value).__name__.encode(), len(written)))
                 digest.update(written)
@@ -205,20 +183,83 @@ def _counted(connection: Connection, url: str) -> Iterator[int]:
     columns = key_columns(CHUNKS)
     sums = connection.execute(select(*columns, func.sum(CHUNKS.c.num_reports).label("total")).group_by(*columns))
     stored = {Key.of_row(row): row.total for row in sums}
-    summed = dict(map(_summed, connection.execute(select(CHECKS))))
+    summed = {}
+    for row in connection.execute(select(CHECKS)):
+        unpack_sums(bytes(row.sums), b"")  # which reads them in full
+        summed[Key.of_row(row)] = int(row.num_reports)
     for row in connection.execute(select(COUNTS)):
         reports = unpack_counts(bytes(row.counts)).num_reports
         key = Key.of_row(row)
-        if reports != row.num_reports or stored.pop(key, 0) > reports or summed.pop(key, 0) > reports:
+        if reports > row.num_reports or stored.pop(key, 0) > reports or summed.pop(key, 0) > reports:
             raise StoreError(f"{url}: the counts of {row.metric} do not agree with its reports: this store is damaged")
-        yield reports
+        yield row.num_reports
     if stored or summed:
         raise StoreError(
             f"{url}: {next(iter(stored or summed)).metric} has reports that were never counted: it is damaged"
         )
 
 
-def _summed(row: Row[Any]) -> tuple[Key, int]:
-    """Return of how many reports a row has sums; they are read in full."""
-    unpack_sums(bytes(row.sums), b"")
-    return Key.of_row(row), int(row.num_reports)
+BESIDE: Final = ("", "-journal", "-wal", "-shm")
+"""What SQLite adds to the name of a database."""
+
+
+@contextmanager
+def renamed_when_complete(path: Path) -> Iterator[Path]:
+    """Give an empty file with a temporary name; it gets its own name when it is complete and on the disk.
+
+    What an earlier process left of the same file, because it was killed, is removed.
+    """
+    if path.exists():
+        raise StoreError(f"{path}: this file exists: give the backup another name")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: there is no folder {path.parent}")
+    remove_leftovers(path)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    held = None
+    try:
+        create_private_file(part)
+        if not part.is_file():
+            raise StoreError(f"{path}: no file can be made in {path.parent}: check its permissions")
+        held = _lock(part)
+        yield part
+        sync(part)
+        part.rename(path)
+        sync(path.parent)
+    finally:
+        _remove(part)
+        if held is not None:
+            os.close(held)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove the partial copies of a file that no process writes any more."""
+    pattern = re.compile(rf"(\.{re.escape(path.name)}\.[0-9a-f]{{8}})(?:{'|'.join(BESIDE[1:])})?")
+    found = {match[1] for name in os.listdir(path.parent) if (match := pattern.fullmatch(name))}  # noqa: PTH208 - names
+    for part in map(path.with_name, sorted(found)):
+        held = None
+        with suppress(OSError):  # somebody else's, or just removed
+            held = _lock(part) if part.exists() else None
+            if held is not None or not part.exists():
+                _remove(part)
+        if held is not None:
+            os.close(held)
+
+
+def _lock(part: Path) -> int | None:
+    """Return the file, open and locked until it is closed or the process ends; None where it cannot be locked."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where nobody can remove a file that is open
+        return None
+    file = os.open(part, os.O_RDWR)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process writes it, or a file system without locks
+        os.close(file)
+        return None
+    return file
+
+
+def _remove(part: Path) -> None:
+    for end in BESIDE:
+        Path(f"{part}{end}").unlink(missing_ok=True)

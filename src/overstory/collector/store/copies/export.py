@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from overstory.files.manifests import Manifest, PartFile
     from overstory.protocol.metrics import MetricRegistry
 
+
 PART_BYTES: Final = 1 << 29
 """Bytes of reports in a part."""
 
@@ -123,7 +124,6 @@ class Export:
         return self._done
 
     def _new_sets(self, key: Key) -> list[ReportSet]:
-        """Return the key's sets that the destination has no row of."""
         with self._database.snapshot() as connection:
             sets = rows.sets_of_key(connection, key)
             have = {row.id for row in rows.rows_of(connection, self._destination)}
@@ -137,7 +137,7 @@ class Export:
             missing = "the registry does not list it" if metric is None else "no registry has named its mechanism"
             self._wait(f"{key.metric}: {missing}")
             return False
-        label, until = entry.period.label(key.period), metric.accept_until(key.period)
+        label, until = entry.period.label(key.period), metric.final_from(key.period)
         if now < until:
             periods = self._done.open.setdefault(key.metric, [])
             if (label, until) not in periods:
@@ -156,15 +156,9 @@ class Export:
             self._done.waiting.append(reason)
 
     def _is_there(self, one: ReportSet) -> bool:
-        """Whether the destination has a set under another name that it had; the row of it is then written.
-
-        Raises
-        ------
-        StoreError
-            When the folder holds reports of this store that its database does not know of.
-        """
-        from overstory.engines.exported import read_sets
+        """Whether the destination has a set under another name that it had; the row of it is then written."""
         from overstory.engines.folders import Folder
+        from overstory.engines.places import read_sets
 
         here = read_sets(Folder(self._folder.address(_partition(one))))
         own = {found.manifest.id: found for found in here if found.manifest.store == self._store}
@@ -298,7 +292,6 @@ class Export:
                 yield shuffled(join_rows(chunks))
 
     def _remove(self, partition: str, attempt: str) -> None:
-        """Remove what an attempt left."""
         for name in self._folder.names(partition):
             if attempt in name:
                 self._folder.remove(f"{partition}/{name}")
@@ -309,3 +302,65 @@ def _partition(one: ReportSet) -> str:
     from overstory.files.manifests import partition_path
 
     return partition_path(one.key.metric, one.key.period, one.key.digest)
+
+
+def verify(database: Database, folder: Folder) -> tuple[int, list[str]]:
+    """Compare a destination with the database: return the number of its sets, and what is wrong."""
+    from overstory.engines.folders import Folder as Below
+    from overstory.engines.places import ExportedSet
+    from overstory.files.manifests import Manifest, manifest_name, partition_path
+
+    wrong: list[str] = []
+    with database.snapshot() as connection:
+        stated = rows.rows_of(connection, folder.identity)
+    for row in stated:
+        partition = partition_path(row.metric, row.period, bytes(row.digest))
+        name = f"{partition}/{manifest_name(row.id)}"
+        if row.state != rows.PUBLISHED:
+            wrong.append(f"{name}: an export was killed before it was written: export again")
+            continue
+        try:
+            if folder.size(name) is None:
+                wrong.append(f"{name}: missing")
+                continue
+            if folder.read(name).decode(errors="replace") != row.manifest:
+                wrong.append(f"{name}: not what was exported")
+            one = ExportedSet(Below(folder.address(partition)), Manifest.from_json(row.manifest, name))
+            for part in one.manifest.parts:
+                one.check(part, content=True)
+        except OverstoryError as error:
+            wrong.append(str(error))
+    return len(stated), wrong
+
+
+@dataclass(frozen=True)
+class OutsideRetention:
+    """Exported reports that the store itself has deleted, or is about to: nothing deletes their copies."""
+
+    destination: str
+    metric: str
+    last: str
+    reports: int
+
+
+def outside_retention(database: Database, now: float) -> list[OutsideRetention]:
+    """Return which exported reports are past their metric's retention, by destination and metric."""
+    with database.snapshot() as connection:
+        entries, stated = read_stored_metrics(connection), rows.rows_of(connection)
+    by_metric: dict[tuple[str, str], tuple[int, int]] = {}
+    of_metric = {entry.metric: entry for entry in entries.values()}
+    for row in stated:
+        entry = of_metric.get(row.metric)
+        if entry is None or row.state == rows.WRITING or row.period > entry.last_expired(now):
+            continue
+        last, reports = by_metric.get((row.destination, row.metric), (row.period, 0))
+        by_metric[row.destination, row.metric] = max(last, row.period), reports + row.num_reports
+    return [
+        OutsideRetention(destination, metric, of_metric[metric].period.label(last), reports)
+        for (destination, metric), (last, reports) in sorted(by_metric.items())
+    ]
+
+
+def retained_too_briefly(registry: MetricRegistry) -> list[str]:
+    """Return the metrics whose reports are deleted before their period is closed: none can be exported."""
+    return [metric.id for metric in registry.values() if metric.retention_days <= metric.grace_days]

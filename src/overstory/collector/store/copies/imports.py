@@ -23,7 +23,7 @@ from overstory.protocol.errors import FormatError
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch
-    from overstory.engines.exported import ExportedSet
+    from overstory.engines.places import ExportedSet
 
 TRIES: Final = 5
 
@@ -39,7 +39,7 @@ class Imported:
     earlier
         Sets that had been added completely before.
     past_retention
-        Added reports that were counted, and not stored: they are past retention here.
+        Added reports that are past retention here: `Store.import_sets` deletes them again.
     metrics
         Added reports by metric.
     """
@@ -58,15 +58,7 @@ def add_sets(
     now: float,
     advance: Callable[[int], object] | None = None,
 ) -> Imported:
-    """Add exported reports and their counts.
-
-    Raises
-    ------
-    FormatError
-        When a file is missing or damaged; nothing was added.
-    StoreError
-        When the store does not know a mechanism, or the reports are its own.
-    """
+    """Add exported reports and their counts."""
     with database.snapshot() as connection:
         entries = read_stored_metrics(connection, registered)
         known = export_rows.known_ids(connection, [one.manifest.id for one in sets])
@@ -142,8 +134,7 @@ class _Adding:
     def _batches(self, number: int) -> Generator[tuple[int, ReportBatch], None, None]:
         """Yield the reports of each row group of a part that was not added, with its number."""
         from overstory.engines.places import open_place
-        from overstory.files.blocks import read_blocks
-        from overstory.files.joining import joined
+        from overstory.files.blocks import joined, read_blocks
         from overstory.files.labels import label_of
         from overstory.files.parquet import opened
 
@@ -157,7 +148,7 @@ class _Adding:
             if label.digest != self.entry.mechanism.digest:
                 raise FormatError("its reports are of other parameters than the manifest lists", source=source)
             for group in range(first, groups):
-                for batch in joined(read_blocks(file, label, source, [group], verify=True), 1 << 62):
+                for batch in joined(read_blocks(file, label, source, [group]), 1 << 62):
                     yield group, batch
                 self.advance(part.bytes // groups)
 
@@ -174,8 +165,8 @@ class _Adding:
         is_past = key.period <= entry.last_expired(self.now)
         counts = entry.count(batch)
         with self.database.snapshot() as connection:
-            sums = None if is_past else sum_new(entry, batch, sums_of_key(connection, entry, key))
-        stored = [] if is_past else chunk_rows(key, shuffled(batch))
+            sums = sum_new(entry, batch, sums_of_key(connection, entry, key))
+        stored = chunk_rows(key, shuffled(batch))
 
         def work(connection: Connection) -> bool:
             self.database.lock(connection)  # of two imports of one row group, the second sees the mark of the first
@@ -183,8 +174,7 @@ class _Adding:
                 return False
             add_counts(connection, entry, key, counts)
             add_sums(connection, entry, key, sums)
-            if stored:
-                connection.execute(CHUNKS.insert(), stored)
+            connection.execute(CHUNKS.insert(), stored)
             if group:
                 added = IMPORTS.c.num_reports + len(batch)
                 connection.execute(

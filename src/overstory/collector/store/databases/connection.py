@@ -6,14 +6,13 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, inspect, text
+from sqlalchemy import URL, Connection, insert, inspect, select
 
-from overstory.collector.store import migrations
 from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.databases.postgres import PostgresDatabase
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.collector.store.databases.urls import parse_url
-from overstory.collector.store.schema import REVISION
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, METADATA, METRICS, SCHEMA, SCHEMA_NUMBER
 
 
 class MissingStoreError(StoreError):
@@ -44,67 +43,40 @@ def _postgres(url: URL) -> PostgresDatabase:
         raise StoreError('PostgreSQL needs psycopg: pip install "overstory[postgres]"') from error
 
 
-def revision(connection: Connection, url: str) -> str | None:
-    """Return the schema's revision; None where there is no table at all."""
+def read_schema(connection: Connection, url: str) -> str | None:
+    """Return the number of the store's schema; None where there is no table at all."""
     tables = set(inspect(connection).get_table_names())
     if not tables:
         return None
-    if not {"alembic_version", "about", "batch_ids"} <= tables:
+    if not {ABOUT.name, BATCH_IDS.name, METRICS.name} <= tables:
         raise StoreError(f"{url}: this database belongs to another program: give the store a database of its own")
-    version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return version
+    return connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == SCHEMA_NUMBER)).scalar() or "without a number"
 
 
 def check(database: Database) -> None:
     """Raise a `StoreError` unless the schema is this program's."""
     with database.snapshot() as connection:
-        schema = revision(connection, database.url)
+        schema = read_schema(connection, database.url)
     if schema is None:
-        raise MissingStoreError(_empty(database.url))
-    if schema != REVISION:
-        raise StoreError(_difference(database.url, schema))
+        raise MissingStoreError(
+            f"{database.url}: this database is empty; make the store first: overstory store create URL"
+        )
+    if schema != str(SCHEMA):
+        raise StoreError(
+            f"{database.url}: the store has schema {schema}, and this program reads and writes schema {SCHEMA} alone: "
+            "use the version of overstory that made the store"
+        )
 
 
-def _empty(url: str) -> str:
-    return f"{url}: this database is empty; make the store first: overstory store create URL"
-
-
-def _difference(url: str, schema: str) -> str:
-    if schema < REVISION:
-        return f"{url}: the store has schema {schema}, this program needs {REVISION}: overstory store migrate {url}"
-    return f"{url}: the store has schema {schema}, newer than this program's {REVISION}: upgrade overstory"
-
-
-def create_tables(database: Database) -> bool:
+def create_tables(database: Database, connection: Connection) -> bool:
     """Make a store of an empty database; False where there are tables, which stay as they are: `check` says whose."""
-    return database.write(lambda connection: tables_created(database, connection))
-
-
-def tables_created(database: Database, connection: Connection) -> bool:
-    """Do what `create_tables` does, within an open transaction."""
     database.lock(connection)
-    if revision(connection, database.url) is not None:
+    if read_schema(connection, database.url) is not None:
         return False
-    migrations.begin(connection)
+    METADATA.create_all(connection, checkfirst=False)
+    facts = {"format": "overstory store", SCHEMA_NUMBER: str(SCHEMA)}
+    connection.execute(insert(ABOUT), [{"key": key, "value": value} for key, value in facts.items()])
     return True
-
-
-def migrate(database: Database, *, folder: Path = migrations.FOLDER) -> tuple[str, str]:
-    """Bring a store's schema to the newest revision; return the one it had and the one it has."""
-    newest = migrations.newest(folder)
-
-    def work(connection: Connection) -> str:
-        database.lock(connection)
-        schema = revision(connection, database.url)
-        if schema is None:
-            raise StoreError(_empty(database.url))
-        if schema > newest:
-            raise StoreError(_difference(database.url, schema))
-        if schema != newest:
-            migrations.upgrade(connection, folder=folder)
-        return schema
-
-    return database.write(work), newest
 
 
 def create_private_file(path: Path) -> None:

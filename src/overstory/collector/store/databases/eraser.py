@@ -14,7 +14,6 @@ from overstory.collector.store.databases.database import Database, StoreError, e
 from overstory.collector.store.schema import (
     ABOUT,
     BATCH_IDS,
-    BATCH_IDS_BEFORE,
     CHECKS,
     CHUNKS,
     COLLECTORS,
@@ -29,18 +28,8 @@ from overstory.collector.store.schema import (
     read_id_days,
 )
 
-TABLES: Final = tuple(
-    table.name for table in (INBOX, BATCH_IDS_BEFORE, CHUNKS, COUNTS, CHECKS, TALLIES, RELEASES, COLLECTORS, NOTES)
-)
-"""The tables that are rewritten, besides those of ids."""
-
-SAMPLES: Final = "pg_statistic"
-"""PostgreSQL's own table of sampled values. It is rewritten once, after the migration to the schema whose columns of
-reports and ids are not sampled (0007)."""
-
 REST: Final = {
     INBOX.name: 1000,
-    BATCH_IDS_BEFORE.name: 1000,
     CHUNKS.name: 100,
     COUNTS.name: 100,
     CHECKS.name: 100,
@@ -48,10 +37,10 @@ REST: Final = {
     RELEASES.name: 1000,
     COLLECTORS.name: 1000,
     NOTES.name: 1000,
-    SAMPLES: 1000,
 }
-"""After a rewriting a table rests for this many times its duration. Collectors wait while one of those with 1000 is
-rewritten: a thousandth of the time. Only operators read the others, and only compactions and imports write them."""
+"""The tables that are rewritten, besides those of ids. After a rewriting a table rests for this many times its
+duration. Collectors wait while one of those with 1000 is rewritten: a thousandth of the time. Only operators read the
+others, and only compactions and imports write them."""
 
 REST_OF_IDS: Final = 1000
 """The same for all tables of ids together: each rests for that many times its duration and the number of tables."""
@@ -87,7 +76,6 @@ EXPLAINS: Final = text("SELECT coalesce(current_setting('auto_explain.log_min_du
 IS_THERE: Final = text("SELECT to_regclass(:table) IS NOT NULL")
 LIMIT_WAIT: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), false)")
 IS_OWNER: Final = text("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST(:table AS regclass)")
-IS_OWNER_OF_ALL: Final = text("SELECT pg_has_role(datdba, 'USAGE') FROM pg_database WHERE datname = current_database()")
 MARK: Final = text(
     "INSERT INTO about (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
@@ -157,10 +145,8 @@ class Eraser:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
             remains = _settings_that_keep(connection)
             of_ids = list(map(ids_table_name, read_id_days(connection)))
-            marked = [table for table in TABLES if _value(connection, DELETED_FROM + table) != ""]
-            # A table of ids that nobody has marked holds no id of a folded report.
-            marked += [table for table in (*of_ids, SAMPLES) if _value(connection, DELETED_FROM + table)]
             factors = {**REST, **dict.fromkeys(of_ids, REST_OF_IDS * len(of_ids))}
+            marked = [table for table in factors if _value(connection, DELETED_FROM + table)]
             due = [table for table in marked if self._due(connection, table, at_once)]
             resting = [table for table in marked if table not in due]
             remains += [f"{table}: {why}" for table in resting if (why := _last_failure(connection, table))]
@@ -179,7 +165,7 @@ class Eraser:
         return tuple(remains)
 
     def _due(self, connection: Connection, table: str, at_once: set[str]) -> bool:
-        if _value(connection, DELETED_FROM + table) == "":
+        if not _value(connection, DELETED_FROM + table):
             return False
         rest = _value(connection, REWRITTEN + table)
         if rest is None or table in at_once:
@@ -212,10 +198,7 @@ class Eraser:
         return [why] if why else []
 
     def _rewrite(self, connection: Connection, table: str) -> str:
-        if table == SAMPLES:
-            if not connection.execute(IS_OWNER_OF_ALL).scalar():
-                return "only the database's owner can rewrite it: run overstory store compact once as that user"
-        elif not connection.execute(IS_OWNER, {"table": table}).scalar():
+        if not connection.execute(IS_OWNER, {"table": table}).scalar():
             return "only its owner can rewrite it: let the collector connect as the table's owner"
         if table.startswith(BATCH_IDS.name):
             self._insert_again(table, connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())  # noqa: S608 - the store's own name

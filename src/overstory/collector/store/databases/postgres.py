@@ -38,10 +38,6 @@ KEEP_DAY: Final = text(
 )
 """Of two transactions that add the same day, one waits for the other: only one then makes the day's table."""
 
-ANY_BEFORE: Final = text("SELECT EXISTS (SELECT FROM batch_ids_before)")
-
-IDS_BEFORE: Final = text("SELECT id FROM batch_ids_before WHERE id = ANY(CAST(:ids AS bytea[]))")
-
 DAYS: Final = text("SELECT day, forget_after FROM batch_ids")
 
 WAIT_BRIEFLY: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), true)")
@@ -74,12 +70,12 @@ class PostgresDatabase(Database):
             isolation_level="READ COMMITTED",
             hide_parameters=True,  # stored values do not appear in messages and logs
             pool_pre_ping=True,  # after a restart of the server, connections are replaced
-            connect_args={"connect_timeout": 10, "application_name": "overstory"},
+            connect_args={"connect_timeout": 10, "application_name": "overstory"}
+            | {"tcp_user_timeout": 30_000, "keepalives_idle": 10, "keepalives_interval": 10},  # a host that is gone
         )
         event.listen(engine, "connect", _durable)
         super().__init__(shown(url), engine)
         self._eraser = Eraser(self)
-        self._ids_before = True
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` in one transaction.
@@ -110,19 +106,11 @@ class PostgresDatabase(Database):
             if day not in stored:
                 # Unless another transaction made it, which this one waited for.
                 ids_table(day).create(connection, checkfirst=True)
-        before = self._stored_before(connection, [one for some in by_day.values() for one in some.ids])
         new = {}
         for day, (_, ids) in sorted(by_day.items()):
-            rows = connection.execute(_insert_ids(day), {"ids": sorted(set(ids) - before)})
+            rows = connection.execute(_insert_ids(day), {"ids": sorted(set(ids))})
             new[day] = {bytes(one) for one in rows.scalars()}
         return new
-
-    def _stored_before(self, connection: Connection, ids: list[bytes]) -> set[bytes]:
-        """Return which of these ids were accepted before schema 0006; a table that was seen empty stays empty."""
-        self._ids_before = self._ids_before and connection.execute(ANY_BEFORE).scalar_one()
-        if not self._ids_before:
-            return set()
-        return {bytes(one) for one in connection.execute(IDS_BEFORE, {"ids": ids}).scalars()}
 
     def drop_ids(self, day: int, now: float) -> int:
         """Drop a table of ids, and with it its file, while no transaction inserts ids or reads them."""

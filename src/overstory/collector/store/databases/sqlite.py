@@ -5,11 +5,12 @@ Writers of one process take turns through `FairLock`, in the order in which they
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -26,9 +27,7 @@ from overstory.collector.store.databases.database import (
     store_error,
     translate_errors,
 )
-from overstory.collector.store.databases.interrupts import interruptible
-from overstory.collector.store.databases.serving import lock_for_serving
-from overstory.collector.store.schema import BATCH_IDS, BATCH_IDS_BEFORE, ids_table, ids_table_name, read_id_days
+from overstory.collector.store.schema import BATCH_IDS, ids_table, ids_table_name, read_id_days
 
 
 class FairLock:
@@ -177,8 +176,7 @@ class SqliteDatabase(Database):
         """Insert all ids; look them up only if some are stored: no other transaction writes meanwhile."""
         raw = _raw(connection)
         _make_tables(connection, by_day)
-        before = _stored(raw, BATCH_IDS_BEFORE.name, [one for some in by_day.values() for one in some.ids])
-        if not before and all(_insert(raw, day, some.ids) == len(some.ids) for day, some in by_day.items()):
+        if all(_insert(raw, day, some.ids) == len(some.ids) for day, some in by_day.items()):
             return {day: set(some.ids) for day, some in by_day.items()}
         # SQLite does not report which of them were stored. Nothing else has been written yet: begin again.
         raw.execute("ROLLBACK")
@@ -186,8 +184,7 @@ class SqliteDatabase(Database):
         _make_tables(connection, by_day)
         new = {}
         for day, (_, ids) in by_day.items():
-            stored = _stored(raw, BATCH_IDS_BEFORE.name, ids) | _stored(raw, ids_table_name(day), ids)
-            new[day] = set(ids) - stored
+            new[day] = set(ids) - _stored(raw, ids_table_name(day), ids)
             _insert(raw, day, new[day])
         return new
 
@@ -306,7 +303,6 @@ def _make_tables(connection: Connection, by_day: Mapping[int, IdsOfDay]) -> None
 
 
 def _together(ids: Collection[bytes]) -> Iterator[list[bytes]]:
-    """Cut ids into parts of `TOGETHER`, in their order."""
     ordered = sorted(ids)
     at = 0
     for count in TOGETHER:
@@ -327,7 +323,6 @@ def _stored(raw: sqlite3.Connection, table: str, ids: Collection[bytes]) -> set[
 
 
 def _insert(raw: sqlite3.Connection, day: int, ids: Collection[bytes]) -> int:
-    """Insert ids that are not there yet; return how many."""
     before = raw.total_changes
     # In the order of the table: nothing then reveals which of them came first, and fewer pages change.
     for some in _together(ids):
@@ -348,3 +343,72 @@ def _begin(connection: Connection) -> None:
     # reads first and then writes can fail because another one has written meanwhile.
     writes = connection.get_execution_options().get("overstory_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+STEPS: Final = 100_000
+"""Steps of SQLite's virtual machine, some milliseconds, between two looks for a signal."""
+
+
+@contextmanager
+def interruptible(raw: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Let signals end a statement: Python handles them only between its own instructions, of which there is none."""
+    raw.set_progress_handler(lambda: 0, STEPS)  # a handler of signals that raises ends the statement
+    try:
+        yield raw
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:  # SQLite has lost what was raised
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        raw.set_progress_handler(None, 0)
+
+
+_log: Final = logging.getLogger("overstory.collector")
+
+
+def lock_for_serving(store: Path, url: str) -> int | None:
+    """Lock a small file beside the store's, and return it open; None where no lock can be had on this disk.
+
+    The store's own file cannot be used for that: closing it once would release SQLite's locks.
+    """
+    path = Path(f"{store}-serving")
+    try:
+        lock_file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:  # a full or read-only disk: no other collector can write there either
+        _log.warning("%s: cannot check whether another collector serves this file: %s", url, error.strerror)
+        return None
+    number = ""
+    if not _lock(lock_file):
+        with suppress(OSError):
+            number = os.read(lock_file, 20).decode("ascii", "replace").strip()
+        os.close(lock_file)
+        process = f"process {number}" if number.isdigit() else "another process"
+        raise StoreError(
+            f"{url}: {process} serves this file already, and only one can: stop it first; for several "
+            "collectors use a PostgreSQL store"
+        )
+    with suppress(OSError):
+        os.ftruncate(lock_file, 0)
+        os.write(lock_file, b"%d\n" % os.getpid())
+    return lock_file
+
+
+def _lock(file: int) -> bool:
+    """Lock an open file for this process; False when another process has the lock."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: an open file that is written to cannot be locked by a byte that nobody reads
+        import msvcrt
+
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:  # a file system without locks
+        _log.warning("cannot check whether another collector serves this store: %s", error.strerror)
+    return True

@@ -20,13 +20,7 @@ HIDDEN: Final = "***"
 
 
 def parse_url(text: str) -> URL:
-    """Return what names a store: a URL, or a file's name.
-
-    Raises
-    ------
-    StoreError
-        When it names none.
-    """
+    """Return what names a store: a URL, or a file's name."""
     url = _url(text)
     kind = url.get_backend_name()
     unclear = kind == "sqlite" and (url.host or url.query)  # sqlite://folder/FILE lacks a slash

@@ -1,0 +1,95 @@
+"""Figure 1: the life of a report, as the rows of bits that a value becomes on its device."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.files.rappor import RapporParameters, read_params
+from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.trial.page import Life, draw_life, live
+from papers.comparison import LEVEL, Comparison, Published
+from papers.study import Context, Study, Table, letters
+
+VALUE = "68"
+PAPERS = RapporParameters(k=256, h=4, m=1, p=0.5, q=0.75, f=0.5)
+
+
+def run(context: Context) -> Study:
+    """Draw one device's bits and compare the paper's run with the spread of such runs."""
+    value: str = context.options.get("value", VALUE)
+    parameters = read_params(context.options["params"]) if "params" in context.options else PAPERS
+    mechanism = parameters.mechanism()
+    life = live(mechanism, value, context.seed)
+    return Study(
+        inputs={"value": value, "cohort": life.cohort} | letters(mechanism, "khmpqf"),
+        comparisons=compare(mechanism, life, published=value == VALUE and parameters == PAPERS),
+        tables=[_table(life)],
+        figures=[draw_life(mechanism, life)],
+        notes=_note(mechanism),
+    )
+
+
+def compare(mechanism: BitMechanism, life: Life, *, published: bool) -> list[Comparison]:
+    """Return the paper's three counts against the exact spread of such counts."""
+    true, k = life.true.bit_count(), mechanism.encoding.num_bits
+    permanent = float(mechanism.rounds.permanent.keep_one)
+    shown, rates = float(mechanism.rounds.instantaneous.keep_one), mechanism.channel
+    counts = (
+        ("bits set in the report", 145, [(true, float(rates.keep_one)), (k - true, float(rates.raise_zero))]),
+        ("bits of the value that are 1 in the permanent response", 2, [(true, permanent)]),
+        ("of two such bits, those that are 1 in the report", 2, [(2, shown)]),
+    )
+    return [
+        _count(name, parts, Published(paper, "section 2, one random run") if published else None)
+        for name, paper, parts in counts
+    ]
+
+
+def _count(name: str, parts: list[tuple[int, float]], published: Published | None) -> Comparison:
+    """Compare a sum of binomial counts: its mean, and where 99 of 100 runs fall.
+
+    Where that is every count there can be, no run could differ, and there is no verdict.
+    """
+    chances = _sum_of_binomials(parts)
+    mean, at_most = math.fsum(trials * rate for trials, rate in parts), np.cumsum(chances)
+    low, high = int(np.argmax(at_most > (1 - LEVEL) / 2)), int(np.argmax(at_most >= (1 + LEVEL) / 2))
+    can_differ = high - low < len(chances) - 1
+    bounds = float(min(low, mean)), float(max(high, mean))
+    return Comparison(name, mean, *bounds, "bits", published if can_differ else None)
+
+
+def _sum_of_binomials(parts: list[tuple[int, float]]) -> NDArray[np.float64]:
+    """Return P(sum = 0, 1, ...)."""
+    from scipy.stats import binom
+
+    chances = np.ones(1)
+    for trials, rate in parts:
+        chances = np.convolve(chances, binom.pmf(np.arange(trials + 1), trials, rate))
+    return chances
+
+
+def _table(life: Life) -> Table:
+    rows = {"true bits (stay on the device)": life.true, "permanent response (stays)": life.permanent}
+    rows |= {f"report {i + 1}": bits for i, bits in enumerate(life.reports)}
+    return Table.of(
+        "The bits of this run",
+        {
+            "row": rows,
+            "bits set": [bits.bit_count() for bits in rows.values()],
+            "of the value's own": [(bits & life.true).bit_count() for bits in rows.values()],
+        },
+    )
+
+
+def _note(mechanism: BitMechanism) -> str:
+    ceiling = mechanism.epsilon_permanent
+    return (
+        "Only the reports are ever sent; the permanent response is kept, and is the same for every report of this "
+        f"value. One report reveals epsilon {mechanism.epsilon_report:.4f}; any number of them "
+        + (f"{ceiling:.4f}. " if math.isfinite(ceiling) else "have no bound. ")
+        + "Of counts that one run in a hundred could not contradict, such as the paper's two bits of two, no verdict "
+        "is given."
+    )

@@ -1,0 +1,572 @@
+r"""From z values to a decision: p-values and two corrections; intervals; and what a search can see.
+
+Of the 95% intervals of all candidates 95% hold the truth; of those of the *detected* ones fewer do, because a value is
+detected more easily where the noise added to it.
+
+With R selected of m tested by a rule such as Benjamini and Hochberg's, intervals of level :math:`1 - a R / m` have a
+false coverage rate of at most a: the expected share of the selected values' intervals that miss [1]_.
+
+Given that an estimate :math:`X \sim N(\mu, s^2)` passed its threshold c, its distribution is a truncated normal one,
+
+.. math:: P_\mu(X > x \mid X > c) = \frac{1 - \Phi((x - \mu) / s)}{1 - \Phi((c - \mu) / s)} ,
+
+and the :math:`\mu` at which this is a/2, 1/2 and 1 - a/2 are an interval and a median-unbiased estimate [2]_. For a
+two-sided test both tails are in the denominator. The threshold of Benjamini and Hochberg's rule does not depend on how
+far an estimate passes it, so it is taken as fixed.
+
+References
+----------
+.. [1] Benjamini and Yekutieli, "False discovery rate-adjusted multiple confidence intervals for selected parameters",
+   Journal of the American Statistical Association 100 (2005).
+.. [2] Zhong and Prentice, "Bias-reduced estimators and confidence intervals for odds ratios in genome-wide association
+   studies", Biostatistics 9 (2008).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from overstory.analysis.variance import frequency_variance
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.search.plans import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    F64 = NDArray[np.float64]
+    from collections.abc import Callable, Mapping
+
+    Interval = tuple[F64, F64]
+
+
+Correction = Literal["fdr", "bonferroni"]
+
+
+def z_values(raw: F64, standard_errors: F64) -> F64:
+    """Return estimate over standard error; 0 where nothing is known, infinite where nothing is uncertain."""
+    finite = np.isfinite(standard_errors)
+    exact = finite & (standard_errors == 0.0)
+    z = np.divide(raw, standard_errors, out=np.zeros_like(raw), where=finite & ~exact)
+    return np.asarray(np.where(exact & (raw != 0.0), np.copysign(np.inf, raw), z))
+
+
+def upper_p_values(raw: F64, standard_errors: F64) -> F64:
+    """Return P(an absent candidate looks at least this frequent); 1 where nothing is known.
+
+    Examples
+    --------
+    >>> upper_p_values(np.array([196.0, 0.0, 50.0]), np.array([100.0, 100.0, np.inf])).round(3).tolist()
+    [0.025, 0.5, 1.0]
+    """
+    silent = ~np.isfinite(standard_errors) | ((standard_errors == 0.0) & (raw == 0.0))
+    return np.where(silent, 1.0, upper_tail(z_values(raw, standard_errors)))
+
+
+def upper_tail(z: F64) -> F64:
+    """Return P(Z > z) of a standard normal Z, exact in all digits however small; no library need be loaded for it."""
+    return np.asarray(np.frompyfunc(math.erfc, 1, 1)(z / math.sqrt(2.0)), np.float64) / 2.0
+
+
+def normal_quantile(probability: float) -> float:
+    """Return the z that a standard normal variable stays below with this probability, between 0 and 1.
+
+    Examples
+    --------
+    >>> round(normal_quantile(0.975), 6)
+    1.959964
+    """
+    return statistics.NormalDist().inv_cdf(probability)
+
+
+def null_share(p_values: F64) -> float:
+    """Estimate the share of candidates that nobody has (Storey 2002, at lambda = 1/2), from above.
+
+    Absent candidates spread evenly over p = 0 .. 1 and present ones gather near 0, so the upper half is mostly
+    theirs. One is added, which keeps the false discovery rate under its level in small lists (Storey, Taylor and
+    Siegmund 2004).
+    """
+    return float(min(1.0, (1 + np.count_nonzero(p_values > 0.5)) / (0.5 * p_values.size)))
+
+
+def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0) -> F64:
+    """Return, for each candidate, the smallest alpha at which it is detected.
+
+    Parameters
+    ----------
+    p_values : ndarray, shape (M,)
+        Of all candidates, not only of picked ones: picking first and counting afterwards loses control.
+    correction : {"fdr", "bonferroni"}
+        ``fdr`` is Benjamini and Hochberg's step-up rule (these are q-values); ``bonferroni`` multiplies by M.
+    share : float
+        Share of absent candidates, if estimated (`null_share`); 1 is Benjamini and Hochberg's own.
+
+    Examples
+    --------
+    >>> adjusted_p_values(np.array([0.01, 0.04, 0.03]), "fdr").round(3).tolist()
+    [0.03, 0.04, 0.04]
+    >>> adjusted_p_values(np.array([0.01, 0.04, 0.03]), "bonferroni").round(3).tolist()
+    [0.03, 0.12, 0.09]
+    """
+    if correction == "bonferroni":
+        return np.asarray(np.minimum(p_values * p_values.size, 1.0))
+    if correction != "fdr":
+        raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
+    # Benjamini and Hochberg: q_(i) = min over j >= i of share M p_(j) / j.
+    order = np.argsort(p_values)
+    ranks = np.arange(1, p_values.size + 1)
+    steps = share * p_values.size * p_values[order] / ranks
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum.accumulate(steps[::-1])[::-1]
+    # Where nearly every candidate is present, a q-value falls below the p-value itself. That controls the rate on
+    # average, but would call detected what by itself looks like noise, so no candidate gets below its own p-value.
+    return np.clip(adjusted, p_values, 1.0)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values adjusted by Holm: the chance that any true hypothesis has one below alpha is at most alpha.
+
+    Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 1979.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def step_up(p_values: F64, rate: float) -> NDArray[np.intp]:
+    """Return the indices that Benjamini and Hochberg's rule admits at a rate, looking only at p-values up to it."""
+    # The largest k with p_(k) <= rate k / M; every p-value up to p_(k) passes.
+    small = np.flatnonzero(p_values <= rate)
+    ordered = np.sort(p_values[small])
+    passed = np.flatnonzero(ordered * p_values.size <= rate * np.arange(1, small.size + 1))
+    return np.asarray(small[p_values[small] <= ordered[passed[-1]]] if passed.size else small[:0])
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuse a level outside the open interval (0, 1)."""
+    if not 0.0 < alpha < 1.0:
+        raise ParameterError(f"alpha is a fraction between 0 and 1, not {alpha}")
+
+
+def needed_p_value(
+    alpha: float, correction: Correction, num_selected: int, num_tested: int, share: float = 1.0
+) -> float:
+    """Return the p-value that each selected candidate had to reach.
+
+    With R selected of m tested, Benjamini and Hochberg's rule asks for alpha R / m, Bonferroni's for alpha / m.
+
+    Parameters
+    ----------
+    share : float
+        Share of absent candidates that the rule was given; see `adjusted_p_values`.
+
+    Examples
+    --------
+    >>> needed_p_value(0.05, "fdr", 10, 1000), needed_p_value(0.05, "bonferroni", 10, 1000)
+    (0.0005, 5e-05)
+    """
+    admitted = max(num_selected, 1) / share if correction == "fdr" else 1.0
+    return min(alpha * admitted / max(num_tested, num_selected, 1), alpha)
+
+
+def bound_text(correction: str, alpha: float) -> str:
+    """Return what a level bounds.
+
+    Examples
+    --------
+    >>> bound_text("fdr", 0.05), bound_text("bonferroni", 0.01)
+    ('false discovery rate at most 5%', 'chance of any false detection at most 1%')
+    """
+    bounded = {"fdr": "false discovery rate", "bonferroni": "chance of any false detection"}
+    return f"{bounded[correction]} at most {100 * alpha:.3g}%"
+
+
+def binomial_law(trials: int, probability: float) -> F64:
+    """Return P(0), ..., P(trials) of a binomial distribution.
+
+    Examples
+    --------
+    >>> binomial_law(2, 0.25).round(12).tolist(), binomial_law(1, 0.0).tolist()
+    ([0.5625, 0.375, 0.0625], [1.0, 0.0])
+    """
+    if not 0.0 < probability < 1.0:
+        return np.asarray(np.arange(trials + 1) == (trials if probability else 0), np.float64)
+    successes = np.arange(trials)
+    steps = np.log(trials - successes) - np.log(successes + 1) + math.log(probability) - math.log1p(-probability)
+    logs = np.concatenate([[0.0], np.cumsum(steps)])
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
+
+
+def lower_bound(hits: int, trials: int, alpha: float) -> float:
+    """Return the probability that is too small with confidence 1 - alpha (Clopper and Pearson, one-sided).
+
+    Examples
+    --------
+    >>> round(lower_bound(100, 100, 0.05), 4), lower_bound(0, 10, 0.05)
+    (0.9705, 0.0)
+    """
+    from scipy.special import betaincinv
+
+    return float(betaincinv(hits, trials - hits + 1, alpha)) if hits else 0.0
+
+
+def clopper_pearson(hits: int, trials: int, level: float) -> tuple[float, float]:
+    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2 (exact, conservative).
+
+    Examples
+    --------
+    >>> [[round(end, 4) for end in clopper_pearson(hits, 100, 0.95)] for hits in (0, 50)]
+    [[0.0, 0.0362], [0.3983, 0.6017]]
+    """
+    tail = (1 - level) / 2
+    return lower_bound(hits, trials, tail), 1.0 - lower_bound(trials - hits, trials, tail)
+
+
+IntervalKind = Literal["reports", "population"]
+"""What an interval is for: the devices that reported, or all devices like these."""
+
+INTERVAL_KINDS: Final[Mapping[IntervalKind, str]] = MappingProxyType(
+    {
+        "reports": "of these reports (noise of randomization alone)",
+        "population": "of all devices like these (noise, and the sampling of people)",
+    }
+)
+"""Each kind in words, for tables and notes."""
+
+Adjustment = Literal["fcr", "conditional", "none"]
+"""How the intervals of selected values pay for their selection; the others always have their plain interval."""
+
+ADJUSTMENTS: Final[Mapping[Adjustment, str]] = MappingProxyType(
+    {
+        "fcr": "wider for {0} values, so that the level holds for them too (false coverage rate)",
+        "conditional": "for {0} values, given that they were {0}",
+        "none": "not corrected for selection: too short for {0} values",
+    }
+)
+"""Each in words, for tables and notes; the blank is what the selected values are."""
+
+
+def check_interval_kind(kind: str) -> None:
+    """Refuse what is no kind of interval."""
+    if kind not in INTERVAL_KINDS:
+        raise ParameterError(f"interval_kind = {kind!r}: choose one of {', '.join(INTERVAL_KINDS)}")
+
+
+def check_adjustment(adjustment: str) -> None:
+    """Refuse what is no adjustment of intervals."""
+    if adjustment not in ADJUSTMENTS:
+        raise ParameterError(f"adjustment = {adjustment!r}: choose one of {', '.join(ADJUSTMENTS)}")
+
+
+def interval_words(kind: IntervalKind, adjustment: Adjustment, selected: str = "detected") -> str:
+    """Return in words what intervals are for, and what they are for selected values.
+
+    Examples
+    --------
+    >>> interval_words("reports", "conditional")
+    'of these reports (noise of randomization alone); for detected values, given that they were detected'
+    """
+    return f"{INTERVAL_KINDS[kind]}; {ADJUSTMENTS[adjustment].format(selected)}"
+
+
+def people_variance(counts: F64, num_reports: int, reports_per_device: float) -> F64:
+    """Return what the sampling of people adds to the variance of counts: ``R N f (1 - f)``.
+
+    With ``r_i`` reports of device i, of one value, a count over devices that were drawn from a population with share
+    f varies by ``sum r_i^2 f (1 - f)``, which is ``R N f (1 - f)`` with ``R = sum r_i^2 / sum r_i``: of the share,
+    ``f (1 - f)`` over N / R devices. f is the estimate itself, moved into 0 .. 1.
+
+    Examples
+    --------
+    >>> people_variance(np.array([50.0, -3.0]), 100, 1.0).tolist()
+    [25.0, 0.0]
+    """
+    shares = np.clip(counts / max(num_reports, 1), 0.0, 1.0)
+    return np.asarray(reports_per_device * num_reports * shares * (1.0 - shares))
+
+
+def people_covariance(counts: F64, num_reports: int, reports_per_device: float) -> F64:
+    """Return what the sampling of people adds to the covariances of counts: ``R N f (1 - f)`` and ``- R N f g``.
+
+    Estimated shares that add up to more than 1 are divided by their sum off the diagonal, as no people are.
+
+    Examples
+    --------
+    >>> people_covariance(np.array([50.0, 20.0]), 100, 1.0).tolist()
+    [[25.0, -10.0], [-10.0, 16.0]]
+    """
+    shares = np.clip(counts / max(num_reports, 1), 0.0, 1.0)
+    possible = shares / max(1.0, float(shares.sum()))
+    together = -reports_per_device * num_reports * np.outer(possible, possible)
+    np.fill_diagonal(together, people_variance(counts, num_reports, reports_per_device))
+    return np.asarray(together)
+
+
+def normal_reach(level: float) -> float:
+    """Return how many standard errors an interval of that level reaches to either side.
+
+    Examples
+    --------
+    >>> round(normal_reach(0.95), 2)
+    1.96
+    """
+    if not 0.0 < level < 1.0:
+        raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
+    return normal_quantile(0.5 + level / 2.0)
+
+
+def bounded_interval(counts: F64, raw: F64, reach: F64, num_reports: int) -> tuple[F64, F64]:
+    """Return an interval for each true count that holds the reported count, and lies between 0 and the reports.
+
+    It is the raw count's normal interval after the raw count was moved to the nearest possible one, stretched where
+    the reported count lies outside. What it leaves out of the raw interval is impossible, so it covers no less often,
+    and it is never empty.
+
+    Parameters
+    ----------
+    reach : ndarray, shape (M,)
+        How many reports the normal interval reaches to either side.
+
+    Examples
+    --------
+    Raw counts of -30 and 95, whose intervals reach 19.6 to either side, in 100 reports:
+
+    >>> low, high = bounded_interval(np.array([0.0, 95.0]), np.array([-30.0, 95.0]), np.array([19.6, 19.6]), 100)
+    >>> low.round(1).tolist(), high.round(1).tolist()
+    ([0.0, 75.4], [19.6, 100.0])
+    """
+    centre = np.clip(raw, 0.0, num_reports)
+    low = np.where(np.isfinite(reach), np.minimum(np.maximum(centre - reach, 0.0), counts), -np.inf)
+    high = np.where(np.isfinite(reach), np.maximum(np.minimum(centre + reach, num_reports), counts), np.inf)
+    return low, high
+
+
+NEAR: Final = 8.0
+"""Standard errors above its threshold from which an estimate owes nothing to it: a limit moves by less than 1e-8."""
+STEPS: Final = 40
+"""Halvings of the bracket of a limit, which is about 30 standard errors wide."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """Which of several estimates were selected, and by what test.
+
+    Attributes
+    ----------
+    chosen : ndarray of bool, shape (M,)
+        Which were selected.
+    p_values : ndarray of float64, shape (M,)
+        What each was judged by.
+    num_tested : int
+        How many were tested, of which these M are some or all.
+    needed : float
+        The p-value that each had to reach: `selection.needed_p_value`.
+    two_sided : bool
+        Whether small estimates were selected as well as large ones.
+    """
+
+    chosen: NDArray[np.bool_]
+    p_values: F64
+    num_tested: int
+    needed: float
+    two_sided: bool = False
+
+    def reach(self, level: float) -> F64:
+        """Return how many standard errors the intervals reach to either side, shape (M,).
+
+        Examples
+        --------
+        One value of 100 was detected:
+
+        >>> selected = Selected(np.array([True, False]), np.array([1e-6, 0.5]), 100, 0.0005)
+        >>> selected.reach(0.95).round(2).tolist()
+        [3.48, 1.96]
+        """
+        plain, number = normal_reach(level), int(np.count_nonzero(self.chosen))
+        if not number:
+            return np.full(self.chosen.size, plain)
+        # Benjamini and Yekutieli: level 1 - a R / m.
+        missing = (1.0 - level) * number / max(self.num_tested, number)
+        return np.where(self.chosen, -normal_quantile(missing / 2.0), plain)
+
+    def interval(
+        self, adjustment: Adjustment, estimates: F64, errors: F64, level: float, around: Callable[[F64], Interval]
+    ) -> Interval:
+        """Return the estimates' intervals, those of selected ones adjusted.
+
+        Given that they were selected in a one-sided test, which is of shares, they end at 0 as shares do.
+
+        Parameters
+        ----------
+        around
+            Returns the intervals that reach so far to either side.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such adjustment, or the level is not between 0 and 1.
+        """
+        check_adjustment(adjustment)
+        if adjustment == "fcr":
+            return around(self.reach(level) * errors)
+        plain = around(normal_reach(level) * errors)
+        if adjustment == "none":
+            return plain
+        tails = (1.0 - level) / 2.0, (1.0 + level) / 2.0
+        low, high = (
+            np.where(self.chosen, self._limit(estimates, errors, tail), end)
+            for tail, end in zip(tails, plain, strict=True)
+        )
+        return low, high
+
+    def corrected(self, estimates: F64, errors: F64) -> F64:
+        """Return the selected estimates without what selection adds to them on average; the others as they are.
+
+        Examples
+        --------
+        Two estimates that had to reach 3.29 standard errors: one nearly did not, the other did so by far.
+
+        >>> selected = Selected(np.array([True, True]), np.array([1e-4, 1e-15]), 100, 0.0005)
+        >>> selected.corrected(np.array([37.2, 79.4]), np.array([10.0, 10.0])).round(1).tolist()
+        [23.9, 79.4]
+        """
+        return np.where(self.chosen, self._limit(estimates, errors, 0.5), estimates)
+
+    def _limit(self, estimates: F64, errors: F64, probability: float) -> F64:
+        """Return the means under which a selected estimate is exceeded with a probability."""
+        sign = np.where(estimates < 0.0, -1.0, 1.0)
+        # A limit above a positive estimate is one below its mirror image.
+        limits = np.array(estimates, np.float64)
+        for side, wanted in ((1.0, probability), (-1.0, 1.0 - probability)):
+            at = np.flatnonzero(self.chosen & (sign == side) & np.isfinite(errors) & (errors > 0.0))
+            if at.size:
+                x = side * estimates[at] / errors[at]
+                limits[at] = side * errors[at] * self._solve(x, np.minimum(x * self._cuts(at), x), wanted)
+        return limits
+
+    def _cuts(self, at: NDArray[np.intp]) -> F64:
+        """Return each threshold as a share of the estimate: the needed z value over that of the p-value."""
+        sides = 2.0 if self.two_sided else 1.0
+        least = np.finfo(np.float64).tiny
+        reached = [-normal_quantile(max(p / sides, least)) for p in self.p_values[at].tolist()]
+        return -normal_quantile(self.needed / sides) / np.maximum(reached, 1e-12)
+
+    def _solve(self, x: F64, cut: F64, probability: float) -> F64:
+        """Return the means, in standard errors, under which x is exceeded with a probability, given the cut."""
+        plain = x + normal_quantile(probability)
+        low, high = np.full(x.shape, 0.0), x + 10.0
+        if self.two_sided:
+            low = -x - 10.0
+        for _ in range(STEPS):
+            middle = (low + high) / 2.0
+            selected = upper_tail(cut - middle) + (upper_tail(cut + middle) if self.two_sided else 0.0)
+            # The chance to exceed x grows with the mean.
+            is_below = upper_tail(x - middle) < probability * selected
+            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+        return np.where(x - cut > NEAR, plain if self.two_sided else np.maximum(plain, 0.0), low)
+
+
+POWER: Final = 0.9
+_NORMAL: Final = NormalDist()
+
+
+def null_error(mechanism: Mechanism, num_reports: int) -> float:
+    """Standard error of the frequency of a value that nobody has; infinite without reports."""
+    return math.sqrt(frequency_variance(mechanism, num_reports)) if num_reports else math.inf
+
+
+def smallest_found(boundaries: Sequence[float], errors: Sequence[float], power: float = POWER) -> float | None:
+    """Return the frequency that passes all boundaries with probability `power`; None where even 1 does not.
+
+    Examples
+    --------
+    >>> round(smallest_found([0.01], [0.001]), 5)
+    0.01128
+    """
+
+    def chance(frequency: float) -> float:
+        steps = zip(boundaries, errors, strict=True)
+        return math.prod(_NORMAL.cdf((frequency - b) / e) if math.isfinite(e) else 0.0 for b, e in steps)
+
+    low, high = 0.0, 1.0
+    if chance(high) < power:
+        return None
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if chance(middle) >= power else (middle, high)
+    return high
+
+
+def found_words(boundaries: Sequence[float], errors: Sequence[float]) -> str:
+    """Return from which shares a value is found half the time, and nine times in ten, as every command words it.
+
+    Examples
+    --------
+    >>> found_words([0.01], [0.001])
+    'a value is found about half the time from a share of 1.000%, nine times in ten from 1.128%'
+    """
+    half, nine = (smallest_found(boundaries, errors, power) for power in (0.5, POWER))
+    if half is None:
+        return "too few reports: even a value that everybody has would be found less than half the time"
+    often = f"a value is found about half the time from a share of {half:.3%}"
+    if nine is None:
+        return f"too few reports: {often}, none nine times in ten"
+    return f"{often}, nine times in ten from {nine:.3%}"
+
+
+def detectable_frequency(plan: Plan, num_reports: int, *, alpha: float = 0.05, power: float = POWER) -> float | None:
+    """Return the smallest frequency that a plan finds nine times in ten, before anything is collected.
+
+    Noise fills the beam at every level, and the last level's estimate must pass Bonferroni's threshold. It counts on
+    nothing else: a heavy tail of values makes it a little worse, prefixes that heavy values share make it better.
+
+    Parameters
+    ----------
+    plan
+        The plan that the devices would follow.
+    num_reports
+        How many devices answer, all groups together.
+    alpha
+        The chance of any false detection, above 0 and below 1.
+    power
+        How often it is to be found, if not nine times in ten.
+
+    Raises
+    ------
+    ParameterError
+        When alpha is no level.
+
+    Examples
+    --------
+    >>> from overstory.protocol.search.protocols import prefix_extension
+    >>> 0.003 < detectable_frequency(prefix_extension(epsilon=4.0), 10**6) < 0.005
+    True
+    """
+    check_alpha(alpha)
+    errors = [
+        null_error(question.mechanism, round(num_reports * plan.share(group)))
+        for question, group in zip(plan.levels, plan.level_groups, strict=True)
+    ]
+    tried = plan.tried
+    quantiles = [_NORMAL.inv_cdf(1 - min(plan.beam / many, 0.5)) for many in tried[:-1]]
+    quantiles.append(_NORMAL.inv_cdf(1 - alpha / (tried[-1] + len(plan.known))))
+    return smallest_found([z * e for z, e in zip(quantiles, errors, strict=True)], errors, power)

@@ -1,0 +1,265 @@
+"""``overstory collect``: columns of numbers, columns of several choices, and two columns at once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from overstory.cli.arguments import form_of, form_words
+
+if TYPE_CHECKING:
+    from overstory.presentation.document import Block
+    from overstory.trial.item_sets import SetTrial
+    from overstory.trial.numbers import NumberTrial
+    from overstory.trial.run import TrialBudget
+    from overstory.trial.tables import TableTrial
+
+
+class Trial(Protocol):
+    """A simulated collection, next to the truth."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        ...
+
+
+class ShownTrial(Trial, Protocol):
+    """A trial that says what was learned."""
+
+    def blocks(self) -> Iterable[Block]:
+        """Return what was learned."""
+        ...
+
+
+class WriteLearned(Protocol):
+    """Writes what was learned as CSV; ``-`` is standard output."""
+
+    def __call__(self, path: str, *, spreadsheet: bool) -> None:
+        """Write it."""
+        ...
+
+
+def check_options(args: argparse.Namespace, names: Iterable[str], instead: str) -> None:
+    """Refuse a seed below 0, and options that do not go with this way; `instead` says what would be right."""
+    from overstory.protocol.errors import ParameterError
+
+    if args.seed < 0:
+        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
+    for name in names:
+        if getattr(args, name) is not None:
+            raise ParameterError(f"--{name.replace('_', '-')} is for {instead}")
+
+
+def as_json(trial: Trial, **more: Any) -> str:
+    """Return a trial as JSON text."""
+    return json.dumps(trial.to_json() | more, indent=2, allow_nan=False)
+
+
+def warn_of_replaced(path: Path) -> None:
+    """Say on standard error that a result is replaced, if there is one."""
+    if path.exists():
+        print(f"overstory collect: replaced the result in {path.parent}; -o DIR keeps both", file=sys.stderr)
+
+
+def write_together(
+    args: argparse.Namespace, trial: Trial, write_learned: WriteLearned, write_page: Callable[[Path], object]
+) -> Path:
+    """Write every estimate, the JSON and the page, all or none; return the page's path. Say what they replace."""
+    import tempfile
+
+    from overstory.files.io import writing_text
+
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "collect.html"
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
+        part = Path(name)
+        write_learned(str(part / "learned.csv"), spreadsheet=args.spreadsheet)
+        with writing_text(part / "collect.json") as text:
+            text.write(as_json(trial) + "\n")
+        write_page(part / page.name)
+        warn_of_replaced(page)
+        for file in sorted(part.iterdir()):
+            file.replace(folder / file.name)
+    return page
+
+
+def show_trial(args: argparse.Namespace, trial: ShownTrial, write_learned: WriteLearned, every: str) -> int:
+    """Write learned.csv and collect.json, and print the trial; with ``-o -`` only the CSV, to standard output."""
+    from overstory.files.io import writing_text
+
+    if args.output == "-":
+        write_learned("-", spreadsheet=args.spreadsheet)
+        return 0
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    warn_of_replaced(folder / "learned.csv")
+    write_learned(str(folder / "learned.csv"), spreadsheet=args.spreadsheet)
+    with writing_text(folder / "collect.json") as file:
+        file.write(as_json(trial) + "\n")
+    if args.json:
+        print(as_json(trial))
+    else:
+        from overstory.presentation.document import Paragraph
+        from overstory.presentation.render_text import print_document
+
+        print_document([*trial.blocks(), Paragraph(f"{every}: {folder / 'learned.csv'}")])
+    return 0
+
+
+NOT_OF_NUMBERS = ("bins", "candidates", "device_column", "people", "epsilon_permanent")
+"""Options of values that are counted one by one."""
+
+
+def add_numbers(parser: Any) -> None:
+    parser.add_argument(
+        "--numeric",
+        nargs="?",
+        const="mean",
+        choices=("mean", "distribution", "ranges"),
+        help="collect numbers as they are, and learn their mean (default), their distribution, or shares of ranges",
+    )
+    parser.add_argument("--min", type=float, metavar="A", help="with --numeric: the least number (default: chosen)")
+    parser.add_argument("--max", type=float, metavar="B", help="with --numeric: the greatest number (default: chosen)")
+
+
+def run_numbers(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
+    trial = _collected_numbers(args, path, budget)
+    return show_trial(args, trial, partial(_write_numbers, trial), "Every estimate")
+
+
+def check_without_numbers(args: argparse.Namespace) -> None:
+    """Refuse the ends of a range where nothing is collected as a number."""
+    from overstory.protocol.errors import ParameterError
+
+    for name in ("min", "max"):
+        if getattr(args, name) is not None:
+            raise ParameterError(f"--{name} is an end of the range of --numeric: give both")
+
+
+def _collected_numbers(args: argparse.Namespace, path: str, budget: TrialBudget) -> NumberTrial:
+    import numpy as np
+
+    from overstory.cli.progress import progress
+    from overstory.protocol.errors import ParameterError
+    from overstory.trial.numbers import collect_numbers, read_column_of_numbers
+
+    check_options(args, NOT_OF_NUMBERS, "values that are counted: --numeric takes none")
+    if budget.reports != 1:
+        raise ParameterError("--reports-per-device: all reports of a number are the same, so a second adds nothing")
+    with progress("reading", Path(path).stat().st_size) as bar:
+        numbers, missing = read_column_of_numbers(path, args.column, form=form_of(args), advance=bar.advance)
+    with progress("devices report", numbers.size) as bar:
+        return collect_numbers(
+            numbers,
+            args.numeric,
+            epsilon=budget.epsilon,
+            oracle=args.oracle,
+            minimum=args.min,
+            maximum=args.max,
+            name=args.column,
+            missing=missing,
+            rng=np.random.default_rng([args.seed, 3]),
+            advance=bar.advance,
+        )
+
+
+def _write_numbers(trial: NumberTrial, path: str, *, spreadsheet: bool) -> None:
+    from overstory.files.io import writing_csv
+    from overstory.presentation.render_data import csv_lines
+    from overstory.trial.numbers import COLUMNS
+
+    with writing_csv(path, spreadsheet=spreadsheet) as text:
+        text.writelines(csv_lines(COLUMNS, ([row[column.name] for column in COLUMNS] for row in trial.rows())))
+
+
+OF_VALUES = ("bins", "candidates", "device_column", "people")
+"""Options of a column that has one value in a row."""
+
+
+def run_sets(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
+    trial = _collected_sets(args, path, budget)
+    return show_trial(args, trial, partial(_write_sets, trial), "Every item")
+
+
+def _collected_sets(args: argparse.Namespace, path: str, budget: TrialBudget) -> SetTrial:
+    from overstory.cli.progress import progress
+    from overstory.trial.item_sets import collect_sets, count_sets
+
+    check_options(args, OF_VALUES, "one value in a row: leave it out, or --separator")
+    with progress("reading", Path(path).stat().st_size) as bar:
+        people = count_sets(path, args.column, args.separator, form=form_of(args), advance=bar.advance)
+    with progress("devices report", len(people)) as bar:
+        return collect_sets(people, budget, args.oracle, args.seed, most=args.most, advance=bar.advance)
+
+
+def _write_sets(trial: SetTrial, path: str, *, spreadsheet: bool) -> None:
+    from overstory.analysis.tables.output import write_csv
+    from overstory.files.io import writing_csv
+
+    with writing_csv(path, spreadsheet=spreadsheet) as text:
+        write_csv(trial.estimate, text, {"truth": trial.truth.round().astype(int).tolist()})
+
+
+SINGLE = ("bins", "candidates", "device_column", "people")
+"""Options of one column."""
+
+
+def run_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
+    from overstory.files.io import writing_text
+    from overstory.presentation.render_html import as_page
+
+    trial = _collected_table(args, path, budget)
+    if args.output == "-":
+        _write_table(trial, args.output, spreadsheet=args.spreadsheet)
+        return 0
+
+    def write_page(path: Path) -> None:
+        with writing_text(path) as text:
+            page = trial.page(_command_of_table(args))
+            text.write(as_page(page, title=f"Overstory: {' and '.join(trial.pairs.names)}"))
+
+    page = write_together(args, trial, partial(_write_table, trial), write_page)
+    if args.json:
+        print(as_json(trial, page=str(page)))
+    else:
+        from overstory.presentation.document import Paragraph
+        from overstory.presentation.render_text import print_document
+
+        print_document([*trial.blocks(is_conditional=args.conditional), Paragraph(f"Page: {page}")])
+    return 0
+
+
+def _collected_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> TableTrial:
+    from overstory.cli.progress import progress
+    from overstory.trial.tables import collect_pairs, count_pairs
+
+    check_options(args, SINGLE, "one column: leave it out, or give one --column")
+    with progress("reading", Path(path).stat().st_size) as bar:
+        pairs = count_pairs(path, args.column, form=form_of(args), advance=bar.advance)
+    with progress("devices report", len(pairs) * budget.reports) as bar:
+        return collect_pairs(pairs, budget, args.oracle, args.seed, bar.advance)
+
+
+def _command_of_table(args: argparse.Namespace) -> str:
+    command = ["overstory", "collect", args.file, *(word for name in args.column for word in ("--column", name))]
+    for name in ("epsilon", "epsilon_permanent"):
+        if getattr(args, name) is not None:
+            command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
+    command += [*(["--conditional"] if args.conditional else []), "--oracle", args.oracle, *form_words(args)]
+    return shlex.join([*command, "--reports-per-device", str(args.reports_per_device), "--seed", str(args.seed)])
+
+
+def _write_table(trial: TableTrial, path: str, *, spreadsheet: bool) -> None:
+    from overstory.files.io import writing_csv
+    from overstory.presentation.render_data import csv_lines
+    from overstory.trial.tables import COLUMNS
+
+    with writing_csv(path, spreadsheet=spreadsheet) as text:
+        text.writelines(csv_lines(COLUMNS, ([row[column.name] for column in COLUMNS] for row in trial.rows())))

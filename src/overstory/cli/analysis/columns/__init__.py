@@ -1,1 +1,0 @@
-"""``overstory collect``: columns of numbers, columns of several choices, and two columns at once."""

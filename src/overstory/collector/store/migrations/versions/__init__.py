@@ -1,1 +1,0 @@
-"""One module per step of the schema, in the order of their revisions."""

@@ -1,0 +1,423 @@
+"""Who may use the console: the names it answers to, roles of tokens and of a proxy, sessions, and the gate to all."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, get_args
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from overstory.collector.auth import Token, sha256
+from overstory.console.view import ScreenError, Viewer
+from overstory.protocol.errors import FormatError, ParameterError, suggestion
+from overstory.protocol.wire.addresses import is_loopback
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The names that the console answers to.
+
+    Another site whose name leads to this machine sends its own name as Host, so any other name is refused.
+
+    Attributes
+    ----------
+    names
+        Host names and addresses, without a port, in small letters.
+
+    Examples
+    --------
+    >>> origin = Origin.of("127.0.0.1", ["console.example.org"])
+    >>> origin.serves("localhost:8001"), origin.serves("console.example.org"), origin.serves("evil.example")
+    (True, True, False)
+    """
+
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, host: str, more: Iterable[str] = ()) -> Origin:
+        """Return the origin of a console that listens on `host`; `more` are the names that a proxy passes on."""
+        own = {host.lower()} | (LOCAL_NAMES if is_loopback(host) else set())
+        return cls(frozenset({*own, *(name.strip().lower() for name in more)}))
+
+    def serves(self, host: str) -> bool:
+        """Whether a Host header names this console."""
+        return _name(host) in self.names
+
+    def may_change(self, headers: Mapping[str, str], *, has_bearer: bool) -> bool:
+        """Whether a request that can change something comes from a page of this console.
+
+        A browser says so in Sec-Fetch-Site; ``same-site`` is another port or a neighbour's name, and ``none`` a
+        bookmark: neither is enough. An older browser sends Origin. A program sends neither: it needs a bearer token,
+        which no browser adds by itself.
+        """
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        if site is not None:
+            return site == "same-origin"
+        if origin is not None:
+            return _netloc(origin) == headers.get("host", "").lower() != ""
+        return has_bearer
+
+
+def _name(host: str) -> str | None:
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts.hostname if not (parts.path or parts.query or parts.fragment or "@" in parts.netloc) else None
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+RANKS: Final[tuple[Viewer, ...]] = get_args(Viewer)
+"""Each may do what those before it may."""
+
+REREAD_SECONDS: Final = 1.0
+
+
+def allows(role: Viewer, needed: Viewer) -> bool:
+    """Whether somebody with this role may do what `needed` may.
+
+    Examples
+    --------
+    >>> allows("admin", "viewer"), allows("viewer", "analyst")
+    (True, False)
+    """
+    return RANKS.index(role) >= RANKS.index(needed)
+
+
+class TokenRoles:
+    """The roles of the store's tokens, at most a second old.
+
+    Parameters
+    ----------
+    read
+        Reads the tokens from the store.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Iterable[Token]],
+        *,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read, self._clock, self._timer = read, clock, timer
+        self._tokens: dict[bytes, Token] = {}
+        self._read_at = -float("inf")
+
+    def role_of(self, sha256: bytes) -> Viewer | None:
+        """Return the role of the token with this hash; None: unknown, expired, revoked, or of no person.
+
+        Blocks while the store is read; an error of the store is passed on, so that nobody is let in without it.
+        """
+        if self._timer() - self._read_at > REREAD_SECONDS:
+            began = self._timer()
+            self._tokens = {token.sha256: token for token in self._read()}
+            self._read_at = began
+        token = self._tokens.get(sha256)
+        if token is None or not token.usable(self._clock()):
+            return None
+        return next((role for role in RANKS if role == token.role), None)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleMap:
+    """People's roles by the names that a proxy passes on; `default` for all others, None: they may not log in."""
+
+    people: Mapping[str, Viewer] = field(default_factory=dict)
+    default: Viewer | None = None
+
+    def role_of(self, person: str) -> Viewer | None:
+        """Return a person's role."""
+        return self.people.get(person, self.default)
+
+
+def read_roles(path: str | Path) -> RoleMap:
+    """Read a TOML file of roles: a table ``[roles]`` of names, and ``default``.
+
+    Raises
+    ------
+    FormatError
+        When it is not such a file.
+    """
+    source = str(path)
+    try:
+        parsed = tomllib.loads(Path(path).read_text("utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"this is not TOML: {error}", source=source) from None
+    unknown = sorted(parsed.keys() - {"roles", "default"})
+    if unknown:
+        raise FormatError(
+            f"there is no such key{suggestion(unknown[0], ('roles', 'default'))}", source=source, field=unknown[0]
+        )
+    people = parsed.get("roles", {})
+    if not isinstance(people, dict):
+        raise FormatError(
+            'give a table: [roles], then a line "NAME" = "viewer" for each person', source=source, field="roles"
+        )
+    default = parsed.get("default")
+    return RoleMap(
+        {name: _role(role, source, f"roles.{name}") for name, role in people.items()},
+        None if default is None else _role(default, source, "default"),
+    )
+
+
+def _role(value: object, source: str, key: str) -> Viewer:
+    for role in RANKS:
+        if role == value:
+            return role
+    raise FormatError(f"give viewer, analyst or admin, not {value!r:.60}", source=source, field=key)
+
+
+class UntrustedHeaderError(ParameterError):
+    """The proxy's header on a connection that is not the proxy's."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedProxy:
+    """A proxy that has checked who somebody is, and says so in a header.
+
+    Attributes
+    ----------
+    header
+        The header's name, in small letters.
+    socket
+        The path of the Unix socket that only the proxy can open; None: every connection from this machine is trusted.
+    """
+
+    header: str
+    roles: RoleMap
+    socket: str | None = None
+
+    def role(self, values: list[str], client: str | None, server: str | None) -> Viewer | None:
+        """Return the role of the person whom the header names; None without the header, or for an unknown person.
+
+        Parameters
+        ----------
+        values
+            All values of the header.
+        client, server
+            The address that the request comes from, and the address or the socket that it came to.
+
+        Raises
+        ------
+        UntrustedHeaderError
+            When the header came on another connection, or twice: somebody may have forged it.
+        """
+        if not values:
+            return None
+        trusted = server == self.socket if self.socket else client is not None and is_loopback(client)
+        if not trusted:
+            raise UntrustedHeaderError(f"{self.header} is accepted from the trusted proxy only; leave it out")
+        if len(values) > 1:
+            raise UntrustedHeaderError(f"{self.header} was sent {len(values)} times; the proxy must replace it")
+        return self.roles.role_of(values[0])
+
+
+def parse_proxy(header: str | None, source: str | None, roles: str | Path | None) -> TrustedProxy | None:
+    """Return what ``--trust-header``, ``--from`` and ``--roles`` mean together; None when none of them is given."""
+    if header is None:
+        if source is not None or roles is not None:
+            raise ParameterError("--from and --roles belong to --trust-header: name the header, or leave them out")
+        return None
+    if source is None or roles is None:
+        raise ParameterError("--trust-header needs --from (unix:/PATH or loopback) and --roles FILE")
+    if source != "loopback" and not (source.startswith("unix:/") and len(source) > len("unix:/")):
+        raise ParameterError(f"--from {source}: give unix:/PATH or loopback; a header from elsewhere can be forged")
+    return TrustedProxy(
+        header.lower(), read_roles(roles), source.removeprefix("unix:") if source != "loopback" else None
+    )
+
+
+LINK_SECONDS: Final = 600.0
+SESSION_SECONDS: Final = 12 * 3600.0
+MOST_SESSIONS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Who is logged in.
+
+    Attributes
+    ----------
+    token
+        The SHA-256 of the store's token that began the session; None: a one-time link did.
+    """
+
+    viewer: Viewer
+    token: bytes | None = None
+
+
+class Sessions:
+    """Links and sessions, until they end; nothing of them is written anywhere.
+
+    Parameters
+    ----------
+    clock
+        Seconds that never run backwards.
+
+    Examples
+    --------
+    >>> sessions = Sessions()
+    >>> link = sessions.make_link("admin")
+    >>> session = sessions.use_link(link)
+    >>> sessions.use_link(link), sessions.find(sessions.begin(session)) == session
+    (None, True)
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._links: dict[bytes, tuple[Session, float]] = {}
+        self._sessions: dict[bytes, tuple[Session, float]] = {}
+
+    def make_link(self, viewer: Viewer) -> str:
+        """Return a token for one login within ten minutes."""
+        token = secrets.token_urlsafe(32)
+        self._links[sha256(token)] = (Session(viewer), self._clock() + LINK_SECONDS)
+        return token
+
+    def use_link(self, token: str) -> Session | None:
+        """Return the session that a link begins, and forget the link; None: it was used, or has expired."""
+        session, ends = self._links.pop(sha256(token), (None, 0.0))
+        return session if self._clock() < ends else None
+
+    def begin(self, session: Session) -> str:
+        """Begin a session; return the id that its cookie carries. Of too many sessions the oldest one ends."""
+        while len(self._sessions) >= MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        name = secrets.token_urlsafe(32)
+        self._sessions[sha256(name)] = (session, self._clock() + SESSION_SECONDS)
+        return name
+
+    def find(self, name: str) -> Session | None:
+        """Return the session with this id, or None."""
+        key = sha256(name)
+        session, ends = self._sessions.get(key, (None, 0.0))
+        if self._clock() < ends:
+            return session
+        self._sessions.pop(key, None)
+        return None
+
+    def end(self, name: str) -> None:
+        """End a session."""
+        self._sessions.pop(sha256(name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """The session's cookie: its names, and how a browser gets and loses it.
+
+    Chromium and Firefox take a Secure cookie from plain HTTP on this machine. For browsers that refuse it, a second
+    cookie without Secure and without the prefix is set there, and nowhere else.
+    """
+
+    port: int
+    plain: bool  # plain HTTP on this machine: neither TLS nor a proxy
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The cookies that can carry a session, the preferred one first."""
+        return (f"__Host-overstory-{self.port}", *((f"overstory-{self.port}",) if self.plain else ()))
+
+    def read(self, header: str) -> str:
+        """Return the session id in a Cookie header, or an empty text."""
+        pairs = dict(pair.strip().partition("=")[::2] for pair in header.split(";"))
+        return next((pairs[name] for name in self.names if name in pairs), "")
+
+    def header_values(self, session_id: str) -> list[str]:
+        """Return the Set-Cookie headers for a session; an empty id deletes the cookies."""
+        age = int(SESSION_SECONDS) if session_id else 0
+        rules = f"Path=/; Max-Age={age}; HttpOnly; SameSite=Lax"
+        return [
+            f"{name}={session_id}; {rules}{'; Secure' if name.startswith('__Host-') else ''}" for name in self.names
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Decides about a request before any screen sees it; each error is a `ScreenError` with its status."""
+
+    origin: Origin
+    sessions: Sessions
+    cookie: Cookie
+    tokens: TokenRoles
+    proxy: TrustedProxy | None = None
+
+    def check(self, request: Request) -> None:
+        """Refuse a request for another host, a forged header, and a change that no page of the console asked for."""
+        if len(request.headers.getlist("host")) != 1 or not self.origin.serves(request.headers["host"]):
+            raise ScreenError(421, "this console has another name: open it by the address that it printed")
+        self._proxied(request)
+        if request.method not in SAFE_METHODS and not self.origin.may_change(
+            request.headers, has_bearer=bool(_bearer(request))
+        ):
+            raise ScreenError(
+                403, "this form was sent from another site: open the page in the console and send it there"
+            )
+
+    def viewer(self, request: Request) -> Viewer | None:
+        """Return who sent a request, None for anybody. Blocks while the store's tokens are read."""
+        bearer = _bearer(request)
+        if bearer:
+            return self.tokens.role_of(sha256(bearer))
+        session = self.sessions.find(self.cookie.read(request.headers.get("cookie", "")))
+        if session is None:
+            return self._proxied(request)
+        return session.viewer if session.token is None else self.tokens.role_of(session.token)
+
+    def admit(self, request: Request, needed: Viewer | None) -> Viewer | None:
+        """Return who sent a request, if that is enough; blocks while the store's tokens are read.
+
+        Raises
+        ------
+        ScreenError
+            401 for somebody who must log in, 403 for somebody whose role is not enough.
+        """
+        viewer = self.viewer(request)
+        if needed is None or (viewer is not None and allows(viewer, needed)):
+            return viewer
+        if viewer is None:
+            raise ScreenError(401, "log in to see this page")
+        raise ScreenError(403, f"this needs the role {needed}; yours is {viewer}")
+
+    def log_in(self, token: str) -> str | None:
+        """Return the id of a new session for a link's token or a token of the store; None: neither. Blocks."""
+        session = self.sessions.use_link(token)
+        if session is None:
+            key = sha256(token)
+            viewer = self.tokens.role_of(key)
+            session = None if viewer is None else Session(viewer, key)
+        return None if session is None else self.sessions.begin(session)
+
+    def _proxied(self, request: Request) -> Viewer | None:
+        if self.proxy is None:
+            return None
+        server = request.scope.get("server")
+        client = request.client.host if request.client else None
+        try:
+            return self.proxy.role(
+                request.headers.getlist(self.proxy.header), client, None if server is None else str(server[0])
+            )
+        except UntrustedHeaderError as error:
+            raise ScreenError(400, str(error)) from None
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

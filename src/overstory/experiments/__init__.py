@@ -1,1 +1,0 @@
-"""The papers, reproduced: each published number beside ours, with a verdict that is computed."""

@@ -1,1 +1,0 @@
-"""Data sets that travel with the package, each with its source and licence."""

@@ -1,1 +1,0 @@
-"""Random bits for kernels: ChaCha streams and Bernoulli draws."""

@@ -1,0 +1,1 @@
+"""What every daemon has in common: tasks that no error ends, a clock that no jump misleads, a log."""

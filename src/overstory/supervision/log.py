@@ -1,0 +1,138 @@
+"""A daemon's log: one line per event on standard error, with time and level, as text or as JSON.
+
+It logs starts, reloads, stops and failures, and never a request. A repeated failure is logged once a
+minute, with its number: while a store is unavailable, every request fails.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TextIO
+
+from overstory.protocol.errors import OverstoryError
+
+
+class _Line(logging.Formatter):
+    """Time in UTC, level and message.
+
+    Examples
+    --------
+    >>> _Line().format(logging.makeLogRecord({"msg": "reloaded", "levelname": "INFO", "created": 0.0}))
+    '1970-01-01T00:00:00Z info reloaded'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class _Json(logging.Formatter):
+    """The same as one object a line, with the facts of an event as keys of their own.
+
+    Examples
+    --------
+    >>> facts = {"msg": "reloaded", "levelname": "INFO", "created": 0.0, "facts": {"metrics": 3}}
+    >>> record = logging.makeLogRecord(facts)
+    >>> _Json().format(record)
+    '{"time": "1970-01-01T00:00:00Z", "level": "info", "message": "reloaded", "metrics": 3}'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **getattr(record, "facts", {}),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+
+
+def begin_log(log: logging.Logger, form: str = "text", stream: TextIO | None = None) -> None:
+    """Write what this process logs, the libraries' warnings included, to standard error.
+
+    Parameters
+    ----------
+    log
+        The daemon's own: of it, information is written as well.
+    form
+        `text` or `json`.
+    """
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(_Json() if form == "json" else _Line())
+    logging.raiseExceptions = False  # a line that cannot be written, to a full disk, is lost and nothing else
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    log.setLevel(logging.INFO)
+
+
+SECONDS: Final = 60.0
+
+
+class SparseLog:
+    """Logs errors; safe to use from several threads, where a line too many or too few does no harm.
+
+    Examples
+    --------
+    >>> now = 0.0
+    >>> log = logging.getLogger("overstory.example")
+    >>> log.addHandler(logging.NullHandler())
+    >>> sparse = SparseLog(log, lambda: now)
+    >>> [sparse.error("the store took nothing", OSError("disk")) for _ in range(3)]
+    [True, False, False]
+    >>> now = 61.0
+    >>> sparse.error("the store took nothing", OSError("disk"))
+    True
+    """
+
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._clock = log, clock
+        self._since: dict[tuple[str, type[BaseException]], tuple[float, int]] = {}
+
+    def error(self, what: str, error: BaseException, *, trace: bool = False) -> bool:
+        """Log an error unless one of its kind was logged within the last minute; return whether it was logged."""
+        return self.line(what, type(error), f"{what}: {self.sentence(error)}", error if trace else None)
+
+    @staticmethod
+    def sentence(error: BaseException) -> str:
+        """Return an error as a sentence: an `OverstoryError` is one; any other error needs its type."""
+        return str(error) if isinstance(error, OverstoryError) else f"{type(error).__name__}: {error}"
+
+    def line(self, what: str, kind: type[BaseException], message: str, trace: BaseException | None = None) -> bool:
+        """Log a line unless one of its kind was logged within the last minute; return whether it was logged."""
+        now = self._clock()
+        last, repeats = self._since.get((what, kind), (now - SECONDS, 0))
+        if now - last < SECONDS:
+            self._since[what, kind] = last, repeats + 1
+            return False
+        self._since[what, kind] = now, 0
+        times = f" ({repeats:,} more times since it was last logged)" if repeats else ""
+        with suppress(Exception):  # a line that cannot be written must not stop the work
+            self._log.error("%s%s", message, times, exc_info=trace)
+        return True
+
+
+def log_server_errors_sparsely(log: logging.Logger) -> None:
+    """Log each kind of error that uvicorn reports once a minute: a sender can cause many of them in a second."""
+    errors = SparseLog(log)
+
+    def is_other(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            error = record.exc_info[1] if record.exc_info else None
+            errors.line(str(record.msg), type(error or Exception()), record.getMessage().strip(), error)
+        return record.levelno < logging.ERROR
+
+    logging.getLogger("uvicorn.error").filters[:] = [is_other]

@@ -1,0 +1,242 @@
+"""Upkeep of a daemon: periodic tasks, its memory reserve, the beat of its event loop.
+
+All of it runs in threads, which wait and work by themselves. No task of the event loop is part of it: without memory, a
+task may never be woken when its work is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import mmap
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from overstory.supervision.log import SparseLog
+
+AGAIN: Final = 60.0
+"""A task that failed is tried again after this many seconds, where it is not due earlier."""
+
+PAUSE: Final = 0.1
+"""Seconds before a thread continues that had no memory for its own work."""
+
+
+@dataclass(slots=True)
+class Task:
+    """A periodic task."""
+
+    name: str  # its name in metrics and logs
+    seconds: float  # how often
+    patience: float  # seconds, in addition to three rounds, without a success until the daemon is not ready
+    needed: bool  # whether a single failure is enough for that
+    thread: str  # the thread that runs `work`, and all other tasks of this thread
+    work: Callable[[], object]  # may return in how many seconds it is due again, as a float
+    succeeded: float = field(default_factory=time.monotonic)
+    failing: bool = False
+    due: float = 0.0
+
+    @property
+    def late(self) -> float:
+        """Seconds without a success after which it is late."""
+        return self.patience + 3 * self.seconds
+
+
+class Upkeep:
+    """Runs tasks until it is stopped, also after errors.
+
+    Parameters
+    ----------
+    failed
+        Counts failures by the tasks' names.
+    """
+
+    def __init__(
+        self, log: logging.Logger, failed: Counter[str] | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._failures, self._clock = Counter[str]() if failed is None else failed, clock
+        self._tasks: list[Task] = []
+        self._threads: list[threading.Thread] = []
+        self._going = threading.Lock()  # held until the end: waiting for a lock takes no memory
+        self._going.acquire()
+        self._faults = SparseLog(log)
+
+    def start(self, tasks: Iterable[Task], first: Iterable[Task] = ()) -> None:
+        """Start; each task is due after its `seconds`, those of `first` run once, at once."""
+        now = self._clock()
+        for task in tasks:
+            task.succeeded, task.due = now, now + task.seconds
+            self._tasks.append(task)
+        first = list(first)
+        for name in dict.fromkeys(task.thread for task in self._tasks):
+            mine = [task for task in self._tasks if task.thread == name]
+            once = [task for task in first if task.thread == name]
+            thread = threading.Thread(target=self._run, args=(mine, once), name=f"overstory-{name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    async def stop(self, seconds: float = math.inf) -> bool:
+        """End all tasks; a task that runs is finished, unless it takes longer: return whether all have ended."""
+        if self._going.locked():
+            self._going.release()
+        return await ended(self._threads, seconds)
+
+    def ages(self) -> dict[str, float]:
+        """Return the seconds since each task's last success."""
+        now = self._clock()
+        return {task.name: now - task.succeeded for task in self._tasks}
+
+    @property
+    def troubled(self) -> list[str]:
+        """The tasks that keep the daemon from being ready."""
+        now = self._clock()
+        return [task.name for task in self._tasks if (task.failing and task.needed) or now - task.succeeded > task.late]
+
+    def _run(self, tasks: list[Task], first: list[Task]) -> None:
+        failed = False
+        while True:
+            try:
+                if failed:
+                    time.sleep(PAUSE)
+                failed = True
+                while first:
+                    self._try(first.pop())
+                task = min(tasks, key=_due)
+                if self._going.acquire(timeout=max(0.0, task.due - self._clock())):
+                    self._going.release()  # the other threads end, too
+                    return
+                self._try(task)
+                failed = False
+            except Exception:  # noqa: BLE001, S112 - there was no memory to log it, either
+                continue
+
+    def _try(self, task: Task) -> None:
+        due: object = None
+        try:
+            due = task.work()
+        except Exception as error:  # noqa: BLE001 - after any error, the next attempt may succeed
+            self._failed(task, error)
+            due = min(task.seconds, AGAIN)
+        else:
+            task.failing = False
+            task.succeeded = self._clock()
+        finally:
+            task.due = self._clock() + (due if isinstance(due, float) else task.seconds)
+
+    def _failed(self, task: Task, error: Exception) -> None:
+        task.failing = True
+        self._failures[task.name] += 1
+        with suppress(Exception):
+            self._faults.error(f"upkeep ({task.name})", error)
+
+
+async def ended(threads: Iterable[threading.Thread], seconds: float) -> bool:
+    """Wait for threads for so long, and return whether they have ended; to wait in a thread takes a new one."""
+    until = time.monotonic() + seconds
+    while (alive := any(thread.is_alive() for thread in threads)) and time.monotonic() < until:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    return not alive
+
+
+def _due(task: Task) -> float:
+    return task.due
+
+
+HELD: Final = 64 << 20
+"""Bytes of address space in the reserve."""
+
+MARGIN: Final = 16 << 20
+"""Memory is low when fewer bytes than these are free in addition."""
+
+
+class Reserve:
+    """Memory for the time when there is no more; one thread calls `look` several times a second.
+
+    An event loop without memory cannot be helped: uvloop then loses its listener, stops, or crashes the process. So
+    some address space is reserved and not used, which takes no memory of the machine. It is released as soon as little
+    is left, and until more is free no reports are taken: the released memory is for refusals and for running requests.
+
+    Attributes
+    ----------
+    short
+        Whether the reserve is released: work that can wait should not start.
+
+    Examples
+    --------
+    >>> reserve = Reserve()
+    >>> reserve.look()
+    >>> reserve.short
+    False
+    """
+
+    def __init__(self) -> None:
+        self.short = False
+        self._held: mmap.mmap | None = None
+
+    def look(self) -> None:
+        """Release the reserve when little else is free; take it again when there is enough for both."""
+        try:
+            if self._held is None:
+                mmap.mmap(-1, HELD + MARGIN).close()
+                self._held = mmap.mmap(-1, HELD)
+            else:
+                mmap.mmap(-1, MARGIN).close()
+        except (OSError, MemoryError):
+            held, self._held = self._held, None
+            if held is not None:
+                held.close()
+            self.short = True
+        else:
+            self.short = False
+
+
+class Pulse:
+    """A thread that calls a function on an event loop again and again, until it is stopped.
+
+    Without memory, the event loop may have no room for the callback that wakes a task up. The task then waits for a
+    timer that has passed, or for a result that is there, and nothing reports it. A lost beat is followed by the next.
+
+    Parameters
+    ----------
+    seconds
+        Seconds between two beats.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        beat: Callable[[], object],
+        look: Callable[[], object],
+        seconds: float,
+    ) -> None:
+        self._loop, self._beat, self._look, self._seconds = loop, beat, look, seconds
+        self._going = (
+            threading.Lock()
+        )  # held while it runs: waiting for a lock takes no memory, waiting for an Event does
+        self._thread = threading.Thread(target=self._run, name="overstory-pulse", daemon=True)
+
+    def start(self) -> None:
+        """Start; the first beat is at once."""
+        self._going.acquire()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a beat that the loop has not reached yet may follow."""
+        self._going.release()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._look()
+                self._loop.call_soon_threadsafe(self._beat)
+                if self._going.acquire(timeout=self._seconds):
+                    return
+            except RuntimeError:  # the loop is closed
+                return
+            except MemoryError:  # the next beat may have some
+                continue

@@ -1,0 +1,461 @@
+"""A fleet of simulated devices on the client's own path: each has a secret, a state and an outbox like a real one.
+
+What is the client's: the session that records, the recorder, the memo with its cap, the budget, the outbox, the round
+of sending and what an answer means. What differs from real devices: the state is in memory and no disk is waited for,
+the clock is simulated, reports are sent without a random delay, and a relay posts the uploads of many devices in one
+request and gives each device the answer that its own upload would have had.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import accumulate, islice, product, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from overstory.client.consent.consent import Agreement, Choice, Consent
+from overstory.client.consent.policy import EffectiveChoice
+from overstory.client.outcomes import MADE
+from overstory.client.session import Session
+from overstory.client.state import database
+from overstory.client.state.database import committed
+from overstory.client.state.outbox import RowState
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.rows import Rows
+from overstory.client.state.secret_file import DeviceSecret
+from overstory.client.state.state import State
+from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
+from overstory.client.upload.retry import RetryPolicy, retry_after
+from overstory.client.upload.sender import ReportSender
+from overstory.protocol.domains import StringTable
+from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.metrics import Metric, MetricRegistry
+from overstory.protocol.wire.reasons import Reason, problem_detail
+from overstory.protocol.wire.upload import MEDIA_TYPE, decode_uploads
+
+if TYPE_CHECKING:
+    from overstory.files.columns.layout import Form
+
+
+GROUP: Final = 256
+"""Devices that are in memory together, and uploads of one request."""
+
+PATIENCE: Final = 60.0
+"""For how many seconds a collector that is busy is waited for."""
+
+TIMEOUT: Final = 30.0
+MOST_DEVICES: Final = 10_000_000
+MOST_PERIODS: Final = 10_000
+
+
+class FleetError(OverstoryError):
+    """The collector does not answer, or refuses every request."""
+
+
+class MemoryState(State):
+    """A device's state without files: the client's tables and transactions, gone when the process ends."""
+
+    def __init__(self, secret: DeviceSecret) -> None:
+        super().__init__(StatePaths(Path("memory")))
+        self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        with committed(self._connection):
+            database.create_tables(self._connection)
+        self._tables = [
+            name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
+        self.renew(secret)
+
+    def renew(self, secret: DeviceSecret) -> None:
+        """Become the state of another device: the statements that SQLite has prepared are most of a device's time."""
+        self._root = self._secret = secret
+        with committed(self._connection):
+            for table in self._tables:
+                self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - the schema's own names
+            about = [("schema", database.VERSION), ("fingerprint", secret.fingerprint)]
+            self._connection.executemany("INSERT INTO about VALUES (?, ?)", about)
+
+    @property
+    def exists(self) -> bool:
+        """Always."""
+        return True
+
+    def begin(self, timeout: float | None = None) -> DeviceSecret:  # noqa: ARG002 - nobody else holds it
+        """Return the secret, without the keys of metrics that are over."""
+        self._root = self._root.without(Rows(self._connection, self.bounds).keys.erased())
+        self._secret = self._root
+        return self._root
+
+    @contextmanager
+    def transaction(self, timeout: float | None = None) -> Iterator[Rows]:  # noqa: ARG002
+        """Read and write in one transaction."""
+        with committed(self._connection):
+            yield Rows(self._connection, self.bounds)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Rows]:
+        """Read."""
+        yield Rows(self._connection, self.bounds)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A period of a metric in which every device records once."""
+
+    metric: Metric
+    period: int
+
+    @property
+    def time(self) -> float:
+        """When the devices record: as the period begins."""
+        return float(self.metric.period.start(self.period))
+
+
+def moments(metrics: Iterable[Metric], periods: int, now: float) -> list[Moment]:
+    """Return the last periods of each metric in order of time, the current one included."""
+    if not 1 <= periods <= MOST_PERIODS:
+        raise ParameterError(f"--periods {periods}: give a whole number from 1 to {MOST_PERIODS:,}")
+    listed = []
+    for metric in metrics:
+        last = metric.period.number(now)
+        if metric.expired(now):
+            raise ParameterError(f"metric {metric.id} expired on {metric.expires}: choose others with --metric ID")
+        taken = next((n for n in range(periods) if metric.accept_until(last - n) <= now), periods)
+        if taken < periods:
+            raise ParameterError(
+                f"--periods {periods}: a collector takes reports of {metric.id} until {metric.grace_days} days after "
+                f"their {metric.period}, so give at most {taken}"
+            )
+        listed += [Moment(metric, last - n) for n in range(periods)]
+    return sorted(listed, key=lambda moment: (moment.time, moment.metric.id))
+
+
+@dataclass
+class Outcomes:
+    """What became of one metric's reports."""
+
+    made: int = 0  # reports that devices made
+    not_made: Counter[str] = field(default_factory=Counter)  # reports that no device made, by the answer of `record`
+    accepted: int = 0  # reports that the collector has
+    dropped: Counter[str] = field(default_factory=Counter)  # reports that it refused for good, by reason
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {"reports": self.made, "accepted": self.accepted} | {
+            "refused": dict(self.dropped),
+            "not_made": dict(self.not_made),
+        }
+
+
+class Fleet:
+    """Devices that agreed to a registry, and the way to its collector.
+
+    Parameters
+    ----------
+    roots
+        Gives each device's root secret, 32 bytes; the operating system's randomness unless given.
+    groups
+        Gives what each device's groups are decided by; nothing unless given.
+    """
+
+    def __init__(
+        self,
+        registry: MetricRegistry,
+        server: str,
+        transport: Transport,
+        *,
+        token: str = "",
+        roots: Callable[[], bytes] | None = None,
+        groups: Callable[[], Mapping[str, str]] = dict,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._registry, self._transport, self._token, self._sleep = registry, transport, token, sleep
+        self._roots = roots or (lambda: secrets.token_bytes(32))
+        self._server, self._url, self._groups = server, endpoint(server), groups
+        self._now, self._asked = 0.0, 0.0
+        listed = {name: Agreement.to(metric) for name, metric in registry.items()}
+        self._consent = Consent(Choice.ON, "", registry.version, listed, "simulated", None, registry.budget)
+        self._effective = EffectiveChoice(Choice.ON, "simulated people agree", self._consent)
+        self._covered: dict[str, bool] = {}
+        self._states: list[MemoryState] = []
+        self.outcomes: dict[str, Outcomes] = {}
+
+    def run(
+        self, devices: Iterable[Sequence[Any]], when: Sequence[Moment], advance: Callable[[int], object] | None = None
+    ) -> None:
+        """Let every device live through all moments, group by group.
+
+        Raises
+        ------
+        ParameterError
+            When a metric is oblivious: what is simulated here is posted to the collector, which may not be.
+        """
+        oblivious = sorted({moment.metric.id for moment in when if moment.metric.is_oblivious})
+        if oblivious:
+            raise ParameterError(
+                f"{', '.join(oblivious)}: reports go through a relay, and simulated devices post to the collector: "
+                "choose other metrics with --metric ID"
+            )
+        self.outcomes = {moment.metric.id: Outcomes() for moment in when}
+        held = iter(devices)
+        while values := list(islice(held, GROUP)):
+            self._live(values, when, advance or (lambda _: None))
+
+    def now(self) -> EffectiveChoice:
+        """Return what may be done, as a client's authority does: everything that the registry lists."""
+        return self._effective
+
+    def _covers(self, metric: Metric) -> bool:
+        if metric.id not in self._covered:
+            self._covered[metric.id] = self._consent.covers(metric, self._registry)
+        return self._covered[metric.id]
+
+    def _clock(self) -> float:
+        return self._now
+
+    def _live(self, values: Sequence[Sequence[Any]], when: Sequence[Moment], advance: Callable[[int], object]) -> None:
+        self._now = when[0].time
+        states = self._devices(len(values))
+        sessions = [Session(state, self._registry, self._clock, self._groups(), spread=0.0) for state in states]
+        for number, moment in enumerate(when):
+            self._now = moment.time
+            outcomes = self.outcomes[moment.metric.id]
+            for session, held in zip(sessions, values, strict=True):
+                outcome = session.record(moment.metric, held[number], moment.time, self._effective)
+                if outcome in MADE:
+                    outcomes.made += 1
+                else:
+                    outcomes.not_made[outcome] += 1
+                session.flush(self, 0.0)  # type: ignore[arg-type] # it asks `now`, as of a client's authority
+            self._deliver(states, moment.metric)
+            advance(len(values))
+
+    def _devices(self, count: int) -> list[MemoryState]:
+        """Return states of devices that never were, in the memory of those before them."""
+        fresh = [DeviceSecret.of_root(self._roots()) for _ in range(count)]
+        for state, secret in zip(self._states, fresh, strict=False):
+            state.renew(secret)
+        self._states += [MemoryState(secret) for secret in fresh[len(self._states) :]]
+        return self._states[:count]
+
+    def _deliver(self, states: Sequence[MemoryState], metric: Metric) -> None:
+        """Send what waits; a collector that is busy is asked again, while the simulated clock jumps ahead."""
+        outcomes, waited, attempt, why = self.outcomes[metric.id], 0.0, 0, ""
+        while waiting := [(state, bodies) for state in states if (bodies := _waiting(state))]:
+            if attempt:
+                waited = self._wait(waiting, waited, attempt, why)
+            attempt, why = attempt + 1, "no report was sent"
+            answers = self._relayed([body for _, bodies in waiting for body in bodies])
+            self._asked = max(retry_after(answer, self._now, RetryPolicy()) for answer in answers.values())
+            for state, _ in waiting:
+                done = self._sender(answers).deliver(
+                    state, self._registry.metrics, seconds=TIMEOUT, permit=lambda: True, covers=self._covers
+                )
+                outcomes.accepted += done.sent
+                outcomes.dropped.update(done.dropped)
+                why = done.error or why
+                outcomes.dropped.update(_given_up(state, answers))
+
+    def _wait(self, waiting: Iterable[tuple[MemoryState, object]], waited: float, attempt: int, why: str) -> float:
+        """Leave a busy collector alone as long as it asks, and let the devices' clock jump to when they try again."""
+        pause = max(self._asked, min(0.1 * 2.0**attempt, 5.0))
+        if waited + pause > PATIENCE:
+            raise FleetError(f"{self._server}: {why}; gave up after {waited:.0f} s of trying again")
+        self._sleep(pause)
+        self._now = max(_due(state) for state, _ in waiting) + 1
+        return waited + pause
+
+    def _sender(self, answers: Mapping[bytes, Response]) -> ReportSender:
+        return ReportSender(self._server, lambda request: answers[request.body], self._token, clock=self._clock)
+
+    def _relayed(self, bodies: Sequence[bytes]) -> dict[bytes, Response]:
+        """Post uploads together; return for each the answer that it would have had alone."""
+        answers: dict[bytes, Response] = {}
+        for url, chunk in self._requests(bodies):
+            answer = self._transport(Request(url, b"".join(chunk), MEDIA_TYPE, self._token, TIMEOUT))
+            result = parse_object(answer) or {}
+            listed = result.get("results")
+            if not isinstance(listed, list) or len(listed) != len(chunk):
+                self._refuse(answer, result)
+                answers |= dict.fromkeys(chunk, answer)
+                continue
+            answers |= {body: _alone(entry, answer) for body, entry in zip(chunk, listed, strict=True)}
+        return answers
+
+    def _requests(self, bodies: Sequence[bytes]) -> Iterator[tuple[str, Sequence[bytes]]]:
+        """Yield the uploads of each request, with its address: uploads of one request are of one shard."""
+        by_url: dict[str, Sequence[bytes]] = {self._url: bodies}
+        if self._registry.shards is not None:
+            listed: dict[str, list[bytes]] = {}
+            for body in bodies:
+                (upload,) = decode_uploads(body, 1)
+                metric = self._registry[upload.metric]
+                suffix = self._registry.shards.suffix(metric, upload.period, upload.batch)
+                listed.setdefault(self._url + suffix, []).append(body)
+            by_url = dict(listed)
+        for url, of_url in by_url.items():
+            for start in range(0, len(of_url), GROUP):
+                yield url, of_url[start : start + GROUP]
+
+    def _refuse(self, answer: Response, result: Mapping[str, Any]) -> None:
+        """Raise FleetError where asking again cannot help."""
+        if answer.status is not None and (answer.status in {408, 425, 429} or answer.status >= 500):
+            return
+        if answer.status is None:
+            raise FleetError(f"{self._server}: {answer.error or 'no answer'}; is a collector running there?")
+        if 200 <= answer.status < 300 or "reason" not in result:
+            raise FleetError(
+                f"{self._server} answers, but not as a collector (HTTP {answer.status}): check the address"
+            )
+        hint = "; give --token" if answer.status == Reason.NO_TOKEN.status else ""
+        raise FleetError(f"{self._server} refuses reports ({result['reason']}): {problem_detail(result) or ''}{hint}")
+
+
+def _alone(entry: Mapping[str, Any], together: Response) -> Response:
+    """Return the answer that a request with this upload alone would have had."""
+    reason = entry.get("reason")
+    status = 200 if reason is None else Reason(reason).status
+    return Response(status, together.headers, json.dumps({"reason": reason, "results": [entry]}).encode())
+
+
+def _given_up(state: MemoryState, answers: Mapping[bytes, Response]) -> Iterator[str]:
+    """Drop what waits although the collector refused it for a reason that no minute changes; give the reasons."""
+    with state.transaction() as rows:
+        for row in rows.outbox.rows(state=RowState.WAITING):
+            reason = str((parse_object(answers[row.body]) or {}).get("reason"))
+            if reason in set(Reason) and not Reason(reason).passing:
+                rows.outbox.finish(row.id, RowState.DROPPED, reason)
+                yield reason
+
+
+def _waiting(state: MemoryState) -> list[bytes]:
+    with state.snapshot() as rows:
+        return [row.body for row in rows.outbox.rows(state=RowState.WAITING)]
+
+
+def _due(state: MemoryState) -> float:
+    with state.snapshot() as rows:
+        due = [row.due for row in rows.outbox.rows(state=RowState.WAITING)]
+        resume, pause = (float(rows.recall(what) or 0.0) for what in ("resume", "pause"))
+        return max([*due, resume + pause])  # what is due before the collector is well again is spread over the pause
+
+
+Shape = Literal["uniform", "zipf"]
+SHAPES: Final[tuple[Shape, ...]] = ("uniform", "zipf")
+OUTSIDE: Final = "outside the domain"
+"""The label of values that a metric does not take: a device reports nothing in their place."""
+
+
+@dataclass(frozen=True)
+class ValueDistribution:
+    """The values of a metric, and how often each is held."""
+
+    values: Sequence[Any]  # what a program records
+    labels: Sequence[str]  # what each is counted as
+    weights: Sequence[float]  # their shares, in any unit
+
+    @classmethod
+    def of_shape(cls, metric: Metric, shape: Shape, candidates: Sequence[str] | None = None) -> ValueDistribution:
+        """Return one over a metric's values: equally frequent, or the n-th with a share proportional to 1/n.
+
+        Examples
+        --------
+        >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+        >>> ValueDistribution.of_shape(parse_registry(EXAMPLE)["colour"], "zipf").weights
+        [1.0, 0.5, 0.3333333333333333]
+        """
+        values = metric.domain.examples() or _pairs(metric, candidates) or candidates or metric.candidates
+        if not values:
+            raise ParameterError(
+                f"metric {metric.id} takes any string: give --candidates FILE, one a line, or --data FILE --column C"
+            )
+        weights = [1.0 / n if shape == "zipf" else 1.0 for n in range(1, len(values) + 1)]
+        return cls(values, [label_of(metric, value) for value in values], weights)
+
+    @classmethod
+    def of_texts(cls, metric: Metric, counts: Mapping[str, int]) -> ValueDistribution:
+        """Return one of the texts of a file, read as the metric's values."""
+        values = [_read(metric, text) for text in counts]
+        return cls(values, [label_of(metric, value) for value in values], list(counts.values()))
+
+
+def _pairs(metric: Metric, candidates: Sequence[str] | None) -> list[tuple[Any, ...]]:
+    """Return the pairs of candidates and listed values; none where a variable has no candidates."""
+    if not isinstance(metric.domain, StringTable):
+        return []
+    lists = zip_longest(metric.domain.of, metric.candidate_lists)
+    return list(product(*(part.examples() or candidates or listed or () for part, listed in lists)))
+
+
+def label_of(metric: Metric, value: Any) -> str:
+    """Return what a value is counted as."""
+    try:
+        encoded = metric.encode(value)
+    except ParameterError:
+        return OUTSIDE
+    return metric.domain.label(encoded)
+
+
+def _read(metric: Metric, text: str) -> Any:
+    try:
+        return metric.domain.read(text)
+    except ValueError:
+        return text
+
+
+class Holders:
+    """Draws what each device holds at each moment, and counts it.
+
+    Parameters
+    ----------
+    change
+        The chance that a device holds another value, drawn afresh, at its next period.
+
+    Attributes
+    ----------
+    truth
+        How many devices held each label, for each moment: what no collector sees.
+    """
+
+    def __init__(
+        self, populations: Mapping[str, ValueDistribution], when: Sequence[Moment], change: float, rng: random.Random
+    ) -> None:
+        if not 0 <= change <= 1:
+            raise ParameterError(f"--change {change:g}: give a share from 0 to 1")
+        self._distributions, self._when, self._change, self._rng = populations, when, change, rng
+        self._edges = {name: list(accumulate(values.weights)) for name, values in populations.items()}
+        self.truth: list[Counter[str]] = [Counter() for _ in when]
+
+    def devices(self, count: int) -> Iterator[list[Any]]:
+        """Yield each device's values, one for each moment."""
+        for _ in range(count):
+            held: dict[str, int] = {}
+            values = []
+            for moment, truth in zip(self._when, self.truth, strict=True):
+                name = moment.metric.id
+                distribution = self._distributions[name]
+                if name not in held or (self._change and self._rng.random() < self._change):
+                    places = range(len(distribution.values))
+                    held[name] = self._rng.choices(places, cum_weights=self._edges[name])[0]
+                values.append(distribution.values[held[name]])
+                truth[distribution.labels[held[name]]] += 1
+            yield values
+
+
+def read_texts(path: str, column: str, form: Form | None = None) -> Counter[str]:
+    """Return how often each text occurs in a column of a CSV or Parquet file; what is missing is left out."""
+    from overstory.files.columns.reader import ANY_FORM, blocks
+
+    counts: Counter[str] = Counter()
+    for (texts,) in blocks(path, [column], form=form or ANY_FORM):
+        counts.update(texts.counted())
+    if not counts:
+        raise ParameterError(f"{path}: the column {column!r} holds no value")
+    return counts

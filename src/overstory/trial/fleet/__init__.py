@@ -1,1 +1,0 @@
-"""Simulated devices on the client's own path."""

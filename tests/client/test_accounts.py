@@ -1,0 +1,264 @@
+"""A metric's accounts: under other parameters, or another meaning of its symbols, a device's responses are others.
+
+What is printed of the past is then a sum: an unchanged value had one permanent response in each account.
+"""
+
+import io
+from datetime import UTC, date, datetime
+from functools import cache
+
+import pytest
+
+from overstory.client import Outcome
+from overstory.client.budget import ledger_of
+from overstory.client.consent.consent import choose
+from overstory.client.person.question import CommandContext, asked_of, question
+from overstory.client.randomizer import randomizer_of
+from overstory.client.recorder import MetricRecorder
+from overstory.client.state.state import State
+from overstory.presentation.document import Paragraph
+from overstory.privacy.payloads.registry import epsilon_between, terms_of
+from overstory.privacy.registry.totals import charge
+from overstory.privacy.terms import add_up
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import PersonBudget
+from support.devices import DAY, Clock, device, registry
+
+NAMES = 'domain = {{kind = "categories", names = [{}]}}\nperiod = "day"\n'
+ABC, BAC = NAMES.format('"a", "b", "c"'), NAMES.format('"b", "a", "c"')
+OTHER = ABC.replace("]}", '], other = "another"}')
+NUMBERS = 'domain = {{kind = "integers", min = 0, max = 4, outside = "{}"}}\nperiod = "day"\n'
+TEXTS = 'domain = {kind = "strings"}\nperiod = "day"\n'
+WORDS = 'domain = {{kind = "unknown-strings", max_bytes = 4{}}}\nperiod = "day"\noracle = "prefix-search"\n'
+THREE = "parameters = {epsilon = 3.0}\n"
+BASIC = 'oracle = "basic-rappor"\n'
+CHAIN = 'oracle = "l-grr"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}\n'
+RAPPOR = 'oracle = "rappor"\nparameters = {{num_bits = 32, num_hashes = 2, num_cohorts = {}{}}}\n'
+OLH = 'oracle = "olh"\nparameters = {{epsilon = 2.0, num_seeds = {}}}\n'
+
+CHANGES = {
+    "reordered categories": (ABC + BASIC, BAC + BASIC),
+    "reordered categories, a chain": (ABC + CHAIN, BAC + CHAIN),
+    "another category": (ABC + BASIC, NAMES.format('"a", "b", "d"') + BASIC),
+    "other was added": (NAMES.format('"a", "b", "c", "d"') + CHAIN, OTHER + CHAIN),
+    "clamp, then reject": (NUMBERS.format("clamp") + CHAIN, NUMBERS.format("reject") + CHAIN),
+    "reject, then clamp": (NUMBERS.format("reject") + CHAIN, NUMBERS.format("clamp") + CHAIN),
+    "fewer cohorts": (TEXTS + RAPPOR.format(16, ""), TEXTS + RAPPOR.format(8, "")),
+    "another hash key": (TEXTS + RAPPOR.format(4, ""), TEXTS + RAPPOR.format(4, ', hash_key = "again"')),
+    "fewer seeds": (ABC + OLH.format(128), ABC + OLH.format(64)),
+    "another alphabet": (
+        WORDS.format(', alphabet = "abcdef"') + THREE,
+        WORDS.format(', alphabet = "abcdxy"') + THREE,
+    ),
+    "other known words": (WORDS.format(', known = ["abc"]') + THREE, WORDS.format(', known = ["abd"]') + THREE),
+    "another oracle": (ABC + BASIC, ABC + CHAIN),
+}
+VALUES = {'domain = {kind = "integers"': (3, 1, 0), 'domain = {kind = "categories"': ("a", "b")}
+DAYS = 2
+
+
+def of(rest, version="1", budget=None):
+    return registry(version=version, m=rest, more="" if budget is None else f"[budget]\n{budget}\n")
+
+
+def values_of(rest):
+    return next((values for start, values in VALUES.items() if rest.startswith(start)), ("abc", "abcd"))
+
+
+def lived(folder, parts, value, days):
+    """Report one value by each registry in turn; return the last client, before it is closed."""
+    clock = Clock()
+    for version, rest in enumerate(parts):
+        with device(folder, clock=clock, registry=of(rest, str(version))) as client:
+            once = client.registry["m"].mechanism.once
+            for day in range(days):
+                outcome = client.record("m", value)
+                assert outcome is (Outcome.ALREADY if once and day else Outcome.RECORDED)
+                clock.tomorrow()
+            client.flush()
+    return client
+
+
+def lines_of(client):
+    (spent,) = client.status().spent
+    return spent.cost
+
+
+@cache
+def disclosed(rest, days, first, second):
+    """What reports of one value or another disclose by these parameters, by enumeration; 0 where one has no symbol."""
+    metric = of(rest)["m"]
+    try:
+        held = [metric.encode(value) for value in (first, second)]
+    except ParameterError:
+        return 0.0
+    if metric.mechanism.once:
+        return metric.mechanism.epsilon_report
+    return max(
+        epsilon_between(metric.mechanism, *([value] * days for value in held), cohort=cohort)
+        for cohort in range(min(metric.mechanism.num_cohorts, 4))
+    )
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_printed_of_an_unchanged_value_is_not_below_both_parts_together(tmp_path, change):
+    parts = CHANGES[change]
+    first, *others = values_of(parts[0])
+    cost = lines_of(lived(tmp_path, parts, first, DAYS))
+    once = of(parts[0])["m"].mechanism.once
+    assert cost.reports == (2 if once else 2 * DAYS)
+    truth = max(sum(disclosed(rest, DAYS, first, other) for rest in parts) for other in others)
+    assert truth > 0
+    assert cost.headline.epsilon >= truth
+    for kind in ("unchanged", "permanent", "pattern"):
+        line = cost.line(kind)
+        assert line is None or line.epsilon >= truth - 1e-12, kind
+    assert cost.line("unchanged") or {cost.headline.epsilon, getattr(cost.line("permanent"), "epsilon", None)} & {
+        add_up((1, terms_of(of(rest)["m"].mechanism).epsilon_n(1 if once else DAYS)) for rest in parts)
+    }, "left out only where another line has the same number"
+    assert cost.line("permanent") is not None or once
+    assert cost.line("change") is None, "the value had another response in each account, changed or not"
+    assert not any("the only one that a device sends" in line.about for line in cost.lines)
+
+
+@pytest.mark.parametrize(
+    ("parts", "days", "unchanged", "always"),
+    [
+        ((TEXTS + RAPPOR.format(16, ""), TEXTS + RAPPOR.format(8, "")), 10, 8.5987, 8.7889),
+        ((ABC + BASIC, BAC + BASIC), 10, 4.2994, 4.3945),
+    ],
+    ids=["fewer cohorts", "reordered"],
+)
+def test_the_sum_is_that_of_two_independent_responses(tmp_path, parts, days, unchanged, always):
+    cost = lines_of(lived(tmp_path, parts, values_of(parts[0])[0], days))
+    assert cost.line("unchanged").amount == f"epsilon {unchanged}"
+    assert cost.line("permanent").amount == f"epsilon {always}"
+    exact = sum(terms_of(of(rest)["m"].mechanism).epsilon_n(days) for rest in parts)
+    assert cost.line("unchanged").epsilon == pytest.approx(exact)
+
+
+KEYS = [number.to_bytes(32, "big") for number in range(400)]
+
+
+@pytest.mark.parametrize("change", [name for name, (rest, _) in CHANGES.items() if "prefix-search" not in rest])
+def test_under_another_account_every_response_is_drawn_again(change):
+    """Of a value whose symbol stays, too, and of nothing; the keys are fixed, so this passes always or never.
+
+    Were the second draw independent of the first, as claimed, a set of keys would fail 6 times in 10 million (5 sigma).
+    Devices of a search are asked different questions, so theirs are not compared.
+    """
+    before, after = (of(rest)["m"] for rest in CHANGES[change])
+    assert before.account != after.account
+    devices = [(randomizer_of(before, key), randomizer_of(after, key)) for key in KEYS]
+    assert all(one.report_in(7, 0)[0] != other.report_in(7, 0)[0] for one, other in devices), "batch ids"
+    draws = {"nothing": [[device.nothing() for device in pair] for pair in devices]}
+    for value in values_of(CHANGES[change][0]):
+        symbols = [metric.encode(value) for metric in (before, after)]
+        draws[value] = [[own.permanent(held) for own, held in zip(pair, symbols, strict=True)] for pair in devices]
+    for value, pairs in draws.items():
+        firsts, seconds = zip(*pairs, strict=True)
+        shares = [[seen.count(each) / len(KEYS) for each in {*firsts, *seconds}] for seen in (firsts, seconds)]
+        chance = sum(p * q for p, q in zip(*shares, strict=True))
+        agree = sum(one == other for one, other in pairs)
+        assert abs(agree - len(KEYS) * chance) <= 5 * (len(KEYS) * chance * (1 - chance)) ** 0.5 + 1, value
+
+
+def test_responses_that_follow_from_the_metrics_key_alone_are_caught():
+    """What the test above is worth: the mechanism is the same before and after, and so would each response be.
+
+    Twenty reports of "a", ten before the change, and twenty of "c" would then differ by 11.1708 and not by 4.2994.
+    """
+    before, after = (of(rest)["m"] for rest in CHANGES["reordered categories"])
+    assert before.mechanism.digest == after.mechanism.digest
+    respond = [metric.mechanism.responder(KEYS[7], "m", 0) for metric in (before, after)]
+    assert respond[0](before.encode("c")) == respond[1](after.encode("c"))
+    symbols = [[metric.encode(held) for metric in (before, after) for _ in range(10)] for held in ("a", "c")]
+    assert round(epsilon_between(before.mechanism, *symbols), 4) == 11.1708
+
+
+def test_a_device_stays_in_its_cohort_where_their_number_stays():
+    """The waves of a search rest on it: who is asked in which follows from the key and the metric alone."""
+    waves = [WORDS.format(known) + THREE for known in ("", ', known = ["abc"]', ', alphabet = "abc"')]
+    for parts in (CHANGES["another hash key"], CHANGES["reordered categories"], waves):
+        for key in KEYS[:50]:
+            assert len({randomizer_of(of(rest)["m"], key).cohort for rest in parts}) == 1
+
+
+def test_who_returns_to_an_account_goes_on_in_it(tmp_path):
+    client = lived(tmp_path, (ABC + BASIC, BAC + BASIC, ABC + BASIC), "a", 2)
+    with State(client.paths).snapshot() as rows:
+        responses, ledger = rows.memo.responses("m"), ledger_of(rows)
+        sent = [row.body[24:] for row in rows.outbox.rows("m")]  # some have lost their batch ids
+    assert [(one.number, one.reports) for one in responses] == [(0, 4), (1, 2)]
+    assert sorted(account.reports for account in ledger.accounts) == [2, 4]
+    key = State(client.paths).begin().key("m")
+    periods = [int(Clock().now // DAY) + day for day in range(6)]
+    metrics = [of(rest)["m"] for rest in (ABC + BASIC, BAC + BASIC, ABC + BASIC) for _ in range(2)]
+    again = [MetricRecorder(one, key).make("a", period).body[24:] for one, period in zip(metrics, periods, strict=True)]
+    assert sent == again, "the same bytes for the same key, metric, parameters, period and response"
+
+
+def test_the_question_counts_what_was_reported_before_the_change(tmp_path):
+    """Before agreeing: the reports so far under the earlier parameters, and the response that is to come."""
+    before, after = CHANGES["fewer cohorts"]
+    client = lived(tmp_path, (before,), "abc", 10)
+    context = CommandContext("test", client.paths, of(after, "2"), {}, io.StringIO())
+    asked = asked_of(context, None, date(2026, 12, 24))
+    cost = asked.costs["m"]
+    assert cost.line("unchanged").amount == "epsilon 4.2994"
+    assert cost.line("permanent").amount == "epsilon 8.7889"
+    assert cost.line("report").about == "one report, by the parameters in force"
+    spoken = [block.text for block in question(asked) if isinstance(block, Paragraph)]
+    assert "What your 10 reports so far can have told of you:" in spoken
+    choose(client.paths, context.registry, "on", datetime(2026, 12, 24, tzinfo=UTC).date())
+    assert lines_of(device(tmp_path, registry=context.registry, choice=None)) == cost
+
+
+# --- nothing
+
+
+SIX = NAMES.format(", ".join(f'"{name}"' for name in "abcdef")) + BASIC
+
+
+@pytest.mark.parametrize("values", [("a", "b"), ("a", "no value"), ("no value", "no value"), ("no value", "a")])
+def test_nothing_is_one_of_the_responses_and_no_value_more(tmp_path, values):
+    """Of six values and nothing, two reports: 1.3959 by enumeration, whatever was held."""
+    clock = Clock()
+    with device(tmp_path, registry=of(SIX), clock=clock) as client:
+        for value in values:
+            client.record("m", value)
+            clock.tomorrow()
+        client.flush()
+        headline = lines_of(client).headline
+    mechanism = of(SIX)["m"].mechanism
+    assert headline.amount == "epsilon 1.3959"
+    assert headline.epsilon == charge("any-history", terms_of(mechanism), 2)
+    worst = max(epsilon_between(mechanism, [0, 1], list(pair)) for pair in [(2, 3), (2, 2), (1, 0), (0, 0), (1, 1)])
+    assert worst == pytest.approx(1.3959, abs=5e-5)
+
+
+def test_the_ledger_of_every_value_and_nothing_is_within_what_a_budget_charges(tmp_path):
+    client = device(tmp_path, registry=of(SIX), clock=(clock := Clock()))
+    for value in (*"abcdef", "no value") * 2:
+        client.record("m", value)
+        clock.tomorrow()
+    client.flush()
+    terms, cost = terms_of(client.registry["m"].mechanism), lines_of(client)
+    assert cost.epsilon_pattern == pytest.approx(7 * terms.epsilon_n(2))
+    assert cost.epsilon_pattern <= charge("same-pattern", terms, 14) <= cost.line("values").epsilon
+
+
+@pytest.mark.parametrize("bad", [None, 0, 1, 2])
+def test_what_status_says_is_within_the_budget_that_ended(tmp_path, bad):
+    clock, outcomes = Clock(), []
+    client = device(tmp_path, registry=of(SIX, budget='epsilon = 3.0\nagainst = "any-history"'), clock=clock)
+    assert client.registry.budget == PersonBudget(3.0, "any-history")
+    for day, value in enumerate("abcd"):
+        outcomes.append(client.record("m", "no value" if day == bad else value))
+        client.flush()
+        clock.tomorrow()
+    assert outcomes.count(Outcome.SPENT) == 1
+    spent = lines_of(client).headline
+    assert spent.about.endswith("your 3 reports")
+    assert spent.amount == "epsilon 2.4477"
+    assert client.status().totals[0].epsilon_any == spent.epsilon

@@ -1,0 +1,383 @@
+"""A period is published once: nothing that comes, is deleted or is asked for changes a public answer about it."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.analysis.reports import ReportBatch
+from overstory.client import Randomizer
+from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.store import open_store
+from overstory.console.app import SCREENS
+from overstory.console.data import ConsoleData
+from overstory.console.layout import FORMS, download_path
+from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
+from overstory.protocol.metrics.metric import SLACK
+from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
+from support.console_browser import served_console
+from support.console_in_process import Clock, client_of, console_on
+from support.console_readings import METRICS, NOW, add_devices, value_of
+from support.console_store import add_batch
+from support.decoding import shared_estimates
+from support.registry_texts import registry_of
+
+DAY = 86_400
+SHARES = {
+    "grr": {"oracle": '"grr"', "parameters": "{epsilon = 2.0}"},
+    "oue": {"oracle": '"oue"', "parameters": "{epsilon = 2.0}"},
+    "groups": {
+        "oracle": '"grr"',
+        "parameters": "{epsilon = 2.0}",
+        "groups": '{by = "release", shares = {"1.0" = 0.6}, devices = 500_000}',
+    },
+}
+"""What is published as shares; `METRICS` has every other reading."""
+ADDRESSES = ("", *(f".{form}" for form in FORMS))
+
+
+@dataclass
+class Publishing:
+    """A console over HTTP, on a store to which reports are added while it runs."""
+
+    address: str
+    clock: Clock
+    data: ConsoleData
+    http: httpx.Client
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Return what somebody without a login gets, once it is decoded."""
+        while (answer := self.http.get(self.address + path)).status_code == 202:
+            pass
+        return answer.status_code, answer.content
+
+    def answers(self, metric: str) -> dict[str, tuple[int, bytes]]:
+        return {end: self.get(f"/about/{metric}{end}") for end in ADDRESSES}
+
+    def label(self, metric: str) -> str | None:
+        results = json.loads(self.get(f"/about/{metric}.json")[1])["results"]
+        return None if isinstance(results, str) else results["from"]
+
+    def add(self, metric: Metric, period: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        held = int(rng.integers(3)) if metric.id in SHARES else value_of(metric.id, rng)
+        device = Randomizer(metric.mechanism, secret=b"late%12d" % seed, metric=metric.id, memo_size=0)
+        report = device.report_in(period, device.permanent(metric.encode(held)))[1]
+        add_batch(self.data.store, metric, period, ReportBatch.of(metric.mechanism, [report]))
+
+
+@contextmanager
+def publishing(folder: Path, **keys: str):
+    folder.joinpath("sites.txt").write_text("a.example\nb.example\nc.<b>.example\n")
+    text = registry_of(
+        {**METRICS, **SHARES}, expires="2030-01-01", publish='"estimates"', grace_days="1", retention_days="90", **keys
+    )
+    registry = parse_registry(STOP + text, folder)
+    with open_store(str(folder / "store.db"), create=True) as store, closing(shared_estimates(60.0)) as decoder:
+        store.remember(registry)
+        clock = Clock(NOW)
+        data = ConsoleData(registry, store, clock, decoder)
+        with served_console(data, SCREENS) as serving, httpx.Client(timeout=120) as http:
+            yield Publishing(serving.address, clock, data, http)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """Three days of 600 devices each, of which the first two are final."""
+    with publishing(tmp_path_factory.mktemp("full")) as public:
+        for metric in public.data.registry.values():
+            if metric.id in METRICS:
+                add_devices(public.data.store, metric)
+            else:
+                newest = metric.period.number(NOW) - 1
+                for number in range(3 * 120):
+                    public.add(metric, newest - number % 3, number)
+        yield public
+
+
+KINDS = tuple({**METRICS, **SHARES})
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", KINDS)
+def test_no_late_report_changes_a_byte_of_what_everybody_can_download(full, name: str) -> None:
+    metric, before = full.data.registry[name], full.answers(name)
+    assert {end for end, (status, _) in before.items() if status == 200} >= {"", ".json", ".csv", ".parquet"}
+    over = metric.period.number(NOW) - 1  # it takes reports for another day
+    for number in range(3):
+        full.add(metric, over + number % 2, 1_000 + number)
+        assert full.answers(name) == before
+    full.data.store.compact(int(NOW))
+    assert full.answers(name) == before
+    assert full.label(name) == "2026-11-19"
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_public_number_has_no_more_digits_than_its_standard_error(full, name: str) -> None:
+    answers = full.answers(name)
+    parsed = json.loads(answers[".json"][1])
+    rows = [row for row in walk([parsed["results"], parsed["rows"]]) if has_error(row)]
+    assert len(rows) >= (1 if METRICS.get(name, {}).get("oracle") == '"hybrid"' else 3)
+    for row in rows:
+        for key, number in row.items():
+            if key in TESTS:
+                assert number is None or digits(number) <= 2, (key, row)
+            elif isinstance(number, float) and key not in NO_ESTIMATES:
+                error = error_of(row, key)
+                assert place(number) >= second(error), (key, row)
+    written = pq.read_table(BytesIO(answers[".parquet"][1])).to_pylist()
+    assert written == parsed["rows"]
+
+
+def walk(value):
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from walk(item)
+
+
+ERRORS = ("standard_error", "std_error", "frequency_standard_error", "prop_std_error")
+TESTS = {"z", "p_value", "q_value"}
+NO_ESTIMATES = {"alpha", "level", "reports_per_device", "start", "stop"}
+
+
+def has_error(row) -> bool:
+    return any(row.get(key) is not None for key in ERRORS)
+
+
+def error_of(row, name: str) -> float:
+    """Return the standard error of a number of a row: that of shares, or that of counts, where it has both."""
+    share = "frequency" in name or "prop" in name
+    return next(row[key] for key in (ERRORS[::-1] if share else ERRORS) if key in row)
+
+
+def digits(number: float) -> int:
+    return len(Decimal(repr(number)).normalize().as_tuple().digits)
+
+
+def place(number: float) -> int:
+    """Return the exponent of the last digit of a number."""
+    return int(Decimal(repr(number)).normalize().as_tuple().exponent) if number else 1_000
+
+
+def second(error: float) -> int:
+    """Return the exponent of the second digit of a standard error."""
+    return Decimal(repr(error)).adjusted() - 1
+
+
+def test_no_address_without_a_login_tells_of_a_period_that_is_not_published(full) -> None:
+    """Every address of the console, in every form: what answers is the same before and after reports of now."""
+    metric = full.data.registry["grr"]
+    today = metric.period.label(metric.period.number(NOW))
+    paths = [screen.path.replace("{metric}", "grr").replace("{period}", today) for screen in SCREENS]
+    addresses = paths + [f"{download_path(path)}.{form}" for path in paths for form in FORMS]
+    before = {address: full.get(address) for address in addresses}
+    answering = {address for address, (status, _) in before.items() if status == 200}
+    assert {address.partition(".")[0] for address in answering} - {"/index"} == {
+        "/",
+        "/about/grr",
+        "/registry",
+        "/plan",
+    }
+    for ago in range(3):
+        full.add(metric, metric.period.number(NOW) - min(ago, 1), 2_000 + ago)
+    assert {address: full.get(address) for address in addresses} == before
+
+
+@pytest.mark.parametrize(
+    "asked", ["group=1.0", "period=2026-11-20", "from=2026-11-18", "to=2026-11-20", "limit=1", "reading=cumulative"]
+)
+@pytest.mark.parametrize("end", ADDRESSES[:-1])
+def test_a_public_address_has_no_parameter(full, asked: str, end: str) -> None:
+    status, body = full.get(f"/about/groups{end}?{asked}")
+    assert (status, b"this page has no such parameter" in body) == (400, True)
+
+
+def test_few_reports_are_as_good_as_none(tmp_path: Path) -> None:
+    with publishing(tmp_path) as public:
+        metric = public.data.registry["oue"]
+        period = metric.period.number(NOW) - 5
+        before = public.answers("oue")
+        assert (
+            b"No period is published now. 2026-11-20 is next, on 2026-11-22 01:00 UTC, if at least 100" in before[""][1]
+        )
+        for number in range(99):
+            public.add(metric, period, number)
+            if number in {0, 98}:
+                assert public.answers("oue") == before
+        public.data.store.compact(int(NOW))
+        assert public.answers("oue") == before
+        public.add(metric, period, 99)
+        assert public.label("oue") == metric.period.label(period)
+        for number in range(99):
+            public.add(metric, period + 1, 200 + number)
+        assert public.label("oue") == metric.period.label(period), "the newer one has too few"
+
+
+def test_a_period_is_taken_from_the_page_before_its_reports_are_deleted(tmp_path: Path) -> None:
+    with publishing(tmp_path) as public:
+        metric = public.data.registry["oue"]
+        period = metric.period.number(NOW) - 5
+        for number in range(100):
+            public.add(metric, period, number)
+        public.data.store.compact(int(NOW))
+        published = public.answers("oue")
+        deleted = metric.period.start(period + 1) + metric.retention_days * DAY
+        public.clock.now = deleted - SLACK - 1
+        assert public.answers("oue") == published
+        for now in (deleted - SLACK, deleted, deleted + DAY):
+            public.clock.now = now
+            public.data.store.retain(now)
+            assert public.label("oue") is None
+        public.clock.now = metric.expires_at + 3 * DAY
+        assert b"the collection has ended." in public.get("/about/oue")[1]
+
+
+def test_a_period_that_the_store_has_thinned_is_published_no_more(tmp_path: Path) -> None:
+    """The console's registry says 90 days; a store that was served with 30 takes small cells out of the counts."""
+    keys = {"expires": "2030-01-01", "publish": '"estimates"', "grace_days": "1"}
+    longer, shorter = (
+        parse_registry(STOP + registry_of({"olh": HASHED}, **keys, retention_days=days)) for days in ("90", "30")
+    )
+    metric = longer["olh"]
+    period = metric.period.number(NOW) - 5
+    rng = np.random.default_rng(7)
+    sent = [metric.mechanism.randomize(int(rng.integers(3)), Words(random.Random(seed))) for seed in range(700)]
+    with open_store(str(tmp_path / "store.db"), shorter, create=True) as store:
+        add_batch(store, metric, period, ReportBatch.of(metric.mechanism, sent))
+        store.compact(NOW)
+        client = client_of(console_on(store, registry=longer, clock=Clock(NOW + 40 * DAY)))
+        assert "Estimated from 700 reports" in client.get("/about/olh").text
+        store.retain(NOW + 40 * DAY)
+        assert sum(store.tally("olh", period, period).values()) == 700
+        assert "No period is published now." in client.get("/about/olh.json").json()["results"]
+
+
+STOP = 'opt_out = "Switch it off."\n'
+HASHED = {"oracle": '"olh"', "parameters": "{epsilon = 2.0, num_seeds = 64}"}
+HOUR = 3600
+
+
+def of_hours(grace: int) -> MetricRegistry:
+    """Return a metric of hours whose late reports are taken for `grace` days."""
+    days = {"grace_days": str(grace), "retention_days": str(grace + 1), "expires": "2030-01-01"}
+    keys = {"period": '"hour"', "publish": '"estimates"', "publish_least": "2", "parameters": "{epsilon = 2.0}"}
+    return parse_registry(STOP + registry_of({"hours": {"oracle": '"oue"'}}, **keys, **days))
+
+
+KINDS_OF_EVENTS = {
+    "upload": [-25, -24, -1, -1, -1, 0],  # and committed at once; of the period of so many hours ago
+    "queue": [-25, -24, -1, -1, -1, 0],  # and committed within a quarter of an hour
+    "poll": range(-1_500, 1_500),  # with a console whose clock is that much off
+    "step": [60, 900, 1_800, HOUR, 12 * HOUR, DAY],
+    "commit": [0],
+    "upkeep": [0],
+}
+
+
+def events_of(rng: random.Random) -> list[tuple[str, int]]:
+    """Return what happens, in order."""
+    whats = rng.choices(list(KINDS_OF_EVENTS), weights=[2, 2, 3, 2, 1, 1], k=60)
+    return [(what, rng.choice(KINDS_OF_EVENTS[what])) for what in whats]
+
+
+def history(events, off: int, grace: int, seed: int) -> dict[tuple[str, str], set[bytes]]:
+    """Let a collector and a console live through events; return the public bodies by period and form.
+
+    The collector's clock is `off` seconds off; an upload waits in its queue for at most a quarter of an hour.
+    """
+    registry = of_hours(grace)
+    metric, rng, ingest = registry["hours"], random.Random(seed), Ingest(registry)
+    now, clock, seen = NOW, Clock(NOW), {}
+    queue: list[tuple[float, list]] = []
+    with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/store.db", create=True) as store:
+        store.remember(registry)
+        client = client_of(console_on(store, registry=registry, clock=clock))
+        for what, number in events:
+            if what in {"upload", "queue"}:
+                period = metric.period.number(now + off) + number
+                reports = [
+                    metric.mechanism.randomize(rng.randrange(3), Words(rng)) for _ in range(rng.choice([1, 1, 2]))
+                ]
+                sent = Upload(rng.randbytes(16), "hours", period, encode_reports(metric.mechanism, reports))
+                taken = ingest.decide(encode_upload(sent), MEDIA_TYPE, now + off)
+                queue.append((now, taken.received))
+            if what == "step":
+                for at in sorted({min(at + 900, now + number) for at, _ in queue}):
+                    commit(store, [batch for begun, batches in queue if begun + 900 <= at for batch in batches])
+                    queue = [entry for entry in queue if entry[0] + 900 > at]
+                now += number
+            if what in {"upload", "commit"}:
+                commit(store, [batch for _, batches in queue for batch in batches])
+                queue = []
+            if what == "upkeep":
+                store.compact(now + off)
+                store.retain(now + off)
+            if what == "poll":
+                clock.now = now + number
+                facts = client.get("/about/hours.json").json()["results"]
+                if not isinstance(facts, str):
+                    for end in ("", ".csv", ".json", ".svg"):
+                        seen.setdefault((facts["from"], end), set()).add(client.get(f"/about/hours{end}").content)
+    return seen
+
+
+class Words:
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def bits(self, count: int) -> int:
+        return self._rng.getrandbits(count) if count else 0
+
+
+def commit(store, received) -> None:
+    if received:
+        store.add(received)
+
+
+def changed_answers(seed: int) -> set[tuple[str, str]]:
+    """Return the answers about a period that were not the same at every poll of a random history."""
+    rng = random.Random(seed)
+    bodies = history(events_of(rng), rng.randint(-1_500, 1_500), rng.randint(0, 1), seed)
+    return {key for key, seen in bodies.items() if len(seen) > 1}
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1 << 64))
+def test_any_two_public_answers_about_a_period_are_equal(seed: int) -> None:
+    assert changed_answers(seed) == set()
+
+
+def test_the_property_notices_the_newest_period_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a period is shown when it is over, while late reports still count."""
+    monkeypatch.setattr(Metric, "newest_final", lambda metric, now: metric.period.number(now) - 1)
+    assert any(map(changed_answers, range(40)))
+
+
+@pytest.mark.parametrize("slack", [0, SLACK])
+def test_a_report_that_waits_for_its_commit_when_the_grace_ends_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, slack: int
+) -> None:
+    """Planted, with 0: the newest period whose grace is over, to the second."""
+    newest = lambda metric, now: metric.period.number(now - metric.grace_days * DAY - slack) - 1  # noqa: E731
+    monkeypatch.setattr(Metric, "newest_final", newest)
+    two = [("upload", 0), ("upload", 0)]
+    late = [("step", HOUR - 60), ("queue", 0), ("step", 60), ("poll", 0), ("commit", 0), ("poll", 0)]
+    bodies = history([*two, *late, ("step", HOUR), ("poll", 0), ("poll", 60)], off=0, grace=0, seed=1)
+    assert {len(seen) for seen in bodies.values()} == ({1} if slack else {2})

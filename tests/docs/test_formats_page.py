@@ -1,0 +1,161 @@
+"""docs/reference/formats.md is enough to read what devices send: its tables alone read all vectors.
+
+Nothing of the library is imported here.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reference" / "formats.md").read_text("utf-8")
+VECTORS = ROOT / "tests" / "vectors"
+
+
+def table(title: str) -> list[tuple[str, str]]:
+    """The rows of the first table of a section: bytes, and what they are."""
+    section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
+    assert rows[0] == ("bytes", "what")
+    return rows[1:]
+
+
+BATCH, UPLOAD = table("Packed batches: .ovsb"), table("Uploads")
+PAYLOADS = "bits of each report, bit i in byte i // 8 at place i % 8"
+
+
+class DamagedError(Exception):
+    """Bytes that do not fit the table."""
+
+
+def need(holds: bool) -> None:
+    if not holds:
+        raise DamagedError
+
+
+class Reader:
+    """Reads one thing as a table describes it, from the beginning of `raw`."""
+
+    def __init__(self, rows: list[tuple[str, str]], raw: bytes) -> None:
+        self.raw, self.at, self.read = raw, 0, dict[str, Any]()
+        for sizes, what in rows:
+            if "," in sizes and "65,536" not in sizes:
+                names = what.split(", ")
+                for size, name in zip(sizes.split(", "), names, strict=True):
+                    self.field(size, name)
+            else:
+                self.field(sizes, what)
+
+    def field(self, size: str, what: str) -> None:
+        """Read one field, and hold it against what the table says of it."""
+        start, self.at = self.at, self.at + self.length(size, what)
+        need(self.at <= len(self.raw))
+        value = self.raw[start : self.at]
+        number = int.from_bytes(value, "little", signed="signed" in what)
+        if fixed := re.fullmatch(r"`(\w+)`", what):
+            need(value == fixed[1].encode())
+        elif fixed := re.fullmatch(r"version (\d)|zero", what):
+            need(number == int(fixed[1] or 0))
+        elif what.startswith("CRC-32 of all the above"):
+            need(number == zlib.crc32(self.raw[:start]))
+        self.read[what] = number if re.fullmatch("[124]", size) else value
+
+    def length(self, size: str, what: str) -> int:
+        """How many bytes a field has."""
+        if size.isdigit():
+            return int(size)
+        if size == "the rest":
+            return self.read["length of the batch"]
+        if limits := re.match(r"(\d+) to (\d+)", size):
+            whose, _, _ = what.partition(",")
+            (stated,) = (number for name, number in self.read.items() if f"length of {whose}" in name)
+            need(int(limits[1]) <= stated <= int(limits[2]))
+            return stated
+        bits, cohorts, count = (self.read[name] for name in ("bits", "cohorts", "number of reports n"))
+        if size == "ceil(bits / 8) n":
+            return -(-bits // 8) * count
+        usual, _, large = size.partition("; ")
+        if many := re.fullmatch(r"(\d) n with more than ([\d,]+) cohorts", large):
+            usual = f"{many[1]} n" if cohorts > int(many[2].replace(",", "")) else usual
+        return int(usual.removesuffix(" n")) * count
+
+
+def read_batch(raw: bytes) -> tuple[str, list[tuple[int, int]]]:
+    """The digest and the reports of a packed batch; what is under the table applies, too."""
+    reader = Reader(BATCH, raw)
+    need(reader.at == len(raw))
+    count, bits = reader.read["number of reports n"], reader.read["bits"]
+    cohorts, payloads = (
+        [int.from_bytes(column[i * len(column) // count :][: len(column) // count], "little") for i in range(count)]
+        for column in (reader.read["cohort of each report"], reader.read[PAYLOADS])
+    )
+    need(all(cohort < reader.read["cohorts"] for cohort in cohorts))
+    need(all(payload >> bits == 0 for payload in payloads))
+    return reader.read["digest of the parameters"].hex(), list(zip(cohorts, payloads, strict=True))
+
+
+def read_uploads(body: bytes) -> Iterator[dict[str, Any]]:
+    """The uploads of a body, one after the other."""
+    need(bool(body))
+    while body:
+        reader = Reader(UPLOAD, body)
+        need(reader.read["version"] == (2 if reader.read["the group, ASCII, in clear; version 2 only"] else 1))
+        yield reader.read
+        body = body[reader.at :]
+
+
+def files(pattern: str) -> list[Any]:
+    return [json.loads(path.read_text("utf-8")) for path in sorted(VECTORS.glob(pattern))]
+
+
+ANSWERS = [one["answer"] for file in files("overstory-v1/*.json") for one in file.get("vectors", ())]
+PACKED = json.loads((VECTORS / "packed-batch.json").read_text("utf-8"))
+SENT = files("*uploads.json")
+
+
+def test_a_batch_of_every_mechanism_is_read_by_the_table() -> None:
+    wide = 0
+    for answer in ANSWERS:
+        digest, reports = read_batch(bytes.fromhex(answer["batch"]))
+        said = [one if isinstance(one, list) else (answer["cohort"], one) for one in answer["reports"]]
+        assert (digest, reports) == (answer["digest"], [(cohort, int(bits, 16)) for cohort, bits in said])
+        wide += any(cohort >= 1 << 16 for cohort, _ in reports)
+    assert len(ANSWERS) > 50
+    assert wide > 5, "cohorts of four bytes are among them"
+    digest, reports = read_batch(bytes.fromhex(PACKED["batch"]))
+    assert (digest, [list(report) for report in reports]) == (PACKED["digest"], PACKED["reports"])
+
+
+@pytest.mark.parametrize("bad", PACKED["refused"], ids=lambda bad: bad["reason"])
+def test_what_is_no_batch_does_not_fit_the_table(bad) -> None:
+    with pytest.raises(DamagedError):
+        read_batch(bytes.fromhex(bad["batch"]))
+
+
+def test_every_upload_is_read_by_the_table() -> None:
+    for file in SENT:
+        for known in file["uploads"]:
+            (read,) = read_uploads(bytes.fromhex(known["bytes"]))
+            digest, reports = read_batch(read["a packed batch, as above"])
+            said, sent = known["json"], [(cohort, bytes.fromhex(bits)) for cohort, bits in known["json"]["reports"]]
+            assert read["the metric's id, ASCII"].decode() == said["metric"]
+            assert read["the group, ASCII, in clear; version 2 only"].decode() == said.get("group", "")
+            assert read["number of the period, signed"] == known["period"]
+            assert read["batch id: a second copy of an upload is not counted"].hex() == said["batch"]
+            assert digest == said["digest"]
+            assert reports == [(cohort, int.from_bytes(bits, "little")) for cohort, bits in sent]
+
+
+LAYOUT = {"short", "magic", "version", "length"}
+OF_BYTES = [bad for file in SENT for bad in file["must_fail"] if bad["reason"] in LAYOUT]
+
+
+@pytest.mark.parametrize("bad", OF_BYTES, ids=lambda bad: bad["why"])
+def test_what_is_no_upload_does_not_fit_the_table(bad) -> None:
+    with pytest.raises(DamagedError):
+        list(read_uploads(bytes.fromhex(bad["bytes"])))

@@ -1,0 +1,184 @@
+"""What `reproduce` writes, finds again, and refuses."""
+
+import json
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import pytest
+
+from overstory.protocol.errors import ParameterError
+from papers import run
+from papers.page import markdown, page
+from papers.run import EXPERIMENTS, experiment, key_of, load, reproduce
+from papers.study import Context
+
+SMALL = EXPERIMENTS["rappor-75-of-100"]
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    return reproduce(SMALL, folder, quick=True)[0], folder
+
+
+@pytest.fixture
+def made(made_once, tmp_path):
+    """A result, and its files in `tmp_path`."""
+    result, folder = made_once
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return result
+
+
+def test_a_result_is_read_back_as_it_was(made, tmp_path):
+    assert load(SMALL.name, tmp_path) == made
+    assert {path.name for path in tmp_path.iterdir()} == {f"{SMALL.name}.{end}" for end in ("json", "svg", "png")}
+
+
+def test_a_finished_result_is_not_computed_again(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(type(SMALL), "run", lambda *_: pytest.fail("computed again"))
+    again, found = reproduce(SMALL, tmp_path, quick=True)
+    assert found
+    assert again == made
+
+
+@pytest.mark.parametrize("how", [{"quick": False}, {"quick": True, "fresh": True}])
+def test_another_mode_or_fresh_computes_again(made, tmp_path, how, monkeypatch):
+    monkeypatch.setattr(type(SMALL), "run", lambda _, context: replace(made, quick=context.quick, key=context.key))
+    again, found = reproduce(SMALL, tmp_path, **how)
+    assert not found
+    assert again.quick == how["quick"]
+    assert reproduce(SMALL, tmp_path, quick=how["quick"])[1]
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"key": 1}', "null", '{"key": "x", "name": "y"}'])
+def test_a_damaged_result_is_not_taken_for_a_finished_one(made, tmp_path, damage):
+    (tmp_path / f"{SMALL.name}.json").write_text(damage)
+    assert load(SMALL.name, tmp_path) is None
+
+
+@pytest.mark.parametrize("end", ["png", "svg", "json"])
+def test_a_result_that_lacks_a_file_is_not_finished(made, tmp_path, end):
+    (tmp_path / f"{SMALL.name}.{end}").unlink()
+    assert load(SMALL.name, tmp_path) is None
+
+
+def test_what_is_not_finished_is_computed(made, tmp_path):
+    (tmp_path / f"{SMALL.name}.json").unlink()
+    again, found = reproduce(SMALL, tmp_path, quick=True)
+    assert not found
+    assert again == made
+
+
+def test_the_same_run_writes_the_same_bytes(made, tmp_path):
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    reproduce(SMALL, tmp_path, quick=True, fresh=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_key_depends_on_mode_seed_options_and_a_files_content(tmp_path):
+    file = tmp_path / "readings.csv"
+    file.write_text("1\n")
+    keys = [
+        key_of(SMALL, quick=True, options={}),
+        key_of(SMALL, quick=False, options={}),
+        key_of(SMALL, quick=True, options={}, seed=2),
+        key_of(SMALL, quick=True, options={"value": "68"}),
+        key_of(SMALL, quick=True, options={"readings": file}),
+    ]
+    file.write_text("12\n")
+    assert len({*keys, key_of(SMALL, quick=True, options={"readings": file})}) == 6
+
+
+def test_a_key_depends_on_the_version_and_on_every_module_of_the_paper(tmp_path, monkeypatch):
+    for name in ("own.py", "shared.py"):
+        (tmp_path / name).write_text("1\n")
+    monkeypatch.setattr(run, "find_spec", lambda _: SimpleNamespace(origin=str(tmp_path / "own.py")))
+    keys = [key_of(SMALL, quick=True, options={})]
+    for name in ("own.py", "shared.py"):
+        (tmp_path / name).write_text("2\n")
+        keys.append(key_of(SMALL, quick=True, options={}))
+    monkeypatch.setattr(run, "__version__", "another")
+    keys.append(key_of(SMALL, quick=True, options={}))
+    assert len(set(keys)) == len(keys)
+    assert keys[-1] == key_of(SMALL, quick=True, options={})
+
+
+def test_an_option_that_would_do_nothing_is_refused(tmp_path):
+    with pytest.raises(ParameterError, match="does not take --readings"):
+        reproduce(SMALL, tmp_path, quick=True, options={"readings": "x"})
+
+
+def test_an_unknown_name_lists_those_there_are():
+    with pytest.raises(ParameterError, match=SMALL.name):
+        experiment("figure-99")
+
+
+def test_the_summary_has_every_comparison_and_escapes_cells(made):
+    odd = replace(made, comparisons=(replace(made.comparisons[0], name="P(a|b)"), *made.comparisons[1:]))
+    text = markdown([odd], "overstory reproduce --all")
+    assert "P(a\\|b)" in text
+    assert text.count("| agrees |") == made.verdicts["agrees"] == 3
+
+
+class Reader(HTMLParser):
+    """Collects tags, identifiers and all that could fetch something."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.names, self.fetched, self.linked = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.names.append(value)
+            if name in {"src", "href", "xlink:href"}:
+                (self.linked if value.startswith("#") else self.fetched).append(value)
+
+
+def test_the_page_stands_alone_and_can_be_read_without_seeing_it(made):
+    text = page([made, replace(made, name="again", figures=(replace(made.figures[0], name="again"),))], "overstory")
+    reader = Reader()
+    reader.feed(text)
+    assert reader.fetched == []
+    assert "script" not in reader.tags
+    assert len(set(reader.names)) == len(reader.names)
+    assert {link[1:] for link in reader.linked} <= set(reader.names)
+    assert reader.tags.count("svg") == reader.tags.count("desc") == text.count('role="img"') == 2
+    assert reader.tags.count("caption") == reader.tags.count("table") == 6
+    assert "prefers-color-scheme: dark" in text
+    assert "#0072b2" not in text.partition("</style>")[2].lower()  # every colour of a picture is the page's own
+
+
+def test_what_an_experiment_says_of_itself_cannot_break_the_page(made):
+    figure = replace(made.figures[0], caption="<b>&", alt='"<')
+    text = page([replace(made, title="<script>x</script>", figures=(figure,))], "overstory <x>")
+    reader = Reader()
+    reader.feed(text)
+    assert "script" not in reader.tags
+    assert "b" not in reader.tags
+
+
+def test_a_context_draws_the_same_numbers_for_the_same_path_only():
+    context = Context(SMALL)
+    first = context.rng(1, 2).integers(1 << 60)
+    assert first == context.rng(1, 2).integers(1 << 60)
+    assert first != context.rng(2, 1).integers(1 << 60)
+
+
+def test_work_on_two_threads_keeps_its_order_and_tells_how_far():
+    told = []
+    context = Context(SMALL, progress=lambda share, doing: told.append((share, doing)))
+    assert context.parallel(lambda x: x * x, [3, 1, 2], "squares") == [9, 1, 4]
+    assert list(context.steps(["a", "b"])) == ["a", "b"]
+    assert told[2] == (1.0, "squares")
+    assert [share for share, _ in told[3:]] == [0.0, 0.5, 1.0]
+
+
+def test_json_on_disk_has_what_scripts_rely_on(made, tmp_path):
+    known = json.loads((tmp_path / f"{SMALL.name}.json").read_text())
+    wanted = {"name", "unit", "published", "ours", "low", "high", "verdict", "because"}
+    assert all(wanted <= set(row) for row in known["comparisons"])
+    assert known["inputs"]["answers"] == 100

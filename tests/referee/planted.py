@@ -1,0 +1,220 @@
+"""The findings of the second audit: how a lie of each is recognized, in which worlds, and the defect planted again.
+
+`plant` puts the old behaviour back by `monkeypatch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pytest
+
+from referee import surfaces
+from referee.life import Lie
+from referee.stories import Story
+from referee.worlds import metric
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding: its lies, the worlds in which they are told, and how it is planted."""
+
+    ways: tuple[str, ...]  # of a lie, see `life.Lie`
+    worlds: tuple[str, ...]  # where it is looked for
+    plant: Callable[[Patch], None]
+    is_once: bool | None = None  # whether devices answer once in these worlds; None where that does not matter
+    crowded: bool = False  # whether it is on the collector's side
+
+    def tells(self, lie: Lie, story: Story) -> bool:
+        """Whether a lie is one of this finding's."""
+        once = metric(story.world, "agreed").mechanism.once
+        return lie.way in self.ways and self.is_once in {None, once}
+
+
+def sums_terms(patch: Patch) -> None:
+    """Count accounts of equal terms as one, and promise once what devices do once by each of several: H1, M2."""
+    from overstory.privacy.registry import cost
+
+    usual, kinds = cost._so_far, {"unchanged", "permanent", "values", "change"}
+
+    def so_far(metric: Any, ledger: Any, *more: Any, **given: Any) -> Any:
+        told, terms = usual(metric, ledger, *more, **given), cost.terms_of(metric.mechanism)
+        if any(account.terms != terms for account in ledger.accounts):
+            return told
+        planned = cost.metric_cost(metric, told.reports)
+        lines = [line for line in told.lines if line.kind not in kinds]
+        lines += [line for line in planned.lines if line.kind in kinds]
+        if terms.once and told.reports > 1:
+            reports = f"{told.reports} reports"
+            lines[0] = replace(lines[0], about=f"{cost.ALWAYS}: your {reports}{cost.ONLY}")
+            about = f"{reports}, only on whether the value changed once"
+            lines.append(cost.CostLine("change", about, terms.change_leak(told.reports), ""))
+        return replace(told, lines=tuple(lines))
+
+    patch.setattr(cost, "_so_far", so_far)
+
+
+def publishes_at_once(patch: Patch) -> None:
+    """Publish the newest period that is over, again and again while late reports come in: H2."""
+    from overstory.console.screens import public
+
+    def published(data: Any, metric: Any) -> Any:
+        if metric.publish != "estimates" or (public.is_shares(metric) and not metric.labels):
+            return None
+        over = [period for period in data.store.periods(metric.id) if data.state(metric, period) != "running"]
+        for period in reversed(over):
+            counted = data.counts(metric, period, period)
+            if counted.periods:
+                return counted
+        return None
+
+    patch.setattr(public, "_published", published)
+
+
+def averages_cohorts(patch: Patch) -> None:
+    """State what somebody learns who knows the cohort as if she did not: H3."""
+    from overstory.privacy.shuffle import central
+
+    usual = central.shuffled
+
+    def shuffled(mechanism: Any, reports: int, delta: float = central.DELTA, **given: Any) -> Any:
+        told = usual(mechanism, reports, delta, **given)
+        crowd = told.reports // mechanism.num_cohorts
+        if told.known_cohort is None or crowd < 2:
+            return told
+        known = usual(mechanism, crowd, delta, periods=told.periods).epsilon
+        sentence = (
+            "Nobody knows the person's cohort, which is in every report and always the same. To somebody who does, her "
+            f"reports reveal epsilon {known + 1e-4:.4f}: only the {crowd:,} or so of that cohort hide hers."
+        )
+        others = (each for each in told.rests_on if not each.startswith(("Nobody knows the", "A report has a")))
+        return replace(told, known_cohort=known, rests_on=(*others, sentence))
+
+    patch.setattr(central, "shuffled", shuffled)
+
+
+def shuffles_groups(patch: Patch) -> None:
+    """State what shuffled reports reveal that name a group, as if they named none: H4."""
+    from overstory.cli.registry import privacy
+    from overstory.privacy.shuffle.central import DELTA, shuffled
+
+    def of_groups(mechanism: Any, args: Any, *_: Any) -> Any:
+        delta = DELTA if args.delta is None else args.delta
+        return shuffled(mechanism, args.shuffled, delta, periods=args.periods, honest=args.honest)
+
+    patch.setattr(privacy, "_shuffled", of_groups)
+
+
+def keeps_every_count(patch: Patch) -> None:
+    """Delete the reports past retention, and keep the counts of every cell: H6."""
+    from overstory.collector.store import retention, store
+
+    def retain(database: Any, entries: Any, now: float) -> Any:
+        with database.snapshot() as connection:
+            entries = retention.read_stored_metrics(connection, entries)
+
+        def delete(connection: Any) -> None:
+            for name, last in ((entry.metric, entry.last_expired(now)) for entry in entries.values()):
+                for table in (retention.CHUNKS, retention.CHECKS):
+                    past = (table.c.metric == name) & (table.c.period <= last)
+                    connection.execute(table.delete().where(past))
+
+        database.write(delete)
+
+    patch.setattr(store, "retain", retain)
+
+
+def compares_two(patch: Patch) -> None:
+    """Say of two waves that nobody answers again, whatever was asked before: M1."""
+    usual = surfaces.diff
+    patch.setattr(surfaces, "EARLIER", 1)
+    patch.setattr(
+        surfaces, "diff", lambda *about: [line.replace(" of these asked", " asked") for line in usual(*about)]
+    )
+
+
+def leaves_groups_out(patch: Patch) -> None:
+    """Say what puts reports together, but for the group: M3."""
+    from overstory.client.person import question, view
+    from overstory.privacy.attacks import linkability
+    from overstory.privacy.registry import page
+
+    for module in (view, question, page):
+        patch.setattr(module, "metric_linkability", lambda metric, *_: linkability(metric.mechanism))
+
+
+def counts_all_devices(patch: Patch) -> None:
+    """Count a crowd of one value among all devices: M4."""
+    from overstory.privacy.payloads.shared import Constant
+
+    usual = Constant.words
+    patch.setattr(Constant, "words", lambda self, *_: usual(self))
+
+
+def sees_no_other_symbol(patch: Patch) -> None:
+    """Overlook that a value has another response now, because of what is done past an end or a cap: M5."""
+    from overstory.privacy.registry import changes
+
+    usual, overlooked = changes.compare_registries, ("domain", "over_cap")
+
+    def compare(*registries: Any) -> Any:
+        found = usual(*registries)
+        return [each for each in found if each.what not in overlooked or each.kind is not changes.Kind.WEAKENS]
+
+    patch.setattr(changes, "compare_registries", compare)
+
+
+def says_pattern_of_changes(patch: Patch) -> None:
+    """Call histories alike that change at the same times, where responses do not: M6."""
+    from overstory.privacy.registry import cost, totals
+
+    for module in (cost, totals):
+        patch.setattr(module, "PATTERN", "only with the same pattern of changes")
+
+
+def counts_nothing_as_a_bit(patch: Patch) -> None:
+    """Count a value more where nothing was reported, in searches that know nothing already: M7."""
+    from overstory.client import budget
+    from overstory.client.state.rows import NOTHING
+
+    usual = budget.ledger_of
+
+    def with_nothing(rows: Any) -> Any:
+        told = usual(rows)
+        empty = {response.metric for response in rows.memo.responses() if response.tag == NOTHING}
+        return replace(told, accounts=tuple(more(each) if each.metric in empty else each for each in told.accounts))
+
+    def more(account: Any) -> Any:
+        most = account.terms.most_values
+        return account if most is None else replace(account, terms=replace(account.terms, most_values=most + 1))
+
+    patch.setattr(budget, "ledger_of", with_nothing)
+
+
+def promises_one_answer(patch: Patch) -> None:
+    """Say that an answer is used again where all noise is fresh: L3."""
+    from overstory.client.person import view
+
+    patch.setattr(view, "ALL_VALUES", None)
+
+
+FINDINGS: Final[dict[str, Finding]] = {
+    "H1": Finding(("accounts",), ("grr", "basic", "words", "grouped"), sums_terms, is_once=False),
+    "H2": Finding(("public",), ("published",), publishes_at_once, crowded=True),
+    "H3": Finding(("known cohort",), ("flips",), averages_cohorts),
+    "H4": Finding(("shuffled group",), ("grouped", "window"), shuffles_groups),
+    "H6": Finding(("kept",), ("seeds", "words"), keeps_every_count, crowded=True),
+    "M1": Finding(("asked again",), ("search",), compares_two),
+    "M2": Finding(("accounts", "only one"), ("search",), sums_terms, is_once=True),
+    "M3": Finding(("group",), ("window", "grouped"), leaves_groups_out),
+    "M4": Finding(("crowd",), ("grr", "nearest"), counts_all_devices),
+    "M5": Finding(("weaker",), ("clamp", "nearest"), sees_no_other_symbol),
+    "M6": Finding(("pattern",), ("pairs", "nearest"), says_pattern_of_changes),
+    "M7": Finding(("budget",), ("budget",), counts_nothing_as_a_bit),
+    "L3": Finding(("one answer",), ("window",), promises_one_answer),
+}
+"""By the audit's names."""

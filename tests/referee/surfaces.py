@@ -1,0 +1,147 @@
+"""What the commands, the person's pages and the public page print, as lines of text, without a process of their own."""
+
+from __future__ import annotations
+
+import atexit
+import io
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest import mock
+
+from overstory.client import Client
+from overstory.client.outcomes import StateError
+from overstory.client.person.question import CommandContext, asked_of, question
+from overstory.client.person.view import View, build, view_metrics, view_without_state
+from overstory.client.state.state import State
+from overstory.console.data import ConsoleData
+from overstory.console.estimates.estimates import Estimates
+from overstory.console.screens.public import AboutScreen
+from overstory.console.view import Query
+from overstory.presentation import render_text
+from overstory.presentation.render_text import UNFOLDED, as_text
+from overstory.protocol.metrics import MetricRegistry
+from referee.worlds import METRIC, registry_file
+from support.running import within
+
+WIDE = 1 << 20
+T = TypeVar("T")
+
+
+def lines(text: str) -> list[str]:
+    """Return printed text as lines whose columns are parted by a bar."""
+    plain = (line.replace("█", " ").strip() for line in text.splitlines())
+    return [" | ".join(re.split(r"\s{2,}", line)) for line in plain if line.strip(" -=")]
+
+
+@cache
+def folder() -> Path:
+    made = Path(tempfile.mkdtemp(prefix="referee-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def command(*arguments: object) -> list[str]:
+    """Return what a command prints: a table's row and a sentence are a line each."""
+    with mock.patch.object(render_text, "ELSEWHERE", WIDE):
+        done = within(*arguments, cwd=folder())
+    return lines(done.stdout + done.stderr)
+
+
+def file(world: str, name: str) -> Path:
+    return registry_file(world, name, folder())
+
+
+def show(world: str, name: str, reports: int | None) -> list[str]:
+    some = () if reports is None else ("--reports", reports)
+    return command("metrics", "show", file(world, name), METRIC, *some)
+
+
+EARLIER: int | None = None
+"""How many registries before the new one `metrics diff` is given; None: all that the device has had."""
+
+
+def diff(world: str, earlier: Sequence[str], new: str) -> list[str]:
+    return command("metrics", "diff", *(file(world, name) for name in compared(earlier)), file(world, new))
+
+
+def compared(earlier: Sequence[T]) -> list[T]:
+    """Return those of the earlier registries that `metrics diff` is given, the oldest first."""
+    return [*earlier] if EARLIER is None else [*earlier][-EARLIER:]
+
+
+def privacy(world: str, name: str, *options: object) -> list[str]:
+    return command("privacy", METRIC, "--registry", file(world, name), *options)
+
+
+# --- the person -------------------------------------------------------------------------------------------------------
+
+
+def context(client: Client) -> CommandContext:
+    return CommandContext("t", client.paths, client.registry, {}, io.StringIO())
+
+
+def day(now: float) -> date:
+    return datetime.fromtimestamp(now, UTC).date()
+
+
+def asks(client: Client, now: float) -> list[str]:
+    """Return what `on` shows before a person agrees."""
+    return lines(as_text(question(asked_of(context(client), None, day(now))), UNFOLDED))
+
+
+def status(client: Client) -> list[str]:
+    told = client.status()
+    return lines("\n".join([*told.words(), *told.costs()]))
+
+
+def view(client: Client) -> list[str]:
+    """Return what `view` shows, by the client's clock."""
+    try:
+        with State(client.paths).snapshot() as rows:
+            metrics = view_metrics(rows, client.registry)
+    except StateError:
+        metrics = view_without_state(client.registry)
+    return lines(as_text(build(View("t", client.status(), metrics), reports=0), UNFOLDED))
+
+
+# --- the public page --------------------------------------------------------------------------------------------------
+
+
+class AtOnce:
+    """The process that decodes, in this one."""
+
+    def estimate(self, task: Any) -> tuple[Any, int]:
+        return task.work(*task.shared), 1
+
+    def close(self) -> None:
+        pass
+
+    stop = close
+
+
+class Page:
+    """The public page of a collector, polled by somebody who does not log in."""
+
+    def __init__(self, registry: MetricRegistry, store: Any, clock: Any) -> None:
+        worker: Any = AtOnce()
+        self.data = ConsoleData(registry, store, clock, Estimates(patience=None, worker=worker))
+
+    def poll(self) -> tuple[list[str], tuple[tuple[Any, ...], ...]]:
+        """Return the lines of the page, and the estimates that a download has."""
+        shown = AboutScreen().view(self.data, Query(), metric=METRIC)
+        rows = () if shown.table is None else tuple(shown.table.rows)
+        figures = tuple((row.get("from"), row.get("value"), row.get("count")) for row in rows)
+        return lines(as_text(self.without_tables(shown.blocks), UNFOLDED)), figures
+
+    @staticmethod
+    def without_tables(blocks: Any) -> Iterator[Any]:
+        """Leave out the table of estimates: the referee reads the figures."""
+        for block in blocks:
+            if getattr(block, "caption", "") != "Detected answers":
+                yield block

@@ -1,0 +1,64 @@
+"""The defects of the second audit, planted again one by one: the referee finds each of them in some life."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, settings
+
+from referee import life, sentences
+from referee.planted import FINDINGS
+from referee.stories import Story, stories
+
+ASKED: Final = ("H1", "H2", "H4", "H6", "M1", "M2", "M3", "M5", "M6", "M7")
+"""Those that the referee was built to find."""
+MOST_STORIES: Final = 400
+
+looks = settings(
+    max_examples=MOST_STORIES,
+    database=None,
+    derandomize=True,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(autouse=True)
+def _printed_again(monkeypatch: Any) -> Any:
+    """Let no page be remembered that was printed without the defect, or with it."""
+    from overstory.client.consent.policy import CI_VARIABLES
+
+    for name in (*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE"):
+        monkeypatch.delenv(name, raising=False)
+    remembered = (life.shown, life.differences, life.private)
+    for printed in remembered:
+        printed.cache_clear()
+    yield
+    for printed in remembered:
+        printed.cache_clear()
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_a_planted_defect_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = FINDINGS[name]
+    finding.plant(monkeypatch)
+
+    def tells(story: Story) -> bool:
+        return any(finding.tells(lie, story) for lie in life.lies(story))
+
+    find(
+        stories(finding.worlds, crowded=finding.crowded), tells, settings=looks
+    )  # raises NoSuchExample where no life tells it
+
+
+def test_all_that_were_asked_for_are_planted() -> None:
+    assert set(ASKED) <= set(FINDINGS)
+
+
+def test_a_sentence_has_one_form() -> None:
+    """No line is read by two entries: which one comes first decides nothing."""
+    lines = [line for world in ("grr", "search") for line in life.shown(world, "agreed")]
+    for line in lines:
+        assert sum(pattern.fullmatch(line) is not None for pattern, _ in sentences.READERS) <= 1, line

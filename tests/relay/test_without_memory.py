@@ -1,0 +1,83 @@
+"""Without memory: threads of a daemon begin with it, and a relay that stopped to accept begins anew."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from overstory.relay import server
+from overstory.relay.limits import HourlyLimit
+from overstory.relay.service import RelayService, Troubles
+from overstory.supervision.threads import fill_default_pool, full_pool
+
+
+def hang(thread):
+    raise AssertionError(f"{thread.name} was started late: without memory this would wait for ever")
+
+
+def meet(number):
+    """Return work that ends when `number` threads do it at once."""
+    return threading.Barrier(number).wait
+
+
+def test_a_full_pool_starts_no_thread_later(monkeypatch):
+    with full_pool(5, "test") as pool:
+        monkeypatch.setattr(threading.Thread, "start", hang)
+        work = meet(5)
+        assert sorted(future.result(60) for future in [pool.submit(work) for _ in range(5)]) == list(range(5))
+
+
+def test_an_event_loop_works_in_threads_that_have_begun(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+
+    async def main():
+        fill_default_pool(asyncio.get_running_loop())
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", hang)
+            work = meet(6)
+            return await asyncio.gather(*(asyncio.to_thread(work) for _ in range(6)))
+
+    assert sorted(asyncio.run(main())) == list(range(6))
+
+
+def answered(monkeypatch, accept, after):
+    """Return what a relay with room for three connections answers to five requests, one after the other."""
+    monkeypatch.setattr(server, "IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(server.RelayServer, "_accept", accept)
+    service = RelayService(None, HourlyLimit(10), Troubles())
+
+    async def main():
+        listener, stopping = server.listen("127.0.0.1", 0), asyncio.Event()
+        relay = server.RelayServer(service, server.Bounds(connections=3))
+        serving = asyncio.create_task(relay.serve(listener, stopping))
+        await asyncio.sleep(after)
+        heads = [await asyncio.wait_for(ask(*listener.getsockname()), 30) for _ in range(5)]
+        stopping.set()
+        await serving
+        return heads
+
+    return asyncio.run(main())
+
+
+async def ask(host, port):
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: relay\r\nConnection: close\r\n\r\n")
+    head = await reader.readline()
+    writer.close()
+    return head
+
+
+def test_accepting_begins_anew_where_it_ended(monkeypatch):
+    accept, faults = server.RelayServer._accept, iter([MemoryError(), MemoryError()])
+
+    async def ends_twice(self, listener):
+        if (fault := next(faults, None)) is not None:
+            raise fault
+        await accept(self, listener)
+
+    assert answered(monkeypatch, ends_twice, 0.0) == [b"HTTP/1.1 200 \r\n"] * 5
+
+
+def test_a_relay_that_nobody_asks_for_long_has_room(monkeypatch):
+    """It begins anew again and again."""
+    assert answered(monkeypatch, server.RelayServer._accept, 0.5) == [b"HTTP/1.1 200 \r\n"] * 5

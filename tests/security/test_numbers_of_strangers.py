@@ -1,0 +1,84 @@
+"""Digits that a stranger writes are read by one bounded function: `int` raises past 4,300 of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import overstory
+
+SOURCE = Path(overstory.__file__).parent
+AT_THE_EDGE = (
+    "relay",
+    "gateway",
+    "console",
+    "collector/http",
+    "collector/oblivious",
+    "collector/ingest",
+    "client/upload",
+    "protocol/oblivious",
+    "protocol/wire",
+    "protocol/domains",
+)
+"""Where bytes of strangers are read."""
+
+BOUNDED = {
+    "protocol/wire/digits.py: int(text)": "the function itself",
+    "protocol/domains/codes.py: int(bare)": "at most 20 digits, checked in the line before",
+    "gateway/readings.py: int(raw)": "of a line of at most 64 KiB; its ValueError is the line's",
+    "client/upload/delivery.py: int(failures)": "of the device's own state",
+    "client/upload/delivery.py: int(since)": "of the device's own state",
+}
+NUMBERS = {
+    "relay/limits.py: int(parsed)": "an IP address",
+    "gateway/readings.py: int(number)": "a finite float",
+    "console/access.py: int(SESSION_SECONDS)": "a constant",
+    "console/estimates/worker.py: int(seconds)": "a setting",
+    "collector/http/bounded_connection.py: int(offer.args[0])": "the parser's place in the bytes",
+    "collector/ingest/validation.py: int(i)": "a place in an array",
+    "protocol/domains/numbers.py: int(value)": "a float",
+}
+"""Arguments that are no text."""
+
+
+def conversions(tree: ast.AST) -> Iterator[ast.Call]:
+    """Yield calls of `int` on what is no arithmetic and no result of a numeric function."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "int":
+            (argument,) = call.args[:1] or (ast.Constant(0),)
+            numeric = isinstance(argument, ast.BinOp) or (
+                isinstance(argument, ast.Call)
+                and isinstance(argument.func, ast.Attribute)
+                and argument.func.attr in {"sum", "max", "read", "clock"}
+            )
+            if not numeric:
+                yield call
+
+
+def test_no_text_of_a_stranger_becomes_a_number_without_a_bound() -> None:
+    found = {
+        f"{path.relative_to(SOURCE)}: {ast.unparse(call)}"
+        for folder in AT_THE_EDGE
+        for path in sorted((SOURCE / folder).rglob("*.py"))
+        for call in conversions(ast.parse(path.read_text("utf-8")))
+    }
+    assert found - BOUNDED.keys() - NUMBERS.keys() == set(), "use protocol.wire.digits.parse_digits"
+    assert (BOUNDED.keys() | NUMBERS.keys()) - found == set(), "these are gone: take them out of the list"
+
+
+def test_no_other_function_checks_digits_before_it_converts_them() -> None:
+    """`isdigit` is true of superscripts, and of five thousand digits."""
+    checks = {"isdigit", "isdecimal", "isnumeric"}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(function, ast.FunctionDef):
+                names = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+                allowed = path.name in {"digits.py", "codes.py"}
+                assert allowed or not (names & checks and list(conversions(function))), f"{path}: {function.name}"
+
+
+def test_a_conversion_without_a_bound_is_noticed() -> None:
+    assert [ast.unparse(call) for call in conversions(ast.parse("int(header); int(a // b); int(x.sum())"))] == [
+        "int(header)"
+    ]

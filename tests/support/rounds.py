@@ -1,0 +1,8 @@
+"""How often a slow test kills or damages: enough by default, and as often as a variable says on a quiet night."""
+
+import os
+
+
+def rounds(usual: int, variable: str = "OVERSTORY_KILLS") -> int:
+    """Return what the environment variable says, or the usual number."""
+    return int(os.environ.get(variable, str(usual)))
