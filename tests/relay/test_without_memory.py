@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 
 from overstory.relay import server
@@ -81,3 +83,31 @@ def test_accepting_begins_anew_where_it_ended(monkeypatch):
 def test_a_relay_that_nobody_asks_for_long_has_room(monkeypatch):
     """It begins anew again and again."""
     assert answered(monkeypatch, server.RelayServer._accept, 0.5) == [b"HTTP/1.1 200 \r\n"] * 5
+
+
+def test_a_request_that_finds_no_memory_is_counted_and_has_no_line_of_its_own(monkeypatch, caplog):
+    """A line would tell when a message came."""
+    receive, faults = socket.socket.recv, iter([MemoryError()])
+
+    def fails_once(self, size):
+        if size > 4096 and (fault := next(faults, None)) is not None:  # the loop wakes itself up with short ones
+            raise fault
+        return receive(self, size)
+
+    monkeypatch.setattr(socket.socket, "recv", fails_once)
+    troubles = Troubles()
+
+    async def main():
+        listener, stopping = server.listen("127.0.0.1", 0), asyncio.Event()
+        relay = server.RelayServer(RelayService(None, HourlyLimit(10), troubles), server.Bounds())
+        serving = asyncio.create_task(relay.serve(listener, stopping))
+        with contextlib.suppress(ConnectionResetError):
+            assert not await asyncio.wait_for(ask(*listener.getsockname()), 30)
+        head = await asyncio.wait_for(ask(*listener.getsockname()), 30)
+        stopping.set()
+        await serving
+        return head
+
+    assert asyncio.run(main()) == b"HTTP/1.1 200 \r\n"
+    assert any("Fatal read error on socket transport: MemoryError" in line for line in troubles.lines())
+    assert not caplog.records

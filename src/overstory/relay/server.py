@@ -86,6 +86,7 @@ class RelayServer:
     async def serve(self, listener: socket.socket, stopping: asyncio.Event) -> None:
         """Answer requests until `stopping` is set, and then those that have begun."""
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, fault: self._service.troubles.add_unseen(fault))
         pulse = Pulse(loop, partial(self._accept_again, loop, listener), lambda: None, IDLE_SECONDS)
         pulse.start()
         await stopping.wait()
@@ -110,7 +111,6 @@ class RelayServer:
             self._accepting.cancel()
         loop.remove_reader(listener)
         self._accepting = loop.create_task(self._accept(listener))
-        self._accepting.add_done_callback(_look_at)
 
     async def _accept(self, listener: socket.socket) -> None:
         """Accept a connection when there is room for it; the others wait in the system's queue."""
@@ -187,9 +187,3 @@ class RelayServer:
             answer = problem(503, "the relay cannot take messages at the moment", BUSY_SECONDS)
         self._service.count(answer)
         await connection.write(answer)
-
-
-def _look_at(task: asyncio.Task[None]) -> None:
-    """Take note of a task's end, which asyncio would otherwise print; it begins anew."""
-    if not task.cancelled():
-        task.exception()

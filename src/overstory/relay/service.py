@@ -8,12 +8,14 @@ import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from overstory.protocol.oblivious.messages import REQUEST_TYPE
 from overstory.protocol.wire.addresses import is_loopback
 from overstory.relay.connection import Answer, Head, RefusedError, problem
 from overstory.relay.limits import HourlyLimit, forwarded_address
+from overstory.supervision.log import SparseLog
 
 LOG: Final = logging.getLogger("overstory.relay")
 LEAST_BODY: Final = 7 + 32 + 16
@@ -47,6 +49,12 @@ class Troubles:
     def add(self, reason: str) -> None:
         """Count a fault."""
         self._counts[reason if reason in self._counts or len(self._counts) < 20 else "other faults"] += 1
+
+    def add_unseen(self, fault: Mapping[str, Any]) -> None:
+        """Count a fault that no one awaits, of which asyncio would write a line with a traceback."""
+        error = fault.get("exception")
+        with suppress(Exception):  # without memory, the next one may be counted
+            self.add(fault["message"] if error is None else f"{fault['message']}: {SparseLog.sentence(error)}")
 
     def lines(self) -> list[str]:
         """Return what has happened since the last call."""

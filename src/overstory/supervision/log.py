@@ -126,7 +126,7 @@ class SparseLog:
 
 
 def log_server_errors_sparsely(log: logging.Logger) -> None:
-    """Log each kind of error that uvicorn reports once a minute: a sender can cause many of them in a second."""
+    """Log each kind of error of uvicorn and its loop once a minute: a sender can cause many of them in a second."""
     errors = SparseLog(log)
 
     def is_other(record: logging.LogRecord) -> bool:
@@ -135,4 +135,5 @@ def log_server_errors_sparsely(log: logging.Logger) -> None:
             errors.line(str(record.msg), type(error or Exception()), record.getMessage().strip(), error)
         return record.levelno < logging.ERROR
 
-    logging.getLogger("uvicorn.error").filters[:] = [is_other]
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).filters[:] = [is_other]
