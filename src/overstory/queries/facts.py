@@ -48,9 +48,24 @@ class Part(Protocol):
         ...
 
 
-def ends_of(counted: PeriodCounts, part: Part) -> dict[str, Any]:
-    """Return the labels of a part's first and last period."""
-    return {"from": counted.label(part.first), "to": counted.label(part.last)}
+class RangeReading:
+    """What every reading of a range of periods has: the counts that it is of, and labels for its parts."""
+
+    counted: PeriodCounts
+
+    @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.counted.metric
+
+    def ends(self, part: Part) -> dict[str, Any]:
+        """Return the labels of a part's first and last period."""
+        return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
+
+    def when(self, part: Part) -> str:
+        """Return the same as a title has them: one label where these are the same period."""
+        first, last = self.ends(part).values()
+        return str(first) if first == last else f"{first} to {last}"
 
 
 def range_facts(

@@ -27,6 +27,7 @@ from overstory.protocol.metrics import Metric
 from overstory.protocol.search.mechanism import SearchMechanism
 from overstory.queries.comparison import Comparison, check_comparable, less
 from overstory.queries.counts import PeriodCounts
+from overstory.queries.facts import RangeReading
 from overstory.queries.readings import Panel
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ NO_ANSWERS: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class SearchReading:
+class SearchReading(RangeReading):
     """What a search of a metric's stored answers found.
 
     Attributes
@@ -60,11 +61,6 @@ class SearchReading:
     counted: PeriodCounts
     discovered: Discovered
     stored: int
-
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.counted.metric
 
     @property
     def _search(self) -> SearchMechanism:

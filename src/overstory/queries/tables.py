@@ -23,7 +23,7 @@ from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.divided import DividedMechanism
 from overstory.protocol.mechanisms.joint import JointMechanism
 from overstory.queries.estimates import EstimateOptions, check_repeats, not_counted, parts_of
-from overstory.queries.facts import HOW, NO_REPORTS, ends_of, note_lines, range_facts, range_sentences
+from overstory.queries.facts import HOW, NO_REPORTS, RangeReading, note_lines, range_facts, range_sentences
 from overstory.queries.readings import Panel
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class PeriodTables:
 
 
 @dataclass(frozen=True, eq=False)
-class TableSeries:
+class TableSeries(RangeReading):
     """The tables of a metric over a range of periods; `parts` is empty when there are no reports.
 
     Attributes
@@ -94,11 +94,6 @@ class TableSeries:
     parts: tuple[PeriodTables, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
 
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.counted.metric
-
     def summary(self) -> dict[str, Any]:
         """Return the facts that all parts have in common, as JSON values."""
         return range_facts(self.counted, self.kind, self.options.interval_kind, self.notes)
@@ -107,7 +102,7 @@ class TableSeries:
         """Return the summary and, under ``readings``, the tables of each part."""
         parts = [
             {
-                **ends_of(self.counted, part),
+                **self.ends(part),
                 "reports_per_device": part.reports_per_device,
                 "tables": [table.to_json() for table in part.tables],
             }
@@ -121,7 +116,7 @@ class TableSeries:
             for table in part.tables:
                 first, second = table.table.names
                 for row in table.rows():
-                    yield {**ends_of(self.counted, part), "row_variable": first, "column_variable": second, **row}
+                    yield {**self.ends(part), "row_variable": first, "column_variable": second, **row}
 
     def csv_lines(self) -> Iterator[str]:
         """Return a header and a line per cell."""
