@@ -179,10 +179,6 @@ class StillDecodingError(OverstoryError):
         self.ready, self.total = ready, total
 
 
-class TooManyCandidatesError(ParameterError):
-    """A list of candidates that is for the command line."""
-
-
 class BusyError(OverstoryError):
     """Too much waits to be decoded."""
 
@@ -350,7 +346,7 @@ def _is_slow(metric: Metric, options: EstimateOptions) -> bool:
 
 def _check_candidates(metric: Metric, names: Sequence[str]) -> None:
     if len(names) > MOST_CANDIDATES and metric.oracle.encoding.decoded:
-        raise TooManyCandidatesError(
+        raise ParameterError(
             f"{len(names):,} candidates are too many for a page, which takes {MOST_CANDIDATES:,}; run: "
             f"overstory decode --registry FILE --store URL --metric {metric.id} --candidates FILE"
         )

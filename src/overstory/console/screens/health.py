@@ -15,7 +15,7 @@ from pydantic import Field as Parameter
 from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
 from overstory.collector.store import Store
 from overstory.collector.store.operations import NOTE_KINDS
-from overstory.console.screens.facts import state_words
+from overstory.console.screens.facts import number_field, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.numbers import sparkline
 from overstory.presentation.document import (
@@ -283,7 +283,7 @@ class _Health:
 
     def of_refusals(self) -> Iterator[Block]:
         yield Heading(2, "Refused", "refused")
-        days = Field("days", "Days", str(self.days), "number", least=1, most=400, step=1)
+        days = number_field("days", "Days", self.days, 1, 400, 1)
         yield Form("Which days", (days,), "Show", "/health", is_live=True)
         if not self.by_day:
             yield Paragraph(f"Nothing was refused in the last {self.days} days.")
