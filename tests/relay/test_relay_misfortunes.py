@@ -5,12 +5,11 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from contextlib import closing
 
 import pytest
 
 from support.misfortunes import EVERYWHERE, SECONDS, disk_for, unlucky, until
-from support.relays import RelayProcess, message, post, receiving, shuffling, take_all
+from support.relays import RelayProcess, message, page, post, receiving, shuffling, take_all
 
 pytestmark = pytest.mark.slow
 
@@ -54,9 +53,7 @@ class Senders:
 
 def ready(address):
     try:
-        with closing(http.client.HTTPConnection(*address, timeout=10)) as connection:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
+        return page(address, "/readyz")[0] == 200
     except (OSError, http.client.HTTPException):
         return False
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import secrets
-import sqlite3
 import struct
 import tracemalloc
 from array import array
-from contextlib import closing
 
 import pytest
 from scipy.stats import spearmanr
@@ -17,7 +14,7 @@ from scipy.stats import spearmanr
 from overstory.protocol.errors import FormatError
 from overstory.relay import slots, spool
 from overstory.relay.slots import DATA, SLOT, SlotFile, slots_of
-from overstory.relay.spool import Rules, Spool, SpoolError, Taken
+from overstory.relay.spool import Rules, Spool, Taken
 from overstory.supervision.clock import ClockWatch
 from support.relays import message, put
 
@@ -161,20 +158,6 @@ def test_places_on_disk_say_nothing_of_the_order_of_arrival(tmp_path):
     assert shows_order(positions(b"".join(messages), messages)), "a file that is appended to shows it"
 
 
-def test_a_database_with_random_keys_shows_the_order(tmp_path):
-    """Why the spool is no SQLite table: its log has each message where it was appended."""
-    path = tmp_path / "spool.db"
-    messages = [message(n) for n in range(200)]
-    with closing(sqlite3.connect(path)) as table:
-        table.execute("pragma journal_mode = wal")
-        table.execute("pragma secure_delete = on")
-        table.execute("create table waiting (key blob primary key, message blob) without rowid")
-        for one in messages:
-            with table:
-                table.execute("insert into waiting values (?, ?)", (secrets.token_bytes(16), one))
-        assert shows_order(positions(path.with_name("spool.db-wal").read_bytes(), messages))
-
-
 def test_the_same_draws_at_other_times_are_the_same_bytes(tmp_path, monkeypatch):
     """So no byte of the files is a time of arrival."""
     written = []
@@ -282,14 +265,6 @@ def test_a_message_that_one_sender_may_have_and_does_not_fit_is_no_message_too_m
     assert opened.put([b"1"], [b"a"]) == [Taken.STORED]
     assert opened.put([b"2"], [b"a"]) == [Taken.ENOUGH]
     assert opened.put([b"2", b"2"], [b"a", b"b"])[1] == Taken.FULL
-
-
-def test_two_relays_on_one_spool_are_refused(tmp_path):
-    opened = Spool(tmp_path / "spool", 50, RULES)
-    with pytest.raises(SpoolError, match="another relay uses this spool"):
-        Spool(tmp_path / "spool", 50, RULES)
-    opened.close()
-    Spool(tmp_path / "spool", 50, RULES).close()
 
 
 def test_the_folder_and_its_files_are_for_their_owner_alone(tmp_path):
