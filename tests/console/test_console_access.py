@@ -24,16 +24,10 @@ from overstory.console.access import (
 from overstory.protocol.errors import FormatError, ParameterError
 from support.collector_in_process import until
 from support.console_browser import served_console
-from support.console_in_process import ADDRESS, SAME_ORIGIN, Clock, client_of, console_on, log_in, open_test_store
+from support.console_in_process import ADDRESS, SAME_ORIGIN, Clock, client_of, console_on, log_in
 from support.served import Wire
 
 PAGE = "/m/hostile"
-
-
-@pytest.fixture
-def store(tmp_path):
-    with open_test_store(tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture

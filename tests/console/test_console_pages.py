@@ -28,17 +28,10 @@ from support.console_in_process import (
     client_of,
     console_on,
     log_in,
-    open_test_store,
 )
 
 PAGE = "/m/hostile"
 WORD = "<script>alert(1)</script>\u202egnp"
-
-
-@pytest.fixture
-def store(tmp_path):
-    with open_test_store(tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture
