@@ -27,6 +27,7 @@ from overstory.queries.counts import PeriodCounts
 from overstory.queries.facts import (
     HOW,
     NO_REPORTS,
+    RangePart,
     RangeReading,
     check_periods,
     note_lines,
@@ -98,7 +99,7 @@ class EstimateOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class PeriodEstimate:
+class PeriodEstimate(RangePart):
     """The estimate of the periods `first` to `last`.
 
     Attributes
@@ -111,9 +112,6 @@ class PeriodEstimate:
         The estimate, by the metric's labels or candidates.
     """
 
-    first: int
-    last: int
-    reports_per_device: float
     estimate: Estimate
 
 
@@ -163,12 +161,7 @@ class EstimateSeries(RangeReading):
         """
         checks = [check.to_json() for check in self.checks]
         readings = [
-            {
-                **self.ends(part),
-                "reports_per_device": part.reports_per_device,
-                **part.estimate.to_json(limit, everything=everything),
-            }
-            for part in self.parts
+            {**self.part_facts(part), **part.estimate.to_json(limit, everything=everything)} for part in self.parts
         ]
         return {**self.summary(), "checks": checks, "readings": readings}
 
@@ -390,7 +383,7 @@ def not_counted(counted: PeriodCounts) -> Iterator[str]:
 MOST_PANELS: Final = 12
 """Periods in one picture."""
 
-AnyPart = TypeVar("AnyPart")
+AnyPart = TypeVar("AnyPart", bound=RangePart)
 
 
 def last_parts(parts: Sequence[AnyPart]) -> tuple[Sequence[AnyPart], str]:

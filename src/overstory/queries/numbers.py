@@ -20,7 +20,7 @@ from overstory.queries.estimates import (
     not_counted,
     parts_of,
 )
-from overstory.queries.facts import HOW, NO_REPORTS, RangeReading, note_lines, range_facts, range_sentences
+from overstory.queries.facts import HOW, NO_REPORTS, RangePart, RangeReading, note_lines, range_facts, range_sentences
 from overstory.queries.readings import Panel
 
 if TYPE_CHECKING:
@@ -36,12 +36,9 @@ WHAT_INTERVALS_HOLD: Final = "95% intervals for all devices like these: randomiz
 
 
 @dataclass(frozen=True, eq=False)
-class NumberPart:
-    """The estimate of the periods `first` to `last`, both included."""
+class NumberPart(RangePart):
+    """What is learned of the periods `first` to `last`."""
 
-    first: int
-    last: int
-    reports_per_device: float  # as assumed for the standard errors
     estimate: NumberEstimate
 
 
@@ -67,12 +64,8 @@ class NumberSeries(RangeReading):
     notes: tuple[str, ...] = ()
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
-        """Return the facts and, under ``readings``, each part with its range and its estimates."""
         facts = range_facts(self.counted, self.kind, "population", self.notes, estimates=self.metric.reading)
-        readings = [
-            {**self.ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json()}
-            for part in self.parts
-        ]
+        readings = [{**self.part_facts(part), **part.estimate.to_json()} for part in self.parts]
         return {**facts, "readings": readings}
 
     def rows(self) -> Iterator[tuple[NumberPart, Quantity]]:
@@ -80,7 +73,6 @@ class NumberSeries(RangeReading):
         return ((part, quantity) for part in self.parts for quantity in part.estimate.quantities)
 
     def csv_lines(self) -> Iterator[str]:
-        """Return a header and a line per estimate."""
         lines = (
             (*self.ends(part).values(), row.kind, row.of, row.value, row.standard_error, row.low, row.high)
             for part, row in self.rows()
@@ -88,7 +80,6 @@ class NumberSeries(RangeReading):
         return csv_lines(CSV, lines)
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:  # noqa: ARG002 - all of it is shown
-        """Return the estimates as one table, and the facts to read it by."""
         rows = [self._row(part, row) for part, row in self.rows()]
         if rows:
             first = () if self.kind == "total" else (Column("period", is_left=True),)
@@ -288,19 +279,16 @@ class NumberComparison(ComparedRanges):
     notes: tuple[str, ...] = ()
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
-        """Return JSON values: both ranges, and a difference for each mean and each share."""
         rows = [{"estimate": row.kind, "of": row.of} | {f: getattr(row, f) for f in FIELDS} for row in self.differences]
         return {**self.facts(), "differences": rows, "notes": list(self.notes)}
 
     def csv_lines(self) -> Iterator[str]:
-        """Return a header and a line per difference."""
         columns = map(Column, ("estimate", "of", *FIELDS))
         return csv_lines(
             tuple(columns), ((d.kind, d.of, *(getattr(d, name) for name in FIELDS)) for d in self.differences)
         )
 
     def blocks(self, limit: int | None = None) -> list[Block]:
-        """Return the table and what to read it by; at most `limit` differences."""
         rows = [
             {"what": f"{NAMES[row.kind]} {row.of}".strip(), "changed": row.changed}
             | {name: _signed(row, name) for name in ("a", "b", "difference", "low", "high")}

@@ -93,7 +93,6 @@ class SearchReading(RangeReading):
         }
 
     def csv_lines(self) -> Iterator[str]:
-        """Return a header and a line per value, detected or not."""
         written = StringIO()
         self.discovered.to_csv(written)
         return iter(written.getvalue().splitlines(keepends=True))
@@ -122,7 +121,6 @@ class SearchReading(RangeReading):
         yield from (f"note: {note}" for note in self.notes)
 
     def panels(self) -> tuple[list[Panel], str]:
-        """Return the search, and the values that it found."""
         if not self.stored:
             return [], ""
         discovered = self.discovered

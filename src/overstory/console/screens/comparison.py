@@ -85,7 +85,6 @@ class ComparisonScreen(Screen):
     query = ComparisonQuery
 
     def view(self, data: ConsoleData, query: ComparisonQuery, **path: str) -> View:
-        """Return the differences of two ranges."""
         metric = data.metric(path["metric"])
         periods = data.counts(metric).periods
         spans = _spans(data, metric, query, periods)

@@ -79,7 +79,6 @@ class Volume:
 
     @property
     def reports(self) -> int:
-        """Reports of the newest period that is over."""
         return self.by_period.get(self.current - 1, 0)
 
     @property
@@ -93,7 +92,6 @@ class Volume:
 
     @property
     def share(self) -> float | None:
-        """Its reports as a share of the median."""
         return None if not self.median else self.reports / self.median
 
     @property
@@ -104,7 +102,6 @@ class Volume:
 
     @property
     def words(self) -> str:
-        """The comparison in words."""
         label = self.metric.period.label(self.current - 1)
         return f"{self.reports:,} reports in {label}, the median of the {BEFORE} periods before is {self.median:,.0f}"
 
@@ -155,7 +152,6 @@ class HealthScreen(Screen):
     query = HealthQuery
 
     def view(self, data: ConsoleData, query: HealthQuery, **path: str) -> View:  # noqa: ARG002 - every screen takes it
-        """Return the page."""
         health = _Health(data, data.clock(), query.days)
         blocks = (
             Heading(1, health.headline),

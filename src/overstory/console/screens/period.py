@@ -94,7 +94,6 @@ class PeriodScreen(Screen):
     query = PeriodQuery
 
     def view(self, data: ConsoleData, query: PeriodQuery, **path: str) -> View:
-        """Return the page of a period."""
         metric = data.metric(path["metric"])
         first, last = data.periods(metric, path["period"], path["period"])
         counted = data.counts(metric, first, last, query.group)

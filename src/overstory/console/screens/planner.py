@@ -87,7 +87,6 @@ class PlannerScreen(Screen):
     query = PlannerQuery
 
     def view(self, data: ConsoleData, query: PlannerQuery, **path: str) -> View:  # noqa: ARG002 - it needs no data
-        """Return the plan of the needs, or what is wrong with them."""
         try:
             answer = _answer(query)
         except ParameterError as error:

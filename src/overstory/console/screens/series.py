@@ -242,7 +242,6 @@ class SeriesScreen(Screen):
     query = SeriesQuery
 
     def view(self, data: ConsoleData, query: SeriesQuery, **path: str) -> View:
-        """Return the page of a metric."""
         metric = data.metric(path["metric"])
         counted = data.counts(metric, *data.periods(metric, query.first, query.last), query.group)
         if not counted.periods:

@@ -82,12 +82,10 @@ class Cells:
 
     @property
     def high(self) -> F64:
-        """The upper ends of the intervals."""
         return np.clip(self.shares + self.reach, 0.0, 1.0)
 
     @property
     def departures(self) -> F64:
-        """The shares less the overall ones."""
         return np.asarray(self.shares - self.overall)
 
     def strengths(self) -> F64:
