@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import http.client
@@ -19,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.cli.service import relay as command
 from overstory.protocol.oblivious.messages import REQUEST_TYPE
 from overstory.relay.connection import Head, RefusedError
 from overstory.relay.limits import HourlyLimit, network_of
@@ -27,7 +25,7 @@ from overstory.relay.server import MOST_OF_ONE
 from overstory.relay.service import RelayService, Troubles
 from overstory.relay.spool import Rules
 from support.devices import Clock
-from support.relays import TOKEN, StagedRelay, health, message, post, raw_post, receiving, relaying
+from support.relays import StagedRelay, health, message, post, raw_post, receiving, relaying, settings_of
 
 
 def most_in_an_hour(times):
@@ -121,13 +119,8 @@ class ShufflingRelay(StagedRelay):
     """A shuffling relay with the settings of a command line, and all that it decides before a message is stored."""
 
     def __init__(self, folder, *options):
-        token = folder / "token"
-        token.write_text(TOKEN)
-        token.chmod(0o600)
-        parser = argparse.ArgumentParser()
-        command.add_parser(parser.add_subparsers())
         line = ["relay", "--gateway", "http://c", "--shuffle", "--spool", str(folder / "spool"), "--capacity", "5000"]
-        self.settings = command.read_settings(parser.parse_args([*line, "--token-file", str(token), *options]))
+        self.settings = settings_of([*line, "--token-file", "token", *options], folder)
         asked = self.settings.shuffling
         super().__init__(folder, asked.rules, asked.capacity, now=1.8e9)
 

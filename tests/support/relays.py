@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import http.client
 import json
@@ -17,9 +18,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from overstory.cli.service import relay
 from overstory.client.upload.http import Request, Response
 from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.oblivious.release import RELEASE_TYPE, Release, read_release
+from overstory.relay.process import Settings
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Spool, Taken
 from overstory.supervision.clock import TRIAL, ClockWatch
@@ -42,6 +45,18 @@ class RelayProcess(ListeningProcess):
         return [*self.program, "--gateway", self.gateway, "--port", "0", *self.options]
 
 
+def settings_of(command: Sequence[str], folder: Path) -> Settings:
+    """Return what a relay reads from its command line; its token is a file of this folder, and it has no TLS."""
+    parser = argparse.ArgumentParser()
+    relay.add_parser(parser.add_subparsers(dest="command"))
+    args = parser.parse_args(command)
+    assert args.command == "relay"
+    args.token_file, args.tls_certificate, args.tls_key = folder / "token", None, None
+    args.token_file.write_text(TOKEN)
+    args.token_file.chmod(0o600)
+    return relay.read_settings(args)
+
+
 def shuffling(folder: Path, *more: str, least: int = 10, every: str = "1s") -> list[str]:
     """Return the options of a shuffling relay whose spool and token lie in a folder."""
     token = folder / "relay-token"
@@ -60,11 +75,12 @@ class StagedRelay:
         self.sent: list[Release] = []
         self.troubles: list[str] = []
         self.answers: Callable[[Release], Any] = take_all  # a `Response`, or the JSON of one
+        self.leap = 0.0  # by how many seconds its wall clock is ahead
         self.open()
 
     def open(self) -> None:
         """Begin, or go on with the folder that is there."""
-        watch = ClockWatch(lambda: self.now, lambda: self.now, min(TRIAL, self.rules.at_most / 2))
+        watch = ClockWatch(lambda: self.now + self.leap, lambda: self.now, min(TRIAL, self.rules.at_most / 2))
         self.spool = Spool(self.folder, self.capacity, self.rules, watch)
         self.shuffler = Shuffler(self.spool, "http://collector", TOKEN, self._send, self.troubles.append)
 
@@ -91,6 +107,11 @@ class StagedRelay:
             return [answer.status for answer in answers]
 
         return asyncio.run(taking())
+
+    def passing(self, seconds: float) -> None:
+        """Let time pass, and look at the clock."""
+        self.now += seconds
+        self.spool.observe()
 
     def look(self) -> None:
         """Let it release or drop what is due, to the end."""

@@ -41,7 +41,7 @@ from overstory.queries.comparison import (
     parse_span,
 )
 from overstory.queries.estimates import EstimateOptions
-from overstory.queries.readings import COMPARISONS, compare
+from overstory.queries.readings import compare
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
@@ -91,7 +91,7 @@ class ComparisonScreen(Screen):
         page = _Page(data, metric, query, spans, periods)
         if spans is None:
             return page.without("There are reports in fewer than two periods: there is nothing to compare yet.", 200)
-        if metric.reading not in COMPARISONS or metric.reading in WHOLE_RANGE:
+        if metric.reading in WHOLE_RANGE:
             return page.without(f"Two ranges of {reading_words(metric)} are not compared on a page.", 200)
         if is_shares(metric) and not metric.labels:
             return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
