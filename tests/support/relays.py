@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from overstory.cli.service import relay
 from overstory.client.upload.http import Request, Response
@@ -149,6 +149,50 @@ def post(
         connection.close()
 
 
+class Senders:
+    """Two threads that post messages of their own to a relay, each once, while a block lasts; it can be entered again.
+
+    A message without an answer may have been stored, and is not sent again.
+    """
+
+    def __init__(self, relay: RelayProcess, pause: float = 0.0) -> None:
+        self.relay, self.pause = relay, pause
+        self.acknowledged: set[bytes] = set()
+        self.statuses: set[int] = set()
+        self._over, self._serials = threading.Event(), iter(range(10**9))
+        self._threads: list[threading.Thread] = []
+
+    def _send(self) -> None:
+        while not self._over.wait(self.pause):
+            self.once()
+
+    def once(self) -> bool:
+        """Post a message, and return whether it was acknowledged."""
+        address, one = self.relay.address, message(next(self._serials))
+        if address is None:
+            return False  # it was killed
+        try:
+            status = post(address, one, timeout=5)[0]
+        except (OSError, http.client.HTTPException):
+            return False
+        self.statuses.add(status)
+        if status == 202:
+            self.acknowledged.add(one)
+        return status == 202
+
+    def __enter__(self) -> Self:
+        self._over.clear()
+        self._threads = [threading.Thread(target=self._send) for _ in range(2)]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(60)
+
+
 def raw_post(body: bytes) -> bytes:
     """Return the bytes of a request that posts a message."""
     head = f"POST / HTTP/1.1\r\nHost: r\r\nContent-Type: {REQUEST_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -191,6 +235,12 @@ class ReceivingSide:
     ids: dict[bytes, set[bytes]] = field(default_factory=dict)  # of each message, the releases it came with
     answer: tuple[int, dict[str, str], bytes] = (200, {"Content-Type": RESPONSE_TYPE}, b"sealed")
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def releases(self) -> int:
+        """How many releases parts came of."""
+        with self.lock:
+            return len({part.release.id for part in self.parts})
 
     def take(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
         """Count a part, and answer."""
