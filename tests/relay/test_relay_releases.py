@@ -102,12 +102,6 @@ def test_fewer_than_enough_are_dropped_at_the_end_and_never_sent(stage, caplog):
     assert made.sent == []
     assert dict(made.spool.totals) == {"dropped": 9}
     assert "dropped 9 messages: fewer than 10 have come" in caplog.text
-    put(made.spool, [message(n) for n in range(10)])
-    made.now = 1099.0
-    made.run(ticks(made, 3))
-    assert made.sent == [], "the time counts from then"
-    made.now = 1100.0
-    made.run(lambda: len(made.sent) == 1)
 
 
 def test_what_is_to_be_sent_again_is_sent_again_with_the_same_id_and_the_rest_is_not(stage):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -211,23 +212,18 @@ def differences(
     return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, "change of the share, in points"))
 
 
+@dataclass(frozen=True, eq=False)
 class _Rows:
     """What both pictures draw."""
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        shares: F64,
-        low: F64,
-        high: F64,
-        sure: NDArray[np.bool_],
-        tags: Sequence[str],
-        words: tuple[str, str],
-        *,
-        is_difference: bool = False,
-    ) -> None:
-        self.names, self.sure, self.tags, self.words, self.is_difference = names, sure, tags, words, is_difference
-        self.shares, self.low, self.high = (np.asarray(column, np.float64) for column in (shares, low, high))
+    names: Sequence[str]
+    shares: F64
+    low: F64
+    high: F64
+    sure: NDArray[np.bool_]
+    tags: Sequence[str]
+    words: tuple[str, str]
+    is_difference: bool = False
 
     def drawing(self, sheet: Sheet, xlabel: str) -> str:
         chart = self._plot(sheet)
