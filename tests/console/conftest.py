@@ -6,6 +6,7 @@ import pytest
 
 from overstory.console.data import ConsoleData
 from support.console_browser import launched, served_console
+from support.console_in_process import open_test_store
 from support.console_store import NOW, make_store
 from support.decoding import shared_estimates
 
@@ -19,6 +20,13 @@ def console_data(tmp_path_factory):
         data = ConsoleData(registry, store, lambda: NOW, shared_estimates(60.0))
         yield data
         data.decoder.close()
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store without reports."""
+    with open_test_store(tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import pytest
 
 from overstory.collector.store import Released, open_store
 from overstory.console.data import ConsoleData
-from overstory.console.estimates.estimates import Estimates
 from overstory.privacy.shuffle.central import SEVERAL
 from support.collector_in_process import NOW, TODAY, sound
-from support.console_in_process import Clock, client_of, console_on, log_in
+from support.console_in_process import Clock, analyst_of
+from support.decoding import shared_estimates
 from support.sealed_reports import METRICS
 from support.store_samples import received
 
@@ -26,13 +26,7 @@ def client(tmp_path_factory):
                 if name == "hidden":
                     rows = [row._replace(released=Released(bytes(16), place)) for place, row in enumerate(rows)]
                 store.add(rows)
-        decoder = Estimates(patience=120)
-        console = console_on(store, clock=Clock(NOW))
-        console.data = ConsoleData(METRICS, store, Clock(NOW), decoder)
-        browser = client_of(console)
-        log_in(browser, console.gate.sessions.make_link("analyst"))
-        yield browser
-        decoder.close()
+        yield analyst_of(ConsoleData(METRICS, store, Clock(NOW), shared_estimates(120)))
 
 
 @pytest.mark.parametrize("page", ["/m/{}", "/m/{}/2026-11-21"])

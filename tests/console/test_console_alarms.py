@@ -134,14 +134,6 @@ def test_a_change_that_stays_is_red_the_week_after(data):
     assert severities == {"red"}
 
 
-@pytest.mark.parametrize(("grace", "newest"), [(0, -1), (2, -1), (3, -2)])  # a Wednesday noon
-def test_the_newest_final_period_takes_no_more_reports(grace, newest):
-    metric = registry(grace=grace)["theme"]
-    period = metric.newest_final(NOW)
-    assert period == metric.period.number(NOW) + newest
-    assert metric.accept_until(period) <= NOW < metric.accept_until(period + 1)
-
-
 def empty_history(period, newest_start):
     metric = replace(registry()["theme"], period=Period.parse(period))
     return MetricHistory(metric, metric.period.number(newest_start), {}, {})

@@ -1,4 +1,4 @@
-"""Crafted reports in a store: an amber alarm of the console, a note of an estimate, and the same from a file."""
+"""Crafted reports in a store: an amber alarm of the console, and a note of an estimate."""
 
 import datetime as dt
 import json
@@ -6,19 +6,15 @@ import json
 import numpy as np
 import pytest
 
-from overstory.analysis.alarms.crafted import check_collection
-from overstory.analysis.alarms.sums import Watch
-from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import Received, open_store
 from overstory.console.alarms import find_alarms
 from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
-from overstory.files.parquet import read_parquet
 from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import read_estimates
 from overstory.queries.facts import with_sums
-from support.console_alarms import PAGES, make_store
+from support.console_alarms import make_store
 from support.running import within
 
 NOW = dt.datetime(2026, 11, 18, 12, tzinfo=dt.UTC).timestamp()
@@ -79,21 +75,6 @@ def test_an_alarm_is_a_note_and_changes_no_number(data, place):
     assert set(before.notes) < set(after.notes)
     for name in ("counts", "raw_counts", "standard_errors", "p_values"):
         assert (getattr(before, name) == getattr(after, name)).all()
-
-
-def test_checks_from_a_file_are_those_of_the_store(data, place, tmp_path):
-    metric, period = data.registry["fit"], place[2]
-    data.store.export(metric, period, period, tmp_path / "fit.parquet")
-    oracle, watch = FrequencyOracle(metric.mechanism), Watch.of(metric.mechanism)
-    batches = list(read_parquet(tmp_path / "fit.parquet"))
-    counts, sums = oracle.accumulate(batches[0]), watch.sum(batches[0])
-    for batch in batches[1:]:
-        counts, sums = counts + oracle.accumulate(batch), sums + watch.sum(batch)
-    assert data.store.sums(metric, period, period) == {period: sums}
-    estimate = oracle.estimate(counts, PAGES)
-    from_file = check_collection(metric.mechanism, counts, estimate, sums=sums, labels=PAGES, period="2026-W46")
-    counted = with_sums(data.store, read_store(data.store, metric, period, period))
-    assert from_file == read_estimates(counted).checks
 
 
 def test_decode_prints_the_alarm_and_its_stable_keys(place, tmp_path):

@@ -15,7 +15,6 @@ import pytest
 
 from overstory.collector.store.databases.database import StoreError
 from overstory.console.app import ALWAYS, SCREENS, _run_and_rest
-from overstory.console.data import CandidateLists
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import Heading
 from overstory.protocol.metrics import parse_registry
@@ -28,17 +27,10 @@ from support.console_in_process import (
     client_of,
     console_on,
     log_in,
-    open_test_store,
 )
 
 PAGE = "/m/hostile"
 WORD = "<script>alert(1)</script>\u202egnp"
-
-
-@pytest.fixture
-def store(tmp_path):
-    with open_test_store(tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -134,10 +126,6 @@ def test_every_answer_has_the_headers_of_a_careful_site(client) -> None:
     assert client.get(PAGE).headers["cache-control"] == "no-store"
     assert client.get("/public").headers["cache-control"] == "no-store"  # somebody who is logged in sees a menu
     assert client.get("/nowhere", headers={"host": "evil.example"}).headers["x-content-type-options"] == "nosniff"
-
-
-def test_a_public_page_may_be_kept_for_five_minutes(console) -> None:
-    assert client_of(console).get("/public").headers["cache-control"] == "max-age=300"
 
 
 class BrokenStoreScreen(Screen):
@@ -253,14 +241,6 @@ def test_an_address_of_words_is_before_one_in_whose_place_any_word_fits(store) -
     assert client.get(PAGE).text.count("<table>") == 1
     assert client.get("/m/colour.json").json()["metric"] == "colour"
     assert client.get("/m/a.b.json").json()["metric"] == "a.b"
-
-
-def test_lists_of_candidates_are_held_up_to_a_bound() -> None:
-    lists = CandidateLists(most_bytes=1_000)
-    names = [lists.hold([f"{number:03}" * 100]) for number in range(4)]
-    assert [lists.find(name) is not None for name in names] == [False, True, True, True]
-    assert lists.hold(["001" * 100]) == names[1]  # held already: it counts once
-    assert len({lists.hold(["a", "b"]), lists.hold(["a\nb"])}) == 1
 
 
 def test_a_form_that_is_too_large_is_refused(client) -> None:

@@ -19,16 +19,14 @@ from typing import Any
 import httpx
 import pytest
 
-from overstory.collector.auth import sha256
 from overstory.collector.store import StoreError, open_store
 from overstory.supervision.upkeep import Task
-from support.console_in_process import client_of, console_on, open_test_store
+from support.console_in_process import SAME_ORIGIN, client_of, console_on
 from support.console_store import TEXT, write_registry
 from support.misfortunes import until
 from support.running import within
 
 LINK = re.compile(r"console on (https?://127\.0\.0\.1:(\d+))/login#(\S+)")
-SAME_ORIGIN = {"sec-fetch-site": "same-origin"}
 
 
 @pytest.fixture
@@ -88,36 +86,14 @@ def test_it_prints_one_link_that_logs_in_once_and_ends_at_a_signal(folder, numbe
         assert (process.returncode, out, err) == (0, "", "")  # no line about a request, and none about who made it
 
 
-def test_a_session_ends_within_two_seconds_of_its_token(folder) -> None:
-    with open_store(str(folder / "reports.db")) as store, console(folder) as (_, link):
-        token = store.add_token("viewer", "somebody")
-        with httpx.Client(base_url=link[1]) as client:
-            assert client.post("/login", data={"token": token}, headers=SAME_ORIGIN).status_code == 303
-            assert client.get("/m/theme").status_code == 200
-            store.revoke_token(store.find_token(sha256(token)).id)  # type: ignore[union-attr]
-            began = time.monotonic()
-            while client.get("/m/theme").status_code == 200:
-                time.sleep(0.05)
-                assert time.monotonic() - began < 2
-
-
 @pytest.mark.slow
-def test_a_collector_starts_it_and_ends_it(folder) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
+def test_it_starts_and_ends_with_its_collector(folder, number, status) -> None:
     arguments = ("serve", "--registry", "metrics.toml", "--store", "reports.db", "--port", 0, "--console-port", 0)
     with running(folder, *arguments) as (process, link):
         assert httpx.get(f"{link[1]}/login").status_code == 200
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=120)
-        assert process.returncode == 0
-        assert ended(link[1])
-
-
-@pytest.mark.slow
-def test_it_ends_with_a_collector_that_is_killed(folder) -> None:
-    arguments = ("serve", "--registry", "metrics.toml", "--store", "reports.db", "--port", 0, "--console-port", 0)
-    with running(folder, *arguments) as (process, link):
-        assert httpx.get(f"{link[1]}/login").status_code == 200
-        process.kill()
+        process.send_signal(number)
+        assert process.wait(120) == status
         assert ended(link[1])
 
 
@@ -184,8 +160,8 @@ def test_a_console_that_reads_its_store_is_ready(folder):
         assert (answer.status_code, answer.json()) == (200, {"ready": True})
 
 
-def test_a_console_whose_store_cannot_be_read_is_not_ready_until_it_can(tmp_path):
-    store, fails = open_test_store(tmp_path), [True]
+def test_a_console_whose_store_cannot_be_read_is_not_ready_until_it_can(store):
+    fails = [True]
 
     def read():
         if fails[0]:
@@ -199,4 +175,3 @@ def test_a_console_whose_store_cannot_be_read_is_not_ready_until_it_can(tmp_path
     fails[0] = False
     until(lambda: browser.get("/readyz").status_code == 200)
     asyncio.run(made.upkeep.stop())
-    store.close()

@@ -13,7 +13,7 @@ import pytest
 
 from overstory.console.data import ConsoleData
 from overstory.console.estimates import estimates as estimates_module
-from overstory.console.estimates.estimates import BusyError, EstimateCache, Estimates, StillDecodingError, Tasks
+from overstory.console.estimates.estimates import BoundedCache, BusyError, Estimates, StillDecodingError, Tasks
 from overstory.console.estimates.worker import Worker, WorkerError
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Heading
@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_refused_with_a_reason(estimates, monkeypatch):
 
 def test_the_cache_is_bounded_and_drops_what_was_not_used():
     counted = weeks(METRICS["theme"], 5)
-    cache = EstimateCache(most_bytes=5_000)
+    cache = BoundedCache(most_bytes=5_000)
     parts = read_estimates(counted, "per-period").parts
     task = Tasks().task
     keys = [

@@ -14,7 +14,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import Received, open_store
 from overstory.console.data import ConsoleData
 from overstory.protocol.metrics import parse_registry
-from support.console_in_process import Clock, client_of, console_on, log_in
+from support.console_in_process import Clock, analyst_of
 from support.decoding import shared_estimates
 from support.registry_texts import COLOURS, registry_of
 from support.running import within
@@ -44,12 +44,7 @@ def served(tmp_path_factory: Any) -> Any:
             batches.append(Received(*about, *columns, metric.accept_until(week), metric.period.start(week + 1), group))
     with open_store(str(folder / "store.db"), registry, create=True) as store:
         store.add(batches)
-        console = console_on(store, clock=Clock(NOW), registry=registry)
-        console.data = ConsoleData(registry, store, Clock(NOW), shared_estimates(60))
-        client = client_of(console)
-        log_in(client, console.gate.sessions.make_link("analyst"))
-        yield client, folder
-        console.data.decoder.close()
+        yield analyst_of(ConsoleData(registry, store, Clock(NOW), shared_estimates(60))), folder
 
 
 def page(served: Any, address: str, status: int = 200) -> str:

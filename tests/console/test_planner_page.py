@@ -27,26 +27,33 @@ def client(tmp_path_factory):
         yield client_of(console_on(store))
 
 
-def page(client, **needs):
-    return client.get("/plan", params={name: str(value) for name, value in needs.items()})
+def page(client, path="/plan", **needs):
+    return client.get(path, params={name: str(value) for name, value in needs.items()})
+
+
+def same_as_printed(client, capsys, needs, options):
+    """Whether the page has every number that the command prints with these options."""
+    assert main(["plan", *options, "--json"]) == 0
+    printed, served = json.loads(capsys.readouterr().out), page(client, "/plan.json", **needs).json()
+    return {name: served[name] for name in printed} == printed
 
 
 @pytest.mark.parametrize("needs", NEEDS.values(), ids=NEEDS)
 def test_the_numbers_are_those_of_the_command(client, capsys, needs) -> None:
     options = [word for name, value in needs.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    assert main(["plan", *options, "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    served = client.get("/plan.json", params={name: str(value) for name, value in needs.items()}).json()
-    assert {name: served[name] for name in printed} == printed
+    assert same_as_printed(client, capsys, needs, options)
 
 
 def test_the_command_on_the_page_has_the_same_answer(client, capsys) -> None:
     answer = page(client, **NEEDS["two rounds"])
     (command,) = re.findall(r"<code>(overstory plan .*?)</code>", answer.text)
-    assert main([*command.split()[1:], "--json"]) == 0
-    served = client.get("/plan.json", params={name: str(value) for name, value in NEEDS["two rounds"].items()}).json()
-    printed = json.loads(capsys.readouterr().out)
-    assert {name: served[name] for name in printed} == printed
+    assert same_as_printed(client, capsys, NEEDS["two rounds"], command.split()[2:])
+
+
+def offered(answer):
+    """Return the addresses of needs that can be met."""
+    (links,) = re.findall(r'<nav [^>]*aria-label="Needs that can be met".*?</nav>', answer.text, re.DOTALL)
+    return [html.unescape(address) for address in re.findall(r'href="(.*?)"', links)]
 
 
 @pytest.mark.parametrize("name", ["too few", "two rounds"])
@@ -54,8 +61,7 @@ def test_impossible_needs_have_links_to_possible_ones(client, name) -> None:
     answer = page(client, **NEEDS[name])
     assert answer.status_code == 200
     assert "is too small for these needs" in answer.text
-    (links,) = re.findall(r'<nav [^>]*aria-label="Needs that can be met".*?</nav>', answer.text, re.DOTALL)
-    addresses = [html.unescape(address) for address in re.findall(r'href="(.*?)"', links)]
+    addresses = offered(answer)
     assert len(addresses) == 3, "more devices, a larger epsilon, a larger share"
     for address in addresses:
         assert "is too small for these needs" not in client.get(address).text
@@ -66,8 +72,7 @@ def test_contradicting_needs_are_named_and_can_be_repaired(client, needs) -> Non
     answer = page(client, **{"epsilon_permanent": 3} | needs)
     assert answer.status_code == 400
     assert 'name="epsilon"' in answer.text, "the form is there to be corrected"
-    (links,) = re.findall(r'<nav [^>]*aria-label="Needs that can be met".*?</nav>', answer.text, re.DOTALL)
-    addresses = [html.unescape(address) for address in re.findall(r'href="(.*?)"', links)]
+    addresses = offered(answer)
     assert [client.get(address).status_code for address in addresses] == [200, 200]
 
 

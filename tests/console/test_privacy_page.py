@@ -97,14 +97,6 @@ def test_a_line_without_bound_is_named_and_points_up() -> None:
     assert "no bound from 10" in picture.alt
 
 
-@pytest.mark.parametrize(("name", "number"), [("reports", 0), ("reports", 1001), ("values", 0), ("weeks", 3)])
-def test_a_number_out_of_range_is_refused(console_data, name, number) -> None:
-    from overstory.console.view import ScreenError
-
-    with pytest.raises(ScreenError, match=f"^{name}: "):
-        view(console_data, "theme", **{name: number})
-
-
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_page_of_a_metric_has_the_same_row_of_links(console_data, metric) -> None:
     period = console_data.metric(metric).period

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 from overstory.console.data import ConsoleData
 from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen, rounded
-from overstory.console.view import Query, ScreenError
+from overstory.console.view import Query
 from overstory.presentation.render_html import as_html
 from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.metrics import parse_registry
@@ -29,34 +28,14 @@ PUBLISHED = ("theme", "home")
 
 @pytest.fixture(scope="module")
 def client(console_data):
-    client = client_of(console_on(console_data.store, registry=console_data.registry, clock=Clock(NOW)))
-    for name in PUBLISHED:
-        waited(lambda name=name: client.get(f"/about/{name}").status_code)
-    return client
-
-
-def waited(status) -> None:
-    """Wait until a page has decoded what it shows: a machine that does much else takes its time."""
-    deadline = time.monotonic() + 60
-    while status() == 202:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    console = console_on(console_data.store, registry=console_data.registry, clock=Clock(NOW))
+    console.data = console_data
+    return client_of(console)
 
 
 def about(data, name):
-    """Return the view of a metric, once it is decoded."""
-    views = []
-
-    def status() -> int:
-        try:
-            views.append(AboutScreen().view(data, Query(), metric=name))
-        except ScreenError as error:
-            return error.status
-        return 200
-
-    waited(status)
-    (view,) = views
-    return view
+    """Return the view of a metric."""
+    return AboutScreen().view(data, Query(), metric=name)
 
 
 def test_the_page_of_a_metric_says_through_which_relay_its_reports_go(console_data):
@@ -136,9 +115,7 @@ def test_nothing_of_an_unpublished_metric_is_read(console_data) -> None:
         about(data, name)
     RegistryScreen().view(data, Query())
     with pytest.raises(AssertionError, match="tally of theme"):  # and the store notices
-        AboutScreen().view(
-            ConsoleData(data.registry, Refusing(console_data.store, ()), lambda: NOW), Query(), metric="theme"
-        )
+        about(ConsoleData(data.registry, Refusing(console_data.store, ()), lambda: NOW), "theme")
 
 
 def test_what_is_not_published_says_so(client) -> None:
@@ -219,7 +196,7 @@ def test_the_registry_is_there_as_toml_and_json_with_its_digest(client, console_
 def test_without_a_period_that_is_final_a_page_says_when_the_next_one_is(console_data) -> None:
     quiet = parse_registry(console_data.registry.text + 'publish = "estimates"\n')
     data = ConsoleData(quiet, console_data.store, lambda: NOW)
-    view = AboutScreen().view(data, Query(), metric="quiet")
+    view = about(data, "quiet")
     assert view.facts["results"] == (
         "No period is published now. 2026-W43 is next, on 2026-11-25 01:00 UTC, if at least 100 reports of it came."
     )

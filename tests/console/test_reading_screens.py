@@ -16,7 +16,7 @@ from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.readings import read
 from support.console_browser import NARROW, axe_violations, logged_in, served_console
-from support.console_in_process import Clock, client_of, console_on, log_in
+from support.console_in_process import Clock, analyst_of
 from support.console_readings import DAY, DEVICES, METRICS, NOW, READINGS, make_reading_store
 from support.decoding import shared_estimates
 
@@ -35,11 +35,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(data):
-    console = console_on(data.store, clock=Clock(NOW))
-    console.data = data
-    browser = client_of(console)
-    log_in(browser, console.gate.sessions.make_link("analyst"))
-    return browser
+    return analyst_of(data)
 
 
 def words_of(page):
@@ -106,6 +102,35 @@ def test_the_page_of_a_table_has_its_picture_its_test_its_rows_and_its_marginals
     drawing = ET.fromstring(client.get(f"/m/crashes/{DAY}.svg").text)
     coloured = [path for path in drawing.iter() if path.get("data-cell") == "2 1"]
     assert [path.get("fill") for path in coloured] == ["#0072b2"], "version 3.0 crashes more often"
+
+
+@pytest.mark.parametrize(
+    ("page", "shown", "left_out"),
+    [
+        ("start", "The mean of each day", "Share of the devices in each range"),
+        ("load", "The mean of each day", "The median of each day"),
+        ("load", "Share of the devices in each range", ""),
+        ("age", "The median of each day", "The mean of each day"),
+        ("age", "Share of the devices in each range", ""),
+        ("plugins", "adblock", "adds up"),  # shares of items need not add up to 1
+        (f"plugins/{DAY}", "A set of more than 2 items counts as 2 items", ""),
+        (f"plugins/{DAY}", "tems of a device: 1.", ""),
+    ],
+)
+def test_pages_of_numbers_and_sets_have_their_own_words_and_pictures(client, page, shown, left_out):
+    text = words_of(client.get(f"/m/{page}"))
+    assert shown in text
+    assert not left_out or left_out not in text
+
+
+@pytest.mark.parametrize("metric", ["start", "load", "age"])
+def test_the_page_of_a_period_has_the_numbers_that_decode_prints(client, data, metric):
+    period = data.registry[metric].period.parse_label(DAY)
+    reading = read(read_store(data.store, data.registry[metric], period, period))
+    text = words_of(client.get(f"/m/{metric}/{DAY}"))
+    for row in reading.parts[0].estimate.quantities[:3]:
+        shown = row.value if isinstance(row.value, str) else f"{row.value:.4g}"
+        assert f"{row.value:.2%}" in text if row.kind == "share" else shown in text
 
 
 def test_a_search_finds_on_the_page_what_devices_hold(client):

@@ -73,15 +73,3 @@ def test_a_live_form_changes_the_page_and_its_address_and_the_field_keeps_the_fo
     reading.open(page.url.removeprefix(reading.served.address))
     assert page.locator("main").inner_text() == shown
     assert reading.problems == []
-
-
-def test_a_slider_moves_its_number(reading) -> None:
-    reading.open("/plan")
-    slider = reading.page.locator('input[type="range"]').first
-    assert slider.is_visible()
-    number = slider.locator("xpath=preceding-sibling::input")
-    slider.focus()
-    before = number.input_value()
-    for _ in range(10):  # a step of its scale is less than the number's two digits
-        slider.press("ArrowRight")
-    assert number.input_value() != before

@@ -15,7 +15,7 @@ from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.sinks import CollectorSink, dispatch
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import taken
-from support.gateway_samples import FIRST, REGISTRY, at, reading
+from support.gateway_samples import FIRST, REGISTRY, Discard, at, reading
 
 
 def rows_of(gateway: Gateway) -> list[OutboxRow]:
@@ -63,14 +63,6 @@ def waits(state: State, metric: str, period: int) -> None:
         CollectorHealth(4, 0.0).save(rows)
 
 
-class Never:
-    """Is handed nothing."""
-
-    def deliver(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
-        assert not rows
-        return {}
-
-
 @pytest.mark.parametrize(
     ("metric", "period", "became"),
     [
@@ -85,7 +77,7 @@ def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_wel
     device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
     state = State(device.client.paths)
     waits(state, metric, period)
-    dispatch(state, REGISTRY, Never(), lambda: "mark", at(0))
+    dispatch(state, REGISTRY, Discard(), lambda: "mark", at(0))
     (row,) = rows_of(device)
     assert (row.state, row.answer, row.attempts) == became
     with state.snapshot() as rows:
@@ -93,13 +85,9 @@ def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_wel
 
 
 def test_a_sink_that_takes_nothing_ends_the_round_and_nothing_was_tried(tmp_path: Path) -> None:
-    class Shut:
-        def deliver(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
-            return {}
-
     device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
     state = State(device.client.paths)
     waits(state, "energy", FIRST)
-    dispatch(state, REGISTRY, Shut(), lambda: "mark", at(0))
+    dispatch(state, REGISTRY, Discard(), lambda: "mark", at(0))
     (row,) = rows_of(device)
     assert (row.state, row.attempts, row.due) == (RowState.WAITING, 0, 0.0)

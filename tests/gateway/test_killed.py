@@ -14,10 +14,7 @@ from typing import Any
 
 import pytest
 
-from overstory.client.randomizer import randomizer_of
-from overstory.client.state.paths import StatePaths
-from overstory.client.state.state import State
-from support.gateway_samples import FIRST, bits, metric, registry_text, uploads, year
+from support.gateway_samples import FIRST, bits, device_of, metric, registry_text, uploads, year
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
@@ -57,8 +54,7 @@ def check(folder: Path, periods: int) -> None:
     sent = uploads(folder)
     assert [upload.period - FIRST for upload in sent] == list(range(periods)), "every period, and none twice"
     assert len({upload.batch for upload in sent}) == periods
-    secret = State(StatePaths(folder / "state")).begin()
-    device = randomizer_of(metric("fixed"), secret.key("fixed"))
+    device = device_of(folder, "fixed")
     by_symbol: Any = defaultdict(set)
     for upload in sent:
         by_symbol[metric("fixed").encode(((upload.period - FIRST) * 7 % 20) / 10 + 0.05)].add(bits(upload))

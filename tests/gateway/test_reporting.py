@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from overstory.client.randomizer import randomizer_of
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Request, Response
@@ -24,7 +23,19 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.collector_doubles import refusal
-from support.gateway_samples import FIRST, REGISTRY, at, bits, metric, reading, run, uploads, year
+from support.gateway_samples import (
+    FIRST,
+    REGISTRY,
+    Discard,
+    at,
+    bits,
+    device_of,
+    metric,
+    reading,
+    run,
+    uploads,
+    year,
+)
 
 
 def test_a_period_is_one_upload_of_one_report(tmp_path: Path) -> None:
@@ -65,10 +76,7 @@ def test_a_second_run_of_the_same_file_reports_nothing(tmp_path: Path) -> None:
 def test_the_permanent_response_of_a_value_is_the_same_in_every_run(tmp_path: Path) -> None:
     run(tmp_path, year(50), "fixed")
     run(tmp_path, year(120), "fixed")
-    secret = State(
-        Gateway(REGISTRY, Settings("fixed", tmp_path / "state", agree="local"), environ={}).client.paths
-    ).begin()
-    device = randomizer_of(metric("fixed"), secret.key("fixed"))
+    device = device_of(tmp_path, "fixed")
     by_value = defaultdict(set)
     for upload in uploads(tmp_path):
         value = ((upload.period - FIRST) * 7 % 20) / 10 + 0.05
@@ -108,10 +116,7 @@ def test_there_is_one_report_of_each_period_whatever_is_read(tmp_path: Path, nam
 def test_what_is_no_number_is_reported_as_nothing_and_counted_as_a_bad_line(tmp_path: Path) -> None:
     summary = run(tmp_path, year(3).replace(b",0.75", b",Null"), "fixed")
     assert summary["lines"]["bad_lines"] == [{"line": 3, "field": "value", "detail": "'Null' is no finite number"}]
-    secret = State(
-        Gateway(REGISTRY, Settings("fixed", tmp_path / "state", agree="local"), environ={}).client.paths
-    ).begin()
-    device = randomizer_of(metric("fixed"), secret.key("fixed"))
+    device = device_of(tmp_path, "fixed")
     assert bits(uploads(tmp_path)[1]) == device.nothing()
     assert run(tmp_path, year(3).replace(b",0.75", b",Null"), "fixed")["reports"] == {}, "nor is it reported again"
 
@@ -196,13 +201,6 @@ def test_a_registry_that_changed_asks_again(tmp_path: Path) -> None:
     )
     with pytest.raises(GatewayError, match=r"nobody has agreed to energy as it is .*: what its reports mean"):
         Gateway(changed, Settings("energy", tmp_path / "state"), Discard(), environ={})
-
-
-class Discard:
-    """Takes nothing."""
-
-    def deliver(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
-        return {}
 
 
 def test_an_unknown_metric(tmp_path: Path) -> None:

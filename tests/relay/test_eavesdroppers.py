@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from overstory.client.upload.http import Request, http_transport
 from overstory.protocol.oblivious.messages import REQUEST_TYPE
 from support import broken_relay
 from support.eavesdroppers import Recorded, faults, held, listening_in
+from support.misfortunes import until
 from support.relays import message, receiving, relaying, shuffling
 
 DEVICES = 40
@@ -29,9 +29,7 @@ def observed(folder, *, shuffle=True, fault=None):
                 before.source = f"127.0.1.{number + 1}"
                 sealed = Request("http://{}:{}/".format(*before.address), message(number), REQUEST_TYPE)
                 assert send(sealed).status == (202 if shuffle else 200)
-            until = time.monotonic() + 20
-            while shuffle and "release is complete" not in (folder / "log").read_text() and time.monotonic() < until:
-                time.sleep(0.05)
+            until(lambda: not shuffle or "release is complete" in (folder / "log").read_text())
             assert relay.stop() == 0
     return before.records, behind.records, folder
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 from contextlib import closing
 from itertools import pairwise
@@ -12,55 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.client.upload.http import Response
-from overstory.protocol.oblivious.release import read_release
-from overstory.relay.shuffling import Shuffler
 from overstory.relay.slots import SLOT
-from overstory.relay.spool import WAITING, Rules, Spool
-from overstory.supervision.clock import TRIAL, ClockWatch
-from support.relays import TOKEN, finish, message, put, take_all
+from overstory.relay.spool import WAITING, Rules
+from support.relays import StagedRelay, message, put
 
 HOUR = 3600.0
 BEGUN = 1_800_000_000.25
 LEAST = 3
 
 
-class Relay:
-    """A shuffler that looks when the test has it look, and can be stopped and started again."""
+def staged(folder, every, at_most):
+    return StagedRelay(folder, Rules(LEAST, every, at_most, per_release=LEAST), capacity=20, now=BEGUN)
 
-    def __init__(self, folder, every, at_most, capacity=20):
-        self.folder, self.rules, self.capacity = folder, Rules(LEAST, every, at_most, per_release=LEAST), capacity
-        self.now, self.released, self.answer = BEGUN, 0, take_all
-        self.spool = Spool(self.folder, self.capacity, self.rules, self.watch())
 
-    def watch(self):
-        return ClockWatch(lambda: self.now, lambda: self.now, min(TRIAL, self.rules.at_most / 2))
-
-    def start_again(self):
-        """Let another relay go on with the folder."""
-        self.spool.close()
-        self.spool = Spool(self.folder, self.capacity, self.rules, self.watch())
-
-    def _send(self, request):
-        release = read_release(request.body)
-        self.released += len(release.messages)
-        return Response(200, {}, json.dumps(self.answer(release)).encode())
-
-    def _shuffler(self):
-        return Shuffler(self.spool, "http://collector", TOKEN, self._send, pytest.fail)
-
-    def take(self, number=1):
-        """Let messages come, and return how many of them were accepted."""
-
-        async def taking():
-            shuffler = self._shuffler()
-            return [await shuffler.deliver(message(n), b"") for n in range(number)]
-
-        return [answer.status for answer in asyncio.run(taking())].count(202)
-
-    def look(self):
-        """Let the relay release or drop what is due."""
-        finish(self._shuffler())
+def take(relay, number=1):
+    """Let messages come, and return how many of them were accepted."""
+    return relay.deliver(*(message(n) for n in range(number))).count(202)
 
 
 # --every and --at-most in hours; the fourth is what the relay's page has.
@@ -76,9 +41,9 @@ ARRIVALS = [0.0, 0.01, 0.49, 0.4999, 0.5, 0.51, 0.75, 0.99, 0.9972, 1.0, 1.01, 1
 def test_the_first_message_after_a_silence_has_at_least_half_of_the_time(tmp_path, every, at_most, before):
     for number, arrival in enumerate(ARRIVALS):
         for looking in (True, False):  # False: the relay was off, or was sending a release, until the message came
-            relay = Relay(tmp_path / f"{number}{looking}", every * HOUR, at_most * HOUR)
+            relay = staged(tmp_path / f"{number}{looking}", every * HOUR, at_most * HOUR)
             if before != "nothing":
-                relay.take(LEAST if before == "a release" else 1)
+                take(relay, LEAST if before == "a release" else 1)
                 relay.now += at_most * HOUR + 1
                 relay.look()
                 assert relay.spool.count == 0
@@ -88,7 +53,7 @@ def test_the_first_message_after_a_silence_has_at_least_half_of_the_time(tmp_pat
                 relay.now = start + silence * step / 20
                 relay.look()
             relay.now = came = start + silence
-            assert relay.take() == 1
+            assert take(relay) == 1
             for share in (0.0, 0.1, 0.25, 0.4, 0.4999, 0.5):
                 relay.now = came + math.nextafter(share * at_most * HOUR, 0)
                 relay.look()
@@ -102,15 +67,15 @@ def test_the_first_message_after_a_silence_has_at_least_half_of_the_time(tmp_pat
 
 @pytest.mark.parametrize(("every", "at_most"), SETTINGS)
 def test_a_release_after_a_silence_waits_for_messages_alone(tmp_path, every, at_most):
-    relay = Relay(tmp_path / "spool", every * HOUR, at_most * HOUR)
+    relay = staged(tmp_path, every * HOUR, at_most * HOUR)
     with closing(relay.spool):
         for share in (0.5, 0.99, 1.5, 9.9):
-            before = relay.released
+            before = len(relay.released)
             relay.now += max(every, share * at_most) * HOUR + 1
             relay.look()
-            relay.take(LEAST)
+            take(relay, LEAST)
             relay.look()
-            assert relay.released == before + LEAST
+            assert len(relay.released) == before + LEAST
 
 
 steps = st.lists(
@@ -121,20 +86,20 @@ steps = st.lists(
 @settings(max_examples=60)
 @given(every=st.floats(0, 1), at_most=st.floats(2, 1e6), steps=steps)
 def test_nothing_is_dropped_released_or_kept_against_the_rules(tmp_path_factory, every, at_most, steps):
-    relay = Relay(tmp_path_factory.mktemp("relay") / "spool", every * at_most, at_most)
+    relay = staged(tmp_path_factory.mktemp("relay") / "spool", every * at_most, at_most)
     last, started = relay.now, relay.now  # when the last release or drop was, and the last start
     waiting = []  # when each message that waits came
     for step, pause in steps:
         relay.now += pause * at_most
         if step == "take":
-            waiting += [relay.now] * relay.take()
+            waiting += [relay.now] * take(relay)
         elif step == "start again":
-            relay.start_again()
+            relay.restart()
             started = relay.now
         else:
-            released, due = relay.released, relay.now - last >= every * at_most
+            released, due = len(relay.released), relay.now - last >= every * at_most
             relay.look()
-            if relay.released > released:
+            if len(relay.released) > released:
                 assert len(waiting) >= LEAST
                 assert relay.now - last >= every * at_most - 1, "the spool counts whole seconds"
                 assert relay.spool.count == 0
@@ -155,26 +120,26 @@ def test_the_disk_has_no_time_of_the_first_message_after_a_silence(tmp_path):
     """The time moves on by halves of --at-most: from anywhere within one, the same bytes."""
     starts = []
     for number, arrival in enumerate((1.5, 1.6, 1.75, 1.99, 2.0)):
-        relay = Relay(tmp_path / str(number), 24 * HOUR, 36 * HOUR)
+        relay = staged(tmp_path / str(number), 24 * HOUR, 36 * HOUR)
         relay.now += arrival * 36 * HOUR
-        relay.take()
+        take(relay)
         starts.append((relay.folder / WAITING).read_bytes()[:SLOT])
         assert relay.spool.waited == relay.now - (int(BEGUN) + (1.5 if number < 4 else 2.0) * 36 * HOUR)
         waited = relay.spool.waited
-        relay.start_again()
+        relay.restart()
         assert relay.spool.waited == waited, "and after a restart it is the same"
         relay.spool.close()
     assert [one == two for one, two in pairwise(starts)] == [True, True, True, False]
 
 
 def test_messages_that_became_enough_at_the_last_moment_are_not_dropped(tmp_path):
-    relay = Relay(tmp_path / "spool", 24 * HOUR, 36 * HOUR)
+    relay = staged(tmp_path, 24 * HOUR, 36 * HOUR)
     with closing(relay.spool):
-        relay.take(LEAST - 1)
+        take(relay, LEAST - 1)
         relay.now += 36 * HOUR
         drop = relay.spool.drop
         relay.spool.drop = lambda: (put(relay.spool, [message(9)]), drop())[1]
         relay.look()
         assert relay.spool.count == LEAST
         relay.look()
-        assert (relay.released, dict(relay.spool.totals)) == (LEAST, {"releases": 1, "taken": LEAST})
+        assert (len(relay.released), dict(relay.spool.totals)) == (LEAST, {"releases": 1, "taken": LEAST})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import http.client
-import json
 import math
 import socket
 import ssl
@@ -20,49 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.cli.service import relay as command
-from overstory.client.upload.http import Response
 from overstory.protocol.oblivious.messages import REQUEST_TYPE
-from overstory.protocol.oblivious.release import read_release
 from overstory.relay.connection import Head, RefusedError
 from overstory.relay.limits import HourlyLimit, network_of
 from overstory.relay.server import MOST_OF_ONE
 from overstory.relay.service import RelayService, Troubles
-from overstory.relay.shuffling import Shuffler
-from overstory.relay.spool import Rules, Spool
-from overstory.supervision.clock import ClockWatch
-from support.relays import TOKEN, finish, health, message, post, receiving, relaying, take_all
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-def test_an_hour_s_messages_at_once_and_then_none_for_an_hour():
-    clock = Clock()
-    limit = HourlyLimit(50, clock=clock)
-    clock.now = 30.0
-    assert [limit.take("192.0.2.1") for _ in range(50)] == [0.0] * 50
-    assert limit.take("192.0.2.1") == 3630.0, "an hour, and the rest of the minute"
-    assert limit.take("192.0.2.2") == 0.0, "another address has its own"
-    clock.now = 3659.0
-    assert limit.take("192.0.2.1") == 1.0
-    clock.now = 3660.0
-    assert [limit.take("192.0.2.1") for _ in range(50)] == [0.0] * 50
-    assert limit.take("192.0.2.1") > 0
-
-
-def test_however_often_it_is_asked_no_more_than_the_limit_in_an_hour():
-    clock = Clock()
-    limit = HourlyLimit(50, clock=clock)
-    taken = 0
-    for second in range(3601):
-        clock.now = float(second)
-        taken += limit.take("192.0.2.1") == 0.0
-    assert taken == 50
+from overstory.relay.spool import Rules
+from support.devices import Clock
+from support.relays import StagedRelay, health, message, post, raw_post, receiving, relaying, settings_of
 
 
 def most_in_an_hour(times):
@@ -79,8 +42,7 @@ pauses = st.one_of(
 
 @given(per_hour=st.integers(1, 6), begun=st.floats(0, 1e9), pauses=st.lists(pauses, max_size=80))
 def test_whatever_the_times_no_hour_has_more_than_the_limit_and_no_slower_sender_is_refused(per_hour, begun, pauses):
-    clock = Clock()
-    clock.now = begun
+    clock = Clock(begun)
     limit = HourlyLimit(per_hour, clock=clock)
     taken = []
     for pause in pauses:
@@ -97,8 +59,7 @@ def test_whatever_the_times_no_hour_has_more_than_the_limit_and_no_slower_sender
 
 @given(per_hour=st.integers(1, 6), begun=st.floats(0, 1e9), pauses=st.lists(pauses, max_size=40))
 def test_the_time_that_a_refusal_names_is_when_the_next_message_is_taken(per_hour, begun, pauses):
-    clock = Clock()
-    clock.now = begun
+    clock = Clock(begun)
     limit = HourlyLimit(per_hour, clock=clock)
     for pause in pauses:
         clock.now += pause
@@ -109,7 +70,7 @@ def test_the_time_that_a_refusal_names_is_when_the_next_message_is_taken(per_hou
 
 
 def test_addresses_are_forgotten_and_their_number_is_bounded():
-    clock = Clock()
+    clock = Clock(0.0)
     limit = HourlyLimit(50, most=1000, clock=clock)
     for number in range(5000):
         limit.take(f"10.0.{number >> 8}.{number & 255}")
@@ -123,7 +84,7 @@ def test_addresses_are_forgotten_and_their_number_is_bounded():
 
 
 def test_memory_is_bounded_however_long_and_evenly_an_address_sends():
-    clock = Clock()
+    clock = Clock(0.0)
     limit = HourlyLimit(1 << 20, most=100, clock=clock)
     peaks = []
     tracemalloc.start()
@@ -154,31 +115,19 @@ def test_no_address_is_in_what_is_counted():
     assert HourlyLimit(1).name("192.0.2.77") != limit.name("192.0.2.77"), "the key is the process's"
 
 
-class ShufflingRelay:
-    """A shuffling relay with the settings of a command line, whose one clock the test moves."""
+class ShufflingRelay(StagedRelay):
+    """A shuffling relay with the settings of a command line, and all that it decides before a message is stored."""
 
     def __init__(self, folder, *options):
-        token = folder / "token"
-        token.write_text(TOKEN)
-        token.chmod(0o600)
-        parser = argparse.ArgumentParser()
-        command.add_parser(parser.add_subparsers())
         line = ["relay", "--gateway", "http://c", "--shuffle", "--spool", str(folder / "spool"), "--capacity", "5000"]
-        self.settings = command.read_settings(parser.parse_args([*line, "--token-file", str(token), *options]))
-        self.now, self.releases = 1.8e9, []
-        self.start()
-
-    def start(self):
-        """Begin, or begin again with the spool that is there."""
+        self.settings = settings_of([*line, "--token-file", "token", *options], folder)
         asked = self.settings.shuffling
-        self.spool = Spool(asked.spool, asked.capacity, asked.rules, ClockWatch(lambda: self.now, lambda: self.now))
-        limit, troubles = HourlyLimit(self.settings.per_hour, clock=lambda: self.now), Troubles()
-        self.shuffler = Shuffler(self.spool, "http://c", TOKEN, self._take, troubles.add)
-        self.service = RelayService(self.shuffler.deliver, limit, troubles)
+        super().__init__(folder, asked.rules, asked.capacity, now=1.8e9)
 
-    def _take(self, request):
-        self.releases.append(read_release(request.body).messages)
-        return Response(200, {}, json.dumps(take_all(read_release(request.body))).encode())
+    def open(self):
+        super().open()
+        limit = HourlyLimit(self.settings.per_hour, clock=lambda: self.now)
+        self.service = RelayService(self.shuffler.deliver, limit, Troubles())
 
     def post(self, address, *messages):
         """Let an address post messages at one moment; return the statuses."""
@@ -196,10 +145,6 @@ class ShufflingRelay:
 
         return asyncio.run(posting())
 
-    def look(self):
-        """Let the relay release or drop what is due."""
-        finish(self.shuffler)
-
 
 @contextlib.contextmanager
 def shuffling_relay(folder, *options):
@@ -212,7 +157,7 @@ def shuffling_relay(folder, *options):
 
 def of_address(relay, number):
     """How many messages of the last release carry the number that one address gave all of its own."""
-    return [one[7:15] for part in relay.releases for one in part].count(number.to_bytes(8, "big"))
+    return [one[7:15] for one in relay.released].count(number.to_bytes(8, "big"))
 
 
 def test_by_default_one_address_has_a_twentieth_of_a_release_whenever_it_sends(tmp_path, caplog):
@@ -223,11 +168,11 @@ def test_by_default_one_address_has_a_twentieth_of_a_release_whenever_it_sends(t
             relay.post("192.0.2.1", message(0), message(0))
             relay.now += 60
         relay.look()
-        assert (relay.releases, relay.spool.count) == ([], 50), "it alone does not make a release"
+        assert (relay.sent, relay.spool.count) == ([], 50), "it alone does not make a release"
         for number in range(1, 951):
             assert relay.post(f"198.51.{number >> 8}.{number & 255}", message(number)) == [202]
         relay.look()
-        assert (sum(map(len, relay.releases)), of_address(relay, 0)) == (1000, 50)
+        assert (len(relay.released), of_address(relay, 0)) == (1000, 50)
         assert "one address sent at most 50 of them (5.0%), k addresses at most k times that" in caplog.text
         relay.now += 3600
         assert relay.post("192.0.2.1", message(0)) == [202], "the next release has a count of its own"
@@ -238,17 +183,16 @@ def test_a_restart_lets_no_address_have_a_larger_share(tmp_path, restarts):
     with shuffling_relay(tmp_path, "--least", "100") as relay:
         for run in range(restarts + 1):
             if run:
-                relay.spool.close()
-                relay.start()
+                relay.restart()
             statuses = relay.post("192.0.2.1", *(message(0) for _ in range(9)))
             assert statuses == [202] * 5 + [429] * 4
         relay.now += 86400.0
         for number in range(1, 2000):
             relay.look()
-            if relay.releases:
+            if relay.sent:
                 break
             relay.post(f"198.51.{number >> 8}.{number & 255}", message(number))
-        released = sum(map(len, relay.releases))
+        released = len(relay.released)
         assert of_address(relay, 0) == 5 * (restarts + 1)
         assert released == 100 * (restarts + 1), "the smallest of which that is a twentieth"
 
@@ -258,11 +202,10 @@ def test_a_restart_holds_nothing_back_where_no_address_sends_much(tmp_path):
         for number in range(100):
             assert relay.post(f"198.51.100.{number}", message(number)) == [202]
             if number % 25 == 10:
-                relay.spool.close()
-                relay.start()
+                relay.restart()
         relay.now += 86400.0
         relay.look()
-        assert sum(map(len, relay.releases)) == 100
+        assert len(relay.released) == 100
 
 
 def test_of_a_small_release_one_address_has_one_message(tmp_path):
@@ -276,15 +219,14 @@ def test_copies_of_one_message_count_once(tmp_path):
     with shuffling_relay(tmp_path, "--least", "20", "--per-release", "20") as relay:
         assert relay.post("192.0.2.1", *[one] * 30) == [202] * 30, "a device that got no answer sends it again"
         assert relay.post("192.0.2.2", one) == [202]
-        relay.spool.close()
-        relay.start()
+        relay.restart()
         relay.post("192.0.2.1", one)
         relay.now += 86400.0
         relay.look()
-        assert (relay.releases, relay.spool.count) == ([], 1)
+        assert (relay.sent, relay.spool.count) == ([], 1)
         relay.post("192.0.2.1", *(message(n) for n in range(2, 21)))
         relay.look()
-        assert sum(map(len, relay.releases)) == 20
+        assert len(relay.released) == 20
 
 
 def test_what_counts_an_address_is_not_on_the_disk_and_ends_with_the_release(tmp_path):
@@ -297,7 +239,7 @@ def test_what_counts_an_address_is_not_on_the_disk_and_ends_with_the_release(tmp
         assert not any(what in files for what in (b"192.0.2.1", name, key, *relay.spool._held))
         relay.now += 86400.0
         relay.look()
-        assert (len(relay.releases), relay.spool._sent, relay.spool._held) == (1, {}, set())
+        assert (len(relay.sent), relay.spool._sent, relay.spool._held) == (1, {}, set())
         assert relay.spool._key != key
 
 
@@ -327,9 +269,7 @@ def test_idle_connections_of_one_address_keep_no_other_out():
             idle.enter_context(contextlib.closing(socket.create_connection(relay.address, 10)))
         time.sleep(0.3)
         with socket.create_connection(relay.address, 10, source_address=("127.0.0.2", 0)) as other:
-            body = message(1)
-            head = f"POST / HTTP/1.1\r\nHost: r\r\nContent-Type: {REQUEST_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
-            other.sendall(head.encode() + body)
+            other.sendall(raw_post(message(1)))
             assert other.recv(100).startswith(b"HTTP/1.1 200")
         with pytest.raises((OSError, http.client.HTTPException)):
             post(relay.address, message(2), timeout=5)

@@ -7,7 +7,6 @@ of what the devices sent.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from support.eavesdroppers import Recorded, faults, held, listening_in, released, spellings
+from support.misfortunes import until
 from support.relayed_devices import METRIC, NAMES, collecting
 from support.relays import health, relaying, shuffling
 from support.store_samples import ids_in_file
@@ -61,13 +61,6 @@ def contents(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in files)
 
 
-def until(seconds: float, condition) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to pass in time"
-        time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory) -> Observation:
     folder, sent = tmp_path_factory.mktemp("end-to-end"), Counter()
@@ -90,8 +83,8 @@ def seen(tmp_path_factory) -> Observation:
                 if number == DEVICES - 1:
                     relay_before = contents(relayed)
                 sent[site.report(number, url.format(*before.address) + "/", url.format(*around.address))] += 1
-            until(30, lambda: site.counts().total() == DEVICES)
-            until(10, lambda: "releases" in health(relay.address)["totals"])
+            until(lambda: site.counts().total() == DEVICES)
+            until(lambda: "releases" in health(relay.address)["totals"])
             counts, facts = site.counts(), health(relay.address)
             assert relay.stop() == 0
         assert site.collector.stop() == 0

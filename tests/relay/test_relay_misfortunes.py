@@ -5,65 +5,27 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from contextlib import closing
 
 import pytest
 
 from support.misfortunes import EVERYWHERE, SECONDS, disk_for, unlucky, until
-from support.relays import RelayProcess, message, post, receiving, shuffling, take_all
+from support.relays import RelayProcess, Senders, page, receiving, shuffling, take_all
 
 pytestmark = pytest.mark.slow
 
 LEAST = 20
 
 
-class Senders:
-    """Two threads that post messages of their own, each once."""
-
-    def __init__(self, relay):
-        self.relay, self.acknowledged, self.statuses = relay, set(), set()
-        self._over, self._serials = threading.Event(), iter(range(10**9))
-        self._threads = [threading.Thread(target=self._send) for _ in range(2)]
-
-    def _send(self):
-        while not self._over.wait(0.02):
-            self.once()
-
-    def once(self):
-        """Post a message, and return whether it was acknowledged."""
-        one = message(next(self._serials))
-        try:
-            status = post(self.relay.address, one, timeout=5)[0]
-        except (OSError, http.client.HTTPException):
-            return False  # no answer: it may have been stored
-        self.statuses.add(status)
-        if status == 202:
-            self.acknowledged.add(one)
-        return status == 202
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        for thread in self._threads:
-            thread.join(60)
-
-
 def ready(address):
     try:
-        with closing(http.client.HTTPConnection(*address, timeout=10)) as connection:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
+        return page(address, "/readyz")[0] == 200
     except (OSError, http.client.HTTPException):
         return False
 
 
 def lives_through(side, relay, block):
     """Let a block befall a relay that has messages waiting, and check that nothing of it stays."""
-    with Senders(relay) as senders:
+    with Senders(relay, pause=0.02) as senders:
         until(lambda: len(senders.acknowledged) > 2 * LEAST)
         with block:
             time.sleep(SECONDS)

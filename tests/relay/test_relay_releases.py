@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import json
 import logging
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,25 +14,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from overstory.client.upload.http import Request, Response
+from overstory.client.upload.http import Response
 from overstory.protocol.oblivious.release import RELEASE_TYPE, read_release
 from overstory.relay import shuffling as module
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.slots import SlotFile
 from overstory.relay.spool import Rules, Spool, Taken
-from overstory.supervision.clock import ClockWatch
 from overstory.supervision.upkeep import Upkeep
-from support.relays import TOKEN, health, message, post, put, receiving, relaying, shuffling, take_all
-from support.running import overstory
-from support.running import within as run_here
-
-
-def within(seconds, condition):
-    """Wait until a condition holds."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not come to pass in time"
-        time.sleep(0.05)
+from support.misfortunes import until
+from support.relays import (
+    TOKEN,
+    StagedRelay,
+    health,
+    message,
+    page,
+    post,
+    put,
+    receiving,
+    relaying,
+    shuffling,
+    take_all,
+)
+from support.running import overstory, within
 
 
 def test_messages_are_released_together_once_enough_are_there_and_the_time_has_passed(tmp_path):
@@ -49,8 +50,8 @@ def test_messages_are_released_together_once_enough_are_there_and_the_time_has_p
         assert health(relay.address)["waiting"] == 9
         for one in messages[9:]:
             post(relay.address, one)
-        within(10, lambda: sum(side.counted.values()) == 12)
-        within(10, lambda: health(relay.address)["totals"] == {"releases": 1, "taken": 12})
+        until(lambda: sum(side.counted.values()) == 12)
+        until(lambda: health(relay.address)["totals"] == {"releases": 1, "taken": 12})
         assert health(relay.address)["waiting"] == 0
         assert relay.stop() == 0
     assert set(side.counted) == set(messages)
@@ -72,37 +73,12 @@ def test_messages_are_released_together_once_enough_are_there_and_the_time_has_p
 RULES = Rules(10, 100.0, 1000.0, per_release=10)
 
 
-class Stage:
-    """A shuffler on a spool, a clock that the test moves, and a collector that answers as the test has it."""
-
-    def __init__(self, folder, rules=RULES, capacity=600):
-        self.now, self.sent, self.troubles = 0.0, [], []
-        self.spool = Spool(folder / "spool", capacity, rules, ClockWatch(lambda: self.now, lambda: self.now, 60.0))
-        self.answers = take_all
-        self.shuffler = Shuffler(self.spool, "http://collector", TOKEN, self._send, self.troubles.append)
-
-    def _send(self, request: Request) -> Response:
-        release = read_release(request.body)
-        self.sent.append(release)
-        answer = self.answers(release)
-        if isinstance(answer, Response):
-            return answer
-        return Response(200, {}, json.dumps(answer).encode())
-
-    def run(self, until, seconds=10.0):
-        """Let the shuffler look until a condition holds."""
-        ends = time.monotonic() + seconds
-        while not until():
-            assert time.monotonic() < ends, "it did not come to pass in time"
-            self.shuffler.look()
-
-
 @pytest.fixture
 def stage(tmp_path):
     with contextlib.ExitStack() as stages:
 
-        def make(*args, **more):
-            made = Stage(tmp_path, *args, **more)
+        def make():
+            made = StagedRelay(tmp_path, RULES)
             stages.callback(made.spool.close)
             return made
 
@@ -113,20 +89,6 @@ def ticks(stage, number):
     """A condition that holds after the shuffler has looked so many times."""
     left = iter(range(number))
     return lambda: next(left, None) is None
-
-
-def test_neither_enough_messages_nor_enough_time_alone_is_a_reason(stage):
-    made = stage()
-    put(made.spool, [message(n) for n in range(10)])
-    made.now = 99.0
-    made.run(ticks(made, 5))
-    assert made.sent == []
-    made.now = 100.0
-    made.run(lambda: made.spool.totals.get("releases") == 1)
-    put(made.spool, [message(n) for n in range(20)])
-    made.now = 199.0
-    made.run(ticks(made, 5))
-    assert len(made.sent) == 1, "the time counts from the last release"
 
 
 def test_fewer_than_enough_are_dropped_at_the_end_and_never_sent(stage, caplog):
@@ -140,20 +102,6 @@ def test_fewer_than_enough_are_dropped_at_the_end_and_never_sent(stage, caplog):
     assert made.sent == []
     assert dict(made.spool.totals) == {"dropped": 9}
     assert "dropped 9 messages: fewer than 10 have come" in caplog.text
-    put(made.spool, [message(n) for n in range(10)])
-    made.now = 1099.0
-    made.run(ticks(made, 3))
-    assert made.sent == [], "the time counts from then"
-    made.now = 1100.0
-    made.run(lambda: len(made.sent) == 1)
-
-
-def test_a_release_after_a_long_silence_waits_for_messages_alone(stage):
-    made = stage()
-    made.now = 600.0
-    made.run(ticks(made, 3))
-    put(made.spool, [message(n) for n in range(10)])
-    made.run(lambda: made.spool.totals.get("releases") == 1)
 
 
 def test_what_is_to_be_sent_again_is_sent_again_with_the_same_id_and_the_rest_is_not(stage):
@@ -192,8 +140,12 @@ def test_what_is_to_be_sent_again_is_sent_again_with_the_same_id_and_the_rest_is
         Response(200, {}, b"<html>"),
         Response(200, {}, b'{"taken": 10, "refused": {}, "again": [10]}'),
         Response(200, {}, b'{"taken": 10}'),
+        Response(200, {}, b'{"taken": 1' + b"0" * 4300 + b', "refused": {}, "again": []}'),
+        Response(200, {}, b'{"taken": 1' + b"0" * 4000 + b', "refused": {}, "again": []}'),
+        Response(200, {}, b'{"taken": 0, "refused": {"fault": 11}, "again": []}'),
+        Response(200, {}, b'{"taken": -1, "refused": {}, "again": []}'),
     ],
-    ids=["503", "nothing", "401", "portal", "wrong index", "no again"],
+    ids=["503", "nothing", "401", "portal", "wrong index", "no again", "endless", "huge", "too many", "negative"],
 )
 def test_any_other_answer_keeps_all_messages(stage, answer):
     made = stage()
@@ -241,7 +193,7 @@ class Stubborn:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(fates=st.lists(st.sampled_from(["taken", "taken", "again", 413]), min_size=10, max_size=30))
 def test_every_release_is_completed_whatever_the_collector_says_of_some_messages(tmp_path_factory, fates):
-    made = Stage(tmp_path_factory.mktemp("relay"))
+    made = StagedRelay(tmp_path_factory.mktemp("relay"), RULES)
     with contextlib.closing(made.spool):
         messages = [message(n) for n in range(len(fates))]
         put(made.spool, messages)
@@ -318,26 +270,6 @@ def test_a_collector_that_is_ill_refuses_nothing_for_good(stage, left):
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        b'{"taken": 1' + b"0" * 4300 + b', "refused": {}, "again": []}',
-        b'{"taken": 1' + b"0" * 4000 + b', "refused": {}, "again": []}',
-        b'{"taken": 0, "refused": {"fault": 11}, "again": []}',
-        b'{"taken": -1, "refused": {}, "again": []}',
-    ],
-)
-def test_numbers_that_cannot_be_are_no_answer(stage, answer):
-    made = stage()
-    put(made.spool, [message(n) for n in range(10)])
-    made.now = 100.0
-    made.answers = lambda _: Response(200, {}, answer)
-    made.run(ticks(made, 5))
-    assert dict(made.spool.totals) == {}
-    made.answers = take_all
-    made.run(lambda: made.spool.totals == {"taken": 10, "releases": 1})
-
-
-@pytest.mark.parametrize(
     "error", [MemoryError(), RuntimeError("can't start new thread"), OSError(5, "disk"), KeyError()]
 )
 def test_no_error_ends_the_releases_and_the_relay_says_that_it_is_not_ready(tmp_path, error, monkeypatch):
@@ -354,10 +286,10 @@ def test_no_error_ends_the_releases_and_the_relay_says_that_it_is_not_ready(tmp_
         put(spool, [message(n) for n in range(10)])
         shuffler = Shuffler(spool, "http://collector", TOKEN, send, pytest.fail)
         upkeep.start(shuffler.tasks, first=shuffler.tasks)
-        within(20, lambda: upkeep.troubled == ["release"])
+        until(lambda: upkeep.troubled == ["release"])
         fails[0] = False
-        within(20, lambda: spool.totals == {"taken": 10, "releases": 1})
-        within(20, lambda: not upkeep.troubled)
+        until(lambda: spool.totals == {"taken": 10, "releases": 1})
+        until(lambda: not upkeep.troubled)
         asyncio.run(upkeep.stop())
 
 
@@ -408,22 +340,15 @@ def test_slots_of_a_write_that_failed_are_free_again(tmp_path):
 
 
 def test_a_relay_is_ready_while_it_can_store_messages(tmp_path):
-    def ready(address):
-        connection = http.client.HTTPConnection(*address, timeout=20)
-        with contextlib.closing(connection):
-            connection.request("GET", "/readyz")
-            response = connection.getresponse()
-            return response.status, json.loads(response.read())
-
     with receiving() as side:
         options = shuffling(tmp_path, least=5)
         options[options.index("--capacity") + 1] = "5"
         with relaying(side.url, *options, "--every", "1h") as relay:
-            status, facts = ready(relay.address)
+            status, facts = page(relay.address, "/readyz")
             assert (status, facts["ready"]) == (200, True)
             assert set(facts["seconds_since_success"]) == {"release", "touch", "log"}
             assert [post(relay.address, message(n))[0] for n in range(6)] == [202] * 5 + [503]
-            assert ready(relay.address) == (503, {"status": 503, "detail": "no message could be taken"})
+            assert page(relay.address, "/readyz") == (503, {"status": 503, "detail": "no message could be taken"})
 
 
 def test_a_large_release_travels_in_bounded_parts_of_one_id(stage, monkeypatch):
@@ -481,47 +406,37 @@ def test_an_order_that_is_not_drawn_is_noticed():
 
 
 def test_a_full_spool_refuses_with_a_time_and_the_disk_s_fault_with_503(tmp_path):
-    async def delivering(shuffler, messages):
-        return [answer.status for answer in await asyncio.gather(*(shuffler.deliver(one, b"") for one in messages))]
-
-    spool, troubles = Spool(tmp_path / "spool", 10), []
-    with contextlib.closing(spool):
-        shuffler = Shuffler(spool, "http://c", TOKEN, lambda _: Response(None), troubles.append)
-        assert asyncio.run(delivering(shuffler, [message(n) for n in range(12)])) == [202] * 10 + [503] * 2
-        assert "the spool is full" in troubles[0]
+    relay = StagedRelay(tmp_path, Rules(per_release=200), capacity=10)
+    with contextlib.closing(relay.spool):
+        assert relay.deliver(*(message(n) for n in range(12))) == [202] * 10 + [503] * 2
+        assert "the spool is full" in relay.troubles[0]
 
         def fail(*_):
             raise OSError(5, "Input/output error")
 
-        spool._waiting._write = fail
-        spool._waiting._free.extend([1])
-        assert asyncio.run(delivering(shuffler, [message(1)])) == [503]
-        assert troubles[-1] == "the spool cannot be written: Input/output error"
+        relay.spool._waiting._write = fail
+        relay.spool._waiting._free.extend([1])
+        assert relay.deliver(message(1)) == [503]
+        assert relay.troubles[-1] == "the spool cannot be written: Input/output error"
 
 
 def test_one_wait_for_the_disk_serves_all_that_came_before_it(tmp_path, monkeypatch):
     syncs = []
     monkeypatch.setattr("overstory.relay.slots._sync", lambda fd: (time.sleep(0.02), syncs.append(fd)))
-    spool = Spool(tmp_path / "spool", 300, Rules(per_release=200))
-    with contextlib.closing(spool):
-        shuffler = Shuffler(spool, "http://c", TOKEN, lambda _: Response(None), print)
-
-        async def many():
-            return await asyncio.gather(*(shuffler.deliver(message(n), b"") for n in range(200)))
-
-        assert {answer.status for answer in asyncio.run(many())} == {202}
+    relay = StagedRelay(tmp_path, Rules(per_release=200))
+    with contextlib.closing(relay.spool):
+        assert set(relay.deliver(*(message(n) for n in range(200)))) == {202}
     assert len(syncs) <= 3
 
 
 def test_the_disk_is_waited_for_before_202(tmp_path, monkeypatch):
     order = []
     monkeypatch.setattr("overstory.relay.slots._sync", lambda _: (time.sleep(0.05), order.append("on disk")))
-    spool = Spool(tmp_path / "spool", 300, Rules(per_release=200))
-    with contextlib.closing(spool):
-        shuffler = Shuffler(spool, "http://c", TOKEN, lambda _: Response(None), print)
+    relay = StagedRelay(tmp_path, Rules(per_release=200))
+    with contextlib.closing(relay.spool):
 
         async def one():
-            await shuffler.deliver(message(1), b"")
+            await relay.shuffler.deliver(message(1), b"")
             order.append("202")
 
         asyncio.run(one())
@@ -536,23 +451,6 @@ def test_a_second_relay_on_a_spool_ends_with_one_sentence(tmp_path):
             assert (ran.returncode, ran.stdout) == (2, "")
             assert ran.stderr.count("\n") == 1
             assert "another relay uses this spool: stop it, or give this one a --spool of its own" in ran.stderr
-
-
-def test_many_senders_at_once_are_all_released(tmp_path):
-    with receiving() as side, relaying(side.url, *shuffling(tmp_path, least=300, every="0.2s")) as relay:
-        messages = [message(n) for n in range(300)]
-
-        def send(mine):
-            for one in mine:
-                assert post(relay.address, one)[0] == 202
-
-        threads = [threading.Thread(target=send, args=(messages[n::6],)) for n in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        within(20, lambda: sum(side.counted.values()) == 300)
-    assert side.counted == Counter(messages)
 
 
 @pytest.mark.parametrize(
@@ -580,7 +478,7 @@ def test_a_mistake_in_the_options_is_one_sentence(tmp_path, options, sentence):
     (tmp_path / "t").write_text(TOKEN)
     (tmp_path / "t").chmod(0o644)
     (tmp_path / "empty").write_text("")
-    ran = run_here("relay", *options.split(), cwd=tmp_path)
+    ran = within("relay", *options.split(), cwd=tmp_path)
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
     assert sentence in ran.stderr
 
@@ -608,6 +506,6 @@ def test_memory_stays_flat_while_a_hundred_thousand_messages_are_read_and_releas
             with Path(f"/proc/{relay.pid}/status").open() as status:
                 peak = max(peak, next(int(line.split()[1]) for line in status if line.startswith("VmRSS")))
             time.sleep(0.05)
-        within(20, lambda: health(relay.address)["totals"] == {"releases": 1, "taken": 100_000})
+        until(lambda: health(relay.address)["totals"] == {"releases": 1, "taken": 100_000})
     assert set(came.values()) == {1}
     assert peak < 50_000, "kilobytes"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import configparser
 import re
 import shlex
@@ -10,22 +9,10 @@ from pathlib import Path
 
 import yaml
 
-from overstory.cli.service import relay
+from support.relays import settings_of
 
 DEPLOY = Path(__file__).parents[2] / "examples" / "deploy"
 SHUT = re.compile(r"(Protect|Restrict|Private|System|NoNew|Capability)")
-
-
-def settings_of(command, folder):
-    """What a relay reads from its command line; its files are this test's."""
-    parser = argparse.ArgumentParser()
-    relay.add_parser(parser.add_subparsers(dest="command"))
-    args = parser.parse_args(command)
-    assert (args.command, args.tls_certificate is None, args.tls_key is None) == ("relay", False, False)
-    (folder / "token").write_text("ovr_x")
-    (folder / "token").chmod(0o400)
-    args.token_file, args.tls_certificate, args.tls_key = folder / "token", None, None
-    return relay.read_settings(args)
 
 
 def test_the_unit_starts_a_relay_and_has_no_more_rights_than_a_collector(tmp_path):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import secrets
-import sqlite3
 import struct
 import tracemalloc
 from array import array
-from contextlib import closing
 
 import pytest
 from scipy.stats import spearmanr
@@ -17,9 +14,9 @@ from scipy.stats import spearmanr
 from overstory.protocol.errors import FormatError
 from overstory.relay import slots, spool
 from overstory.relay.slots import DATA, SLOT, SlotFile, slots_of
-from overstory.relay.spool import Rules, Spool, SpoolError, Taken
+from overstory.relay.spool import Rules, Spool, Taken
 from overstory.supervision.clock import ClockWatch
-from support.relays import message, put
+from support.relays import StagedRelay, message, put
 
 RULES = Rules(least=10, per_release=10)
 
@@ -161,20 +158,6 @@ def test_places_on_disk_say_nothing_of_the_order_of_arrival(tmp_path):
     assert shows_order(positions(b"".join(messages), messages)), "a file that is appended to shows it"
 
 
-def test_a_database_with_random_keys_shows_the_order(tmp_path):
-    """Why the spool is no SQLite table: its log has each message where it was appended."""
-    path = tmp_path / "spool.db"
-    messages = [message(n) for n in range(200)]
-    with closing(sqlite3.connect(path)) as table:
-        table.execute("pragma journal_mode = wal")
-        table.execute("pragma secure_delete = on")
-        table.execute("create table waiting (key blob primary key, message blob) without rowid")
-        for one in messages:
-            with table:
-                table.execute("insert into waiting values (?, ?)", (secrets.token_bytes(16), one))
-        assert shows_order(positions(path.with_name("spool.db-wal").read_bytes(), messages))
-
-
 def test_the_same_draws_at_other_times_are_the_same_bytes(tmp_path, monkeypatch):
     """So no byte of the files is a time of arrival."""
     written = []
@@ -284,14 +267,6 @@ def test_a_message_that_one_sender_may_have_and_does_not_fit_is_no_message_too_m
     assert opened.put([b"2", b"2"], [b"a", b"b"])[1] == Taken.FULL
 
 
-def test_two_relays_on_one_spool_are_refused(tmp_path):
-    opened = Spool(tmp_path / "spool", 50, RULES)
-    with pytest.raises(SpoolError, match="another relay uses this spool"):
-        Spool(tmp_path / "spool", 50, RULES)
-    opened.close()
-    Spool(tmp_path / "spool", 50, RULES).close()
-
-
 def test_the_folder_and_its_files_are_for_their_owner_alone(tmp_path):
     Spool(tmp_path / "spool", 50, RULES).close()
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "spool").iterdir()}
@@ -300,65 +275,52 @@ def test_the_folder_and_its_files_are_for_their_owner_alone(tmp_path):
 
 
 def test_a_clock_that_was_ahead_keeps_nothing_back(tmp_path):
-    Spool(tmp_path / "spool", 50, clock=ClockWatch(lambda: 2e9, lambda: 0.0)).close()
-    now = [1e9]
-    opened = Spool(tmp_path / "spool", 50, clock=ClockWatch(lambda: now[0], lambda: now[0]))
-    now[0] += 100
-    assert opened.age == 100
+    relay = StagedRelay(tmp_path, RULES, now=2e9)
+    relay.now = 1e9
+    relay.restart()
+    relay.now += 100
+    assert relay.spool.age == 100
 
 
 @pytest.mark.parametrize("before", [10.0, 7200.0], ids=["after a start", "once it was trusted"])
 @pytest.mark.parametrize("days", [40, -40])
 def test_a_clock_that_jumps_and_comes_back_drops_nothing_and_holds_nothing_back(tmp_path, days, before):
-    wall, even = [1.8e9], [0.0]
-    clock = ClockWatch(lambda: wall[0], lambda: even[0])
-
-    def passing(seconds):
-        wall[0], even[0] = wall[0] + seconds, even[0] + seconds
-        opened.observe()
-
-    opened = Spool(tmp_path / "spool", 50, Rules(least=10, every=86400.0, at_most=30 * 86400.0), clock)
-    passing(before)
-    put(opened, [message(n) for n in range(9)])
-    wall[0] += days * 86400.0
+    relay = StagedRelay(tmp_path, Rules(least=10, every=86400.0, at_most=30 * 86400.0), now=1.8e9)
+    relay.passing(before)
+    put(relay.spool, [message(n) for n in range(9)])
+    relay.leap = days * 86400.0
     for _ in range(5):
-        passing(1)
-        assert not opened.may_drop
-        assert opened.age == opened.waited == pytest.approx(even[0], abs=2)
-    wall[0] -= days * 86400.0
-    passing(3600)
-    assert opened.age == opened.waited == pytest.approx(even[0], abs=2)
-    opened.close()
-    again = Spool(tmp_path / "spool", 50, opened.rules, clock)
-    assert again.age == pytest.approx(even[0], abs=4), "and after a restart"
-    passing(30 * 86400.0)
-    assert again.may_drop
+        relay.passing(1)
+        assert not relay.spool.may_drop
+        assert relay.spool.age == relay.spool.waited == pytest.approx(relay.now - 1.8e9, abs=2)
+    relay.leap = 0.0
+    relay.passing(3600)
+    assert relay.spool.age == relay.spool.waited == pytest.approx(relay.now - 1.8e9, abs=2)
+    relay.restart()
+    assert relay.spool.age == pytest.approx(relay.now - 1.8e9, abs=4), "and after a restart"
+    relay.passing(30 * 86400.0)
+    assert relay.spool.may_drop
 
 
 def test_a_clock_that_is_set_right_for_good_moves_the_times_of_what_waits(tmp_path):
-    wall, even = [0.0], [0.0]  # a machine without a battery begins in 1970
-    opened = Spool(tmp_path / "spool", 50, Rules(least=10), ClockWatch(lambda: wall[0], lambda: even[0]))
-    put(opened, [message(1)])
-    wall[0] = 1.8e9
-    opened.observe()
-    assert (opened.age, opened.waited) == (0, 0)
-    opened.close()
-    again = Spool(tmp_path / "spool", 50, Rules(least=10), ClockWatch(lambda: wall[0], lambda: even[0]))
-    assert (again.age, again.waited) == (0, 0)
+    relay = StagedRelay(tmp_path, RULES)  # a machine without a battery begins in 1970
+    put(relay.spool, [message(1)])
+    relay.leap = 1.8e9
+    relay.spool.observe()
+    assert (relay.spool.age, relay.spool.waited) == (0, 0)
+    relay.restart()
+    assert (relay.spool.age, relay.spool.waited) == (0, 0)
 
 
 def test_the_first_hour_after_a_start_drops_nothing(tmp_path):
-    wall, even = [1.8e9], [0.0]
-    first = Spool(tmp_path / "spool", 50, Rules(least=10), ClockWatch(lambda: wall[0], lambda: even[0]))
-    put(first, [message(1)])
-    first.close()
-    wall[0] += 40 * 86400.0
-    again = Spool(tmp_path / "spool", 50, Rules(least=10), ClockWatch(lambda: wall[0], lambda: even[0]))
-    assert again.waited == 40 * 86400.0
-    assert not again.may_drop
-    wall[0], even[0] = wall[0] + 3600, 3600.0
-    again.observe()
-    assert again.may_drop, "the clock has run evenly for an hour"
+    relay = StagedRelay(tmp_path, RULES, now=1.8e9)
+    put(relay.spool, [message(1)])
+    relay.now += 40 * 86400.0
+    relay.restart()
+    assert relay.spool.waited == 40 * 86400.0
+    assert not relay.spool.may_drop
+    relay.passing(3600)
+    assert relay.spool.may_drop, "the clock has run evenly for an hour"
 
 
 @pytest.mark.slow

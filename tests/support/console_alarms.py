@@ -13,6 +13,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.period import DAY
+from support.registry_texts import registry_of
 from support.store_samples import received_batch
 
 WEEKS: Final = 27
@@ -20,33 +21,25 @@ DEVICES: Final = 4_000
 PAGES: Final = tuple(f"https://site-{number:02}.example/" for number in range(20))
 TROUBLES: Final = ("step", "drift", "volume", "fit", "refusals", "expiry")
 
-METRIC: Final = """
-[metrics.{name}]
-title = "Title of {name}"
-description = "d"
-owner = "o"
-purpose = "https://example.org/issues/7"
-domain = {domain}
-oracle = "{oracle}"
-parameters = {parameters}
-period = "week"
-grace_days = 0
-retention_days = 90
-expires = {expires}
-"""
+THEMES: Final = {
+    "domain": '{kind = "categories", names = ["light", "dark", "contrast"]}',
+    "parameters": "{epsilon = 4.0}",
+}
+FIT: Final = {
+    "domain": '{kind = "strings", candidates = "pages.txt"}',
+    "oracle": '"rappor"',
+    "parameters": "{num_bits = 64, num_hashes = 2, num_cohorts = 4, f = 0.0, p = 0.25, q = 0.75}",
+}
 
 
 def write_registry(folder: Path, today: dt.date, trouble: Collection[str]) -> Path:
     (folder / "pages.txt").write_text("".join(f"{page}\n" for page in PAGES), "utf-8")
-    text = 'registry = "2026-11-20"\n'
-    for name in ("step", "drift", "volume", "expiry"):
-        ends = today + dt.timedelta(20 if name == "expiry" and "expiry" in trouble else 400)
-        names = '{kind = "categories", names = ["light", "dark", "contrast"]}'
-        text += METRIC.format(name=name, domain=names, oracle="grr", parameters="{epsilon = 4.0}", expires=ends)
-    domain = '{kind = "strings", candidates = "pages.txt"}'
-    parameters = "{num_bits = 64, num_hashes = 2, num_cohorts = 4, f = 0.0, p = 0.25, q = 0.75}"
-    ends = today + dt.timedelta(400)
-    text += METRIC.format(name="fit", domain=domain, oracle="rappor", parameters=parameters, expires=ends)
+    metrics = {name: {"title": f'"Title of {name}"', **THEMES} for name in ("step", "drift", "volume", "expiry")}
+    if "expiry" in trouble:
+        metrics["expiry"]["expires"] = str(today + dt.timedelta(20))
+    metrics["fit"] = {"title": '"Title of fit"', **FIT}
+    expires = str(today + dt.timedelta(400))
+    text = registry_of(metrics, version="2026-11-20", period='"week"', grace_days="0", expires=expires)
     (folder / "metrics.toml").write_text(text, "utf-8")
     return folder / "metrics.toml"
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -124,15 +123,10 @@ def log_in(client: Client, token: str, **fields: str) -> httpx.Response:
     return client.post("/login", data={"token": token, **fields}, headers=SAME_ORIGIN)
 
 
-@contextmanager
-def analyst_of(registry: MetricRegistry, store: Store, now: float) -> Iterator[Client]:
-    """Yield a browser whose analyst has logged in to a console on that store."""
-    decoder = shared_estimates(120)
-    try:
-        console = console_on(store, clock=Clock(now))
-        console.data = ConsoleData(registry, store, Clock(now), decoder)
-        browser = client_of(console)
-        log_in(browser, console.gate.sessions.make_link("analyst"))
-        yield browser
-    finally:
-        decoder.close()
+def analyst_of(data: ConsoleData) -> Client:
+    """Return a browser whose analyst has logged in to a console that shows these data."""
+    console = console_on(data.store, clock=Clock(data.clock()))
+    console.data = data
+    browser = client_of(console)
+    log_in(browser, console.gate.sessions.make_link("analyst"))
+    return browser

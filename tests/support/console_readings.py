@@ -31,7 +31,7 @@ FILTERS: Final = "{oracle = 'rappor', num_bits = 8, num_hashes = 1, num_cohorts 
 METRICS: Final[dict[str, dict[str, str]]] = {
     "crashes": {"domain": CRASHES, "oracle": '"grr"', "parameters": "{epsilon = 3.0}"},
     "plugins": {
-        "domain": '{kind = "set", of = ["adblock", "grammar", "vpn"], most = 3}',
+        "domain": '{kind = "set", of = ["adblock", "grammar", "vpn"], most = 2}',
         "oracle": '"padding-and-sampling"',
         "parameters": "{epsilon = 4.0}",
     },

@@ -20,10 +20,9 @@ def addresses(screen: Screen, registry: MetricRegistry) -> list[str]:
     """Return the addresses of a screen: one, or one for each metric, in the newest period that is over."""
     if "{" not in screen.path:
         return [screen.path]
-    return [_filled(screen.path, registry, name) for name in METRICS]
-
-
-def _filled(path: str, registry: MetricRegistry, name: str) -> str:
-    metric = registry[name]
-    period = metric.period.number(NOW) - (10 if name == "over" else 1)
-    return path.replace("{metric}", name).replace("{id}", name).replace("{period}", metric.period.label(period))
+    filled = []
+    for name in METRICS:
+        period = registry[name].period
+        label = period.label(period.number(NOW) - (10 if name == "over" else 1))
+        filled.append(screen.path.replace("{metric}", name).replace("{period}", label))
+    return filled

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,10 +10,8 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import SimulatedDevices
 from overstory.collector.store import CollectorState, Store, open_store
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
-from support.registry_texts import registry_of
 from support.store_samples import received_batch
 
 NOW: Final = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
@@ -164,23 +160,3 @@ def make_store(folder: Path) -> tuple[MetricRegistry, Store]:
     store.remember(registry)
     fill(store, registry)
     return registry, store
-
-
-@contextmanager
-def store_of_days(
-    folder: Path, tables: Mapping[str, Mapping[str, str]], values: Sequence[Any], now: float
-) -> Iterator[tuple[MetricRegistry, Store]]:
-    """Yield a registry of published metrics and a store: four days, 4,000 devices each, that hold some of `values`."""
-    path = folder / "metrics.toml"
-    text = registry_of(tables, max_values="3", publish='"estimates"', opt_out="", expires="2999-01-01")
-    text = text.replace("opt_out = \n", "").replace('registry = "1"', 'registry = "1"\nopt_out = "Settings"')
-    path.write_text(text)
-    registry, rng = load_registry(path), np.random.default_rng(4)
-    with open_store(str(folder / "store.db"), registry, create=True) as made:
-        for metric in registry.metrics.values():
-            for days_ago in range(4):
-                held = rng.integers(0, len(values), 4000).astype(np.int32)
-                devices = SimulatedDevices.holding(metric.mechanism, values, held, rng)
-                add_batch(made, metric, metric.period.number(now) - days_ago, devices.report())
-        made.compact(int(now))
-        yield registry, made

@@ -13,35 +13,23 @@ from overstory.analysis.support.positions import positions_of
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.queries.counts import PeriodCounts
 from support.random_collections import report
+from support.registry_texts import registry_of
 
-ABOUT = """
-title = "t"
-description = "d"
-owner = "o"
-purpose = "https://example.org/issues/7"
-period = "{period}"
-retention_days = 90
-grace_days = {grace}
-expires = {expires}
-"""
-
-TEXT = """
-registry = "1"
-[metrics.pages]
-{about}
-domain = {{kind = "strings"}}
-oracle = "rappor"
-parameters = {{num_bits = 64, num_cohorts = 8, num_hashes = 2, f = 0.0, p = 0.25, q = 0.75}}
-[metrics.theme]
-{about}
-domain = {{kind = "categories", names = ["light", "dark", "contrast"]}}
-oracle = "grr"
-parameters = {{epsilon = 4.0}}
-"""
+METRICS = {
+    "pages": {
+        "domain": '{kind = "strings"}',
+        "oracle": '"rappor"',
+        "parameters": "{num_bits = 64, num_cohorts = 8, num_hashes = 2, f = 0.0, p = 0.25, q = 0.75}",
+    },
+    "theme": {
+        "domain": '{kind = "categories", names = ["light", "dark", "contrast"]}',
+        "parameters": "{epsilon = 4.0}",
+    },
+}
 
 
-def registry(candidates: int = 30, period: str = "week", expires: str = "2040-01-01", grace: int = 2) -> MetricRegistry:
-    parsed = parse_registry(TEXT.format(about=ABOUT.format(period=period, expires=expires, grace=grace)))
+def registry(candidates: int = 30, grace: int = 2) -> MetricRegistry:
+    parsed = parse_registry(registry_of(METRICS, period='"week"', grace_days=str(grace), expires="2040-01-01"))
     names = tuple(f"page{number}" for number in range(candidates))
     metrics = {**parsed.metrics, "pages": replace(parsed["pages"], candidates=names)}
     return replace(parsed, metrics=metrics)

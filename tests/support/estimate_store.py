@@ -10,51 +10,31 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import Store, open_store
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from support.console_store import add_batch
+from support.registry_texts import registry_of
 
 LAST_WEEK, LAST_DAY = 2968, 20_778
 NOW = 1_795_254_000.0
 TREES = ("oak", "elm", "ash", "beech", "birch", "maple", "pine", "yew")
 THEMES = ("dark", "light", "system", "contrast", "sepia", "mono", "amber")
 
-ABOUT = """
-title = "{title}"
-description = "What people have."
-owner = "o"
-purpose = "https://example.org/issues/7"
-period = "{period}"
-retention_days = 900
-grace_days = 2
-expires = 2040-01-01
-"""
-
-TEXT = f"""
-registry = "1"
-[metrics.theme]
-{ABOUT.format(title="Theme", period="week")}
-domain = {{kind = "categories", names = {list(THEMES)}}}
-oracle = "grr"
-parameters = {{epsilon = 3.0}}
-[metrics.tree]
-{ABOUT.format(title="Tree", period="day")}
-domain = {{kind = "strings", candidates = "trees.txt"}}
-oracle = "rappor"
-parameters = {{num_bits = 32, num_cohorts = 8, num_hashes = 2, f = 0.0, p = 0.25, q = 0.75}}
-[metrics.word]
-{ABOUT.format(title="Word", period="day")}
-domain = {{kind = "strings"}}
-oracle = "rappor"
-parameters = {{num_bits = 32, num_cohorts = 8, num_hashes = 2, f = 0.0, p = 0.25, q = 0.75}}
-[metrics.rare]
-{ABOUT.format(title="Rare", period="day")}
-domain = {{kind = "categories", names = ["a", "b", "c"]}}
-oracle = "grr"
-parameters = {{epsilon = 0.2}}
-[metrics.none]
-{ABOUT.format(title="None", period="day")}
-domain = {{kind = "categories", names = ["a", "b", "c"]}}
-oracle = "grr"
-parameters = {{epsilon = 1.0}}
-"""
+FILTERS = "{num_bits = 32, num_cohorts = 8, num_hashes = 2, f = 0.0, p = 0.25, q = 0.75}"
+LETTERS = '{kind = "categories", names = ["a", "b", "c"]}'
+METRICS = {
+    "theme": {
+        "domain": f'{{kind = "categories", names = {list(THEMES)}}}',
+        "parameters": "{epsilon = 3.0}",
+        "period": '"week"',
+    },
+    "tree": {
+        "domain": '{kind = "strings", candidates = "trees.txt"}',
+        "oracle": '"rappor"',
+        "parameters": FILTERS,
+    },
+    "word": {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": FILTERS},
+    "rare": {"domain": LETTERS, "parameters": "{epsilon = 0.2}"},
+    "none": {"domain": LETTERS},
+}
+TEXT = registry_of(METRICS, retention_days="900", grace_days="2", expires="2040-01-01")
 
 
 def write_registry(folder: Path) -> MetricRegistry:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from overstory.client.randomizer import randomizer_of
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.state import State
 from overstory.gateway.gateway import Gateway, Lines, Settings, replay
 from overstory.gateway.readings import BadLine, Layout, Reading, read_lines
 from overstory.gateway.sinks import FileSink
@@ -85,6 +88,18 @@ def uploads(folder: Path) -> list[Upload]:
     """What was handed over, by period."""
     raw = (folder / "out").read_bytes()
     return sorted(decode_uploads(raw, 1 << 20), key=lambda upload: upload.period) if raw else []
+
+
+class Discard:
+    """A sink that takes nothing."""
+
+    def deliver(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
+        return {}
+
+
+def device_of(folder: Path, name: str) -> Any:
+    """What randomizes the readings of a metric, from the state in a folder."""
+    return randomizer_of(metric(name), State(StatePaths(folder / "state")).begin().key(name))
 
 
 def bits(upload: Upload) -> int:

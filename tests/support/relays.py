@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import http.client
 import json
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from overstory.cli.service import relay
+from overstory.client.upload.http import Request, Response
 from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.oblivious.release import RELEASE_TYPE, Release, read_release
+from overstory.relay.process import Settings
 from overstory.relay.shuffling import Shuffler
-from overstory.relay.spool import Spool, Taken
+from overstory.relay.spool import Rules, Spool, Taken
+from overstory.supervision.clock import TRIAL, ClockWatch
 from support.listening_process import ListeningProcess
 
 TOKEN = "ovr_a-token-of-a-relay"
@@ -38,6 +45,18 @@ class RelayProcess(ListeningProcess):
         return [*self.program, "--gateway", self.gateway, "--port", "0", *self.options]
 
 
+def settings_of(command: Sequence[str], folder: Path) -> Settings:
+    """Return what a relay reads from its command line; its token is a file of this folder, and it has no TLS."""
+    parser = argparse.ArgumentParser()
+    relay.add_parser(parser.add_subparsers(dest="command"))
+    args = parser.parse_args(command)
+    assert args.command == "relay"
+    args.token_file, args.tls_certificate, args.tls_key = folder / "token", None, None
+    args.token_file.write_text(TOKEN)
+    args.token_file.chmod(0o600)
+    return relay.read_settings(args)
+
+
 def shuffling(folder: Path, *more: str, least: int = 10, every: str = "1s") -> list[str]:
     """Return the options of a shuffling relay whose spool and token lie in a folder."""
     token = folder / "relay-token"
@@ -48,10 +67,63 @@ def shuffling(folder: Path, *more: str, least: int = 10, every: str = "1s") -> l
     return ["--shuffle", *spool, "--least", str(least), "--every", every, *limits, *more]
 
 
-def finish(shuffler: Shuffler) -> None:
-    """Let a relay release or drop what is due, to the end."""
-    while shuffler.look() is not None:
-        pass
+class StagedRelay:
+    """A shuffling relay without a socket: the test moves its clock, and a collector answers as the test has it."""
+
+    def __init__(self, folder: Path, rules: Rules, capacity: int = 600, now: float = 0.0) -> None:
+        self.folder, self.rules, self.capacity, self.now = folder / "spool", rules, capacity, now
+        self.sent: list[Release] = []
+        self.troubles: list[str] = []
+        self.answers: Callable[[Release], Any] = take_all  # a `Response`, or the JSON of one
+        self.leap = 0.0  # by how many seconds its wall clock is ahead
+        self.open()
+
+    def open(self) -> None:
+        """Begin, or go on with the folder that is there."""
+        watch = ClockWatch(lambda: self.now + self.leap, lambda: self.now, min(TRIAL, self.rules.at_most / 2))
+        self.spool = Spool(self.folder, self.capacity, self.rules, watch)
+        self.shuffler = Shuffler(self.spool, "http://collector", TOKEN, self._send, self.troubles.append)
+
+    def restart(self) -> None:
+        """Let another relay go on with the folder."""
+        self.spool.close()
+        self.open()
+
+    def _send(self, request: Request) -> Response:
+        self.sent.append(read_release(request.body))
+        answer = self.answers(self.sent[-1])
+        return answer if isinstance(answer, Response) else Response(200, {}, json.dumps(answer).encode())
+
+    @property
+    def released(self) -> list[bytes]:
+        """All messages of all parts that were sent."""
+        return [one for part in self.sent for one in part.messages]
+
+    def deliver(self, *messages: bytes) -> list[int]:
+        """Let messages of one sender come at once; return the statuses of their answers."""
+
+        async def taking() -> list[int]:
+            answers = await asyncio.gather(*(self.shuffler.deliver(one, b"") for one in messages))
+            return [answer.status for answer in answers]
+
+        return asyncio.run(taking())
+
+    def passing(self, seconds: float) -> None:
+        """Let time pass, and look at the clock."""
+        self.now += seconds
+        self.spool.observe()
+
+    def look(self) -> None:
+        """Let it release or drop what is due, to the end."""
+        while self.shuffler.look() is not None:
+            pass
+
+    def run(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
+        """Let it look until a condition holds."""
+        ends = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < ends, "it did not come to pass in time"
+            self.shuffler.look()
 
 
 def message(serial: int, size: int = 567) -> bytes:
@@ -77,15 +149,67 @@ def post(
         connection.close()
 
 
+class Senders:
+    """Two threads that post messages of their own to a relay, each once, while a block lasts; it can be entered again.
+
+    A message without an answer may have been stored, and is not sent again.
+    """
+
+    def __init__(self, relay: RelayProcess, pause: float = 0.0) -> None:
+        self.relay, self.pause = relay, pause
+        self.acknowledged: set[bytes] = set()
+        self.statuses: set[int] = set()
+        self._over, self._serials = threading.Event(), iter(range(10**9))
+        self._threads: list[threading.Thread] = []
+
+    def _send(self) -> None:
+        while not self._over.wait(self.pause):
+            self.once()
+
+    def once(self) -> bool:
+        """Post a message, and return whether it was acknowledged."""
+        address, one = self.relay.address, message(next(self._serials))
+        if address is None:
+            return False  # it was killed
+        try:
+            status = post(address, one, timeout=5)[0]
+        except (OSError, http.client.HTTPException):
+            return False
+        self.statuses.add(status)
+        if status == 202:
+            self.acknowledged.add(one)
+        return status == 202
+
+    def __enter__(self) -> Self:
+        self._over.clear()
+        self._threads = [threading.Thread(target=self._send) for _ in range(2)]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(60)
+
+
+def raw_post(body: bytes) -> bytes:
+    """Return the bytes of a request that posts a message."""
+    head = f"POST / HTTP/1.1\r\nHost: r\r\nContent-Type: {REQUEST_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def page(address: tuple[str, int], path: str, **headers: str) -> tuple[int, dict[str, Any]]:
+    """Return the status and the facts of a page."""
+    with closing(http.client.HTTPConnection(*address, timeout=20)) as connection:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+
+
 def health(address: tuple[str, int], **headers: str) -> dict[str, Any]:
     """Return what /healthz has."""
-    connection = http.client.HTTPConnection(*address, timeout=20)
-    try:
-        connection.request("GET", "/healthz", headers=headers)
-        content: dict[str, Any] = json.loads(connection.getresponse().read())
-        return content
-    finally:
-        connection.close()
+    return page(address, "/healthz", **headers)[1]
 
 
 @dataclass
@@ -111,6 +235,12 @@ class ReceivingSide:
     ids: dict[bytes, set[bytes]] = field(default_factory=dict)  # of each message, the releases it came with
     answer: tuple[int, dict[str, str], bytes] = (200, {"Content-Type": RESPONSE_TYPE}, b"sealed")
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def releases(self) -> int:
+        """How many releases parts came of."""
+        with self.lock:
+            return len({part.release.id for part in self.parts})
 
     def take(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
         """Count a part, and answer."""

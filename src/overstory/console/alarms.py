@@ -100,7 +100,6 @@ class MetricHistory:
         return None if self.shown is None else self.estimates.get(self.shown)
 
     def label(self, period: int) -> str:
-        """Return the name of a period."""
         return self.metric.period.label(period)
 
     def before(self, period: int, number: int = BEFORE) -> list[int]:

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -182,16 +181,7 @@ MEDIA_TYPES: Final = {
 _STYLE: Final = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Download:
-    """The body of a file, its media type, and the headers that it needs."""
-
-    body: bytes
-    media_type: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def as_download(view: View, form: str, name: str) -> Download:
+def as_download(view: View, form: str, name: str) -> Response:
     """Return a view in a form of `MEDIA_TYPES`; `name` is the file's, without its end.
 
     Raises
@@ -200,21 +190,23 @@ def as_download(view: View, form: str, name: str) -> Download:
         With status 404, where the view has no table, no picture or no text.
     """
     headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
+    body: bytes | str
     if form == "json":
-        return Download(_json(view), MEDIA_TYPES[form])
-    if form == "svg":
+        body, headers = _json(view), {}
+    elif form == "svg":
         if view.picture is None:
             raise ScreenError(404, "this page has no picture to download")
-        svg = as_svg(view.picture)
-        return Download(svg.encode(), MEDIA_TYPES[form], headers | _policy(svg))
-    if form == "toml":
+        body = as_svg(view.picture)
+        headers |= _policy(body)
+    elif form == "toml":
         if not view.toml:
             raise ScreenError(404, "this page has no text to download")
-        return Download(view.toml.encode(), MEDIA_TYPES[form], headers)
-    if view.table is None:
+        body = view.toml
+    elif view.table is None:
         raise ScreenError(404, "this page has no table to download")
-    body = "".join(for_spreadsheet(as_csv(view.table))).encode() if form == "csv" else _parquet(view.table)
-    return Download(body, MEDIA_TYPES[form], headers)
+    else:
+        body = "".join(for_spreadsheet(as_csv(view.table))) if form == "csv" else _parquet(view.table)
+    return Response(body, view.status, headers, MEDIA_TYPES[form])
 
 
 def _json(view: View) -> bytes:
@@ -396,9 +388,8 @@ class Console:
         if form:
             name = re.sub(r"[^A-Za-z0-9._-]+", "-", request.url.path.rpartition(".")[0].strip("/"))
             download = as_download(view, form, name or "overstory")
-            return Response(
-                download.body, view.status, headers | dict(download.headers), media_type=download.media_type
-            )
+            download.headers.update(headers)
+            return download
         return self.page(view, request, viewer, headers)
 
     async def _take(self, screen: Screen, request: Request) -> Response:

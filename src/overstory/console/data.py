@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from threading import Lock
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
-from overstory.console.estimates.estimates import BusyError, Estimates, StillDecodingError
+from overstory.console.estimates.estimates import MOST_BYTES, BoundedCache, BusyError, Estimates, StillDecodingError
 from overstory.console.estimates.worker import WorkerError
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
@@ -139,11 +137,8 @@ def _as_screen_errors() -> Iterator[None]:
         raise ScreenError(400, str(error)) from error
 
 
-MOST_BYTES: Final = 64 * 1024 * 1024
-
-
 class CandidateLists:
-    """Lists by name.
+    """Lists by name, as many as a `BoundedCache` holds.
 
     Examples
     --------
@@ -153,27 +148,16 @@ class CandidateLists:
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes, self._bytes, self._lock = most_bytes, 0, Lock()
-        self._lists: OrderedDict[str, bytes] = OrderedDict()
+        self._texts = BoundedCache(most_bytes)
 
     def hold(self, candidates: Sequence[str]) -> str:
         """Hold a list, and return its name."""
         text = "\n".join(candidates).encode("utf-8", "surrogatepass")
         name = hashlib.sha256(text).hexdigest()
-        with self._lock:
-            if name not in self._lists:
-                self._lists[name] = text
-                self._bytes += len(text)
-            self._lists.move_to_end(name)
-            while self._bytes > self._most_bytes and len(self._lists) > 1:
-                self._bytes -= len(self._lists.popitem(last=False)[1])
+        self._texts.put(name, text, len(text))
         return name
 
     def find(self, name: str) -> tuple[str, ...] | None:
         """Return a list, one candidate a line; None where it is not held, or not any more."""
-        with self._lock:
-            text = self._lists.get(name)
-            if text is None:
-                return None
-            self._lists.move_to_end(name)
-        return tuple(text.decode("utf-8", "surrogatepass").split("\n"))
+        text = self._texts.get(name)
+        return None if text is None else tuple(text.decode("utf-8", "surrogatepass").split("\n"))

@@ -83,12 +83,14 @@ def as_page(view: View, place: Place, files: Sequence[str]) -> str:
     blocks = [block for block in view.blocks if _is_usable(block, place.viewer)]
     if not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
         blocks.insert(0, Heading(1, view.title))
+    current = next((text for text, address in place.menu if address == place.path), "")
+    leave = [Form("Log out", (), "Log out", "/logout", "post")] if place.can_leave else []
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{refresh}'
         f'<title>{escaped(view.title)} - Overstory</title>\n<link rel="icon" href="/static/icon.svg">\n'
         f'{styles}{scripts}</head>\n<body class="console">\n<a class="skip" href="#main">To the content</a>\n'
-        f"<header>{as_html([Links('Console', place.menu, _current(place))])}{_leave(place)}</header>\n"
+        f"<header>{as_html([Links('Console', place.menu, current)])}{as_html(leave)}</header>\n"
         f'<main id="main" tabindex="-1">\n{as_html(blocks)}</main>\n'
         f"<footer>\n{as_html(list(_footer(view, place)))}</footer>\n</body>\n</html>\n"
     )
@@ -98,14 +100,6 @@ def _is_usable(block: Block, viewer: Viewer | None) -> bool:
     """Whether a reader can use a block: a form that changes something is for analysts, or for logging in."""
     is_change = isinstance(block, Form) and block.method == "post" and block.action != "/login"
     return not is_change or (viewer is not None and allows(viewer, "analyst"))
-
-
-def _current(place: Place) -> str:
-    return next((text for text, address in place.menu if address == place.path), "")
-
-
-def _leave(place: Place) -> str:
-    return as_html([Form("Log out", (), "Log out", "/logout", "post")]) if place.can_leave else ""
 
 
 def _footer(view: View, place: Place) -> Iterator[Block]:

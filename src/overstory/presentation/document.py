@@ -36,7 +36,6 @@ class Column:
 
     @property
     def title(self) -> str:
-        """The heading with its unit."""
         heading = self.name if self.heading is None else self.heading
         return f"{heading} ({self.unit})" if self.unit else heading
 

@@ -42,7 +42,6 @@ __all__ = [
     "THEIRS",
     "VERMILION",
     "Picture",
-    "band",
     "label",
     "labels",
     "panel_title",
@@ -83,11 +82,6 @@ def _dress(axes: Any) -> None:
         text.set_color(INK)
         text.set_fontsize(10)
     axes.minorticks_off()
-
-
-def band(axes: Any, x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> None:
-    """Shade what lies between two curves."""
-    axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def label(axes: Any, x: float, y: float, text: str, colour: str = INK, **place: Any) -> None:
@@ -155,7 +149,7 @@ def line(axes: Any, x: Any, y: Any, colour: str, name: str = "", *, place: Any =
 
 def interval(axes: Any, x: Any, low: Any, high: Any, colour: str) -> None:
     """Shade what lies between two curves."""
-    band(axes, list(x), np.asarray(low).tolist(), np.asarray(high).tolist(), colour)
+    axes.fill_between(list(x), np.asarray(low), np.asarray(high), color=colour, alpha=0.18, linewidth=0)
 
 
 def spread(axes: Any, x: Any, runs: Any, colour: str) -> None:

@@ -55,8 +55,26 @@ def file_columns(adjustment: Adjustment) -> tuple[Column, ...]:
     return (*CSV, Column("corrected_difference")) if adjustment == "conditional" else CSV
 
 
+class ComparedRanges:
+    """What every comparison of two ranges of periods has: their counts, and the facts about them."""
+
+    a: PeriodCounts
+    b: PeriodCounts
+
+    @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.a.metric
+
+    def facts(self) -> dict[str, Any]:
+        """Return the metric and both ranges as JSON values."""
+        built = self.metric.mechanism
+        about = {"metric": self.metric.id, "title": self.metric.title, "oracle": built.name}
+        return {**about, "digest": built.digest.hex(), "a": _span_json(self.a), "b": _span_json(self.b)}
+
+
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(ComparedRanges):
     """The shares of a metric's values in one range of periods less those in another.
 
     Attributes
@@ -74,24 +92,9 @@ class Comparison:
     difference: Difference
     notes: tuple[str, ...] = ()
 
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.a.metric
-
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
         """Return JSON values: both ranges, the overall test, and a difference for each value, or each that changed."""
-        built = self.metric.mechanism
-        return {
-            "metric": self.metric.id,
-            "title": self.metric.title,
-            "oracle": built.name,
-            "digest": built.digest.hex(),
-            "a": span_json(self.a),
-            "b": span_json(self.b),
-            **self.difference.to_json(everything=everything),
-            "notes": list(self.notes),
-        }
+        return {**self.facts(), **self.difference.to_json(everything=everything), "notes": list(self.notes)}
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per value, the surest difference first; unknown numbers are None."""
@@ -107,7 +110,7 @@ class Comparison:
         return replace(self.difference, notes=self.notes).blocks(limit=limit)
 
 
-def span_json(counted: PeriodCounts) -> dict[str, Any]:
+def _span_json(counted: PeriodCounts) -> dict[str, Any]:
     """Return the facts about a range of periods as JSON values."""
     return {
         **({} if counted.group is None else {"group": counted.group}),
@@ -219,6 +222,11 @@ def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
     return a.group is not None and b.group is not None and a.group != b.group
 
 
+def shared_noise(a: PeriodCounts, b: PeriodCounts) -> str:
+    """Return the note on devices that are in both ranges."""
+    return MOVED if _two_groups(a, b) else SHARED_NOISE
+
+
 def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0) -> Comparison:
     """Return the total of one range less that of another, whose counts `check_comparable` has seen."""
     first, second = (series.parts[0].estimate for series in (a, b))
@@ -226,7 +234,7 @@ def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0
     both = difference(first, second, interval_kind=kind, overlap=overlap, alpha=alpha)
     both = replace(both, adjustment=a.options.adjustment)
     notes = (*a.notes, *b.notes, *first.notes, *second.notes, *both.notes)
-    shared = () if overlap else (MOVED,) if _two_groups(a.counted, b.counted) else (SHARED_NOISE,)
+    shared = () if overlap else (shared_noise(a.counted, b.counted),)
     return Comparison(a.counted, b.counted, both, tuple(dict.fromkeys((*notes, *shared))))
 
 
@@ -264,8 +272,7 @@ def compare_tables(
     if left_out:
         notes.append(f"no shares in the rows {', '.join(left_out)}: too few reports in one of the ranges")
     both = less(labels, shares, errors, (a.num_reports, b.num_reports), chosen)
-    shared = MOVED if _two_groups(a, b) else SHARED_NOISE
-    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, shared))))
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, shared_noise(a, b)))))
 
 
 def _table_shares(first: TableSummary, second: TableSummary) -> tuple[list[str], F64, list[str]]:

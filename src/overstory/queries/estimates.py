@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, get_args
 
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
@@ -27,8 +27,9 @@ from overstory.queries.counts import PeriodCounts
 from overstory.queries.facts import (
     HOW,
     NO_REPORTS,
+    RangePart,
+    RangeReading,
     check_periods,
-    ends_of,
     note_lines,
     range_facts,
     range_sentences,
@@ -41,11 +42,6 @@ if TYPE_CHECKING:
 
     from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.selection import Adjustment, Correction, IntervalKind
-    from overstory.presentation.document import Block
-    from overstory.queries.counts import PeriodCounts
-    from overstory.queries.numbers import NumberPart, NumberSeries
-    from overstory.queries.readings import Panel
-
 
 Aggregation = Literal["total", "per-period", "cumulative"]
 """One estimate of the range; one of each period; one of each period together with all earlier ones."""
@@ -103,7 +99,7 @@ class EstimateOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class PeriodEstimate:
+class PeriodEstimate(RangePart):
     """The estimate of the periods `first` to `last`.
 
     Attributes
@@ -116,14 +112,11 @@ class PeriodEstimate:
         The estimate, by the metric's labels or candidates.
     """
 
-    first: int
-    last: int
-    reports_per_device: float
     estimate: Estimate
 
 
 @dataclass(frozen=True, eq=False)
-class EstimateSeries:
+class EstimateSeries(RangeReading):
     """Estimates of a metric over a range of periods; `parts` is empty when there are no reports.
 
     Attributes
@@ -152,11 +145,6 @@ class EstimateSeries:
     checks: tuple[Check, ...] = ()
 
     @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.counted.metric
-
-    @property
     def interval_kind(self) -> IntervalKind:
         """What the intervals of all parts describe."""
         return self.options.kind_of_intervals(self.kind)
@@ -173,12 +161,7 @@ class EstimateSeries:
         """
         checks = [check.to_json() for check in self.checks]
         readings = [
-            {
-                **self.ends(part),
-                "reports_per_device": part.reports_per_device,
-                **part.estimate.to_json(limit, everything=everything),
-            }
-            for part in self.parts
+            {**self.part_facts(part), **part.estimate.to_json(limit, everything=everything)} for part in self.parts
         ]
         return {**self.summary(), "checks": checks, "readings": readings}
 
@@ -198,15 +181,36 @@ class EstimateSeries:
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
         """Return the estimates as one table, and the facts to read it by; see `Reading`."""
-        return series_blocks(self, everything=everything, written=written)
+        rows, empty = [], []
+        for part in self.parts:
+            label = str(self.counted.label(part.last))
+            chosen = part.estimate.rows(everything=everything)
+            rows += [{"period": label, **row} for row in chosen]
+            empty += [] if chosen else [label]
+        if rows:
+            yield estimate_table(rows, first=() if self.kind == "total" else (Column("period", is_left=True),))
+        if empty:
+            yield Paragraph("nothing was detected" + ("" if self.kind == "total" else f" in {', '.join(empty)}"))
+        notes = (*self.notes, *(note for part in self.parts for note in part.estimate.notes))
+        options = self.options
+        how = f"estimated {HOW[self.kind]}; {bound_text(options.correction, options.alpha)}"
+        yield Lines(
+            *range_sentences(self.counted, how, interval_words(self.interval_kind, options.adjustment)),
+            *note_lines(self.counted, notes),
+            *([] if written is None else [f"every value: {written}"]),
+        )
 
     def panels(self) -> tuple[list[Panel], str]:
         """Return a panel for each of the last ranges; see `Reading`."""
-        return series_panels(self)
+        parts, left_out = last_parts(self.parts)
+        return [Panel(plot_height(part.estimate), self._drawing(part)) for part in parts], left_out
 
-    def ends(self, part: PeriodEstimate) -> dict[str, Any]:
-        """Return the labels of a part's first and last period."""
-        return ends_of(self.counted, part)
+    def _drawing(self, part: PeriodEstimate) -> Callable[[Axes], None]:
+        def draw(ax: Axes) -> None:
+            part.estimate.plot(ax)
+            ax.set_title(f"{self.when(part)}: {ax.get_title('left')}", loc="left")
+
+        return draw
 
 
 def read_estimates(
@@ -248,27 +252,25 @@ def read_estimates(
     names = _names(counted.metric, chosen)
     check_repeats(counted, kind, chosen)
     chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(kind))
-    parts = tuple(_parts(counted, kind, chosen, names, estimator or estimate_counts))
+    compute = estimator or estimate_counts
+    parts = tuple(
+        PeriodEstimate(first, last, each, compute(counted.metric, counts, each, chosen, names))
+        for first, last, counts, each in parts_of(counted, kind, chosen)
+    )
     # An estimator may put its estimates off: then they have no alarms among their notes.
     ready = {part.last: part.estimate for part in parts if part.first == part.last and _is_ready(part)}
     checks = check_periods(counted, ready, names)
-    noted = tuple(_with_alarms(counted, part, checks) if _is_ready(part) else part for part in parts)
+    noted = tuple(
+        replace(part, estimate=with_alarms(part.estimate, counted, checks, part.first, part.last))
+        if _is_ready(part)
+        else part
+        for part in parts
+    )
     return EstimateSeries(counted, kind, chosen, noted, tuple(_notes(counted, kind, chosen)), checks)
 
 
 def _is_ready(part: PeriodEstimate) -> bool:
     return isinstance(part.estimate, Estimate)
-
-
-def _with_alarms(counted: PeriodCounts, part: PeriodEstimate, checks: Sequence[Check]) -> PeriodEstimate:
-    return replace(part, estimate=with_alarms(part.estimate, counted, checks, part.first, part.last))
-
-
-def _parts(
-    counted: PeriodCounts, kind: Aggregation, options: EstimateOptions, names: Sequence[str], estimator: Estimator
-) -> Iterator[PeriodEstimate]:
-    for first, last, counts, per_device in parts_of(counted, kind, options):
-        yield PeriodEstimate(first, last, per_device, estimator(counted.metric, counts, per_device, options, names))
 
 
 def parts_of(
@@ -381,96 +383,13 @@ def not_counted(counted: PeriodCounts) -> Iterator[str]:
 MOST_PANELS: Final = 12
 """Periods in one picture."""
 
-
-def series_panels(series: EstimateSeries) -> tuple[list[Panel], str]:
-    """Return a panel for each of the last ranges, and what is left out."""
-    parts = series.parts[-MOST_PANELS:]
-    left_out = f"{len(parts)} of {len(series.parts)} ranges shown, the last" if len(parts) < len(series.parts) else ""
-    return [Panel(plot_height(part.estimate), _drawing(series, part)) for part in parts], left_out
+AnyPart = TypeVar("AnyPart", bound=RangePart)
 
 
-def _drawing(series: EstimateSeries, part: PeriodEstimate) -> Callable[[Axes], None]:
-    def draw(ax: Axes) -> None:
-        part.estimate.plot(ax)
-        first, last = series.counted.label(part.first), series.counted.label(part.last)
-        ax.set_title(f"{first if first == last else f'{first} to {last}'}: {ax.get_title('left')}", loc="left")
-
-    return draw
-
-
-def series_blocks(series: EstimateSeries, *, everything: bool, written: str | None) -> Iterator[Block]:
-    """Return the estimates as one table, and the facts to read it by."""
-    rows, empty = [], []
-    for part in series.parts:
-        label = str(series.counted.label(part.last))
-        chosen = part.estimate.rows(everything=everything)
-        rows += [{"period": label, **row} for row in chosen]
-        empty += [] if chosen else [label]
-    if rows:
-        yield estimate_table(rows, first=() if series.kind == "total" else (Column("period", is_left=True),))
-    if empty:
-        yield Paragraph("nothing was detected" + ("" if series.kind == "total" else f" in {', '.join(empty)}"))
-    notes = note_lines(
-        series.counted, (*series.notes, *(note for part in series.parts for note in part.estimate.notes))
-    )
-    yield Lines(*summary(series), *notes, *([] if written is None else [f"every value: {written}"]))
-
-
-def summary(series: EstimateSeries) -> list[str]:
-    """Return what was read, how, and what it costs, in sentences."""
-    options = series.options
-    how = f"estimated {HOW[series.kind]}; {bound_text(options.correction, options.alpha)}"
-    return range_sentences(series.counted, how, interval_words(series.interval_kind, options.adjustment))
-
-
-def draw_number_panels(series: NumberSeries) -> tuple[list[Panel], str]:
-    """Return one panel of means where these are all that is learned, else one for each of the last ranges."""
-    parts = [part for part in series.parts if part.estimate.quantities]
-    if not parts:
-        return [], ""
-    if series.metric.reading == "mean":
-        return [Panel(3.0, _means(series, parts))], ""
+def last_parts(parts: Sequence[AnyPart]) -> tuple[Sequence[AnyPart], str]:
+    """Return the parts that a picture has room for, and what it leaves out."""
     last = parts[-MOST_PANELS:]
-    left_out = f"{len(last)} of {len(parts)} ranges shown, the last" if len(last) < len(parts) else ""
-    return [Panel(3.0, _shares(series, part)) for part in last], left_out
-
-
-def _means(series: NumberSeries, parts: list[NumberPart]) -> Callable[[Axes], None]:
-    def draw(ax: Axes) -> None:
-        rows = [row for part in parts for row in part.estimate.of_kind("mean")]
-        low, middle, high = ([float(getattr(row, name)) for row in rows] for name in ("low", "value", "high"))
-        places = range(len(rows))
-        spread = [[m - end for m, end in zip(middle, low, strict=True)]]
-        spread.append([end - m for m, end in zip(middle, high, strict=True)])
-        ax.errorbar(places, middle, yerr=spread, fmt="o", capsize=3)
-        ax.set_xticks(places, [str(series.counted.label(part.last)) for part in parts], rotation=30, ha="right")
-        ax.set_ylabel("mean, 95% interval")
-        ax.set_title(series.metric.title, loc="left")
-
-    return draw
-
-
-def _shares(series: NumberSeries, part: NumberPart) -> Callable[[Axes], None]:
-    def draw(ax: Axes) -> None:
-        rows = list(part.estimate.of_kind("share"))
-        numeric = all(row.start is not None and row.stop is not None for row in rows)
-        edges = [(float(row.start or 0), float(row.stop or 0)) for row in rows] if numeric else []
-        least = min((stop - start for start, stop in edges if stop > start), default=1.0)
-        left = [start for start, _ in edges] if numeric else [place - 0.4 for place in range(len(rows))]
-        widths = [max(stop - start, least) for start, stop in edges] if numeric else [0.8] * len(rows)
-        heights = [float(row.value) for row in rows]
-        ax.bar(left, [max(height, 0.0) for height in heights], widths, align="edge", color="C0", alpha=0.4, linewidth=0)
-        middles = [start + width / 2 for start, width in zip(left, widths, strict=True)]
-        ends = [(float(row.low), float(row.high)) for row in rows]
-        ax.vlines(middles, [low for low, _ in ends], [high for _, high in ends], color="C0")
-        if not numeric:
-            ax.set_xticks(middles, [row.of for row in rows], rotation=30, ha="right")
-        ax.set_ylabel("share, 95% interval")
-        first, last = series.counted.label(part.first), series.counted.label(part.last)
-        when = str(first) if first == last else f"{first} to {last}"
-        ax.set_title(f"{series.metric.title}, {when}: {part.estimate.num_reports:,} reports", loc="left")
-
-    return draw
+    return last, f"{len(last)} of {len(parts)} ranges shown, the last" if len(last) < len(parts) else ""
 
 
 MOST_SIZES: Final = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from overstory.analysis.alarms.crafted import Check, adjust_checks, alarm_notes, check_collection
@@ -34,23 +34,37 @@ class SumsStore(CountsStore, Protocol):
         ...
 
 
-class Part(Protocol):
-    """One estimate of a range of periods."""
+@dataclass(frozen=True, eq=False)
+class RangePart:
+    """One estimate of the periods `first` to `last`, both included."""
+
+    first: int
+    last: int
+    reports_per_device: float  # as assumed for the standard errors
+
+
+class RangeReading:
+    """What every reading of a range of periods has: the counts that it is of, and labels for its parts."""
+
+    counted: PeriodCounts
 
     @property
-    def first(self) -> int:
-        """The first period."""
-        ...
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.counted.metric
 
-    @property
-    def last(self) -> int:
-        """The last one."""
-        ...
+    def ends(self, part: RangePart) -> dict[str, Any]:
+        """Return the labels of a part's first and last period."""
+        return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
 
+    def part_facts(self, part: RangePart) -> dict[str, Any]:
+        """Return what is said of a part before its estimate, as JSON values."""
+        return {**self.ends(part), "reports_per_device": part.reports_per_device}
 
-def ends_of(counted: PeriodCounts, part: Part) -> dict[str, Any]:
-    """Return the labels of a part's first and last period."""
-    return {"from": counted.label(part.first), "to": counted.label(part.last)}
+    def when(self, part: RangePart) -> str:
+        """Return the same as a title has them: one label where these are the same period."""
+        first, last = self.ends(part).values()
+        return str(first) if first == last else f"{first} to {last}"
 
 
 def range_facts(

@@ -89,12 +89,10 @@ class GroupedReading:
 
     @property
     def metric(self) -> Metric:
-        """The metric."""
         return self.total.metric
 
     @property
     def groups(self) -> Groups:
-        """The metric's groups."""
         assert self.metric.groups is not None
         return self.metric.groups
 
@@ -116,7 +114,6 @@ class GroupedReading:
                 yield f"weighted without {', '.join([*absent, *self.hidden])}: the other groups' shares are scaled up"
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return JSON values: each group's reading under its name."""
         about = {"by": self.groups.by, "devices": self.groups.devices, "floor": self.groups.floor}
         parts = [
             {
@@ -165,7 +162,6 @@ class GroupedReading:
                     yield f"group,{line}"
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
-        """Return what a person reads: each group's reading below its name, then what is over all groups."""
         for part in self.parts:
             devices = f"{part.expected:,.0f} expected devices"
             yield Heading(3, f"{self.groups.by} {part.group}: {devices}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -10,23 +10,25 @@ from overstory.analysis.numeric.quantities import NumberDifference, NumberEstima
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.render_data import csv_lines
 from overstory.protocol.errors import ParameterError
-from overstory.queries.comparison import MOVED, SHARED_NOISE, check_comparable, span_json
+from overstory.queries.comparison import ComparedRanges, check_comparable, shared_noise
 from overstory.queries.estimates import (
     AGGREGATIONS,
     Aggregation,
     EstimateOptions,
     check_repeats,
-    draw_number_panels,
+    last_parts,
     not_counted,
     parts_of,
 )
-from overstory.queries.facts import HOW, NO_REPORTS, ends_of, note_lines, range_facts, range_sentences
+from overstory.queries.facts import HOW, NO_REPORTS, RangePart, RangeReading, note_lines, range_facts, range_sentences
+from overstory.queries.readings import Panel
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from overstory.protocol.domains import AnyDomain
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.readings import Panel
 
 NAMES: Final = {"mean": "mean", "quantile": "quantile", "share": "share of"}
 CSV: Final = tuple(map(Column, ("from", "to", "estimate", "of", "value", "standard_error", "low", "high")))
@@ -34,17 +36,14 @@ WHAT_INTERVALS_HOLD: Final = "95% intervals for all devices like these: randomiz
 
 
 @dataclass(frozen=True, eq=False)
-class NumberPart:
-    """The estimate of the periods `first` to `last`, both included."""
+class NumberPart(RangePart):
+    """What is learned of the periods `first` to `last`."""
 
-    first: int
-    last: int
-    reports_per_device: float  # as assumed for the standard errors
     estimate: NumberEstimate
 
 
 @dataclass(frozen=True, eq=False)
-class NumberSeries:
+class NumberSeries(RangeReading):
     """What is learned of a metric of numbers over a range of periods; `parts` is empty when there are no reports.
 
     Attributes
@@ -64,18 +63,9 @@ class NumberSeries:
     parts: tuple[NumberPart, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
 
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.counted.metric
-
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
-        """Return the facts and, under ``readings``, each part with its range and its estimates."""
         facts = range_facts(self.counted, self.kind, "population", self.notes, estimates=self.metric.reading)
-        readings = [
-            {**self.ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json()}
-            for part in self.parts
-        ]
+        readings = [{**self.part_facts(part), **part.estimate.to_json()} for part in self.parts]
         return {**facts, "readings": readings}
 
     def rows(self) -> Iterator[tuple[NumberPart, Quantity]]:
@@ -83,7 +73,6 @@ class NumberSeries:
         return ((part, quantity) for part in self.parts for quantity in part.estimate.quantities)
 
     def csv_lines(self) -> Iterator[str]:
-        """Return a header and a line per estimate."""
         lines = (
             (*self.ends(part).values(), row.kind, row.of, row.value, row.standard_error, row.low, row.high)
             for part, row in self.rows()
@@ -91,22 +80,22 @@ class NumberSeries:
         return csv_lines(CSV, lines)
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:  # noqa: ARG002 - all of it is shown
-        """Return the estimates as one table, and the facts to read it by."""
         rows = [self._row(part, row) for part, row in self.rows()]
         if rows:
             first = () if self.kind == "total" else (Column("period", is_left=True),)
             yield Table("", (*first, *COLUMNS), rows)
         every = (*self.notes, *(note for part in self.parts for note in part.estimate.notes))
         notes = note_lines(self.counted, every)
-        yield Lines(*self.summary(), *notes, *([] if written is None else [f"every estimate: {written}"]))
+        sentences = range_sentences(self.counted, f"estimated {HOW[self.kind]}", WHAT_INTERVALS_HOLD)
+        yield Lines(*sentences, *notes, *([] if written is None else [f"every estimate: {written}"]))
 
     def panels(self) -> tuple[list[Panel], str]:
-        """Return means over time, or a panel for each of the last ranges."""
-        return draw_number_panels(self)
-
-    def summary(self) -> list[str]:
-        """Return what was read, how, and what it costs, in sentences."""
-        return range_sentences(self.counted, f"estimated {HOW[self.kind]}", WHAT_INTERVALS_HOLD)
+        """Return one panel of means where these are all that is learned, else one for each of the last ranges."""
+        parts = [part for part in self.parts if part.estimate.quantities]
+        if parts and self.metric.reading == "mean":
+            return [Panel(3.0, _means(self, parts))], ""
+        last, left_out = last_parts(parts)
+        return [Panel(3.0, _shares(self, part)) for part in last], left_out
 
     def _row(self, part: NumberPart, row: Quantity) -> dict[str, Any]:
         return {
@@ -115,21 +104,49 @@ class NumberSeries:
             **{name: shown(row, getattr(row, name)) for name in ("value", "standard_error", "low", "high")},
         }
 
-    def ends(self, part: NumberPart) -> dict[str, Any]:
-        """Return the labels of a part's first and last period."""
-        return ends_of(self.counted, part)
+
+def _means(series: NumberSeries, parts: list[NumberPart]) -> Callable[[Axes], None]:
+    def draw(ax: Axes) -> None:
+        rows = [row for part in parts for row in part.estimate.of_kind("mean")]
+        low, middle, high = ([float(getattr(row, name)) for row in rows] for name in ("low", "value", "high"))
+        places = range(len(rows))
+        spread = [[m - end for m, end in zip(middle, low, strict=True)]]
+        spread.append([end - m for m, end in zip(middle, high, strict=True)])
+        ax.errorbar(places, middle, yerr=spread, fmt="o", capsize=3)
+        ax.set_xticks(places, [str(series.counted.label(part.last)) for part in parts], rotation=30, ha="right")
+        ax.set_ylabel("mean, 95% interval")
+        ax.set_title(series.metric.title, loc="left")
+
+    return draw
 
 
-def _text(text: str) -> str:
-    return text
+def _shares(series: NumberSeries, part: NumberPart) -> Callable[[Axes], None]:
+    def draw(ax: Axes) -> None:
+        rows = list(part.estimate.of_kind("share"))
+        numeric = all(row.start is not None and row.stop is not None for row in rows)
+        edges = [(float(row.start or 0), float(row.stop or 0)) for row in rows] if numeric else []
+        least = min((stop - start for start, stop in edges if stop > start), default=1.0)
+        left = [start for start, _ in edges] if numeric else [place - 0.4 for place in range(len(rows))]
+        widths = [max(stop - start, least) for start, stop in edges] if numeric else [0.8] * len(rows)
+        heights = [float(row.value) for row in rows]
+        ax.bar(left, [max(height, 0.0) for height in heights], widths, align="edge", color="C0", alpha=0.4, linewidth=0)
+        middles = [start + width / 2 for start, width in zip(left, widths, strict=True)]
+        ends = [(float(row.low), float(row.high)) for row in rows]
+        ax.vlines(middles, [low for low, _ in ends], [high for _, high in ends], color="C0")
+        if not numeric:
+            ax.set_xticks(middles, [row.of for row in rows], rotation=30, ha="right")
+        ax.set_ylabel("share, 95% interval")
+        ax.set_title(f"{series.metric.title}, {series.when(part)}: {part.estimate.num_reports:,} reports", loc="left")
+
+    return draw
 
 
 COLUMNS: Final = (
     Column("what", "", is_left=True),
-    Column("value", "estimate", _text),
-    Column("standard_error", "std. error", _text),
-    Column("low", "95% from", _text),
-    Column("high", "to", _text),
+    Column("value", "estimate"),
+    Column("standard_error", "std. error"),
+    Column("low", "95% from"),
+    Column("high", "to"),
 )
 
 
@@ -242,18 +259,18 @@ def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -
 
 DIFFERENCES: Final = (
     Column("what", "", is_left=True),
-    Column("a", "first", _text),
-    Column("b", "second", _text),
-    Column("difference", "difference", _text),
-    Column("low", "95% from", _text),
-    Column("high", "to", _text),
+    Column("a", "first"),
+    Column("b", "second"),
+    Column("difference", "difference"),
+    Column("low", "95% from"),
+    Column("high", "to"),
     Column("changed", "", lambda changed: "changed" if changed else "", is_left=True),
 )
 FIELDS: Final = ("a", "b", "difference", "standard_error", "low", "high", "q_value", "changed")
 
 
 @dataclass(frozen=True, eq=False)
-class NumberComparison:
+class NumberComparison(ComparedRanges):
     """What is learned of one range of periods less that of another."""
 
     a: PeriodCounts
@@ -261,28 +278,17 @@ class NumberComparison:
     differences: tuple[NumberDifference, ...]
     notes: tuple[str, ...] = ()
 
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.a.metric
-
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
-        """Return JSON values: both ranges, and a difference for each mean and each share."""
-        built = self.metric.mechanism
-        about = {"metric": self.metric.id, "title": self.metric.title, "oracle": built.name}
-        ranges = {"a": span_json(self.a), "b": span_json(self.b)}
         rows = [{"estimate": row.kind, "of": row.of} | {f: getattr(row, f) for f in FIELDS} for row in self.differences]
-        return {**about, "digest": built.digest.hex(), **ranges, "differences": rows, "notes": list(self.notes)}
+        return {**self.facts(), "differences": rows, "notes": list(self.notes)}
 
     def csv_lines(self) -> Iterator[str]:
-        """Return a header and a line per difference."""
         columns = map(Column, ("estimate", "of", *FIELDS))
         return csv_lines(
             tuple(columns), ((d.kind, d.of, *(getattr(d, name) for name in FIELDS)) for d in self.differences)
         )
 
     def blocks(self, limit: int | None = None) -> list[Block]:
-        """Return the table and what to read it by; at most `limit` differences."""
         rows = [
             {"what": f"{NAMES[row.kind]} {row.of}".strip(), "changed": row.changed}
             | {name: _signed(row, name) for name in ("a", "b", "difference", "low", "high")}
@@ -309,12 +315,6 @@ def compare_numbers(
         raise ParameterError("an overlap is declared for shares of values: differences of numbers assume none")
     first, second = (read_numbers(counted, "total", options) for counted in (a, b))
     estimates = [series.parts[0].estimate for series in (first, second)]
-    notes = (
-        *first.notes,
-        *second.notes,
-        *estimates[0].notes,
-        *estimates[1].notes,
-        SHARED_NOISE if a.group == b.group else MOVED,
-    )
+    notes = (*first.notes, *second.notes, *estimates[0].notes, *estimates[1].notes, shared_noise(a, b))
     alpha = (options or EstimateOptions()).alpha
     return NumberComparison(a, b, tuple(subtract(estimates[0], estimates[1], alpha)), tuple(dict.fromkeys(notes)))

@@ -57,28 +57,20 @@ class Reading(Protocol):
         ...
 
 
-READINGS: Final[Mapping[str, str]] = {
-    "shares": "overstory.queries.estimates:read_estimates",
-    "items": "overstory.queries.estimates:read_items",
-    "table": "overstory.queries.tables:read_tables",
-    "search": "overstory.queries.searches:read_search",
-    "mean": "overstory.queries.numbers:read_numbers",
-    "distribution": "overstory.queries.numbers:read_numbers",
-    "ranges": "overstory.queries.numbers:read_numbers",
+NUMBERS: Final = ("numbers:read_numbers", "numbers:compare_numbers")
+READINGS: Final[Mapping[str, tuple[str, str]]] = {
+    "shares": ("estimates:read_estimates", "comparison:compare_ranges"),
+    "items": ("estimates:read_items", "comparison:compare_ranges"),
+    "table": ("tables:read_tables", "comparison:compare_tables"),
+    "search": ("searches:read_search", "searches:compare_searches"),
+    "mean": NUMBERS,
+    "distribution": NUMBERS,
+    "ranges": NUMBERS,
 }
-"""By `Metric.reading`: the function that reads such a metric; loaded when it is first used."""
+"""By `Metric.reading`: the functions that read such a metric, and that compare two ranges of periods of it.
 
-
-COMPARISONS: Final[Mapping[str, str]] = {
-    "shares": "overstory.queries.comparison:compare_ranges",
-    "items": "overstory.queries.comparison:compare_ranges",
-    "table": "overstory.queries.comparison:compare_tables",
-    "search": "overstory.queries.searches:compare_searches",
-    "mean": "overstory.queries.numbers:compare_numbers",
-    "distribution": "overstory.queries.numbers:compare_numbers",
-    "ranges": "overstory.queries.numbers:compare_numbers",
-}
-"""By `Metric.reading`: the function that compares two ranges of periods; loaded when it is first used."""
+Each is loaded when it is first used.
+"""
 
 
 class RangeComparison(Protocol):
@@ -133,7 +125,7 @@ def read(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOp
     []
     """
     _check_ranges(counted.metric, options)
-    reading: Reading = _function(READINGS, counted.metric)(counted, kind, options)
+    reading: Reading = _function(counted.metric, 0)(counted, kind, options)
     return reading
 
 
@@ -148,7 +140,7 @@ def compare(
         When ranges of such a metric are not compared, or these cannot be.
     """
     _check_ranges(a.metric, options)
-    compared: RangeComparison = _function(COMPARISONS, a.metric)(a, b, options, overlap=overlap)
+    compared: RangeComparison = _function(a.metric, 1)(a, b, options, overlap=overlap)
     return compared
 
 
@@ -159,9 +151,8 @@ def _check_ranges(metric: Metric, options: EstimateOptions | None) -> None:
         )
 
 
-def _function(table: Mapping[str, str], metric: Metric) -> Any:
-    if metric.reading not in table:
-        what = "reading for" if table is READINGS else "comparison of"
-        raise ParameterError(f"{metric.id}: this version has no {what} {metric.reading}: upgrade overstory")
-    module, _, function = table[metric.reading].partition(":")
-    return getattr(import_module(module), function)
+def _function(metric: Metric, place: int) -> Any:
+    if metric.reading not in READINGS:
+        raise ParameterError(f"{metric.id}: this version has no reading for {metric.reading}: upgrade overstory")
+    module, _, function = READINGS[metric.reading][place].partition(":")
+    return getattr(import_module(f"overstory.queries.{module}"), function)

@@ -27,6 +27,7 @@ from overstory.protocol.metrics import Metric
 from overstory.protocol.search.mechanism import SearchMechanism
 from overstory.queries.comparison import Comparison, check_comparable, less
 from overstory.queries.counts import PeriodCounts
+from overstory.queries.facts import RangeReading
 from overstory.queries.readings import Panel
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ NO_ANSWERS: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class SearchReading:
+class SearchReading(RangeReading):
     """What a search of a metric's stored answers found.
 
     Attributes
@@ -60,11 +61,6 @@ class SearchReading:
     counted: PeriodCounts
     discovered: Discovered
     stored: int
-
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.counted.metric
 
     @property
     def _search(self) -> SearchMechanism:
@@ -97,7 +93,6 @@ class SearchReading:
         }
 
     def csv_lines(self) -> Iterator[str]:
-        """Return a header and a line per value, detected or not."""
         written = StringIO()
         self.discovered.to_csv(written)
         return iter(written.getvalue().splitlines(keepends=True))
@@ -126,7 +121,6 @@ class SearchReading:
         yield from (f"note: {note}" for note in self.notes)
 
     def panels(self) -> tuple[list[Panel], str]:
-        """Return the search, and the values that it found."""
         if not self.stored:
             return [], ""
         discovered = self.discovered

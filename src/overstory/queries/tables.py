@@ -23,7 +23,7 @@ from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.divided import DividedMechanism
 from overstory.protocol.mechanisms.joint import JointMechanism
 from overstory.queries.estimates import EstimateOptions, check_repeats, not_counted, parts_of
-from overstory.queries.facts import HOW, NO_REPORTS, ends_of, note_lines, range_facts, range_sentences
+from overstory.queries.facts import HOW, NO_REPORTS, RangePart, RangeReading, note_lines, range_facts, range_sentences
 from overstory.queries.readings import Panel
 
 if TYPE_CHECKING:
@@ -59,17 +59,14 @@ CSV: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class PeriodTables:
-    """The tables of the periods `first` to `last`, both included."""
+class PeriodTables(RangePart):
+    """The tables of the periods `first` to `last`."""
 
-    first: int
-    last: int
-    reports_per_device: float
     tables: tuple[TableSummary, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class TableSeries:
+class TableSeries(RangeReading):
     """The tables of a metric over a range of periods; `parts` is empty when there are no reports.
 
     Attributes
@@ -94,25 +91,11 @@ class TableSeries:
     parts: tuple[PeriodTables, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
 
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.counted.metric
-
     def summary(self) -> dict[str, Any]:
-        """Return the facts that all parts have in common, as JSON values."""
         return range_facts(self.counted, self.kind, self.options.interval_kind, self.notes)
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
-        """Return the summary and, under ``readings``, the tables of each part."""
-        parts = [
-            {
-                **ends_of(self.counted, part),
-                "reports_per_device": part.reports_per_device,
-                "tables": [table.to_json() for table in part.tables],
-            }
-            for part in self.parts
-        ]
+        parts = [{**self.part_facts(part), "tables": [table.to_json() for table in part.tables]} for part in self.parts]
         return {**self.summary(), "readings": parts}
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -121,14 +104,12 @@ class TableSeries:
             for table in part.tables:
                 first, second = table.table.names
                 for row in table.rows():
-                    yield {**ends_of(self.counted, part), "row_variable": first, "column_variable": second, **row}
+                    yield {**self.ends(part), "row_variable": first, "column_variable": second, **row}
 
     def csv_lines(self) -> Iterator[str]:
-        """Return a header and a line per cell."""
         return csv_lines(CSV, ([row[column.name] for column in CSV] for row in self.rows()))
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
-        """Return the tables of each range, and the facts to read them by."""
         for part in self.parts:
             if len(self.parts) > 1:
                 yield Heading(2, str(self.counted.label(part.last)))

@@ -195,9 +195,7 @@ class Forwarder:
         return problem(502, "the gateway does not answer as it should: send the message again later")
 
     def describe(self) -> dict[str, Any]:
-        """Return facts of ``/healthz``."""
         return {"mode": "pass-through", "under_way": self._under_way}
 
     def close(self) -> None:
-        """Wait for what is under way."""
         self._threads.shutdown()

@@ -228,7 +228,6 @@ class Shuffler:
         return _pause_after(1) if again and not sending.passes else 0.0
 
     def describe(self) -> dict[str, Any]:
-        """Return facts of ``/healthz``."""
         release = self._spool.release
         return {
             "mode": "shuffle",

@@ -34,7 +34,6 @@ DATA: Final = SLOT - _HEAD.size - CHECK
 
 FIRST: Final = 1
 LATER: Final = 2
-MOST_SLOTS: Final = 1 << 31
 EMPTY: Final = bytes(SLOT)
 BLOCK: Final = 1 << 10  # slots that are read or written at once
 EMPTY_BLOCK: Final = bytes(SLOT * BLOCK)

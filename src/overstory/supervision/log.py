@@ -27,7 +27,6 @@ class _Line(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -44,7 +43,6 @@ class _Json(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         line: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),

@@ -11,7 +11,7 @@ import pickle
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -22,8 +22,6 @@ from overstory.protocol.sampling import context
 from overstory.queries.estimates import estimate_counts, read_estimates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
     from overstory.protocol.metrics import Metric
@@ -72,9 +70,6 @@ class EstimateWork:
     per_device: float
 
     def __call__(self, metric: Metric, options: EstimateOptions, names: Sequence[str]) -> Estimate:
-        """Return the estimate."""
-        from overstory.queries.estimates import estimate_counts
-
         return estimate_counts(metric, self.counts, self.per_device, options, names)
 
 
@@ -105,56 +100,43 @@ class Tasks:
         return Task(metric, counts, per_device, options, names, own.digest())
 
 
-class EstimateCache:
-    """Estimates and readings by key; past a number of bytes the least recently used ones are dropped.
-
-    Parameters
-    ----------
-    most_bytes
-        The bound; an estimate counts as much as its pickled form has bytes.
+class BoundedCache:
+    """Estimates, or whatever else, by key; past a number of bytes the least recently used ones are dropped.
 
     Examples
     --------
-    >>> cache = EstimateCache(most_bytes=100)
-    >>> for name in (b"a", b"b", b"c"):
+    >>> cache = BoundedCache(most_bytes=100)
+    >>> for name in "abc":
     ...     cache.put(name, None, 40)
-    >>> b"a" in cache, b"c" in cache, cache.size
+    >>> "a" in cache, "c" in cache, cache.size
     (False, True, 80)
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most, self.size = most_bytes, 0
-        self._entries: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __contains__(self, key: bytes) -> bool:
+    def __contains__(self, key: Hashable) -> bool:
         return key in self._entries
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, key: bytes) -> Any:
-        """Return an estimate, and note that it was used; None where there is none."""
+    def get(self, key: Hashable) -> Any:
+        """Return what has this key, and note that it was used; None where there is nothing."""
         with self._lock:
             if key not in self._entries:
                 return None
             self._entries.move_to_end(key)
             return self._entries[key][0]
 
-    def put(self, key: bytes, estimate: Any, num_bytes: int | None = None) -> None:
-        """Add an estimate; one that is larger than the cache is not added.
-
-        Parameters
-        ----------
-        num_bytes
-            What it counts as, where that is known.
-        """
-        size = len(pickle.dumps(estimate)) if num_bytes is None else num_bytes
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
+        """Add a value that counts as so many bytes; one that is larger than the cache is not added."""
         with self._lock:
-            if key in self._entries or size > self._most:
+            if num_bytes > self._most:
                 return
-            self._entries[key] = estimate, size
-            self.size += size
+            if key not in self._entries:
+                self._entries[key] = value, num_bytes
+                self.size += num_bytes
+            self._entries.move_to_end(key)
             while self.size > self._most:
                 _, (_, dropped) = self._entries.popitem(last=False)
                 self.size -= dropped
@@ -179,10 +161,6 @@ class StillDecodingError(OverstoryError):
         self.ready, self.total = ready, total
 
 
-class TooManyCandidatesError(ParameterError):
-    """A list of candidates that is for the command line."""
-
-
 class BusyError(OverstoryError):
     """Too much waits to be decoded."""
 
@@ -203,7 +181,7 @@ class Estimates:
     def __init__(
         self, patience: float | None = PATIENCE, most_bytes: int = MOST_BYTES, worker: Worker | None = None
     ) -> None:
-        self.patience, self.cache = patience, EstimateCache(most_bytes)
+        self.patience, self.cache = patience, BoundedCache(most_bytes)
         self.worker = worker or Worker(SECONDS)
         self.decoded = 0
         """How many estimates the process was asked for."""
@@ -249,7 +227,7 @@ class Estimates:
                 return _nothing()
             if estimate is None:
                 estimate = estimate_counts(metric, counts, per_device, options, names)
-                self.cache.put(task.key, estimate)
+                self.cache.put(task.key, estimate, len(pickle.dumps(estimate)))
             ready[task.key] = estimate
             return estimate
 
@@ -350,7 +328,7 @@ def _is_slow(metric: Metric, options: EstimateOptions) -> bool:
 
 def _check_candidates(metric: Metric, names: Sequence[str]) -> None:
     if len(names) > MOST_CANDIDATES and metric.oracle.encoding.decoded:
-        raise TooManyCandidatesError(
+        raise ParameterError(
             f"{len(names):,} candidates are too many for a page, which takes {MOST_CANDIDATES:,}; run: "
             f"overstory decode --registry FILE --store URL --metric {metric.id} --candidates FILE"
         )

@@ -44,7 +44,6 @@ class Answers:
     batches: tuple[ReportBatch, ...]
 
     def __call__(self) -> Iterator[ReportBatch]:
-        """Yield the reports."""
         return iter(self.batches)
 
 
@@ -57,7 +56,6 @@ class ReadingWork:
     options: EstimateOptions
 
     def __call__(self) -> Reading:
-        """Return the reading."""
         from overstory.queries.readings import read
 
         reading: Any = read(self.counted, self.kind, self.options)
@@ -77,7 +75,6 @@ class ReadingTask:
 
     @property
     def shared(self) -> tuple[()]:
-        """Nothing is shared with other tasks."""
         return ()
 
     @property
@@ -151,7 +148,6 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """The process's id; None where there is none."""
         return None if self._child is None else self._child.pid
 
     def estimate(self, task: Task | ReadingTask) -> tuple[Any, int]:

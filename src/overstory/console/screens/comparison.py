@@ -11,7 +11,7 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.difference.result import difference_columns, unchanged
 from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind, interval_words
-from overstory.console.screens.facts import adjustment_field, metric_links, state_words
+from overstory.console.screens.facts import adjustment_field, number_field, page_head, state_words
 from overstory.console.screens.readings import WHOLE_RANGE, compared_view, is_shares, reading_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.numbers import differences
@@ -41,7 +41,7 @@ from overstory.queries.comparison import (
     parse_span,
 )
 from overstory.queries.estimates import EstimateOptions
-from overstory.queries.readings import COMPARISONS, compare
+from overstory.queries.readings import compare
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
@@ -59,6 +59,8 @@ OVERLAP: Final = (
     "difference, so that the intervals here are too long, never too short, and small changes among few devices may be "
     "missed. If you know how many devices are in both, say so, and the intervals take it into account."
 )
+
+KEPT: Final = "Share of the devices in both that kept their values"
 
 Span = tuple[int, int]
 
@@ -83,14 +85,13 @@ class ComparisonScreen(Screen):
     query = ComparisonQuery
 
     def view(self, data: ConsoleData, query: ComparisonQuery, **path: str) -> View:
-        """Return the differences of two ranges."""
         metric = data.metric(path["metric"])
         periods = data.counts(metric).periods
         spans = _spans(data, metric, query, periods)
         page = _Page(data, metric, query, spans, periods)
         if spans is None:
             return page.without("There are reports in fewer than two periods: there is nothing to compare yet.", 200)
-        if metric.reading not in COMPARISONS or metric.reading in WHOLE_RANGE:
+        if metric.reading in WHOLE_RANGE:
             return page.without(f"Two ranges of {reading_words(metric)} are not compared on a page.", 200)
         if is_shares(metric) and not metric.labels:
             return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
@@ -176,9 +177,7 @@ class _Page:
         return View(self.metric.title, tuple(blocks), table, picture, facts)
 
     def _head(self, title: str) -> Iterator[Block]:
-        yield metric_links(self.data, self.metric, "Compare")
-        yield Heading(1, title)
-        yield Paragraph(self.metric.description, is_lead=True)
+        yield from page_head(self.data, self.metric, "Compare", title)
 
     def _label(self, number: int) -> str:
         assert self.spans is not None
@@ -234,7 +233,6 @@ class _Page:
 
     def _form(self) -> Form:
         a, b = (self._label(0), self._label(1)) if self.spans else (self.query.a or "", self.query.b or "")
-        each = self.query.reports_per_device
         kinds = tuple((kind, words.partition(" (")[0]) for kind, words in INTERVAL_KINDS.items())
         return Form(
             "What is compared",
@@ -243,33 +241,16 @@ class _Page:
                 Field("b", "Range b, taken away from a", b, hint="FIRST..LAST, or one period"),
                 Field("interval", "Intervals", self.query.interval, "choice", kinds),
                 adjustment_field(self.query.adjustment, "changed"),
-                Field(
-                    "alpha",
-                    "False discovery rate",
-                    f"{self.query.alpha:g}",
-                    "number",
-                    least=0.001,
-                    most=0.5,
-                    step=0.001,
-                ),
-                Field(
-                    "overlap",
-                    "Share of the devices in both that kept their values",
-                    f"{self.query.overlap:g}",
-                    "number",
-                    least=0,
-                    most=1,
-                    step=0.01,
-                    hint="0 is always safe",
-                ),
-                Field(
+                number_field("alpha", "False discovery rate", self.query.alpha, 0.001, 0.5, 0.001),
+                number_field("overlap", KEPT, self.query.overlap, 0, 1, 0.01, "0 is always safe"),
+                number_field(
                     "reports_per_device",
                     "Reports of one device in a range",
-                    "" if each is None else f"{each:g}",
-                    "number",
-                    least=1,
-                    step=0.1,
-                    hint="empty: one in each period",
+                    self.query.reports_per_device,
+                    1,
+                    None,
+                    0.1,
+                    "empty: one in each period",
                 ),
             ),
             "Compare",

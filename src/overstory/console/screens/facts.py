@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +15,7 @@ from overstory.console.alarms import find_alarms
 from overstory.console.view import ScreenError
 from overstory.planning.sample_size import required_sample_size, smallest_share
 from overstory.presentation.charts.numbers import dots
-from overstory.presentation.document import Column, Field, KeyValues, Links, Notice
+from overstory.presentation.document import Block, Column, Field, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import percent
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.text import epsilon_text
@@ -150,6 +150,26 @@ ADJUSTMENT_NAMES: Final[Mapping[Adjustment, str]] = {
 def period_columns(adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
     """Return the columns of the files: those of the file that `overstory decode -o` writes."""
     return (Column("from"), Column("to"), *file_columns(adjustment=adjustment))
+
+
+def number_field(
+    name: str, label: str, value: float | None, least: float, most: float | None, step: float | None, hint: str = ""
+) -> Field:
+    """Return a field that asks for a number; None is an empty one."""
+    text = "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return Field(name, label, text, "number", least=least, most=most, step=step, hint=hint)
+
+
+def page_head(data: ConsoleData, metric: Metric, place: str, title: str, period: str = "") -> tuple[Block, ...]:
+    """Return how every page of a metric begins: where else to go, what is shown, and what the metric is."""
+    links = metric_links(data, metric, place, period)
+    return links, Heading(1, title), Paragraph(metric.description, is_lead=True)
+
+
+def state_notice(data: ConsoleData, metric: Metric, period: int, subject: str = "") -> Iterator[Notice]:
+    """Say of a period that is not final how long it takes reports."""
+    if data.state(metric, period) != "final":
+        yield Notice(f"{subject or metric.period.label(period)} is {state_words(data, metric, period)}.", "faint")
 
 
 def adjustment_field(chosen: Adjustment, selected: str = "detected") -> Field:

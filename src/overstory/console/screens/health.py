@@ -15,7 +15,7 @@ from pydantic import Field as Parameter
 from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
 from overstory.collector.store import Store
 from overstory.collector.store.operations import NOTE_KINDS
-from overstory.console.screens.facts import state_words
+from overstory.console.screens.facts import number_field, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.numbers import sparkline
 from overstory.presentation.document import (
@@ -79,7 +79,6 @@ class Volume:
 
     @property
     def reports(self) -> int:
-        """Reports of the newest period that is over."""
         return self.by_period.get(self.current - 1, 0)
 
     @property
@@ -93,7 +92,6 @@ class Volume:
 
     @property
     def share(self) -> float | None:
-        """Its reports as a share of the median."""
         return None if not self.median else self.reports / self.median
 
     @property
@@ -104,7 +102,6 @@ class Volume:
 
     @property
     def words(self) -> str:
-        """The comparison in words."""
         label = self.metric.period.label(self.current - 1)
         return f"{self.reports:,} reports in {label}, the median of the {BEFORE} periods before is {self.median:,.0f}"
 
@@ -155,7 +152,6 @@ class HealthScreen(Screen):
     query = HealthQuery
 
     def view(self, data: ConsoleData, query: HealthQuery, **path: str) -> View:  # noqa: ARG002 - every screen takes it
-        """Return the page."""
         health = _Health(data, data.clock(), query.days)
         blocks = (
             Heading(1, health.headline),
@@ -283,7 +279,7 @@ class _Health:
 
     def of_refusals(self) -> Iterator[Block]:
         yield Heading(2, "Refused", "refused")
-        days = Field("days", "Days", str(self.days), "number", least=1, most=400, step=1)
+        days = number_field("days", "Days", self.days, 1, 400, 1)
         yield Form("Which days", (days,), "Show", "/health", is_live=True)
         if not self.by_day:
             yield Paragraph(f"Nothing was refused in the last {self.days} days.")

@@ -70,7 +70,6 @@ class OverviewScreen(Screen):
     query = OverviewQuery
 
     def view(self, data: ConsoleData, query: OverviewQuery, **path: str) -> View:  # noqa: ARG002 - every screen takes it
-        """Return the page."""
         histories = read_histories(data)
         overview = _Overview(data, query, histories, find_alarms(data, histories))
         facts = {"alarms": [alarm.to_json() for alarm in overview.alarms]}
@@ -150,13 +149,18 @@ class _Overview:
     def table(self) -> Table:
         columns = (
             Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
-            Column("alarms", "Alarms", lambda number: thousands(number) if number else "none", tone=_tone_of_number),
+            Column(
+                "alarms",
+                "Alarms",
+                lambda number: thousands(number) if number else "none",
+                tone=lambda number: "bad" if number else "",
+            ),
             Column("detected_of", "Detected", _detected, ("detected", "candidates")),
             Column("unlisted", "Not listed", _unlisted, ("unlisted", "unlisted_error")),
             Column("newest", "Estimate", is_left=True),
-            Column("period", "Newest", _or_none, is_left=True, link=_period_address),
+            Column("period", "Newest", lambda period: period or "none", is_left=True, link=_period_address),
             Column("state", "State", is_left=True),
-            Column("reports", "Reports", _number),
+            Column("reports", "Reports", thousands),
             Column("line", "Reports by period", lambda _: "", ("metric",), picture=self._line),
             Column("fit", "Fit", is_left=True, tone=lambda fit: "bad" if fit == "past limits" else ""),
             Column("expires", "Expires", _expires, ("expires", "days"), is_left=True),
@@ -226,14 +230,6 @@ def _period_address(row: Row) -> str:
     return "" if row["period"] is None else f"/m/{row['metric']}/{row['period']}"
 
 
-def _or_none(text: str | None) -> str:
-    return "none" if text is None else text
-
-
-def _number(number: int) -> str:
-    return thousands(number)
-
-
 def _detected(detected: int | None, candidates: int | None) -> str:
     return "" if detected is None else f"{detected:,} of {candidates:,}"
 
@@ -244,7 +240,3 @@ def _unlisted(share: float | None, error: float | None) -> str:
 
 def _expires(date: str, days: int) -> str:
     return f"in {days:,} days" if days > 0 else f"ended {date}"
-
-
-def _tone_of_number(number: int) -> Tone:
-    return "bad" if number else ""

@@ -15,13 +15,14 @@ from overstory.console.screens.facts import (
     epsilons,
     estimate_picture,
     interval_caption,
-    metric_links,
+    number_field,
+    page_head,
     people_for,
     period_columns,
     rests_on,
     sentence,
     share_that_shows,
-    state_words,
+    state_notice,
 )
 from overstory.console.screens.readings import (
     dimension_words,
@@ -93,7 +94,6 @@ class PeriodScreen(Screen):
     query = PeriodQuery
 
     def view(self, data: ConsoleData, query: PeriodQuery, **path: str) -> View:
-        """Return the page of a period."""
         metric = data.metric(path["metric"])
         first, last = data.periods(metric, path["period"], path["period"])
         counted = data.counts(metric, first, last, query.group)
@@ -244,9 +244,8 @@ class _Page:
         return View(f"{self.metric.title}, {self.label}", blocks, facts=facts)
 
     def _head(self, words: str) -> Iterator[Block]:
-        yield metric_links(self.data, self.metric, self.label, self.label)
-        yield Heading(1, f"{self.metric.title}, {self.label}{group_words(self.metric, self.query.group)}: {words}")
-        yield Paragraph(self.metric.description, is_lead=True)
+        title = f"{self.metric.title}, {self.label}{group_words(self.metric, self.query.group)}: {words}"
+        yield from page_head(self.data, self.metric, self.label, title, self.label)
 
     def _figures(self, estimate: Any) -> Iterator[tuple[str, str]]:
         reports, values, built = estimate.num_reports, len(estimate.values), self.metric.mechanism
@@ -266,8 +265,7 @@ class _Page:
 
     def _notices(self, series: EstimateSeries, new: set[str], before: frozenset[str] | None) -> Iterator[Block]:
         (part,) = series.parts
-        if self.data.state(self.metric, part.last) != "final":
-            yield Notice(f"This period is {state_words(self.data, self.metric, part.last)}.", "faint")
+        yield from state_notice(self.data, self.metric, part.last, "This period")
         if before is not None:
             names = ", ".join(sorted(new)[:10]) + (" and more" if len(new) > 10 else "")
             yield Notice(
@@ -324,7 +322,7 @@ class _Page:
         hidden = (("candidates", query.candidates), ("list", query.list), ("before", query.before))
         fields = (
             *group_field(self.metric, query.group),
-            Field("alpha", "Alpha", f"{query.alpha:g}", "number", least=0.0001, most=0.5, step=0.0001),
+            number_field("alpha", "Alpha", query.alpha, 0.0001, 0.5, 0.0001),
             Field(
                 "correction",
                 "Alpha bounds",
@@ -332,18 +330,10 @@ class _Page:
                 "choice",
                 (("fdr", "the false discovery rate"), ("bonferroni", "the chance of any false detection")),
             ),
-            Field("level", "Interval level", f"{query.level:g}", "number", least=0.5, most=0.999, step=0.001),
+            number_field("level", "Interval level", query.level, 0.5, 0.999, 0.001),
             adjustment_field(query.adjustment),
-            Field(
-                "share",
-                "How many devices show a share of",
-                f"{query.share:g}",
-                "number",
-                least=0.00001,
-                most=1,
-                step=0.00001,
-            ),
-            Field("rank", "Draw from rank", str(query.rank), "number", least=1, step=1, hint="2 leaves out the first"),
+            number_field("share", "How many devices show a share of", query.share, 0.00001, 1, 0.00001),
+            number_field("rank", "Draw from rank", query.rank, 1, None, 1, "2 leaves out the first"),
             *(Field(name, "", value, "hidden") for name, value in hidden if value),
         )
         return Form("What counts as detected", fields, "Show", f"/m/{self.metric.id}/{self.label}", is_live=True)

@@ -12,7 +12,7 @@ from pydantic import Field as Parameter
 from overstory.console.view import Query, Screen, View
 from overstory.planning.answer import Answer, answer_for_domain, answer_for_strings, sample_report_blocks
 from overstory.planning.nearest import Nearest
-from overstory.presentation.charts.curves import scatter_of_estimates
+from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
 from overstory.presentation.document import (
     Block,
     Field,
@@ -87,13 +87,12 @@ class PlannerScreen(Screen):
     query = PlannerQuery
 
     def view(self, data: ConsoleData, query: PlannerQuery, **path: str) -> View:  # noqa: ARG002 - it needs no data
-        """Return the plan of the needs, or what is wrong with them."""
         try:
             answer = _answer(query)
         except ParameterError as error:
             blocks = [*_head(query), Notice(f"{error}."), *_repairs(query)]
             return View("Plan a collection", tuple(blocks), facts={"error": str(error)}, status=400)
-        picture = _picture(answer)
+        picture = _picture(answer.absent, answer.held, answer.threshold)
         blocks = [
             *_head(query),
             *([] if answer.nearest is None else _nearest(query, answer.nearest)),
@@ -213,17 +212,12 @@ def _surer(epsilon: float) -> str:
 
 
 @lru_cache(maxsize=64)
-def _drawn(answer_key: tuple[Any, ...]) -> Picture:
-    absent, held, threshold = answer_key
+def _picture(absent: Scatter, held: Scatter, threshold: float) -> Picture:
     caption = (
         f"Where the estimates of many collections would lie: of a value with a share of {percentage(held.share)}, and "
         "of one that nobody holds. The further apart, the surer the detection."
     )
     return scatter_of_estimates("estimates", caption, absent, held, threshold)
-
-
-def _picture(answer: Answer) -> Picture:
-    return _drawn((answer.absent, answer.held, answer.threshold))
 
 
 def _nearest(query: PlannerQuery, nearest: Nearest) -> Iterator[Block]:

@@ -29,7 +29,7 @@ from overstory.presentation.document import (
 )
 from overstory.privacy.claims import finite
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.cost import MetricCost, metric_cost, unchanged_cost
+from overstory.privacy.registry.cost import metric_cost, unchanged_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.text import epsilon_text, odds_text, plural
 from overstory.protocol.metrics.period import WEEK
@@ -82,7 +82,6 @@ class PrivacyScreen(Screen):
     query = PrivacyQuery
 
     def view(self, data: ConsoleData, query: PrivacyQuery, **path: str) -> View:
-        """Return the ledger of a metric."""
         metric = data.metric(path["metric"])
         reports = query.reports or metric.window or 10
         stated = metric_statement(metric, reports=() if query.reports is None else (query.reports,))
@@ -111,7 +110,9 @@ class PrivacyScreen(Screen):
             Heading(2, "The same from the command line"),
             Preformatted(_command(metric, query)),
         ]
-        return View(f"{metric.title}: privacy", tuple(blocks), table, picture, _facts(metric, stated, page.cost))
+        # The statement as `overstory privacy` prints it, and the cost as `overstory metrics show` does.
+        facts = {"metric": metric.id, "privacy": stated.to_json(), "cost": page.cost.to_json()}
+        return View(f"{metric.title}: privacy", tuple(blocks), table, picture, facts)
 
 
 def _figures(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]]:
@@ -189,8 +190,3 @@ def _picture(metric: Metric) -> Picture:
 def _command(metric: Metric, query: PrivacyQuery) -> str:
     asked = [f"--{name} {number}" for name, number in (("reports", query.reports), ("values", query.values)) if number]
     return " ".join(["overstory privacy", metric.id, "--registry FILE", *asked])
-
-
-def _facts(metric: Metric, stated: PrivacyStatement, cost: MetricCost) -> dict[str, Any]:
-    """Return the statement as `overstory privacy` prints it, and the cost as `overstory metrics show` does."""
-    return {"metric": metric.id, "privacy": stated.to_json(), "cost": cost.to_json()}

@@ -154,7 +154,6 @@ class PublicScreen(Screen):
     viewer = None
 
     def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002 - every screen takes these
-        """Return the page of all metrics."""
         registry = data.registry
         table = Table("Every metric", _columns(), [_row(data, metric) for metric in registry.values()])
         blocks = (
@@ -231,7 +230,6 @@ class AboutScreen(Screen):
     viewer = None
 
     def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002
-        """Return the page of a metric."""
         metric = data.metric(path["metric"])
         page = _page_of(metric, route=data.registry.oblivious)
         counted = _published(data, metric)
@@ -351,7 +349,6 @@ class RegistryScreen(Screen):
     viewer = None
 
     def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002
-        """Return the page of the registry."""
         registry = data.registry
         shown = (Heading(2, "The file", "file"), Preformatted(registry.text.strip())) if registry.text else ()
         changes = _changes(data)

@@ -17,9 +17,11 @@ from overstory.console.screens.facts import (
     adjustment_field,
     epsilons,
     estimate_picture,
-    metric_links,
+    number_field,
+    page_head,
     rests_on,
     sentence,
+    state_notice,
     state_words,
 )
 from overstory.console.view import ScreenError, View
@@ -34,15 +36,12 @@ from overstory.presentation.document import (
     Heading,
     KeyValues,
     Lines,
-    Notice,
     Paragraph,
     Table,
 )
 from overstory.presentation.formats import interval, percent, thousands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from overstory.analysis.numeric.quantities import Quantity
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
@@ -167,7 +166,7 @@ def number_pictures(name: str, reading: NumberSeries) -> Iterator[Picture]:
         yield histogram(name, caption, names, values=values, low=low, high=high)
 
 
-def numbers_over_time(name: str, reading: NumberSeries) -> Iterator[Picture]:
+def numbers_over_time(name: str, reading: Any) -> Iterator[Picture]:
     """Yield the means of the periods with their intervals, or the medians where no mean is estimated."""
     for kind, of, what in (("mean", "", "mean"), ("quantile", "0.5", "median")):
         pairs = [
@@ -189,7 +188,7 @@ def _numbers(rows: Sequence[Quantity]) -> tuple[F64, F64, F64]:
     return value, low, high
 
 
-def marginal_tables(reading: TableSeries) -> Iterator[Block]:
+def marginal_tables(reading: Any) -> Iterator[Block]:
     """Yield the shares of each variable's values, each variable once."""
     if not reading.parts:
         return
@@ -220,14 +219,8 @@ PICTURES: Final[Mapping[str, Callable[[str, Any], Iterator[Picture]]]] = {
 }
 """By reading: what draws it, from a name for files and the reading."""
 
-OVER_TIME: Final[Mapping[str, Callable[[str, Any], Iterator[Picture]]]] = dict.fromkeys(
-    ("mean", "distribution", "ranges"), numbers_over_time
-)
-"""By reading: what draws all periods, from a name for files and the reading of each period."""
-
-MORE: Final[Mapping[str, Callable[[Any], Iterator[Block]]]] = {"table": marginal_tables}
-"""By reading: what its page shows below what the reading says."""
-
+OF_NUMBERS: Final = frozenset({"mean", "distribution", "ranges"})
+"""Readings of which a number is drawn over all periods."""
 
 SHARES: Final = "shares"
 """The reading whose pages are the screens' own."""
@@ -271,11 +264,9 @@ def period_view(data: ConsoleData, metric: Metric, label: str, counted: PeriodCo
     title = f"{metric.title}, {label}{group_words(metric, counted.group or '')}"
     reading, picture, shown_blocks = page.read()
     blocks = (
-        metric_links(data, metric, label, label),
-        Heading(1, f"{title}: {counted.num_reports:,} reports"),
-        Paragraph(metric.description, is_lead=True),
+        *page_head(data, metric, label, f"{title}: {counted.num_reports:,} reports", label),
         KeyValues((("Reports", f"{counted.num_reports:,}"), *epsilons(metric)[:2]), "figures"),
-        *page.state_notice(),
+        *state_notice(data, metric, counted.periods[-1]),
         *shown_blocks,
         _form(metric, counted.group or "", options, f"/m/{metric.id}/{label}"),
         *page.tail(),
@@ -306,16 +297,14 @@ def series_view(
     if not whole and len(periods) > 1:
         every = data.reading(data.counts(metric, periods[0], newest, group), kind, options)
     when = metric.period.label(newest) if not whole else _ends(metric, counted)
-    reports, draw = reports_picture(metric, Columns.of(counted, None)), OVER_TIME.get(metric.reading)
+    reports, title = reports_picture(metric, Columns.of(counted, None)), f"{metric.title}{group_words(metric, group)}"
     blocks = (
-        metric_links(data, metric, "Over time"),
-        Heading(1, f"{metric.title}{group_words(metric, group)}: {shown.num_reports:,} reports, {when}"),
-        Paragraph(metric.description, is_lead=True),
+        *page_head(data, metric, "Over time", f"{title}: {shown.num_reports:,} reports, {when}"),
         KeyValues(epsilons(metric), "figures"),
-        *page.state_notice(),
+        *state_notice(data, metric, shown.periods[-1]),
         *shown_blocks,
         Heading(2, "Over time"),
-        *map(Figure, () if draw is None else draw(metric.id, every)),
+        *map(Figure, numbers_over_time(metric.id, every) if metric.reading in OF_NUMBERS else ()),
         Figure(reports),
         _periods(metric, counted),
         *_left_out(len(counted.periods) - len(periods), whole=whole),
@@ -344,8 +333,7 @@ def compared_view(
         Heading(2, "What these numbers rest on"),
         KeyValues((("Differences", "range a less range b"), ("Last period of a", newest))),
     )
-    facts = {name: value for name, value in compared.to_json().items() if name != "title"}
-    return View(metric.title, blocks, file_rows(compared.csv_lines()), None, facts)
+    return View(metric.title, blocks, file_rows(compared.csv_lines()), None, _facts(compared))
 
 
 def _ends(metric: Metric, counted: PeriodCounts) -> str:
@@ -377,18 +365,11 @@ class ReadingPage:
         """
         reading = self.change(self.data.reading(self.counted, "total", self.options))
         label = _ends(self.metric, self.counted).replace(" ", "-")
-        draw, add = PICTURES.get(self.metric.reading), MORE.get(self.metric.reading)
+        draw = PICTURES.get(self.metric.reading)
         pictures = tuple(draw(f"{self.metric.id}-{label}", reading)) if draw else ()
-        more = tuple(add(reading)) if add else ()
+        more = marginal_tables(reading) if self.metric.reading == "table" else ()
         own = tuple(_for_a_page(block) for block in reading.blocks())
         return reading, (pictures[0] if pictures else None), (*map(Figure, pictures), *own, *more)
-
-    def state_notice(self) -> Iterator[Block]:
-        """Say of a newest period that is not final how long it takes reports."""
-        last = self.counted.periods[-1]
-        if self.data.state(self.metric, last) != "final":
-            words = f"{self.metric.period.label(last)} is {state_words(self.data, self.metric, last)}."
-            yield Notice(words, "faint")
 
     def tail(self) -> Iterator[Block]:
         """Say what the numbers rest on."""
@@ -428,8 +409,8 @@ def _typed(cells: Sequence[str]) -> list[Any]:
         return list(cells)
 
 
-def _facts(reading: Reading) -> dict[str, Any]:
-    return {f"{name}": value for name, value in reading.to_json().items() if name != "title"}
+def _facts(reading: Reading | RangeComparison) -> dict[str, Any]:
+    return {name: value for name, value in reading.to_json().items() if name != "title"}
 
 
 def _periods(metric: Metric, counted: PeriodCounts) -> Table:
@@ -454,7 +435,7 @@ def unused_fields(metric: Metric) -> set[str]:
 
 
 def _form(metric: Metric, group: str, options: EstimateOptions, address: str) -> Form:
-    alpha = Field("alpha", "Alpha", f"{options.alpha:g}", "number", least=0.0001, most=0.5, step=0.0001)
+    alpha = number_field("alpha", "Alpha", options.alpha, 0.0001, 0.5, 0.0001)
     fields = (alpha, adjustment_field(options.adjustment)) if metric.reading in DETECTING else (alpha,)
     return Form("What is shown", (*group_field(metric, group), *fields), "Show", address, is_live=True)
 

@@ -22,13 +22,14 @@ from overstory.console.screens.facts import (
     epsilons,
     estimate_picture,
     interval_caption,
-    metric_links,
+    number_field,
+    page_head,
     people_for,
     period_columns,
     rests_on,
     sentence,
     share_that_shows,
-    state_words,
+    state_notice,
 )
 from overstory.console.screens.readings import (
     dimension_words,
@@ -62,10 +63,8 @@ from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSe
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.console.data import ConsoleData
-    from overstory.console.screens.columns import Columns
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
-    from overstory.queries.estimates import EstimateSeries
 
     F64 = NDArray[np.float64]
 
@@ -209,6 +208,7 @@ OLDER_ROWS: Final = 30
 OF_SHARES: Final = ("values", "every", "level")
 """What an address may ask of shares alone."""
 
+WORST_CASE: Final = "In a column; empty: the worst case."
 READINGS: Final = (
     ("per-period", "each period by itself"),
     ("cumulative", "all periods up to each"),
@@ -242,7 +242,6 @@ class SeriesScreen(Screen):
     query = SeriesQuery
 
     def view(self, data: ConsoleData, query: SeriesQuery, **path: str) -> View:
-        """Return the page of a metric."""
         metric = data.metric(path["metric"])
         counted = data.counts(metric, *data.periods(metric, query.first, query.last), query.group)
         if not counted.periods:
@@ -276,9 +275,7 @@ class _Page:
         picture = None if uncertain else self._picture(shown)
         alarms, refresh = alarm_notices(self.data, self.metric)
         blocks = [
-            metric_links(self.data, self.metric, "Over time"),
-            Heading(1, self._title + ("" if uncertain else f": {self._newest_words()}")),
-            Paragraph(self.metric.description, is_lead=True),
+            *page_head(self.data, self.metric, "Over time", self._title(uncertain)),
             KeyValues(tuple(self._figures()), "figures"),
             *alarms,
             *self._notices(uncertain),
@@ -300,9 +297,9 @@ class _Page:
         facts = {**self.series.summary(), "level": self.query.level, "every": self.columns.every}
         return View(self.metric.title, tuple(blocks), table, picture, facts, refresh=refresh)
 
-    @property
-    def _title(self) -> str:
-        return f"{self.metric.title}{group_words(self.metric, self.query.group)}"
+    def _title(self, uncertain: float | None) -> str:
+        newest = "" if uncertain else f": {self._newest_words()}"
+        return f"{self.metric.title}{group_words(self.metric, self.query.group)}{newest}"
 
     def _wanted(self) -> list[str]:
         names = self.query.names()
@@ -318,9 +315,8 @@ class _Page:
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         for part in self.series.parts:
-            ends = {"from": self._label(part.first), "to": self._label(part.last)}
             for row in part.estimate.rows(level=self.query.level):
-                yield {**ends, **row}
+                yield {**self.series.ends(part), **row}
 
     def _newest_words(self) -> str:
         part = self.series.parts[-1]
@@ -342,7 +338,6 @@ class _Page:
         yield from epsilons(self.metric)
 
     def _notices(self, uncertain: float | None) -> Iterator[Block]:
-        last = self.columns.counted.periods[-1]
         if uncertain is not None:
             part = self.series.parts[-1]
             needed = people_for(self.metric.mechanism, 0.1, len(part.estimate.values))
@@ -350,14 +345,15 @@ class _Page:
                 f"Too few reports for shares: {part.estimate.num_reports:,} devices, and a share is uncertain by "
                 f"{uncertain:.0%} of all. To see a share of 10%, it needs about {needed}."
             )
-        if self.data.state(self.metric, last) != "final":
-            yield Notice(f"{self._label(last)} is {state_words(self.data, self.metric, last)}.", "faint")
+        yield from state_notice(self.data, self.metric, self.columns.counted.periods[-1])
         for note in dict.fromkeys((*self.series.notes, *self.series.parts[-1].estimate.notes)):
             yield Notice(sentence(note), "faint")
 
     def _picture(self, shown: Shown) -> Picture:
         if self.query.reading == "total":
-            return _total_picture(self.metric, self._part_rows(0)[:50])
+            rows = self._part_rows(0)[:50]
+            caption = f"Share of each value over the range: the {len(rows)} most frequent, with intervals."
+            return estimate_picture(f"{self.metric.id}-series", caption, rows)
         kind = interval_caption(self.query.level, self.query.adjustment)
         caption = f"Share of each value, {self.columns.labels[0]} to {self.columns.labels[-1]}, with {kind}."
         return over_time(
@@ -374,14 +370,9 @@ class _Page:
 
     def _tables(self, shown: Shown) -> Iterator[Block]:
         part = self.series.parts[-1]
-        when = (
-            self._label(part.last)
-            if part.first == part.last
-            else f"{self._label(part.first)} to {self._label(part.last)}"
-        )
         newest = self._part_rows(-1)
         table = estimate_table(newest[:NEWEST_ROWS], level=self.query.level)
-        yield Heading(2, f"Newest: {when}")
+        yield Heading(2, f"Newest: {self.series.when(part)}")
         yield Table("", table.columns, table.rows, table.faint)
         if len(newest) > NEWEST_ROWS:
             yield Paragraph(f"{len(newest) - NEWEST_ROWS:,} more values are in the downloads.")
@@ -402,11 +393,6 @@ class _Page:
         yield dimension_words(self.metric)
 
 
-def _total_picture(metric: Metric, rows: Sequence[dict[str, Any]]) -> Picture:
-    caption = f"Share of each value over the range: the {len(rows)} most frequent, with intervals."
-    return estimate_picture(f"{metric.id}-series", caption, rows)
-
-
 def _without_reports(data: ConsoleData, metric: Metric, query: SeriesQuery) -> View:
     every = data.counts(metric).periods
     label = metric.period.label
@@ -416,9 +402,7 @@ def _without_reports(data: ConsoleData, metric: Metric, query: SeriesQuery) -> V
         else "There are no reports of this metric yet."
     )
     blocks = (
-        metric_links(data, metric, "Over time"),
-        Heading(1, f"{metric.title}: no reports"),
-        Paragraph(metric.description, is_lead=True),
+        *page_head(data, metric, "Over time", f"{metric.title}: no reports"),
         KeyValues(epsilons(metric), "figures"),
         Notice(detail, "faint"),
         _form(metric, query, ()),
@@ -431,9 +415,7 @@ def _without_candidates(data: ConsoleData, metric: Metric, query: SeriesQuery, c
     newest = metric.period.label(periods[-1])
     picture = reports_picture(metric, columns)
     blocks = (
-        metric_links(data, metric, "Over time"),
-        Heading(1, f"{metric.title}: {columns.counted.num_reports:,} reports"),
-        Paragraph(metric.description, is_lead=True),
+        *page_head(data, metric, "Over time", f"{metric.title}: {columns.counted.num_reports:,} reports"),
         KeyValues(epsilons(metric), "figures"),
         Notice(
             "The registry has no list of candidates for this metric. Open its newest period to look for strings.",
@@ -453,23 +435,9 @@ def _form(metric: Metric, query: SeriesQuery, labels: Sequence[str]) -> Form:
         *group_field(metric, query.group),
         Field("from", "From", query.first or "", hint=f"such as {labels[0]}" if labels else ""),
         Field("to", "To", query.last or "", hint=f"such as {labels[-1]}" if labels else ""),
-        Field(
-            "every",
-            "Periods in a column",
-            "" if query.every is None else str(query.every),
-            "number",
-            least=1,
-            step=1,
-        ),
-        Field(
-            "reports_per_device",
-            "Reports per device",
-            "" if query.reports_per_device is None else f"{query.reports_per_device:g}",
-            "number",
-            least=1,
-            hint="In a column; empty: the worst case.",
-        ),
-        Field("level", "Interval level", f"{query.level:g}", "number", least=0.5, most=0.999, step=0.001),
+        number_field("every", "Periods in a column", query.every, 1, None, 1),
+        number_field("reports_per_device", "Reports per device", query.reports_per_device, 1, None, None, WORST_CASE),
+        number_field("level", "Interval level", query.level, 0.5, 0.999, 0.001),
         adjustment_field(query.adjustment),
         Field("reading", "Estimates of", query.reading, "choice", READINGS),
         Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent."),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from overstory.presentation.charts.drawing import NARROW, WIDE, Chart, Scale, Sheet
+from overstory.presentation.charts.drawing import Chart, Scale, Sheet, on_both_sheets
 from overstory.presentation.svg import BLUE, FAINT, MUTED, VERMILION, Picture
 
 MOST_BITS: Final = 256
@@ -31,8 +31,7 @@ def bits_of_a_report(name: str, caption: str, steps: Sequence[Step]) -> Picture:
     """
     shown = [Step(step.name, step.bits[:MOST_BITS]) for step in steps]
     alt = " ".join(_sentence(step, shown[0]) for step in shown)
-    wide, narrow = (_drawing(sheet, shown) for sheet in (WIDE, NARROW))
-    return Picture(name, caption, alt, wide, narrow=narrow)
+    return on_both_sheets(name, caption, alt, lambda sheet: _drawing(sheet, shown))
 
 
 def _sentence(step: Step, first: Step) -> str:

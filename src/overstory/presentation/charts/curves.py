@@ -9,7 +9,7 @@ from itertools import groupby
 from statistics import NormalDist
 from typing import Final
 
-from overstory.presentation.charts.drawing import NARROW, WIDE, Chart, Scale, Sheet, percent_tick
+from overstory.presentation.charts.drawing import Chart, Scale, Sheet, on_both_sheets, percent_tick
 from overstory.presentation.formats import percent
 from overstory.presentation.svg import BLUE, INK, MUTED, SERIES, Picture
 
@@ -37,8 +37,8 @@ def loss_over_reports(
     finite = [x for loss in losses for x in loss.epsilons if math.isfinite(x) and x > 0] or [1.0]
     low = 10.0 ** math.floor(math.log10(min(finite)) + 1e-6)
     high = min(most, 10.0 ** (math.floor(math.log10(max(finite)) + 1e-6) + 1))
-    wide, narrow = (_losses_drawing(sheet, numbers, losses, low, high) for sheet in (WIDE, NARROW))
-    return Picture(name, caption, " ".join(_sentence(loss, numbers) for loss in losses), wide, narrow=narrow)
+    alt = " ".join(_sentence(loss, numbers) for loss in losses)
+    return on_both_sheets(name, caption, alt, lambda sheet: _losses_drawing(sheet, numbers, losses, low, high))
 
 
 def _sentence(loss: Loss, numbers: Sequence[int]) -> str:
@@ -145,8 +145,7 @@ def scatter_of_estimates(name: str, caption: str, absent: Scatter, held: Scatter
         f"nobody holds lie between {percent(absent.interval[0])} and {percent(absent.interval[1])}. "
         f"Detected is what passes {percent(threshold)}."
     )
-    wide, narrow = (_detection_drawing(sheet, absent, held, threshold) for sheet in (WIDE, NARROW))
-    return Picture(name, caption, alt, wide, narrow=narrow)
+    return on_both_sheets(name, caption, alt, lambda sheet: _detection_drawing(sheet, absent, held, threshold))
 
 
 def _detection_drawing(sheet: Sheet, absent: Scatter, held: Scatter, threshold: float) -> str:

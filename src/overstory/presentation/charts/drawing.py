@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.presentation.svg import FAINT, INK, MUTED, PAPER
+from overstory.presentation.svg import FAINT, INK, MUTED, PAPER, Picture
 
 F64 = NDArray[np.float64]
 
@@ -305,6 +305,11 @@ class Sheet:
 
 WIDE: Final = Sheet(880, 13, 26)
 NARROW: Final = Sheet(420, 14, 15)
+
+
+def on_both_sheets(name: str, caption: str, alt: str, draw: Callable[[Sheet], str]) -> Picture:
+    """Return a picture that is drawn for a wide page and for a narrow one."""
+    return Picture(name, caption, alt, draw(WIDE), narrow=draw(NARROW))
 
 
 def percent_tick(share: float) -> str:

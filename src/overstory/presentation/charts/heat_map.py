@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from overstory.presentation.charts.drawing import (
     F64,
-    NARROW,
-    WIDE,
     Chart,
     Scale,
     Sheet,
     cursor_numbers,
+    on_both_sheets,
     percentages,
     shortened,
 )
@@ -83,12 +82,10 @@ class Cells:
 
     @property
     def high(self) -> F64:
-        """The upper ends of the intervals."""
         return np.clip(self.shares + self.reach, 0.0, 1.0)
 
     @property
     def departures(self) -> F64:
-        """The shares less the overall ones."""
         return np.asarray(self.shares - self.overall)
 
     def strengths(self) -> F64:
@@ -109,8 +106,7 @@ def heat_map(name: str, caption: str, cells: Cells) -> Picture:
     surest = sorted(places, key=lambda place: -abs(float(cells.departures[place])))[:10]
     named = " ".join(_sentence(cells, *place) for place in surest)
     alt = f"{len(places)} of {cells.shares.size} shares differ from those of all rows together. {named}".rstrip()
-    wide, narrow = (_drawing(sheet, drawn) for sheet in (WIDE, NARROW))
-    return Picture(name, caption, alt, wide, narrow=narrow)
+    return on_both_sheets(name, caption, alt, lambda sheet: _drawing(sheet, drawn))
 
 
 def _sentence(cells: Cells, row: int, column: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,12 +11,11 @@ from numpy.typing import NDArray
 
 from overstory.presentation.charts.drawing import (
     F64,
-    NARROW,
-    WIDE,
     Chart,
     Scale,
     Sheet,
     cursor_numbers,
+    on_both_sheets,
     percent_tick,
     percentages,
     plain_number,
@@ -32,11 +32,10 @@ def counts_over_time(name: str, caption: str, labels: Sequence[str], counts: F64
     ----------
     counts : ndarray of float64, shape (columns,)
     """
-    wide, narrow = (_bars(sheet, labels, counts, xlabel) for sheet in (WIDE, NARROW))
     ends = f", {labels[0]} to {labels[-1]}; the newest is {thousands(float(counts[-1]))}" if labels else ""
     most = thousands(float(counts.max())) if labels else "0"
     alt = f"{len(labels)} bar(s){ends}; the largest is {most}."
-    return Picture(name, caption, alt, wide, narrow=narrow)
+    return on_both_sheets(name, caption, alt, lambda sheet: _bars(sheet, labels, counts, xlabel))
 
 
 def _bars(sheet: Sheet, labels: Sequence[str], counts: F64, xlabel: str) -> str:
@@ -101,8 +100,7 @@ def histogram(name: str, caption: str, names: Sequence[str], *, values: F64, low
     """
     largest = int(np.argmax(values))
     alt = f"{len(names)} bar(s); the largest is {names[largest]} with {percent(float(values[largest]))}."
-    wide, narrow = (_histogram(sheet, names, values, low, high) for sheet in (WIDE, NARROW))
-    return Picture(name, caption, alt, wide, narrow=narrow)
+    return on_both_sheets(name, caption, alt, lambda sheet: _histogram(sheet, names, values, low, high))
 
 
 def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: F64) -> str:
@@ -130,8 +128,7 @@ def estimates_over_time(
     """
     newest = f"; the newest is {values[-1]:.4g} ({low[-1]:.4g} to {high[-1]:.4g})" if len(labels) else ""
     alt = f"{len(labels)} estimate(s), {labels[0]} to {labels[-1]}{newest}." if len(labels) else "No estimates."
-    wide, narrow = (_dots(sheet, labels, values, low, high, xlabel) for sheet in (WIDE, NARROW))
-    return Picture(name, caption, alt, wide, narrow=narrow)
+    return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high, xlabel))
 
 
 def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64, xlabel: str) -> str:
@@ -187,8 +184,7 @@ def dots(
     )
     words = ("detected", "not detected")
     look = _Rows(names, shares, low, high, detected, tuple(tags) or ("",) * len(names), words)
-    wide, narrow = (look.drawing(sheet, "share of devices") for sheet in (WIDE, NARROW))
-    return Picture(name, caption, alt, wide, narrow=narrow)
+    return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, "share of devices"))
 
 
 def differences(
@@ -213,27 +209,21 @@ def differences(
     )
     words = ("changed", "no change shown")
     look = _Rows(names, difference, low, high, changed, ("",) * len(names), words, is_difference=True)
-    wide, narrow = (look.drawing(sheet, "change of the share, in points") for sheet in (WIDE, NARROW))
-    return Picture(name, caption, alt, wide, narrow=narrow)
+    return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, "change of the share, in points"))
 
 
+@dataclass(frozen=True, eq=False)
 class _Rows:
     """What both pictures draw."""
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        shares: F64,
-        low: F64,
-        high: F64,
-        sure: NDArray[np.bool_],
-        tags: Sequence[str],
-        words: tuple[str, str],
-        *,
-        is_difference: bool = False,
-    ) -> None:
-        self.names, self.sure, self.tags, self.words, self.is_difference = names, sure, tags, words, is_difference
-        self.shares, self.low, self.high = (np.asarray(column, np.float64) for column in (shares, low, high))
+    names: Sequence[str]
+    shares: F64
+    low: F64
+    high: F64
+    sure: NDArray[np.bool_]
+    tags: Sequence[str]
+    words: tuple[str, str]
+    is_difference: bool = False
 
     def drawing(self, sheet: Sheet, xlabel: str) -> str:
         chart = self._plot(sheet)

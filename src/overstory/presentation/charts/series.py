@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from overstory.presentation.charts.drawing import (
     F64,
-    NARROW,
-    WIDE,
     Chart,
     Scale,
     Sheet,
     apart,
     cursor_numbers,
     drawable,
+    on_both_sheets,
     percent_tick,
     percentages,
     shortened,
@@ -94,8 +93,8 @@ def over_time(
     """
     if len(labels) > MOST_COLUMNS or len(lines) > len(SERIES):
         raise ValueError(f"{len(labels)} columns of {len(lines)} lines: at most {MOST_COLUMNS} and {len(SERIES)}")
-    wide, narrow = (_drawing(sheet, labels, lines, events, xlabel) for sheet in (WIDE, NARROW))
-    return Picture(name, caption, "".join(_described(labels, lines, events)), wide, narrow=narrow)
+    alt = "".join(_described(labels, lines, events))
+    return on_both_sheets(name, caption, alt, lambda sheet: _drawing(sheet, labels, lines, events, xlabel))
 
 
 def _described(labels: Sequence[str], lines: Sequence[Line], events: Sequence[Event]) -> Iterator[str]:

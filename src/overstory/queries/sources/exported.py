@@ -71,7 +71,6 @@ class SumsJob(Job):
         return SupportCounts([sums.num_reports], row[None, :])
 
     def sums(self, summed: SupportCounts) -> ReportSums:
-        """Return the sums that a row of counts holds."""
         watch = self.watch
         assert watch is not None
         row = summed.ones[0]
@@ -126,17 +125,14 @@ class ExportedReports:
     _sums: dict[Counted, ReportSums] = field(default_factory=dict, repr=False)
 
     def periods(self, metric_id: str) -> list[int]:
-        """Return the periods that have reports, ascending."""
         return sorted({one.manifest.period for one in self.sets if one.manifest.metric == metric_id})
 
     def groups(self, metric_id: str) -> list[str]:
-        """Return the groups that a metric has reports of; empty text: reports that name none."""
         return sorted({one.manifest.group for one in self.sets if one.manifest.metric == metric_id})
 
     def tally(
         self, metric_id: str, first: int, last: int, *, groups: Collection[str] | None = None
     ) -> dict[tuple[int, bytes], int]:
-        """Return the number of reports of each (period, mechanism digest)."""
         reports: Counter[tuple[int, bytes]] = Counter()
         for manifest in (one.manifest for one in self.sets if groups is None or one.manifest.group in groups):
             if manifest.metric == metric_id and first <= manifest.period <= last:
@@ -150,7 +146,6 @@ class ExportedReports:
     def counts(
         self, metric: Metric, first: int, last: int, *, groups: Collection[str] | None = None
     ) -> dict[int, SupportCounts]:
-        """Return the support counts by period."""
         job = job_of(metric, verify=self.verify)
 
         def read(files: Files, keys: Sequence[Counted]) -> None:
@@ -163,7 +158,6 @@ class ExportedReports:
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[int, ReportSums]:
-        """Return what is summed of the reports of each period, by which crafted ones are noticed."""
         job = SumsJob.of(metric.mechanism, listed_labels(metric), verify=self.verify)
         watch = job.watch
         if watch is None:

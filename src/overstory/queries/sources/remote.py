@@ -135,10 +135,6 @@ def _fetch_json(address: str, token: str, timeout: float) -> Any:
         raise RemoteError(f"{address}: no answer from a collector: {getattr(error, 'reason', error)}") from error
     if len(raw) > MOST_BYTES:
         raise RemoteError(f"{address}: the answer has more than {MOST_BYTES >> 30} GiB: ask for fewer periods")
-    return _parse_json(address, raw)
-
-
-def _parse_json(address: str, raw: bytes) -> Any:
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -110,23 +110,19 @@ class SeveralStores:
         among: Collection[int] | None = None,
         groups: Collection[str] | None = None,
     ) -> dict[int, SupportCounts]:
-        """Return the support counts by period; see `StoreReader.counts`."""
         return self._added(lambda store: store.counts(metric, first, last, among, groups))
 
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[int, ReportSums]:
-        """Return what is summed of the reports of each period."""
         return self._added(lambda store: store.sums(metric, first, last, groups))
 
     def tally(
         self, metric_id: str, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[tuple[int, bytes], int]:
-        """Return the number of reports of each (period, mechanism digest)."""
         return self._added(lambda store: store.tally(metric_id, first, last, groups))
 
     def stored(self, metric_id: str) -> dict[int, int]:
-        """Return how many counted reports of each period are still stored."""
         return self._added(lambda store: store.stored(metric_id))
 
     def releases(self, metric_id: str, first: int, last: int) -> Mapping[int, Released]:  # noqa: ARG002
@@ -134,17 +130,14 @@ class SeveralStores:
         return {}
 
     def groups(self, metric_id: str) -> list[str]:
-        """Return the groups that a metric has reports of."""
         return _union(store.groups(metric_id) for store in self._stores)
 
     def periods(self, metric_id: str) -> list[int]:
-        """Return the periods that have reports or counts, ascending."""
         return _union(store.periods(metric_id) for store in self._stores)
 
     def reports(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> Iterator[ReportBatch]:
-        """Yield the stored reports, one store after the other."""
         return chain.from_iterable(store.reports(metric, first, last, groups) for store in self._stores)
 
     def collectors(self) -> list[Any]:
@@ -169,13 +162,11 @@ class SeveralStores:
         return sorted(tokens.values(), key=lambda token: (token.created, token.application, token.id))
 
     def refusals(self) -> Any:
-        """Return how much was refused and why, by day and by metric."""
         each = [store.refusals() for store in self._stores]
         by_day, by_metric = (_totals(getattr(one, name) for one in each) for name in ("by_day", "by_metric"))
         return replace(each[0], by_day=by_day, by_metric=by_metric)
 
     def summary(self) -> Any:
-        """Return what the stores hold together, in figures."""
         each = [store.summary() for store in self._stores]
         numbers = {
             name: sum(getattr(one, name) for one in each)
@@ -185,7 +176,6 @@ class SeveralStores:
         return replace(each[0], url=self.url, metrics=_add_metrics(each), refused=refused, **numbers)
 
     def close(self) -> None:
-        """Close every database."""
         for store in self._stores:
             store.close()
 
