@@ -12,6 +12,7 @@ from typing import Final
 
 from overstory.cli.parser import Formatter, Parser
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
+from overstory.protocol.errors import OverstoryError
 
 SUMMARIES: Final = {
     "demo": "run a private collection of real figures, and show what is learned",
@@ -212,8 +213,6 @@ def explain(error: Exception) -> tuple[int, str]:
     >>> explain(FileNotFoundError(2, "No such file or directory", "counts.csv"))
     (2, 'counts.csv: no such file or directory')
     """
-    from overstory.protocol.errors import OverstoryError
-
     if isinstance(error, OverstoryError):
         return BAD_INPUT, str(error)
     if isinstance(error, ImportError) and (needed := (error.name or "").partition(".")[0]) in EXTRAS:

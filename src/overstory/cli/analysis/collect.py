@@ -5,19 +5,33 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.analysis.collect_columns import (
     add_numbers,
-    as_json,
     check_without_numbers,
     run_numbers,
     run_sets,
     run_table,
+    write_estimate,
     write_together,
 )
-from overstory.cli.arguments import add_command, add_form, add_spreadsheet, check_pipes, form_of, form_words, seekable
+from overstory.cli.arguments import (
+    add_command,
+    add_form,
+    add_option,
+    add_spreadsheet,
+    check_pipes,
+    form_of,
+    form_words,
+    print_answer,
+    seekable,
+)
+from overstory.cli.progress import progress
+from overstory.presentation.document import Paragraph
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.trial.column import Column
@@ -80,8 +94,7 @@ def add_parser(subparsers: Any) -> None:
     meaning = "folder for the results (default out/collect); -: only learned.csv, to standard output"
     parser.add_argument("-o", "--output", default="out/collect", metavar="DIR", help=meaning)
     add_spreadsheet(parser)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(run=run)
+    add_option(parser, "--json")
 
 
 def _add_collection(parser: argparse.ArgumentParser) -> None:
@@ -90,9 +103,7 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
         "--oracle", default="auto", metavar="NAME", help="what the devices randomize with (default auto: the best)"
     )
     parser.add_argument("--epsilon", type=float, metavar="E", help="privacy loss of one report (default 1)")
-    parser.add_argument(
-        "--epsilon-permanent", type=float, metavar="Y", help="privacy loss of all reports of one value together"
-    )
+    add_option(parser, "--epsilon-permanent")
     parser.add_argument(
         "--reports-per-device", type=int, default=1, metavar="R", help="reports of each device (default 1)"
     )
@@ -119,51 +130,36 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_pipes(args)
-    if len(args.column) > 1:
-        _check_several(args)
-        check_without_numbers(args)
-        with seekable(args.file) as name:
-            return run_table(args, name, _budget(args))
-    (args.column,) = args.column
-    _check_single(args)
-    if args.separator is not None:
-        with seekable(args.file) as name:
-            return run_sets(args, name, _budget(args))
-    if args.numeric is not None:
-        with seekable(args.file) as name:
-            return run_numbers(args, name, _budget(args))
-    check_without_numbers(args)
-    with seekable(args.file) as name:
-        summary = _collected(args, _column(args, name), _budget(args))
-    from overstory.trial.page import write_page
-
-    if args.output == "-":
-        _write_learned(summary, args.output, spreadsheet=args.spreadsheet)
-        return 0
-    page = write_together(
-        args, summary, partial(_write_learned, summary), lambda path: write_page(summary, path, _command(args))
-    )
-    if args.json:
-        print(as_json(summary, page=str(page)))
+    several = len(args.column) > 1
+    if several:
+        if args.separator is not None or args.most is not None:
+            raise ParameterError("--separator and --most are for one column: give one --column")
     else:
-        from overstory.presentation.document import Paragraph
-        from overstory.presentation.render_text import print_document
-        from overstory.trial.page import terminal_blocks
+        (args.column,) = args.column
+        _check_single(args)
+    if several or (args.separator is None and args.numeric is None):
+        check_without_numbers(args)
+    with seekable(args.file) as name:
+        if several:
+            return run_table(args, name, _budget(args))
+        if args.separator is not None:
+            return run_sets(args, name, _budget(args))
+        if args.numeric is not None:
+            return run_numbers(args, name, _budget(args))
+        summary = _collected(args, _column(args, name), _budget(args))
+    from overstory.trial.page import terminal_blocks, write_page
 
-        print_document([*terminal_blocks(summary), Paragraph(f"Page: {page}")])
+    write_learned = partial(write_estimate, summary.result.shown, summary.result.population.counts.tolist())
+    if args.output == "-":
+        write_learned(args.output, spreadsheet=args.spreadsheet)
+        return 0
+    page = write_together(args, summary, write_learned, lambda path: write_page(summary, path, _command(args)))
+    values, closing = summary.to_json() | {"page": str(page)}, Paragraph(f"Page: {page}")
+    print_answer(args, values, chain(terminal_blocks(summary), [closing]))
     return 0
 
 
-def _check_several(args: argparse.Namespace) -> None:
-    from overstory.protocol.errors import ParameterError
-
-    if args.separator is not None or args.most is not None:
-        raise ParameterError("--separator and --most are for one column: give one --column")
-
-
 def _check_single(args: argparse.Namespace) -> None:
-    from overstory.protocol.errors import ParameterError
-
     if args.conditional:
         raise ParameterError("--conditional compares the values of a first column: give two, --column A --column B")
     if args.most is not None and args.separator is None:
@@ -171,7 +167,6 @@ def _check_single(args: argparse.Namespace) -> None:
 
 
 def _column(args: argparse.Namespace, path: str) -> Column:
-    from overstory.protocol.errors import ParameterError
     from overstory.trial.column import Column
 
     if args.seed < 0:
@@ -187,26 +182,18 @@ def _column(args: argparse.Namespace, path: str) -> Column:
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:
-    from overstory.protocol.errors import ParameterError
+    from overstory.protocol.channels import MAX_EPSILON
     from overstory.trial.run import TrialBudget
 
     if args.epsilon is None and args.epsilon_permanent is not None:
         raise ParameterError("--epsilon-permanent needs --epsilon, what one report may reveal")
     epsilon = 1.0 if args.epsilon is None else args.epsilon
-    _check_epsilon(epsilon)
-    return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
-
-
-def _check_epsilon(epsilon: float) -> None:
-    """Refuse what no channel takes; warn where a report hides next to nothing."""
-    from overstory.protocol.channels import MAX_EPSILON
-    from overstory.protocol.errors import ParameterError
-
     if not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(f"--epsilon {epsilon:g}: give a number above 0 and at most {MAX_EPSILON}")
     if epsilon > WEAK:
         warning = "protects next to nothing: a report practically names the value; 1 or 2 is usual"
         print(f"overstory collect: warning: --epsilon {epsilon:g} {warning}", file=sys.stderr)
+    return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
 
 
 def _collected(args: argparse.Namespace, column: Column, budget: TrialBudget) -> Summary:
@@ -214,7 +201,6 @@ def _collected(args: argparse.Namespace, column: Column, budget: TrialBudget) ->
 
     import numpy as np
 
-    from overstory.cli.progress import progress
     from overstory.trial.column import read_population
     from overstory.trial.run import collect
     from overstory.trial.summary import Summary, advise, subject_of
@@ -239,11 +225,3 @@ def _command(args: argparse.Namespace) -> str:
     command += form_words(args)
     command += ["--reports-per-device", str(args.reports_per_device), "--most-values", str(args.most_values)]
     return shlex.join([*command, "--seed", str(args.seed)])
-
-
-def _write_learned(summary: Summary, path: str, *, spreadsheet: bool) -> None:
-    from overstory.analysis.tables.output import write_csv
-    from overstory.files.io import writing_csv
-
-    with writing_csv(path, spreadsheet=spreadsheet) as text:
-        write_csv(summary.result.shown, text, {"truth": summary.result.population.counts.tolist()})

@@ -6,15 +6,19 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from overstory.cli.arguments import form_of, form_words
+from overstory.cli.arguments import form_of, form_words, print_answer
+from overstory.cli.progress import progress
+from overstory.presentation.document import Paragraph
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.presentation.document import Block
+    from overstory.presentation.document import Block, Column
     from overstory.trial.item_sets import SetTrial
     from overstory.trial.numbers import NumberTrial
     from overstory.trial.run import TrialBudget
@@ -37,6 +41,14 @@ class ShownTrial(Trial, Protocol):
         ...
 
 
+class RowsTrial(Protocol):
+    """A trial that is written as rows."""
+
+    def rows(self) -> Iterable[Mapping[str, Any]]:
+        """Return them."""
+        ...
+
+
 class WriteLearned(Protocol):
     """Writes what was learned as CSV; ``-`` is standard output."""
 
@@ -47,8 +59,6 @@ class WriteLearned(Protocol):
 
 def check_options(args: argparse.Namespace, names: Iterable[str], instead: str) -> None:
     """Refuse a seed below 0, and options that do not go with this way; `instead` says what would be right."""
-    from overstory.protocol.errors import ParameterError
-
     if args.seed < 0:
         raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
     for name in names:
@@ -56,9 +66,11 @@ def check_options(args: argparse.Namespace, names: Iterable[str], instead: str) 
             raise ParameterError(f"--{name.replace('_', '-')} is for {instead}")
 
 
-def as_json(trial: Trial, **more: Any) -> str:
-    """Return a trial as JSON text."""
-    return json.dumps(trial.to_json() | more, indent=2, allow_nan=False)
+def _write_json(path: Path, trial: Trial) -> None:
+    from overstory.files.io import writing_text
+
+    with writing_text(path) as text:
+        text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
 
 
 def warn_of_replaced(path: Path) -> None:
@@ -73,16 +85,13 @@ def write_together(
     """Write every estimate, the JSON and the page, all or none; return the page's path. Say what they replace."""
     import tempfile
 
-    from overstory.files.io import writing_text
-
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "collect.html"
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
         part = Path(name)
         write_learned(str(part / "learned.csv"), spreadsheet=args.spreadsheet)
-        with writing_text(part / "collect.json") as text:
-            text.write(as_json(trial) + "\n")
+        _write_json(part / "collect.json", trial)
         write_page(part / page.name)
         warn_of_replaced(page)
         for file in sorted(part.iterdir()):
@@ -92,8 +101,6 @@ def write_together(
 
 def show_trial(args: argparse.Namespace, trial: ShownTrial, write_learned: WriteLearned, every: str) -> int:
     """Write learned.csv and collect.json, and print the trial; with ``-o -`` only the CSV, to standard output."""
-    from overstory.files.io import writing_text
-
     if args.output == "-":
         write_learned("-", spreadsheet=args.spreadsheet)
         return 0
@@ -101,15 +108,9 @@ def show_trial(args: argparse.Namespace, trial: ShownTrial, write_learned: Write
     folder.mkdir(parents=True, exist_ok=True)
     warn_of_replaced(folder / "learned.csv")
     write_learned(str(folder / "learned.csv"), spreadsheet=args.spreadsheet)
-    with writing_text(folder / "collect.json") as file:
-        file.write(as_json(trial) + "\n")
-    if args.json:
-        print(as_json(trial))
-    else:
-        from overstory.presentation.document import Paragraph
-        from overstory.presentation.render_text import print_document
-
-        print_document([*trial.blocks(), Paragraph(f"{every}: {folder / 'learned.csv'}")])
+    _write_json(folder / "collect.json", trial)
+    closing = Paragraph(f"{every}: {folder / 'learned.csv'}")
+    print_answer(args, trial.to_json(), chain(trial.blocks(), [closing]))
     return 0
 
 
@@ -130,14 +131,14 @@ def add_numbers(parser: Any) -> None:
 
 
 def run_numbers(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
+    from overstory.trial.numbers import COLUMNS
+
     trial = _collected_numbers(args, path, budget)
-    return show_trial(args, trial, partial(_write_numbers, trial), "Every estimate")
+    return show_trial(args, trial, partial(_write_rows, COLUMNS, trial), "Every estimate")
 
 
 def check_without_numbers(args: argparse.Namespace) -> None:
     """Refuse the ends of a range where nothing is collected as a number."""
-    from overstory.protocol.errors import ParameterError
-
     for name in ("min", "max"):
         if getattr(args, name) is not None:
             raise ParameterError(f"--{name} is an end of the range of --numeric: give both")
@@ -146,8 +147,6 @@ def check_without_numbers(args: argparse.Namespace) -> None:
 def _collected_numbers(args: argparse.Namespace, path: str, budget: TrialBudget) -> NumberTrial:
     import numpy as np
 
-    from overstory.cli.progress import progress
-    from overstory.protocol.errors import ParameterError
     from overstory.trial.numbers import collect_numbers, read_column_of_numbers
 
     check_options(args, NOT_OF_NUMBERS, "values that are counted: --numeric takes none")
@@ -170,26 +169,17 @@ def _collected_numbers(args: argparse.Namespace, path: str, budget: TrialBudget)
         )
 
 
-def _write_numbers(trial: NumberTrial, path: str, *, spreadsheet: bool) -> None:
-    from overstory.files.io import writing_csv
-    from overstory.presentation.render_data import csv_lines
-    from overstory.trial.numbers import COLUMNS
-
-    with writing_csv(path, spreadsheet=spreadsheet) as text:
-        text.writelines(csv_lines(COLUMNS, ([row[column.name] for column in COLUMNS] for row in trial.rows())))
-
-
 OF_VALUES = ("bins", "candidates", "device_column", "people")
-"""Options of a column that has one value in a row."""
+"""Options of one column that has one value in a row."""
 
 
 def run_sets(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
     trial = _collected_sets(args, path, budget)
-    return show_trial(args, trial, partial(_write_sets, trial), "Every item")
+    truth = trial.truth.round().astype(int).tolist()
+    return show_trial(args, trial, partial(write_estimate, trial.estimate, truth), "Every item")
 
 
 def _collected_sets(args: argparse.Namespace, path: str, budget: TrialBudget) -> SetTrial:
-    from overstory.cli.progress import progress
     from overstory.trial.item_sets import collect_sets, count_sets
 
     check_options(args, OF_VALUES, "one value in a row: leave it out, or --separator")
@@ -199,25 +189,15 @@ def _collected_sets(args: argparse.Namespace, path: str, budget: TrialBudget) ->
         return collect_sets(people, budget, args.oracle, args.seed, most=args.most, advance=bar.advance)
 
 
-def _write_sets(trial: SetTrial, path: str, *, spreadsheet: bool) -> None:
-    from overstory.analysis.tables.output import write_csv
-    from overstory.files.io import writing_csv
-
-    with writing_csv(path, spreadsheet=spreadsheet) as text:
-        write_csv(trial.estimate, text, {"truth": trial.truth.round().astype(int).tolist()})
-
-
-SINGLE = ("bins", "candidates", "device_column", "people")
-"""Options of one column."""
-
-
 def run_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
     from overstory.files.io import writing_text
     from overstory.presentation.render_html import as_page
+    from overstory.trial.tables import COLUMNS
 
     trial = _collected_table(args, path, budget)
+    write_learned = partial(_write_rows, COLUMNS, trial)
     if args.output == "-":
-        _write_table(trial, args.output, spreadsheet=args.spreadsheet)
+        write_learned(args.output, spreadsheet=args.spreadsheet)
         return 0
 
     def write_page(path: Path) -> None:
@@ -225,22 +205,16 @@ def run_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
             page = trial.page(_command_of_table(args))
             text.write(as_page(page, title=f"Overstory: {' and '.join(trial.pairs.names)}"))
 
-    page = write_together(args, trial, partial(_write_table, trial), write_page)
-    if args.json:
-        print(as_json(trial, page=str(page)))
-    else:
-        from overstory.presentation.document import Paragraph
-        from overstory.presentation.render_text import print_document
-
-        print_document([*trial.blocks(is_conditional=args.conditional), Paragraph(f"Page: {page}")])
+    page = write_together(args, trial, write_learned, write_page)
+    shown = chain(trial.blocks(is_conditional=args.conditional), [Paragraph(f"Page: {page}")])
+    print_answer(args, trial.to_json() | {"page": str(page)}, shown)
     return 0
 
 
 def _collected_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> TableTrial:
-    from overstory.cli.progress import progress
     from overstory.trial.tables import collect_pairs, count_pairs
 
-    check_options(args, SINGLE, "one column: leave it out, or give one --column")
+    check_options(args, OF_VALUES, "one column: leave it out, or give one --column")
     with progress("reading", Path(path).stat().st_size) as bar:
         pairs = count_pairs(path, args.column, form=form_of(args), advance=bar.advance)
     with progress("devices report", len(pairs) * budget.reports) as bar:
@@ -256,10 +230,19 @@ def _command_of_table(args: argparse.Namespace) -> str:
     return shlex.join([*command, "--reports-per-device", str(args.reports_per_device), "--seed", str(args.seed)])
 
 
-def _write_table(trial: TableTrial, path: str, *, spreadsheet: bool) -> None:
+def write_estimate(estimate: Any, truth: list[int], path: str, *, spreadsheet: bool) -> None:
+    """Write an estimate next to the truth, as CSV."""
+    from overstory.analysis.tables.output import write_csv
     from overstory.files.io import writing_csv
-    from overstory.presentation.render_data import csv_lines
-    from overstory.trial.tables import COLUMNS
 
     with writing_csv(path, spreadsheet=spreadsheet) as text:
-        text.writelines(csv_lines(COLUMNS, ([row[column.name] for column in COLUMNS] for row in trial.rows())))
+        write_csv(estimate, text, {"truth": truth})
+
+
+def _write_rows(columns: Sequence[Column], trial: RowsTrial, path: str, *, spreadsheet: bool) -> None:
+    """Write a trial's rows as CSV."""
+    from overstory.files.io import writing_csv
+    from overstory.presentation.render_data import csv_lines
+
+    with writing_csv(path, spreadsheet=spreadsheet) as text:
+        text.writelines(csv_lines(columns, ([row[column.name] for column in columns] for row in trial.rows())))

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from overstory.cli.arguments import check_pipes, token_of_environment
+from overstory.cli.progress import progress
+from overstory.presentation.document import Lines
+from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -34,7 +37,9 @@ def run_store(args: argparse.Namespace) -> int:
     check_pipes(args)
     reading = _reading(args, metric, kind)
     if args.plot:
-        _draw(args.plot, reading)
+        from overstory.cli.output import draw_panels
+
+        draw_panels(args.plot, *reading.panels())
 
     def blocks(written: Path | None) -> Iterable[Block]:
         return reading.blocks(everything=args.all, written=None if written is None else str(written))
@@ -110,8 +115,6 @@ def progress_shown(args: argparse.Namespace, metric: Metric, options: EstimateOp
     if not metric.mechanism.reads_reports:
         yield options
         return
-    from overstory.cli.progress import progress
-
     with progress("reading the answers", 1.0, quiet=args.quiet) as bar:
         yield replace(options, progress=lambda what, done: bar.reach(done, what)) if bar.is_shown else options
 
@@ -160,8 +163,6 @@ def _assuming(args: argparse.Namespace, counted: PeriodCounts) -> PeriodCounts:
     if not chosen:
         return counted
     if counted.released is None:
-        from overstory.protocol.errors import ParameterError
-
         raise ParameterError(
             f"--delta and --honest are for reports that come through a relay: {counted.metric.id} is reported directly"
         )
@@ -204,23 +205,6 @@ def _write(args: argparse.Namespace, answer: Answer, name: str) -> Path:
     return folder / f"{name}.csv"
 
 
-def _draw(path: str, reading: Reading) -> None:
-    """Draw the panels of a reading below each other."""
-    from overstory.cli.output import picture
-    from overstory.protocol.errors import ParameterError
-
-    panels, title = reading.panels()
-    if not panels:
-        raise ParameterError(f"--plot {path}: there are no reports to draw")
-    with picture(path, height=sum(panel.height for panel in panels)) as figure:
-        heights = [panel.height for panel in panels]
-        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for panel, ax in zip(panels, axes, strict=True):
-            panel.draw(ax)
-        if title:
-            figure.suptitle(title, fontsize=9, x=0.01, ha="left")
-
-
 MOST_ROWS: Final = 20
 """Values in the text, and those that changed."""
 
@@ -257,9 +241,6 @@ def run_compare(args: argparse.Namespace) -> int:
 
 
 def _compared_blocks(compared: RangeComparison, written: Path | None, *, everything: bool) -> Iterator[Block]:
-    from overstory.presentation.document import Lines
-    from overstory.privacy.text import plural
-
     yield from compared.blocks(None if everything else MOST_ROWS)
     ranges = [
         f"{name}: {'' if counted.group is None else f'group {counted.group}, '}"

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, add_output, add_reporting, add_skipping, print_outcome, shown
+from overstory.cli.progress import reading_bar, tell_skipped
 from overstory.cli.rappor.engine_runs import add_sources, check_sources, stated_mechanism
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -45,7 +46,6 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError("-o -: Parquet cannot be written to standard output; name a file")
     if args.period and not args.registry:
         raise ParameterError("--period has no effect without --registry, whose metric says how long a period is")
-    from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.files.blocks import write_blocks
     from overstory.files.csv import Skipped
     from overstory.files.labels import Label

@@ -17,6 +17,7 @@ from overstory.cli.arguments import (
     read_mechanism,
     shown,
 )
+from overstory.cli.progress import reading_bar, tell_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "values")
-    from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.cli.rappor.devices import Fleet
     from overstory.files.csv import Skipped
     from overstory.files.rappor import epsilon_text, privacy, read_values

@@ -16,6 +16,7 @@ from overstory.cli.arguments import (
     read_mechanism,
     shown,
 )
+from overstory.cli.progress import reading_bar
 
 MORE = """\
 The file has one candidate per line. A file named .csv has them as its only column, quoted where needed. Give the hash
@@ -40,7 +41,6 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "candidates")
     from overstory.analysis.decoding.candidates import colliding
-    from overstory.cli.progress import reading_bar
     from overstory.files.candidates import hash_candidates, read_candidates, write_map
 
     parameters, mechanism = read_mechanism(args)

@@ -15,6 +15,7 @@ from overstory.cli.arguments import (
     print_outcome,
     shown,
 )
+from overstory.cli.progress import reading_bar, tell_skipped
 from overstory.cli.rappor.engine_runs import add_engines, add_sources, check_sources, run_engine, wants_engine
 from overstory.protocol.errors import ParameterError
 
@@ -56,7 +57,6 @@ def run(args: argparse.Namespace) -> int:
     check_sources(args)
     if wants_engine(args):
         return run_engine(args)
-    from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.files.csv import Skipped
     from overstory.files.rappor import read_params, write_counts
     from overstory.files.reports import read_reports, sum_reports
@@ -98,7 +98,6 @@ def _sum_pairs(args: argparse.Namespace) -> int:
         raise ParameterError("--pair needs --params: its files have no labels")
     if args.hash_family or args.hash_key:
         raise ParameterError("--hash-family and --hash-key have no effect with --pair: its files have no labels")
-    from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.files.csv import Skipped
     from overstory.files.rappor import pair_form, read_pairs, read_params, sum_pairs, write_pair_counts
 

@@ -26,6 +26,7 @@ from overstory.cli.registry.asking import (
     whole,
 )
 from overstory.cli.registry.lint import lint
+from overstory.privacy.text import factor
 from overstory.protocol.errors import ParameterError
 
 MORE = """\
@@ -288,8 +289,6 @@ def _rappor(epsilon: float, permanent: float) -> tuple[float, float]:
 
 
 def _guess(epsilon: float) -> str:
-    from overstory.privacy.text import factor
-
     return f"One report can change anyone's guess between two values by a factor of at most {factor(epsilon)}"
 
 

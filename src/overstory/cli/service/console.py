@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command
 from overstory.cli.service.serve_settings import CONSOLE, PREFIX, Setting, fill_in
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
@@ -81,8 +82,6 @@ def add_parser(commands: Any) -> None:
 
 def check_settings(args: argparse.Namespace) -> None:
     """Fill in the settings of the environment and the file, and check that they fit together."""
-    from overstory.protocol.errors import ParameterError
-
     fill_in(args, SETTINGS, os.environ, CONSOLE)
     for name in ("registry", "store"):
         if not getattr(args, name):

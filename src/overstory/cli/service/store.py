@@ -11,6 +11,7 @@ from overstory.cli.arguments import add_command, add_verb, print_outcome
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import thousands
 from overstory.privacy.text import plural
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store, Token
@@ -273,8 +274,6 @@ def _make(args: argparse.Namespace) -> int:
 
 
 def _midnight(date: str) -> int:
-    from overstory.protocol.errors import ParameterError
-
     try:
         day = dt.date.fromisoformat(date)
     except ValueError:
@@ -368,7 +367,6 @@ def _today() -> int:
 
 
 def _parsed_day(date: str) -> int:
-    from overstory.protocol.errors import ParameterError
     from overstory.protocol.metrics import Period
 
     try:
