@@ -141,35 +141,6 @@ def test_text_says_what_was_expected_and_what_came(capsys: Any) -> None:
     assert "99.9999999% confidence" in out
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "give either the client's command, after --, or --client for the library's own"),
-        (["--client", "--", "true"], "give either the client's command, after --, or --client"),
-        (["--client"], "give what the client declares, in one form: --params FILE, --oracle NAME"),
-        (["--params", "params.csv", "--oracle", "oue", "--client"], "give what the client declares, in one form"),
-        (["--params", "params.csv", "--param", "f=0", "--client"], "--param needs --oracle"),
-        (["--oracle", "oue", "--hash-key", "x", "--client"], "--hash-key needs --params"),
-        (["--registry", "metrics.toml", "--client"], "--registry metrics.toml: give the metric, --metric ID"),
-        (["--oracle", "duchi", "--param", "epsilon=1", "--client"], "an audit reads no reports of duchi; it reads"),
-        (["--oracle", "grr", "--param", "domain_size=4", "--client"], "grr needs the parameter epsilon"),
-        (["--params", "params.csv", "--reports", "10", "--client"], "--reports = 10: give a whole number from 200"),
-        (["--params", "params.csv", "--repeats", "1", "--client"], "--repeats = 1: give a whole number from 2"),
-        (["--params", "params.csv", "--alpha", "0", "--client"], "--alpha 0: give a chance above 0, at most 0.5"),
-        (["--params", "params.csv", "--timeout", "0", "--", "true"], "--timeout 0: give a number of seconds above 0"),
-        (["--params", "params.csv", "--map", "params.csv", "--client"], "params.csv, line 1"),
-        (["--params", "gone.csv", "--client"], "gone.csv: no such file or directory"),
-    ],
-)
-def test_what_cannot_be_audited_is_one_sentence(words: list[str], message: str, capsys: Any) -> None:
-    assert main(["audit", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("overstory: error: ")
-    assert message in err
-    assert err.count("\n") == 1
-
-
 def test_options_of_the_audited_command_are_its_own(folder: Path) -> None:
     """As a person types it, in a process of its own."""
     ran = within("audit", "--params", "params.csv", "--reports", "200", "--", "echo", "--json", "-o", cwd=folder)

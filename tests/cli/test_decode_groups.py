@@ -117,15 +117,6 @@ def test_smoothed_shares_stand_next_to_the_raw_ones_and_their_intervals(folder: 
     assert moved[[row["group"] for row in rows if row["value"] == "red"].index("1.2")] > min(moved)
 
 
-def test_csv_has_a_line_per_group_and_value(folder: Path, tmp_path: Path) -> None:
-    assert decode(folder, "--by-group", "-o", str(tmp_path)).returncode == 0
-    with (tmp_path / "groups.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["group"] for row in rows[::3]] == ["1.0", "1.1", "1.2", "other"]
-    assert len(rows) == 12
-    assert {row["string"] for row in rows} == {"red", "green", "blue"}
-
-
 def test_the_difference_of_two_groups_has_an_interval(folder: Path) -> None:
     ran = decode(folder, "--compare-groups", "1.1", "1.0", "--json", "--all")
     compared = json.loads(ran.stdout)

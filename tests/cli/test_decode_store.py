@@ -1,6 +1,5 @@
 """decode of a store and of a collector: what is printed, what is written, and what is refused."""
 
-import csv
 import json
 import re
 import threading
@@ -97,21 +96,6 @@ def test_the_older_parameters_are_read_by_their_own_registry(folder: Path) -> No
     assert [other["reports"] for other in parsed["other_parameters"]] == [9000]
 
 
-def test_per_period_and_cumulative(folder: Path) -> None:
-    alone = json.loads(decode(folder, *COLOUR, "--per-period", "--json", "--all").stdout)
-    so_far = json.loads(decode(folder, *COLOUR, "--cumulative", "--json", "--all").stdout)
-    assert [r["reports"] for r in alone["readings"]] == [3000, 3000, 3000]
-    assert [r["reports"] for r in so_far["readings"]] == [3000, 6000, 9000]
-    assert [r["reports_per_device"] for r in so_far["readings"]] == [1, 2, 3]
-    assert alone["readings"][0]["estimates"] == so_far["readings"][0]["estimates"]
-    row = so_far["readings"][-1]["estimates"][0]
-    assert {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected"} <= set(
-        row
-    )
-    shown = decode(folder, *COLOUR, "--cumulative").stdout
-    assert all(day in shown for day in ("2026-09-04", "2026-09-05", "2026-09-07"))
-
-
 def test_a_range_and_the_number_of_reports_are_obeyed(folder: Path) -> None:
     first = json.loads(decode(folder, *COLOUR, "--to", "2026-09-05", "--json", "--all").stdout)
     assert (first["from"], first["to"], first["reports"]) == ("2026-09-04", "2026-09-05", 6000)
@@ -125,31 +109,6 @@ def test_a_range_and_the_number_of_reports_are_obeyed(folder: Path) -> None:
     assert errors[0] < errors[1] < errors[2]
     nothing = decode(folder, *COLOUR, "--from", "2026-10-01").stdout
     assert nothing == "no reports of colour between 2026-10-01 and 2026-10-01\n"
-
-
-def test_strings_and_steps(folder: Path) -> None:
-    tree = (*KEPT, "--metric", "tree", "--json", "--all")
-    known = json.loads(decode(folder, *tree).stdout)["readings"][0]
-    assert [row["value"] for row in known["estimates"] if row["detected"]] == ["ash", "elm"]
-    (folder / "few.txt").write_text("elm\nyew\n")
-    few = json.loads(decode(folder, *tree, "--candidates", "few.txt").stdout)["readings"][0]
-    assert {row["value"] for row in few["estimates"]} == {"elm", "yew"}
-    lasso = json.loads(decode(folder, *tree, "--method", "lasso").stdout)["readings"][0]
-    assert lasso["method"] == "lasso"
-    stepped = json.loads(decode(folder, *COLOUR, "--steps", "base-cut, norm-sub", "--json", "--all").stdout)
-    assert stepped["readings"][0]["steps"] == ["base-cut", "norm-sub"]
-    assert sum(row["count"] for row in stepped["readings"][0]["estimates"]) == pytest.approx(9000)
-
-
-def test_files_are_written(folder: Path) -> None:
-    assert "every value: out/estimates.csv" in decode(folder, *COLOUR, "--per-period", "-o", "out").stdout
-    lines = list(csv.DictReader((folder / "out" / "estimates.csv").read_text().splitlines()))
-    assert len(lines) == 9
-    parsed = json.loads((folder / "out" / "estimates.json").read_text())
-    assert [len(reading["estimates"]) for reading in parsed["readings"]] == [2, 2, 2], "what was detected"
-    decode(folder, *COLOUR, "--per-period", "-o", "out", "--all")
-    parsed = json.loads((folder / "out" / "estimates.json").read_text())
-    assert [len(reading["estimates"]) for reading in parsed["readings"]] == [3, 3, 3]
 
 
 def texts(picture: Path) -> str:
@@ -262,15 +221,3 @@ def test_a_collector_says_itself_what_a_metric_is_and_a_token_is_asked_for_by_it
 )
 def test_mixed_or_faulty_use_is_one_clear_error(folder: Path, arguments: Any, says: str) -> None:
     assert says in decode(folder, *arguments, status=2).stderr
-
-
-def test_the_two_readings_exclude_each_other(folder: Path) -> None:
-    ran = within("decode", *COLOUR, "--per-period", "--cumulative", cwd=folder)
-    assert ran.returncode == 2
-    assert "not allowed with" in ran.stderr
-
-
-def test_as_a_process(folder: Path) -> None:
-    ran = within("decode", *COLOUR, "--json", cwd=folder)
-    assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["reports"] == 9000

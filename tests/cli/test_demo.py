@@ -62,13 +62,6 @@ def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, tmp_
     assert (tmp_path / "reports.ovsb").read_bytes() != reports
 
 
-def test_the_terminal_says_what_was_learned_and_what_it_cost(tmp_path):
-    shown = within("demo", *SMALL, "--states", "all", "--output", tmp_path, cwd=tmp_path).stdout
-    for words in ("truth", "not detected", "epsilon 1.0743", "epsilon 4.3945", "theory", "Johns Hopkins", "demo.html"):
-        assert words in shown
-    assert max(len(line) for line in shown.splitlines() if "│" in line or "█" in line) <= 80
-
-
 class Page(HTMLParser):
     """Collects tags and everything that could fetch something."""
 
@@ -105,23 +98,3 @@ def test_the_pages_command_can_be_pasted_whatever_the_states_are_called():
     assert dict(zip(words[2::2], words[3::2], strict=True)) == {
         f"--{name.replace('_', '-')}": str(one) for name, one in given.items()
     }
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--reports", "0"], "at least 1"),
-        (["--states", "Narnia,Ohio"], "Narnia"),
-        (["--f", "1"], "f = 1"),
-        (["--p", "0.75"], "p = q"),
-        (["--num-hashes", "400"], "num_hashes"),
-        (["--seed", "-1"], "--seed"),
-        (["--reports", "many"], "many"),
-    ],
-)
-def test_bad_options_get_one_sentence_and_status_2(options, words, tmp_path):
-    done = within("demo", *options, "--output", tmp_path / "never", cwd=tmp_path)
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "never").exists()

@@ -103,20 +103,6 @@ def decode(folder: Any, *more: Any, status: Any = 0) -> Any:
     return inside(folder, "decode", *files, "-o", "out", *more, status=status)
 
 
-def test_decode_shows_a_table(folder: Any) -> None:
-    out = decode(folder, "--all", "--plot", "out/trees.svg").stdout
-    assert "95% interval" in out
-    assert "not detected" in out
-    assert "oak" in out
-    assert "privacy: epsilon" in out
-    assert (folder / "out" / "trees.svg").read_text().startswith("<?xml")
-    assert "not detected" not in decode(folder, "--plot", "out/trees.png").stdout
-    assert (folder / "out" / "trees.png").read_bytes().startswith(b"\x89PNG")
-    quiet = decode(folder, "--quiet").stdout
-    assert "detected" in quiet  # A18: the table was dropped as well
-    assert "every candidate:" not in quiet
-
-
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "ovsb", "parquet"])
 def test_a_seed_gives_the_same_file_twice_and_no_seed_never(folder: Any, kind: Any) -> None:
     (folder / "few.csv").write_text("client,cohort,value\n" + "ann,1,oak\nbob,2,elm\n" * 50)
@@ -208,30 +194,6 @@ def test_an_input_that_is_missing_a_folder_or_empty(folder: Any, command: Any, w
         assert says in ran.stderr
         assert len(ran.stderr.splitlines()) == 1
         assert not (folder / f"never-{command}.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("encode", "--values", "values.csv", "-o", "x.json"), "cannot tell the format from the name x.json"),
-        (("encode", "--values", "values.csv", "-o", "no/x.csv"), "no/x.csv: no such file or directory"),
-        (("encode", "--values", "values.csv", "--hash-family", "md5", "-o", "x.csv"), "there is no hash family 'md5'"),
-        (("sum", "params.csv", "-o", "x.csv"), "expected a header with cohort,irr"),
-        (("decode", "--counts", "ready-map.csv", "--map", "ready-map.csv", "-o", "x"), "ready-map.csv, line 1"),
-        (("decode", "--counts", "ready.csv", "--map", "ready.csv", "-o", "x"), "ready.csv, line 1"),
-        (("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "x", "--alpha", "5"), "5"),
-        (("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "names.txt"), "names.txt: file exists"),
-        (
-            ("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "x", "--plot", "x.doc"),
-            ".svg, .pdf or .png",
-        ),
-    ],
-)
-def test_other_faults(folder: Any, arguments: Any, says: Any) -> None:
-    prepare(folder)
-    ran = inside(folder, arguments[0], "--params", "params.csv", *arguments[1:], status=2)
-    assert says in ran.stderr
-    assert len(ran.stderr.splitlines()) == 1
 
 
 def test_reports_of_other_parameters_are_refused(folder: Any) -> None:

@@ -68,22 +68,3 @@ def test_oracles_work_beside_a_registry_with_faults(tmp_path):
     ran = within("privacy", "theme", cwd=tmp_path)
     assert ran.returncode == 2
     assert "metrics.toml, line 1: no TOML" in ran.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["themes"], "'themes' is neither a metric of metrics.toml (search-engine, theme"),
-        (["themes", "--registry", "metrics.toml"], "there is no metric 'themes'"),
-        (["--registry", "metrics.toml"], "give the id of one metric"),
-        (["theme", "--registry", "metrics.toml", "--param", "epsilon=2"], "neither --param nor --params"),
-        (["theme", "--registry", "nowhere.toml"], "nowhere.toml: no such file or directory"),
-        (["theme", "--param", "epsilon=2"], "there is no mechanism 'theme'"),
-    ],
-)
-def test_bad_input_is_one_message_and_status_2(tmp_path, arguments, says):
-    (tmp_path / "metrics.toml").write_bytes(EXAMPLE.read_bytes())
-    ran = within("privacy", *arguments, cwd=tmp_path)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert says in ran.stderr
-    assert "Traceback" not in ran.stderr
