@@ -23,24 +23,9 @@ from overstory.files.counts import read_labelled
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
 from overstory.protocol.mechanisms.joint import joint
-from support.engine_files import RAPPOR, Collection, pieces
+from support.engine_files import EVERY_ORACLE, Collection, pieces
 
-ONE, OWN = {"epsilon": 1.0}, {"num_seeds": 1 << 31}
-ORACLES: list[tuple[str, dict[str, Any]]] = [
-    ("rappor", RAPPOR),
-    ("grr", ONE | {"domain_size": 9}),
-    ("oue", ONE | {"domain_size": 9}),
-    ("sue", ONE | {"domain_size": 9}),
-    ("olh", ONE | {"domain_size": 9}),
-    ("olh", ONE | {"domain_size": 9} | OWN),
-    ("olh", ONE | OWN),
-    ("random-matrix", ONE | {"domain_size": 9} | OWN),
-    ("hadamard", ONE | {"domain_size": 90}),
-    ("dbitflip", ONE | {"domain_size": 90}),
-    ("subset", ONE | {"domain_size": 90}),
-    ("projective", ONE | {"domain_size": 90}),
-    ("linear-hash", ONE | {"domain_size": 90}),
-]
+ONE = {"epsilon": 1.0}
 
 
 def printed(capsys: pytest.CaptureFixture[str], *command: object, status: int = 0) -> str:
@@ -56,7 +41,7 @@ def names_file(made: Collection, folder: Path) -> list[str]:
     return ["--candidates", str(folder / "names.txt")]
 
 
-@pytest.mark.parametrize(("name", "parameters"), ORACLES, ids=str)
+@pytest.mark.parametrize(("name", "parameters"), EVERY_ORACLE, ids=str)
 def test_decode_estimates_what_the_oracle_does(
     collection: Callable[..., Collection],
     tmp_path: Path,
