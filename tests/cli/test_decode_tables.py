@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from overstory.analysis.support.registry import SimulatedDevices
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.streams import Shape, estimates_answer
 from support.registry_texts import registry_of
 from support.running import within
+from support.store_samples import received_batch
 
 DAYS = (20_700, 20_701)
 CRASHES = (
@@ -60,9 +61,7 @@ def folder(tmp_path_factory: Any) -> Path:
             fleet = SimulatedDevices.holding(metric.mechanism, range(size), symbols, drawn)
             for number, day in enumerate(DAYS):
                 sent = fleet.report(number, start=number * 30_000, stop=number * 30_000 + 30_000)
-                about = metric.id, day, bytes([len(name), number]) * 8, metric.mechanism.digest
-                columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-                store.add([Received(*about, *columns, metric.accept_until(day), metric.period.start(day + 1))])
+                store.add([received_batch(metric, day, sent)])
     return path
 
 
