@@ -45,6 +45,8 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "metavar": "Y",
         "help": "privacy loss of all reports of one value together",
     },
+    "--from": {"dest": "first", "metavar": "PERIOD", "help": "the first period, such as 2026-11-21 or 2026-W47"},
+    "--group": {"metavar": "NAME", "help": "only the devices of this group, of a metric with groups"},
     "--hash-family": {"metavar": "NAME"},
     "--hash-key": {"default": "", "metavar": "KEY", "help": "public key of overstory-v1 (default: none)"},
     "--interval": {"choices": ("reports", "population")},
@@ -66,6 +68,7 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "action": "store_true",
         "help": "write an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)",
     },
+    "--to": {"dest": "last", "metavar": "PERIOD", "help": "the last period, included"},
     "--token": {"metavar": "TOKEN"},
 }
 """Every option that several commands share, as argparse takes it; a command adds what differs (`Option`)."""
@@ -110,11 +113,6 @@ def add_command(
     for option in options:
         option.add_to(parser)
     return parser
-
-
-def add_params(parser: Any, *, required: bool = True) -> None:
-    """Add ``--params``."""
-    add_option(parser, "--params", required=required)
 
 
 def add_hashing(parser: Any, *, otherwise: str = "overstory-v1", note: str = "") -> None:
@@ -250,11 +248,6 @@ def add_form(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-header", action="store_true", help="the first line is data; columns are 1, 2, ...")
 
 
-def add_spreadsheet(parser: argparse.ArgumentParser) -> None:
-    """Add ``--spreadsheet``; `writing_csv` takes it."""
-    add_option(parser, "--spreadsheet")
-
-
 def form_of(args: argparse.Namespace) -> Form:
     """Return the format that these options give."""
     from overstory.files.columns.layout import Form
@@ -295,12 +288,3 @@ def form_words(args: argparse.Namespace) -> list[str]:
         if getattr(args, name) is not None:
             words += ["--" + name, getattr(args, name)]
     return words + [option for option, on in (("--strip", args.strip), ("--no-header", args.no_header)) if on]
-
-
-def add_verb(verbs: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
-    """Add what `overstory store` does with a store's tokens or notes; `act` does it."""
-    parser = add_command(verbs, name, summary, example=example)
-    parser.add_argument("url", metavar="URL", help="the store")
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
-    parser.set_defaults(act=act, quiet=False)
-    return parser

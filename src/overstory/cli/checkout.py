@@ -100,11 +100,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bench(args: argparse.Namespace) -> int:
+    import subprocess
+
     benchmarks = {path.stem: path for path in sorted(folder("bench", "the benchmarks").glob("[!_]*.py"))}
     if not args.names:
         print("\n".join(benchmarks))
     chosen = [path for name in args.names for path in _matching(benchmarks, name)]
-    return max(map(_run, chosen), default=0)
+    return max((subprocess.run([sys.executable, path], check=False).returncode for path in chosen), default=0)  # noqa: S603 - files of ours
 
 
 def _matching(benchmarks: dict[str, Path], name: str) -> list[Path]:
@@ -113,12 +115,6 @@ def _matching(benchmarks: dict[str, Path], name: str) -> list[Path]:
     if not matching:
         raise ParameterError(f"there is no benchmark {name}: choose from {', '.join(benchmarks)}")
     return matching
-
-
-def _run(path: Path) -> int:
-    import subprocess
-
-    return subprocess.run([sys.executable, str(path)], check=False).returncode  # noqa: S603 - a file of ours
 
 
 def _reproduce(args: argparse.Namespace) -> int:

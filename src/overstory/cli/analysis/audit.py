@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_command, add_hashing, add_option, add_params, given, hashing, print_answer
+from overstory.cli.arguments import add_command, add_hashing, add_option, given, hashing, print_answer
 from overstory.cli.progress import progress
 from overstory.protocol.errors import ParameterError
 
@@ -44,7 +44,7 @@ def add_parser(subparsers: Any) -> None:
         example=EXAMPLE,
     )
     declared = parser.add_argument_group("what is declared (one of)")
-    add_params(declared, required=False)
+    add_option(declared, "--params")
     declared.add_argument("--oracle", metavar="NAME", help="an oracle: rappor, oue, olh, ...")
     add_option(declared, "--param")
     add_option(declared, "--registry", help="a metric registry; with --metric")

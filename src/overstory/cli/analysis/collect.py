@@ -22,7 +22,6 @@ from overstory.cli.arguments import (
     add_command,
     add_form,
     add_option,
-    add_spreadsheet,
     check_pipes,
     form_of,
     form_words,
@@ -93,7 +92,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
     meaning = "folder for the results (default out/collect); -: only learned.csv, to standard output"
     parser.add_argument("-o", "--output", default="out/collect", metavar="DIR", help=meaning)
-    add_spreadsheet(parser)
+    add_option(parser, "--spreadsheet")
     add_option(parser, "--json")
 
 

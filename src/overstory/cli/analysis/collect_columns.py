@@ -6,11 +6,11 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import form_of, form_words, print_answer
 from overstory.cli.progress import progress
@@ -18,43 +18,15 @@ from overstory.presentation.document import Paragraph
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.presentation.document import Block, Column
+    from overstory.presentation.document import Column
     from overstory.trial.item_sets import SetTrial
     from overstory.trial.numbers import NumberTrial
     from overstory.trial.run import TrialBudget
+    from overstory.trial.summary import Summary
     from overstory.trial.tables import TableTrial
 
-
-class Trial(Protocol):
-    """A simulated collection, next to the truth."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        ...
-
-
-class ShownTrial(Trial, Protocol):
-    """A trial that says what was learned."""
-
-    def blocks(self) -> Iterable[Block]:
-        """Return what was learned."""
-        ...
-
-
-class RowsTrial(Protocol):
-    """A trial that is written as rows."""
-
-    def rows(self) -> Iterable[Mapping[str, Any]]:
-        """Return them."""
-        ...
-
-
-class WriteLearned(Protocol):
-    """Writes what was learned as CSV; ``-`` is standard output."""
-
-    def __call__(self, path: str, *, spreadsheet: bool) -> None:
-        """Write it."""
-        ...
+    WriteLearned = Callable[..., None]
+    """Writes what was learned as CSV into a path, as a spreadsheet takes it or exactly; ``-`` is standard output."""
 
 
 def check_options(args: argparse.Namespace, names: Iterable[str], instead: str) -> None:
@@ -66,7 +38,7 @@ def check_options(args: argparse.Namespace, names: Iterable[str], instead: str) 
             raise ParameterError(f"--{name.replace('_', '-')} is for {instead}")
 
 
-def _write_json(path: Path, trial: Trial) -> None:
+def _write_json(path: Path, trial: NumberTrial | SetTrial | Summary | TableTrial) -> None:
     from overstory.files.io import writing_text
 
     with writing_text(path) as text:
@@ -80,7 +52,10 @@ def warn_of_replaced(path: Path) -> None:
 
 
 def write_together(
-    args: argparse.Namespace, trial: Trial, write_learned: WriteLearned, write_page: Callable[[Path], object]
+    args: argparse.Namespace,
+    trial: Summary | TableTrial,
+    write_learned: WriteLearned,
+    write_page: Callable[[Path], object],
 ) -> Path:
     """Write every estimate, the JSON and the page, all or none; return the page's path. Say what they replace."""
     import tempfile
@@ -99,7 +74,7 @@ def write_together(
     return page
 
 
-def show_trial(args: argparse.Namespace, trial: ShownTrial, write_learned: WriteLearned, every: str) -> int:
+def show_trial(args: argparse.Namespace, trial: NumberTrial | SetTrial, write_learned: WriteLearned, every: str) -> int:
     """Write learned.csv and collect.json, and print the trial; with ``-o -`` only the CSV, to standard output."""
     if args.output == "-":
         write_learned("-", spreadsheet=args.spreadsheet)
@@ -239,7 +214,7 @@ def write_estimate(estimate: Any, truth: list[int], path: str, *, spreadsheet: b
         write_csv(estimate, text, {"truth": truth})
 
 
-def _write_rows(columns: Sequence[Column], trial: RowsTrial, path: str, *, spreadsheet: bool) -> None:
+def _write_rows(columns: Sequence[Column], trial: NumberTrial | TableTrial, path: str, *, spreadsheet: bool) -> None:
     """Write a trial's rows as CSV."""
     from overstory.files.io import writing_csv
     from overstory.presentation.render_data import csv_lines

@@ -10,9 +10,9 @@ from overstory.cli.arguments import (
     add_command,
     add_hashing,
     add_interval,
+    add_option,
     add_options,
     add_pair,
-    add_params,
     add_reporting,
     check_pipes,
     check_plot,
@@ -96,7 +96,7 @@ def add_parser(commands: Any) -> None:
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("from files")
-    add_params(files, required=False)
+    add_option(files, "--params")
     files.add_argument("--counts", metavar="FILE", help="counts, from `overstory sum`; .json: with their label")
     files.add_argument("--map", metavar="FILE", help="candidate map, from `overstory map`")
     add_pair(files)
@@ -113,11 +113,7 @@ def _add_stores(parser: argparse.ArgumentParser) -> None:
     stored.add_argument("--token", help="an admin token (default: the variable OVERSTORY_ADMIN_TOKEN)")
     stored.add_argument("--metric", metavar="ID", help="the metric's id (not needed where folders hold one)")
     stored.add_argument("--registry", metavar="FILE", help="the metric registry (not needed with --url)")
-    stored.add_argument(
-        "--from", dest="first", metavar="LABEL", help="the first period, such as 2026-11-21 or 2026-W47"
-    )
-    stored.add_argument("--to", dest="last", metavar="LABEL", help="the last period, included")
-    stored.add_argument("--group", metavar="NAME", help="only the devices of this group, of a metric with groups")
+    add_options(stored, "--from", "--to", "--group")
     stored.add_argument("--by-group", action="store_true", help="estimate each group separately")
     stored.add_argument(
         "--smooth", action="store_true", help="with --by-group: also shares that are smoothed over the groups"

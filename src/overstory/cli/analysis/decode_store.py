@@ -7,7 +7,7 @@ import json
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import check_pipes, token_of_environment
 from overstory.cli.progress import progress
@@ -18,17 +18,17 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from overstory.cli.rappor.decode_counts import CountedEstimate
+    from overstory.cli.rappor.decode_pairs import PairAnswer
     from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import Aggregation, EstimateOptions
-    from overstory.queries.readings import Reading
+    from overstory.queries.readings import RangeComparison, Reading
 
+    Answer = Reading | RangeComparison | CountedEstimate | PairAnswer
     RangeReader = Callable[..., PeriodCounts]
     """From the labels of the first and last period, either of them None, and a group, or None: all devices."""
-    from pathlib import Path
-
-    from overstory.queries.readings import RangeComparison
 
 
 def run_store(args: argparse.Namespace) -> int:
@@ -60,18 +60,6 @@ def _reading(args: argparse.Namespace, metric: Metric, kind: Aggregation) -> Rea
         counted = read_range(ends, args.group)
         with progress_shown(args, metric, options) as watched:
             return read(counted, kind, watched)
-
-
-class Answer(Protocol):
-    """What a decoding answers with: lines of CSV, and JSON values."""
-
-    def csv_lines(self) -> Iterable[str]:
-        """Return a header and a line per value."""
-        ...
-
-    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return the same, or what was detected of it, and the facts to read it by."""
-        ...
 
 
 def show_answer(

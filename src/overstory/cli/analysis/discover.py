@@ -17,7 +17,6 @@ from overstory.cli.arguments import (
     add_option,
     add_options,
     add_reporting,
-    add_spreadsheet,
     check_plot,
     check_seed,
     form_of,
@@ -81,7 +80,7 @@ def add_parser(commands: Any) -> None:
     add_interval(parser, "reports")
     add_option(parser, "--seed")
     parser.add_argument("--csv", metavar="FILE", help="write every value of the last level into this file")
-    add_spreadsheet(parser)
+    add_option(parser, "--spreadsheet")
     drawn = "draw the search and the detected values, with their intervals: .svg, .pdf or .png"
     add_option(parser, "--plot", help=drawn)
     add_store_options(parser)
@@ -204,10 +203,8 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="files of reports, folders, globs or addresses, instead of a store",
     )
-    stored.add_argument("--registry", metavar="FILE", help="the metric registry")
     stored.add_argument("--metric", metavar="ID", help="the metric's id: its domain is unknown strings or integers")
-    stored.add_argument("--from", dest="first", metavar="LABEL", help="the first period, such as 2026-11-21")
-    stored.add_argument("--to", dest="last", metavar="LABEL", help="the last period, included")
+    add_options(stored, "--registry", "--from", "--to")
     out = "add the detected values to this file of candidates, one per line; values that it has stay"
     stored.add_argument("--candidates-out", metavar="FILE", help=out)
 

@@ -6,7 +6,7 @@ import argparse
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, add_hashing, add_option, add_params, given, hashing, print_answer
+from overstory.cli.arguments import add_command, add_hashing, add_option, given, hashing, print_answer
 from overstory.presentation.document import Lines, Paragraph
 from overstory.protocol.errors import ParameterError
 
@@ -38,7 +38,7 @@ def add_parser(subparsers: Any) -> None:
         example=EXAMPLE,
     )
     parameters = parser.add_argument_group("for given parameters")
-    add_params(parameters, required=False)
+    add_option(parameters, "--params")
     _add_needs(parser.add_argument_group("for given needs"))
     domain = parser.add_argument_group("for a known domain")
     domain.add_argument("--domain-size", type=int, metavar="D", help="number of values; with --epsilon")
@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
         return _choose_for_sets(args)
     if args.domain_size is not None:
         return _choose(args)
-    _need_candidates(args)
+    if args.candidates is None:
+        raise ParameterError("give --candidates M, how many strings are looked for; or --domain-size D and --epsilon E")
     args.alpha = ALPHA if args.alpha is None else args.alpha
     plan = _from_params(args) if args.params else _from_needs(args)
     if args.output:
@@ -124,11 +125,6 @@ def _choose_for_sets(args: argparse.Namespace) -> int:
     lines = Lines(f"Best: {written}", f"Instead: {other_mechanism(ranking)}")
     print_answer(args, values, [item_table(ranking), lines])
     return 0
-
-
-def _need_candidates(args: argparse.Namespace) -> None:
-    if args.candidates is None:
-        raise ParameterError("give --candidates M, how many strings are looked for; or --domain-size D and --epsilon E")
 
 
 def _from_params(args: argparse.Namespace) -> Plan:

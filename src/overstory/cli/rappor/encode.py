@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from overstory.cli.arguments import (
     add_command,
     add_hashing,
+    add_option,
     add_output,
-    add_params,
     add_reporting,
     add_skipping,
     check_pipes,
@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
         more=MORE,
         example="overstory encode --params params.csv --values values.csv -o reports.csv",
     )
-    add_params(parser)
+    add_option(parser, "--params", required=True)
     parser.add_argument("--values", required=True, metavar="FILE", help="true values: header client,cohort,value")
     add_hashing(parser)
     parser.add_argument(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_hashing, add_option, add_params, print_outcome, shown
+from overstory.cli.arguments import add_hashing, add_option, print_outcome, shown
 from overstory.cli.progress import progress
 from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
@@ -384,7 +384,7 @@ def _print_run(args: argparse.Namespace, files: CountedFiles, run: Run) -> None:
 def add_sources(parser: argparse.ArgumentParser) -> None:
     """Add ``--params``, ``--registry`` and their own."""
     group = parser.add_argument_group("what made the reports (unless given: the label of a Parquet file)")
-    add_params(group, required=False)
+    add_option(group, "--params")
     add_hashing(group, otherwise="any", note="; packed and Parquet files are checked against it")
     add_option(group, "--registry")
     group.add_argument("--metric", metavar="ID", help="with --registry: the metric")

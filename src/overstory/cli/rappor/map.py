@@ -8,8 +8,8 @@ from typing import Any
 from overstory.cli.arguments import (
     add_command,
     add_hashing,
+    add_option,
     add_output,
-    add_params,
     add_reporting,
     check_pipes,
     print_outcome,
@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
         more=MORE,
         example="overstory map --params params.csv --candidates candidates.txt -o map.csv",
     )
-    add_params(parser)
+    add_option(parser, "--params", required=True)
     parser.add_argument("--candidates", required=True, metavar="FILE", help="the strings that may have been reported")
     add_hashing(parser)
     add_output(parser, "file for the map: a row per candidate, then m * h integers cohort * k + bit + 1")

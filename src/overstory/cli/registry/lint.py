@@ -39,11 +39,8 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str 
             for fault in listed_faults
         ]
         lines += [f"{file}: note: {note}" for note in notes]
-        lines.append(f"{file}: {plural(len(faults), 'fault')}" if faults else _fine(file, count, len(warnings)))
+        fine = f"{file}: {plural(count, 'metric')}, no fault"
+        fine += f", {plural(len(warnings), 'warning')}" if warnings else ""
+        lines.append(f"{file}: {plural(len(faults), 'fault')}" if faults else fine)
         print_document([Lines(*lines)])
     return BAD_INPUT if faults else WARNED if warnings and strict else 0
-
-
-def _fine(file: str, metrics: int, warnings: int) -> str:
-    summary = f"{file}: {plural(metrics, 'metric')}, no fault"
-    return f"{summary}, {plural(warnings, 'warning')}" if warnings else summary

@@ -14,7 +14,6 @@ from overstory.cli.arguments import (
     add_command,
     add_hashing,
     add_option,
-    add_params,
     check_plot,
     given,
     hashing,
@@ -120,7 +119,7 @@ def add_parser(subparsers: Any) -> None:
     )
     add_option(parser, "--registry", help=f"the metric's registry (default: {REGISTRY_FILE}, if it exists)")
     add_option(parser, "--param")
-    add_params(parser, required=False)
+    add_option(parser, "--params")
     parser.add_argument("--reports", type=int, metavar="N", help="also state epsilon for N reports of a device")
     parser.add_argument("--values", type=int, metavar="D", help="also state epsilon for D distinct values of a device")
     parser.add_argument(

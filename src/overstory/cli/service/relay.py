@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from overstory.cli.arguments import add_command
+from overstory.cli.service.serve_settings import check_listening
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -107,14 +108,11 @@ def run(args: argparse.Namespace) -> int:
 
 def read_settings(args: argparse.Namespace) -> Settings:
     """Return the settings of the command line, or raise ParameterError."""
-    if not 0 <= args.port < 1 << 16:
-        raise ParameterError(f"--port {args.port}: ports are 0 .. 65535")
+    check_listening(args, "port")
     for name, most in (("per_hour", 1 << 20), ("per_release", 1 << 20), ("most_bytes", 1 << 24)):
         value = getattr(args, name)
         if value is not None and not 1 <= value <= most:
             raise ParameterError(f"--{name.replace('_', '-')} {value}: give 1 to {most:,}")
-    if (args.tls_certificate is None) != (args.tls_key is None):
-        raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
     gateway, shuffling = _gateway(args.gateway), _shuffling(args)
     from overstory.relay.process import Settings
     from overstory.relay.server import tls_context

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command
 from overstory.cli.service.console import console_process
-from overstory.cli.service.serve_settings import PREFIX, Setting, fill_in
+from overstory.cli.service.serve_settings import PREFIX, Setting, check_common, fill_in
 from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
@@ -92,15 +92,7 @@ def add_parser(commands: Any) -> None:
 def check_settings(args: argparse.Namespace) -> None:
     """Fill in the settings of the environment and the file, and check that they fit together."""
     fill_in(args, SETTINGS, os.environ)
-    for name in ("registry", "store"):
-        if not getattr(args, name):
-            raise ParameterError(f"--{name} must be given, or {PREFIX}{name.upper()}, or {name} in the --config file")
-    if (args.tls_certificate is None) != (args.tls_key is None):
-        raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
-    for name in ("port", "metrics-port", "console-port"):
-        port = getattr(args, name.replace("-", "_"))
-        if port is not None and not 0 <= port < 1 << 16:
-            raise ParameterError(f"--{name} {port}: ports are 0 .. 65535")
+    check_common(args, "port", "metrics-port", "console-port")
     if args.queue_reports < 1 or not min(args.compact_every, args.compact_within, args.grace) >= 0:
         names = "--queue-reports, --compact-every, --compact-within and --grace"
         raise ParameterError(f"{names}: give numbers that are not negative")
