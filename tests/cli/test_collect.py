@@ -62,24 +62,6 @@ def test_the_pages_command_has_the_very_bins(folder):
     assert "--bins 0 1.23456789 4 " in (folder / told["page"]).read_text()
 
 
-def test_numbers_in_given_and_in_chosen_bins(folder):
-    told = said(folder, "--column", "kwh", "--bins", 0, 8, 4, "--epsilon", 3)
-    assert [row["value"] for row in told["estimates"]] == ["[0.0, 2.0)", "[2.0, 4.0)", "[4.0, 6.0)", "[6.0, 8.0]"]
-    middle = next(row for row in told["quantiles"] if row["share"] == 0.5)
-    assert abs(middle["learned"] - middle["truth"]) < 0.2
-    assert any("fix them beforehand" in note for note in said(folder, "--column", "kwh")["notes"])
-
-
-def test_two_rounds_several_reports_and_devices(folder):
-    both = ("--column", "state", "--epsilon", 1, "--epsilon-permanent", 2)
-    told = said(folder, *both, "--reports-per-device", 3)
-    assert told["reports_per_device"] == 3
-    assert told["oracle"] == "l-grr"
-    told = said(folder, *both, "--device-column", "who")
-    assert told["devices"] < told["rows"]
-    assert 3 < told["reports_per_device"] <= 4
-
-
 def test_few_people_have_intervals_that_end_where_shares_do(folder):
     shown = within("collect", "s.csv", "--column", "state", "--people", 3, "-o", "few", cwd=folder).stdout
     ends = [float(end) for end in re.findall(r" to (\d+\.\d+)%", shown)]

@@ -3,8 +3,6 @@
 import csv
 import gzip
 import json
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.running import overstory, within
+from support.running import at_a_terminal, overstory, within
 
 Ran = subprocess.CompletedProcess[str]
 SHARES = {"oak": 0.5, "ash, white": 0.3, "elm": 0.15, "fir": 0.05}
@@ -67,20 +65,8 @@ def test_the_whole_path(folder: Path, family: str, kind: str) -> None:
     run(folder, "map", *params, "--candidates", "names.txt", *hashing, "-o", "map.csv")
     summed = run(folder, "sum", *params, reports, *hashing, "-o", "counts.csv", "--json")
     assert json.loads(summed.stdout)["reports"] == DEVICES
-    decoded = run(
-        folder,
-        "decode",
-        *params,
-        "--counts",
-        "counts.csv",
-        "--map",
-        "map.csv",
-        *hashing,
-        "-o",
-        "out",
-        "--all",
-        "--json",
-    )
+    files = ["--counts", "counts.csv", "--map", "map.csv", "-o", "out", "--all", "--json"]
+    decoded = run(folder, "decode", *params, *hashing, *files)
     found = {one["value"]: one for one in json.loads(decoded.stdout)["estimates"]}
     assert set(found) == {*SHARES, "yew", "larch"}
     for name, one in found.items():
@@ -216,37 +202,6 @@ def test_a_pipe_is_read_once(folder: Any) -> None:
 
 def test_a_bar_is_shown_on_a_terminal_only(folder: Any) -> None:
     prepare(folder)
-    command = [
-        sys.executable,
-        "-m",
-        "overstory",
-        "sum",
-        "--params",
-        "params.csv",
-        "ready.ovsb",
-        "-o",
-        "bar",
-    ]
-    shown = {}
-    for quiet in (False, True):
-        ours, theirs = pty.openpty()
-        with subprocess.Popen(
-            [*command, *["--quiet"][:quiet]], cwd=folder, stderr=theirs, stdout=subprocess.DEVNULL
-        ) as process:
-            process.wait()
-        os.close(theirs)
-        shown[quiet] = _all_of(ours)
-    assert b"summing" in shown[False]
-    assert shown[True] == b""
-
-
-def _all_of(descriptor: Any) -> Any:
-    found = b""
-    try:
-        while piece := os.read(descriptor, 1 << 16):
-            found += piece
-    except OSError:  # Linux: the other end of the terminal was closed
-        pass
-    finally:
-        os.close(descriptor)
-    return found
+    command = "sum --params params.csv ready.ovsb -o bar"
+    assert "summing" in at_a_terminal(command, folder, "stderr")
+    assert at_a_terminal(f"{command} --quiet", folder, "stderr") == ""

@@ -11,14 +11,9 @@ from overstory.cli.main import main
 from overstory.client import Outcome
 from overstory.client.person.explanation import explain, read_value
 from overstory.client.state.state import State
-from overstory.collector.store import open_store
 from overstory.privacy.registry.cost import metric_cost
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.toml_fields import RegistryError
-from overstory.queries.counts import read_store
-from overstory.queries.estimates import EstimateOptions
-from overstory.queries.readings import read
 from support.devices import Clock, device
 from support.registry_texts import registry_of
 from support.running import within
@@ -76,19 +71,6 @@ def test_what_devices_recorded_is_decoded_near_the_truth(folder, metric):
         / 300
     )
     assert part["mean_size"]["low"] - 0.5 < size < part["mean_size"]["high"] + 0.5
-
-
-@pytest.mark.slow
-def test_readings_of_several_periods(folder):
-    registry = load_registry(folder / "metrics.toml")
-    with open_store(f"sqlite:///{folder / 'sampled.db'}", registry) as store:
-        counted = read_store(store, registry["sampled"])
-    series = read(counted, "per-period", EstimateOptions(interval_kind="population"))
-    assert series.name == "items"
-    (size,) = [line for block in series.blocks() for line in getattr(block, "texts", ()) if "on average" in line]
-    assert f"in {counted.label(counted.last)}" in size
-    with pytest.raises(ParameterError, match="post-processing does not fit"):
-        read(counted, "total", EstimateOptions(steps=("clip",)))
 
 
 @pytest.mark.parametrize("metric", SETS)

@@ -103,19 +103,6 @@ def test_what_is_no_whole_number_is_refused(tmp_path: Any, text: str) -> None:
     assert (ran.returncode, "is not a whole number" in ran.stderr) == (2, True)
 
 
-def test_an_interrupted_command_says_one_word(monkeypatch: Any, capsys: Any) -> None:
-    """A18: rc 130, and not a word."""
-    assert failing(monkeypatch, KeyboardInterrupt()) == 130
-    assert capsys.readouterr().err == "overstory: interrupted\n"
-
-
-def test_the_version(capsys: Any) -> None:
-    from overstory import __version__
-
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"overstory {__version__}\n"
-
-
 def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
     commands = Parser().add_subparsers()
     for name in dict.fromkeys(MODULES[name] for name in COMMANDS):

@@ -11,17 +11,7 @@ from overstory.planning import plan_from_needs
 from support.running import within
 
 PAPER = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
-NEEDS = [
-    "plan",
-    "--epsilon",
-    "1.0743",
-    "--epsilon-permanent",
-    "4.3945",
-    "--reports",
-    "1000000",
-    "--candidates",
-    "200",
-]
+NEEDS = ["plan", "--epsilon", "1.0743", "--epsilon-permanent", "4.3945", "--reports", "1000000", "--candidates", "200"]
 
 
 @pytest.fixture

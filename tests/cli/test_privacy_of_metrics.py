@@ -5,25 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from overstory.privacy.registry.page import metric_statement
 from overstory.protocol.metrics import load_registry
 from support.running import within
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "metrics.toml"
 REGISTRY = load_registry(EXAMPLE)
-
-
-@pytest.mark.parametrize("name", list(REGISTRY))
-def test_a_metric_of_a_registry(tmp_path, name):
-    ran = within("privacy", name, "--registry", EXAMPLE, "--json", cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    read, metric = json.loads(ran.stdout), REGISTRY[name]
-    expected = json.loads(json.dumps(metric_statement(metric).to_json()))
-    assert read["metric"] == name
-    assert {key: read[key] for key in expected} == expected
-    assert read.get("values") == metric.max_values
-    if metric.window:
-        assert str(metric.window) in read["epsilon_n"]
 
 
 def test_reports_and_values_asked_about_come_beside_the_metrics_own(tmp_path):

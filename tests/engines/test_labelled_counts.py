@@ -82,19 +82,6 @@ def test_some_values_of_a_domain_are_counted_by_their_numbers(
     )
 
 
-def test_the_estimates_go_into_a_folder_as_those_of_a_store(
-    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = collection("oue", ONE | {"domain_size": 9}, 300)
-    shown = printed(capsys, "decode", made.folder, "--all", "-o", tmp_path / "out")
-    assert "900 reports of oue; false discovery rate at most 5%" in shown
-    assert f"every value: {tmp_path / 'out' / 'estimates.csv'}" in shown
-    lines = (tmp_path / "out" / "estimates.csv").read_text().splitlines()
-    assert len(lines) == 10
-    assert printed(capsys, "decode", made.folder, "-o", "-").splitlines() == lines
-    assert "nothing was counted" in printed(capsys, "decode", made.folder, "--dry-run")
-
-
 @pytest.mark.parametrize(
     ("command", "says"),
     [

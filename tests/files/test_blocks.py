@@ -1,6 +1,7 @@
 """Parquet in both layouts: counts are those of the reports in any order, and other programs read the blocks."""
 
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import overstory
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts, load_kernels
 from overstory.files import blocks
-from overstory.files.blocks import GroupedBatch, write_blocks
+from overstory.files.blocks import GroupedBatch, joined, write_blocks
 from overstory.files.parquet import ROWS, Label, opened, read_label, read_parquet, read_row_groups, write_parquet
 from overstory.files.reports import sum_reports
 from overstory.protocol.errors import FormatError
@@ -230,3 +231,20 @@ def test_more_cohorts_than_a_wire_holds_are_refused(tmp_path: Path) -> None:
     label = Label(1, (1 << 31) + 1, {"name": "any"})
     with pytest.raises(FormatError, match="altered"):
         Label.from_json(label.to_json(), str(tmp_path))
+
+
+@pytest.mark.parametrize("sizes", [[1] * 50, [3, 0, 500, 1, 1], [], [0], [400, 400, 1]])
+def test_small_batches_are_counted_together_and_no_report_is_lost(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("overstory.files.reports.joined", partial(joined, enough=320))
+    drawn = np.random.default_rng(5)
+    batches = [
+        ReportBatch(drawn.integers(0, 3, n).astype(np.uint16), drawn.integers(0, 1 << 12, (n, 1), np.uint64), 12, 3)
+        for n in sizes
+    ]
+    parts = list(joined(batches, enough=320))
+    assert sum(map(len, parts)) == sum(sizes)
+    assert all(len(part) >= 40 for part in parts[:-1])
+    expected = sum((batch.accumulate() for batch in batches), SupportCounts.empty(3, 12))
+    assert sum_reports(batches, 3, 12) == expected
