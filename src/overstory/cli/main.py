@@ -57,13 +57,13 @@ COMMANDS: Final = tuple(SUMMARIES)
 
 _FOLDERS: Final = {
     "analysis": ("audit", "collect", "compare", "decode", "demo", "discover", "plan"),
-    "rappor": ("convert", "encode", "map", "sum"),
     "registry": ("metrics", "privacy"),
     "service": ("console", "doctor", "gateway", "keys", "relay", "serve", "simulate", "store"),
 }
 MODULES: Final = {
     **{command: f"{folder}.{command}" for folder, commands in _FOLDERS.items() for command in commands},
     **dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person"),
+    **dict.fromkeys(("convert", "encode", "map", "sum"), "rappor.file_tools"),
     **dict.fromkeys(("export", "import"), "service.exports"),
     **dict.fromkeys(("reproduce", "bench"), "checkout"),
 }
