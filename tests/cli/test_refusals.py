@@ -89,6 +89,20 @@ YES_NO = f"{INIT} --kind yes-no"
 TOKEN = "tokens add reports.db --role admin --application a --expires"
 EXPORT = "export reports.db --registry metrics.toml --metric theme -o x.parquet"
 REFUSED: dict[str, list[tuple[str, str]]] = {
+    "": [  # mistyped: one line with what may be meant, and no usage (A18)
+        ("decdoe", "overstory: error: there is no command 'decdoe'; did you mean decode? (see overstory --help)"),
+        ("--versoin", "overstory: error: there is no option --versoin; did you mean --version? (see overstory --help)"),
+        ("decode --mpa=x", "overstory decode: error: there is no option --mpa; did you mean --map?"),
+        ("metrics lnit", "overstory metrics: error: there is no command 'lnit'; did you mean lint?"),
+        ("metrics lint x --strct", "overstory metrics lint: error: there is no option --strct; did you mean "),
+        ("metrics lint x y", "overstory metrics lint: error: unexpected argument: y (see overstory metrics lint "),
+        ("demo --hashse 2", "overstory demo: error: there is no option --hashse; did you mean --num-hashes?"),
+        ("help decdoe", "overstory: error: there is no command 'decdoe'; did you mean decode?"),
+        ("plan --reports many", "argument --reports: 'many' is not a whole number: give one such as 1000000, "),
+        ("compare --epsilon 1,5", "argument --epsilon: '1,5' is not a number: give one such as 0.5"),
+        ("privacy rapor", "'rapor' is neither a metric of metrics.toml"),
+        ("sum", "overstory sum: error: the following arguments are required: INPUT, -o/--output (see"),
+    ],
     "audit": [
         ("", "give either the client's command, after --, or --client for the library's own"),
         ("--client -- true", "give either the client's command, after --, or --client"),
