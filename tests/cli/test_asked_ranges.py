@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.queries.counts import PeriodCounts
@@ -19,6 +19,7 @@ from overstory.queries.estimates import EstimateOptions
 from overstory.queries.readings import read
 from support.registry_texts import registry_of
 from support.running import within
+from support.store_samples import received_batch
 
 AGES = {"domain": '{kind = "integers", min = 0, max = 63}', "oracle": '"ranges"', "parameters": "{epsilon = 3.0}"}
 WORDS = {
@@ -83,15 +84,7 @@ def folder(tmp_path_factory: Any) -> Path:
         for number, (group, count) in enumerate((("1.0", 600), ("1.1", 200))):
             held = np.full(count, 20)
             sent = SimulatedDevices.holding(metric.mechanism, range(64), held, np.random.default_rng(number)).report()
-            columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-            about = metric.id, 20_000, bytes([number]) * 16, metric.mechanism.digest
-            store.add(
-                [
-                    Received(*about, *columns, metric.accept_until(20_000), metric.period.start(20_000 + 1))._replace(
-                        group=group
-                    )
-                ]
-            )
+            store.add([received_batch(metric, 20_000, sent)._replace(group=group)])
     return path
 
 

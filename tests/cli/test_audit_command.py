@@ -33,7 +33,6 @@ BINS = '{kind = "bins", min = 0.0, max = 2.0, count = 4}'
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n")
-    (tmp_path / "wrong.csv").write_text("k,h,m,p,q,f\n16,2,4,0.25,0.75,0.5\n")
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -73,20 +72,6 @@ def test_a_command_after_two_dashes(capsys: Any) -> None:
     assert f.endswith("; declared 0.5")
     assert memory == "memory over a restart was not tested: give --restart if the command remembers its clients"
     assert "{metric}" in metrics
-
-
-def test_another_noise_than_declared_deviates(capsys: Any) -> None:
-    status, printed = outcome(capsys, "--params", "wrong.csv", "--", *ENCODE)
-    assert (status, printed["verdict"]) == (1, "deviates")
-    assert "rate of unset bits" in [test["name"] for test in printed["tests"] if test["verdict"] == "deviates"]
-
-
-def test_less_noise_than_declared_violates(capsys: Any) -> None:
-    parameters = [f"--param={name}" for name in ("num_bits=16", "num_hashes=2", "num_cohorts=4", "f=0.75")]
-    (Path("params.csv")).write_text("k,h,m,p,q,f\n16,2,4,0.1,0.9,0.2\n")
-    status, printed = outcome(capsys, "--oracle", "rappor", *parameters, "--", *ENCODE)
-    assert (status, printed["verdict"]) == (1, "violates")
-    assert printed["epsilon"]["lower"] > printed["epsilon"]["declared"]
 
 
 def test_our_own_client_by_oracle_and_by_metric(capsys: Any) -> None:
@@ -130,44 +115,6 @@ def test_a_map_says_what_strings_encode_to(capsys: Any) -> None:
     assert (status, {*printed["pair"]} <= {"oak", "ash", "elm", "yew"}) == (0, True)
     status, printed = outcome(capsys, *audited, *ENCODE)
     assert (status, printed["verdict"]) == (1, "deviates")  # the map is not this client's
-
-
-def test_text_says_what_was_expected_and_what_came(capsys: Any) -> None:
-    assert main(["audit", "--params", "params.csv", "--reports", "1000", "--alpha", "1e-9", "--client"]) == 0
-    out = capsys.readouterr().out
-    assert "rate of set bits" in out
-    assert "0.6875" in out
-    assert "No audit proves an epsilon: it bounds it from below." in out
-    assert "99.9999999% confidence" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "give either the client's command, after --, or --client for the library's own"),
-        (["--client", "--", "true"], "give either the client's command, after --, or --client"),
-        (["--client"], "give what the client declares, in one form: --params FILE, --oracle NAME"),
-        (["--params", "params.csv", "--oracle", "oue", "--client"], "give what the client declares, in one form"),
-        (["--params", "params.csv", "--param", "f=0", "--client"], "--param needs --oracle"),
-        (["--oracle", "oue", "--hash-key", "x", "--client"], "--hash-key needs --params"),
-        (["--registry", "metrics.toml", "--client"], "--registry metrics.toml: give the metric, --metric ID"),
-        (["--oracle", "duchi", "--param", "epsilon=1", "--client"], "an audit reads no reports of duchi; it reads"),
-        (["--oracle", "grr", "--param", "domain_size=4", "--client"], "grr needs the parameter epsilon"),
-        (["--params", "params.csv", "--reports", "10", "--client"], "--reports = 10: give a whole number from 200"),
-        (["--params", "params.csv", "--repeats", "1", "--client"], "--repeats = 1: give a whole number from 2"),
-        (["--params", "params.csv", "--alpha", "0", "--client"], "--alpha 0: give a chance above 0, at most 0.5"),
-        (["--params", "params.csv", "--timeout", "0", "--", "true"], "--timeout 0: give a number of seconds above 0"),
-        (["--params", "params.csv", "--map", "params.csv", "--client"], "params.csv, line 1"),
-        (["--params", "gone.csv", "--client"], "gone.csv: no such file or directory"),
-    ],
-)
-def test_what_cannot_be_audited_is_one_sentence(words: list[str], message: str, capsys: Any) -> None:
-    assert main(["audit", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("overstory: error: ")
-    assert message in err
-    assert err.count("\n") == 1
 
 
 def test_options_of_the_audited_command_are_its_own(folder: Path) -> None:

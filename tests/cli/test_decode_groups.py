@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.reports import ReportBatch
 from overstory.client.randomizer import Randomizer
 from overstory.collector.store import Received, open_store
 from overstory.protocol.errors import ParameterError
@@ -20,6 +21,7 @@ from overstory.queries.counts import PeriodCounts, read_store
 from overstory.queries.groups import read_groups
 from support.registry_texts import COLOURS, registry_of
 from support.running import within
+from support.store_samples import received_batch
 
 DAY = 20_700
 GROUPS = '{by = "release", shares = {"1.0" = 0.5, "1.1" = 0.3, "1.2" = 0.1}, devices = 100000}'
@@ -30,12 +32,10 @@ SENT = {"1.0": 4000, "1.1": 8000, "1.2": 1000, "other": 1000}
 METRICS = {"colour": {"groups": GROUPS}, "plain": {}}
 
 
-def reports(metric: Any, shares: list[float], number: int, seed: int, **more: str) -> Received:
+def reports(metric: Any, shares: list[float], number: int, seed: int, group: str = "") -> Received:
     held = np.repeat(np.arange(3), np.round(np.array(shares) * number).astype(int))
     sent = FrequencyOracle(metric.mechanism).simulate(held, np.random.default_rng(seed))
-    about = metric.id, DAY, bytes([seed]) * 16, metric.mechanism.digest, sent.num_bits, sent.num_cohorts, len(sent)
-    columns = sent.cohorts.tobytes(), sent.octets().tobytes()
-    return Received(*about, *columns, metric.accept_until(DAY), metric.period.start(DAY + 1), **more)
+    return received_batch(metric, DAY, sent)._replace(group=group)
 
 
 @pytest.fixture(scope="module")
@@ -117,15 +117,6 @@ def test_smoothed_shares_stand_next_to_the_raw_ones_and_their_intervals(folder: 
     assert moved[[row["group"] for row in rows if row["value"] == "red"].index("1.2")] > min(moved)
 
 
-def test_csv_has_a_line_per_group_and_value(folder: Path, tmp_path: Path) -> None:
-    assert decode(folder, "--by-group", "-o", str(tmp_path)).returncode == 0
-    with (tmp_path / "groups.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["group"] for row in rows[::3]] == ["1.0", "1.1", "1.2", "other"]
-    assert len(rows) == 12
-    assert {row["string"] for row in rows} == {"red", "green", "blue"}
-
-
 def test_the_difference_of_two_groups_has_an_interval(folder: Path) -> None:
     ran = decode(folder, "--compare-groups", "1.1", "1.0", "--json", "--all")
     compared = json.loads(ran.stdout)
@@ -202,15 +193,8 @@ def test_metrics_of_every_kind_are_read_by_group(tmp_path: Path, kind: str) -> N
             secrets = [bytes([number, place % 256, place // 256]) * 11 for place in range(200)]
             made = [Randomizer(metric.mechanism, secret=secret, metric="m") for secret in secrets]
             packed = encode_reports(metric.mechanism, [device.report(metric.encode(value)) for device in made])
-            sent = decode_batch(packed)
-            about = "m", DAY, bytes([number]) * 16, metric.mechanism.digest, sent.num_bits, sent.num_cohorts, 200
-            store.add(
-                [
-                    Received(
-                        *about, sent.cohorts, sent.bits, metric.accept_until(DAY), metric.period.start(DAY + 1), group
-                    )
-                ]
-            )
+            sent = ReportBatch.from_wire(decode_batch(packed))
+            store.add([received_batch(metric, DAY, sent)._replace(group=group)])
     read = json.loads(decode(tmp_path, "--by-group", "--json", metric="m").stdout)
     sizes = {part["group"]: part["reports"] for part in read["groups"]}
     assert sizes == {"1.0": 200, "1.1": 200, "1.2": 0, "other": 0}

@@ -99,26 +99,6 @@ def test_decode_finds_the_table_from_the_counts(folder: Path) -> None:
     assert cells_of(ran, (7, 5))[6, 4] == pytest.approx(0, abs=0.05)  # strings outside both lists: nobody
 
 
-def test_the_text_says_what_it_means(folder: Path) -> None:
-    summed(folder, "reports.csv", "counts.csv")
-    text = run(folder, "decode", *PAIR, "--counts", "counts.csv").stdout
-    assert "word and page depend on each other: chi-square" in text
-    assert "page in each word" in text
-    assert "privacy of both variables together: " in text
-
-
-def test_the_likelihood_of_whole_reports_is_nearer_where_noise_is_low(folder: Path) -> None:
-    ran = run(folder, "decode", *PAIR, "--reports", "reports.csv", "--method", "likelihood", "--complete", "--json")
-    shares, errors = cells_of(ran, (6, 4)), cells_of(ran, (6, 4), "standard_error")
-    large = SHARES > 0.03
-    assert (np.abs(shares - SHARES) < 5 * errors)[large].all()
-    assert shares.min() >= 0
-    assert shares.sum() == pytest.approx(1)
-    summed(folder, "reports.csv", "counts.csv")
-    counted = run(folder, "decode", *PAIR, "--counts", "counts.csv", "--complete", "--json")
-    assert errors[large].mean() < cells_of(counted, (6, 4), "standard_error")[large].mean()
-
-
 @pytest.mark.parametrize("method", ["gls", "likelihood"])
 def test_a_boolean_variable_is_one_bit(folder: Path, method: str) -> None:
     pair = "--pair", "word", "early", "--boolean", "early"

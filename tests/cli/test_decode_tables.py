@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from overstory.analysis.support.registry import SimulatedDevices
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.streams import Shape, estimates_answer
 from support.registry_texts import registry_of
 from support.running import within
+from support.store_samples import received_batch
 
 DAYS = (20_700, 20_701)
 CRASHES = (
@@ -60,9 +61,7 @@ def folder(tmp_path_factory: Any) -> Path:
             fleet = SimulatedDevices.holding(metric.mechanism, range(size), symbols, drawn)
             for number, day in enumerate(DAYS):
                 sent = fleet.report(number, start=number * 30_000, stop=number * 30_000 + 30_000)
-                about = metric.id, day, bytes([len(name), number]) * 8, metric.mechanism.digest
-                columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-                store.add([Received(*about, *columns, metric.accept_until(day), metric.period.start(day + 1))])
+                store.add([received_batch(metric, day, sent)])
     return path
 
 
@@ -71,18 +70,6 @@ def _decode(folder: Path, *options: str) -> str:
     ran = within("decode", *store, *options, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
-
-
-def test_text_has_the_shares_in_each_row_and_what_they_say(folder: Path) -> None:
-    """Both tables, the test, V, and the facts to read them by."""
-    text = _decode(folder, "--metric", "crashes", "--reports-per-device", "1")
-    assert "crash in each version" in text
-    assert "version and crash together" in text
-    assert "version and crash depend on each other: chi-square" in text
-    assert "Cramer's V: 0." in text
-    assert "60,000 reports of crashes in 2 periods between 2026-09-04 and 2026-09-05" in text
-    assert "intervals: of all devices like these" in text
-    assert "privacy: oue" in text
 
 
 def test_json_has_everything(folder: Path) -> None:

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import json
-import re
 import subprocess
 import sys
 
@@ -52,19 +51,6 @@ def test_text(files, name):
     assert found["plan"]["levels"][-1] == 80
 
 
-def test_texts_of_an_alphabet(files):
-    """What is not of its characters is counted, not refused: every fifth is "rare", a digit, and some are "café"."""
-    given = ["values.csv", "--column", "tree", "--correction", "bonferroni", "--json"]
-    done = discover(files, *given, "--alphabet", "achklmos", "--bytes", 5)
-    found = json.loads(done.stdout)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert {row["value"] for row in found["estimates"] if row["detected"]} == {"oak", "ash"}  # elm has an e
-    assert found["elsewhere_frequency"] == pytest.approx(0.6, abs=5 * found["elsewhere_standard_error"])
-    assert found["plan"]["alphabet"] == "achklmos"
-    assert found["plan"]["levels"][-1] == 20
-    assert any("hold a value that has no code here" in note for note in found["notes"])
-
-
 def test_texts_by_a_model(files):
     (files / "trees.txt").write_text("alder\nash\nasp\nelm\noak\noaken\nlime\nfig\ncafé\n", encoding="utf-8")
     given = ["values.csv", "--column", "tree", "--correction", "bonferroni"]
@@ -77,31 +63,6 @@ def test_texts_by_a_model(files):
     text = discover(files, *given, "--model", "trees.txt", "--width", 32)
     assert text.returncode == 0
     assert "of the users hold a value that has no code here" in text.stdout  # rare7: no line has r in "rar", nor 7
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--order", 1], "--order and --width are of a model: give --model FILE, or leave them out"),
-        (["--width", 64, "--alphabet", "ab"], "--order and --width are of a model"),
-        (["--bits", 8, "--alphabet", "ab"], "--alphabet does not go with --bits: give one"),
-        (["--model", "known.txt", "--alphabet", "ab"], "--alphabet does not go with --model: give one"),
-        (["--model", "known.txt", "--bytes", 8], "not allowed with argument"),
-        (["--model", "known.txt", "--order", 9], "--order"),
-        (["--model", "known.txt", "--width", 4], "--width"),
-        (["--model", "none.txt"], "none.txt"),
-        (["--alphabet", ""], "--alphabet is empty"),
-        (["--alphabet", "aa"], "'a' is in it twice"),
-        (["--alphabet", "abc", "--bytes", 65], "give a whole number from 1 to 64"),
-        (["--alphabet", "abc", "--known", "known.txt"], "known.txt"),
-    ],
-)
-def test_codes_that_cannot_be_are_refused_in_one_line(files, arguments, says):
-    done = discover(files, "values.csv", "--column", "tree", *arguments)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
 
 
 @pytest.mark.parametrize("name", ["values.csv", "values.parquet"])
@@ -120,18 +81,6 @@ def test_a_dictionary_comes_first(files):
     assert sources["oak"] == "dictionary"
     assert {sources[tree] for tree in TREES[1:]} == {"search"}
     assert 0.15 < found["known_frequency"] < 0.25
-
-
-def test_a_person_reads_a_table_and_sentences(files):
-    done = discover(files, "values.csv", "--column", "tree", "--bytes", 9, "--correction", "bonferroni")
-    words = " ".join(done.stdout.split())
-    assert done.returncode == 0
-    assert "café" in words
-    assert "4 values detected in 12,000 reports" in words
-    assert "each device answered one of" in words
-    thresholds = r"found about half the time from a share of (\d\.\d{3})%, nine times in ten from (\d\.\d{3})%"
-    ((half, nine),) = re.findall(thresholds, words)  # as collect and the plans say it
-    assert 0 < float(half) < float(nine) < 100 * 2400 / 12_000
 
 
 def test_nothing_is_found_among_few(files):
@@ -182,35 +131,6 @@ def test_intervals_are_of_the_kind_that_is_asked_for(files, kind):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["nowhere.csv", "--column", "tree"], "nowhere.csv: no such file"),
-        (["values.csv", "--column", "leaf"], "there is no column 'leaf'"),
-        (["values.parquet", "--column", "leaf"], "there is no column 'leaf'"),
-        (["bad.csv", "--column", "number"], "bad.csv, line 3, field number: 'twelve' is no whole number"),
-        (["values.csv", "--column", "tree", "--bytes", "2"], "line 2, field tree: values are longer than --bytes 2: "),
-        (["values.csv", "--column", "tree", "--bytes", "2"], "give --bytes 9 (the longest value, 'rare10000', has 9"),
-        (["values.parquet", "--column", "tree", "--bytes", "2"], "field tree: values are longer than --bytes 2: give"),
-        (["values.csv", "--column", "tree"], "field tree: the column holds text: give --bytes 9 (the longest value"),
-        (["long.csv", "--column", "tree"], "has 40 bytes in UTF-8, and at most 32 can be searched for; shorten the"),
-        (["values.csv", "--column", "tree", "--bytes", "99"], "max_bytes = 99"),
-        (["values.csv", "--column", "number", "--bits", "65"], "bits = 65"),
-        (["values.csv", "--column", "number", "--bits", "8", "--bytes", "8"], "not allowed with"),
-        (["values.csv", "--column", "number", "--beam", "0"], "beam = 0"),
-        (["values.csv", "--column", "number", "--step", "0"], "step = 0"),
-        (["values.csv", "--column", "number", "--alpha", "5"], "alpha is a fraction"),
-        (["values.csv", "--column", "number", "--known", "known.txt"], "known.txt: 'oak' is no whole number"),
-        (["values.csv", "--column", "number", "--plot", "x.gif"], "end the name in .svg, .pdf or .png"),
-    ],
-)
-def test_bad_input_is_one_message_and_status_2(files, arguments, says):
-    done = discover(files, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_it_reads_what_collect_reads(tmp_path):
     """A10: semicolons, blanks, marks for none, Latin-1, JSON lines, standard input: `there is no column` was said."""
     rows = ["café", "café", "?", "ash"] * 500
@@ -238,15 +158,3 @@ def test_a_column_may_have_a_long_name(tmp_path):
     line = ("discover", "long.csv", "--column", name, "--bits", 8, "--epsilon", 4, "--seed", 1, "--json")
     done = within(*line, cwd=tmp_path)
     assert [row["value"] for row in json.loads(done.stdout)["estimates"] if row["detected"]] == ["7"]
-
-
-def test_an_epsilon_that_is_none_is_refused(files):
-    done = within("discover", "values.csv", "--column", "number", "--epsilon", -1, cwd=files)
-    assert done.returncode == 2
-    assert "give a number above 0" in done.stderr
-
-
-def test_a_seed_below_0_is_refused(files):
-    done = within("discover", "values.csv", "--column", "number", "--epsilon", 4, "--seed", -1, cwd=files)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--seed -1: give a whole number, 0 or more" in done.stderr

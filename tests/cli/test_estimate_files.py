@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from support.registry_texts import plain_registry
 from support.running import within
+from support.store_samples import received_batch
 
 
 def test_decode_reads_googles_files_and_says_what_it_did(tmp_path: Path) -> None:
@@ -76,9 +77,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, l
     oracle = FrequencyOracle(metric.mechanism)
     sent = oracle.simulate(np.arange(900) % 5 // 3, np.random.default_rng(1))
     with open_store(str(folder / "reports.db"), create=True) as store:
-        about = "colour", 20_700, bytes(16), metric.mechanism.digest
-        columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-        store.add([Received(*about, *columns, metric.accept_until(20_700), metric.period.start(20_700 + 1))])
+        store.add([received_batch(metric, 20_700, sent)])
     kept = ("--store", "reports.db", "--registry", "metrics.toml", "--metric", "colour", "-o", "kept")
     of_store = json.loads(run(folder, "decode", *kept, "--all", "--json"))["readings"][0]["estimates"]
     column = ("values.csv", "--column", "value", "--candidates", "trees.txt")
@@ -123,9 +122,3 @@ def test_one_dialect_and_one_shape(written: dict[str, tuple[Path, list[dict[str,
         for column, key in pairs.items():
             assert float(line[column]) == pytest.approx(row[key], rel=1e-8, abs=1e-12), (column, row)
         assert row["low"] <= row["count"] <= row["high"]
-
-
-def test_the_truth_is_in_learned_csv(written: dict[str, tuple[Path, list[dict[str, Any]]]]) -> None:
-    with written["collect"][0].open(newline="", encoding="utf-8") as file:
-        truth = {line["string"]: line["truth"] for line in csv.DictReader(file)}
-    assert truth == {"oak": "2000", "ash, white": "1200", "elm": "800", "yew": "0", "fir": "0", "(not listed)": "0"}

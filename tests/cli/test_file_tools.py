@@ -3,8 +3,6 @@
 import csv
 import gzip
 import json
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.running import overstory, within
+from support.running import at_a_terminal, overstory, within
 
 Ran = subprocess.CompletedProcess[str]
 SHARES = {"oak": 0.5, "ash, white": 0.3, "elm": 0.15, "fir": 0.05}
@@ -67,20 +65,8 @@ def test_the_whole_path(folder: Path, family: str, kind: str) -> None:
     run(folder, "map", *params, "--candidates", "names.txt", *hashing, "-o", "map.csv")
     summed = run(folder, "sum", *params, reports, *hashing, "-o", "counts.csv", "--json")
     assert json.loads(summed.stdout)["reports"] == DEVICES
-    decoded = run(
-        folder,
-        "decode",
-        *params,
-        "--counts",
-        "counts.csv",
-        "--map",
-        "map.csv",
-        *hashing,
-        "-o",
-        "out",
-        "--all",
-        "--json",
-    )
+    files = ["--counts", "counts.csv", "--map", "map.csv", "-o", "out", "--all", "--json"]
+    decoded = run(folder, "decode", *params, *hashing, *files)
     found = {one["value"]: one for one in json.loads(decoded.stdout)["estimates"]}
     assert set(found) == {*SHARES, "yew", "larch"}
     for name, one in found.items():
@@ -101,20 +87,6 @@ def decode(folder: Any, *more: Any, status: Any = 0) -> Any:
     prepare(folder)
     files = ("--params", "params.csv", "--counts", "ready.csv", "--map", "ready-map.csv")
     return inside(folder, "decode", *files, "-o", "out", *more, status=status)
-
-
-def test_decode_shows_a_table(folder: Any) -> None:
-    out = decode(folder, "--all", "--plot", "out/trees.svg").stdout
-    assert "95% interval" in out
-    assert "not detected" in out
-    assert "oak" in out
-    assert "privacy: epsilon" in out
-    assert (folder / "out" / "trees.svg").read_text().startswith("<?xml")
-    assert "not detected" not in decode(folder, "--plot", "out/trees.png").stdout
-    assert (folder / "out" / "trees.png").read_bytes().startswith(b"\x89PNG")
-    quiet = decode(folder, "--quiet").stdout
-    assert "detected" in quiet  # A18: the table was dropped as well
-    assert "every candidate:" not in quiet
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "ovsb", "parquet"])
@@ -210,30 +182,6 @@ def test_an_input_that_is_missing_a_folder_or_empty(folder: Any, command: Any, w
         assert not (folder / f"never-{command}.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("encode", "--values", "values.csv", "-o", "x.json"), "cannot tell the format from the name x.json"),
-        (("encode", "--values", "values.csv", "-o", "no/x.csv"), "no/x.csv: no such file or directory"),
-        (("encode", "--values", "values.csv", "--hash-family", "md5", "-o", "x.csv"), "there is no hash family 'md5'"),
-        (("sum", "params.csv", "-o", "x.csv"), "expected a header with cohort,irr"),
-        (("decode", "--counts", "ready-map.csv", "--map", "ready-map.csv", "-o", "x"), "ready-map.csv, line 1"),
-        (("decode", "--counts", "ready.csv", "--map", "ready.csv", "-o", "x"), "ready.csv, line 1"),
-        (("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "x", "--alpha", "5"), "5"),
-        (("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "names.txt"), "names.txt: file exists"),
-        (
-            ("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "x", "--plot", "x.doc"),
-            ".svg, .pdf or .png",
-        ),
-    ],
-)
-def test_other_faults(folder: Any, arguments: Any, says: Any) -> None:
-    prepare(folder)
-    ran = inside(folder, arguments[0], "--params", "params.csv", *arguments[1:], status=2)
-    assert says in ran.stderr
-    assert len(ran.stderr.splitlines()) == 1
-
-
 def test_reports_of_other_parameters_are_refused(folder: Any) -> None:
     prepare(folder)
     (folder / "other.csv").write_text("k,h,m,p,q,f\n32,2,8,0.25,0.75,0.5\n")
@@ -254,37 +202,6 @@ def test_a_pipe_is_read_once(folder: Any) -> None:
 
 def test_a_bar_is_shown_on_a_terminal_only(folder: Any) -> None:
     prepare(folder)
-    command = [
-        sys.executable,
-        "-m",
-        "overstory",
-        "sum",
-        "--params",
-        "params.csv",
-        "ready.ovsb",
-        "-o",
-        "bar",
-    ]
-    shown = {}
-    for quiet in (False, True):
-        ours, theirs = pty.openpty()
-        with subprocess.Popen(
-            [*command, *["--quiet"][:quiet]], cwd=folder, stderr=theirs, stdout=subprocess.DEVNULL
-        ) as process:
-            process.wait()
-        os.close(theirs)
-        shown[quiet] = _all_of(ours)
-    assert b"summing" in shown[False]
-    assert shown[True] == b""
-
-
-def _all_of(descriptor: Any) -> Any:
-    found = b""
-    try:
-        while piece := os.read(descriptor, 1 << 16):
-            found += piece
-    except OSError:  # Linux: the other end of the terminal was closed
-        pass
-    finally:
-        os.close(descriptor)
-    return found
+    command = "sum --params params.csv ready.ovsb -o bar"
+    assert "summing" in at_a_terminal(command, folder, "stderr")
+    assert at_a_terminal(f"{command} --quiet", folder, "stderr") == ""

@@ -54,17 +54,6 @@ def test_a_period_that_was_reported_as_nothing_is_reported(folder: Path) -> None
     assert "48 periods reported (1 unfit), 47 missing" in run(folder, *FILE, "--agree", "on").stdout
 
 
-def test_a_file_is_reported_once(folder: Path) -> None:
-    out = run(folder, *FILE, "--agree", "on").stdout
-    assert "48 lines, 0 bad; readings: 48 used, 0 late, 0 duplicate, 0 reported before" in out
-    assert "48 periods reported, 47 missing, of which 0 filled; 48 handed over, 0 refused, 0 waiting" in out
-    assert "1.0000 for any 10 reports in a row" in out
-    assert len(decode_uploads((folder / "out.ovsu").read_bytes(), 99)) == 48
-    again = json.loads(run(folder, *FILE, "--json").stdout)
-    assert (again["readings"]["already"], again["reports"], again["privacy"]["reports"]) == (48, {}, 48)
-    assert run(folder, *FILE, "--quiet").stdout == ""
-
-
 def test_local_times_and_clocks_that_are_set_back(folder: Path) -> None:
     """Berlin, 25 October 2026: the file's 24 local hours from 00:00 are 24 of the day's 25."""
     ran = json.loads(run(folder, *FILE, "--agree", "on", "--timezone", "Europe/Berlin", "--json").stdout)
@@ -98,28 +87,6 @@ def test_a_collector_that_is_not_there(folder: Path) -> None:
     assert "0 handed over, 0 refused, 48 waiting (no connection" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (FILE, "nobody has agreed that this gateway reports: --agree on does"),
-        ((*FILE, "--agree", "on", "--server", "http://x"), "--server and --output exclude each other"),
-        ((*GATEWAY, "--readings", "readings.csv", "--agree", "on"), "name a collector (--server) or a file"),
-        ((*GATEWAY, "--readings", "readings.csv", "--server", "x", "--agree", "on"), "give an address"),
-        ((*GATEWAY, "--readings", "absent.csv", "--agree", "on", "--output", "o"), "absent.csv: no such file"),
-        ((*FILE, "--agree", "on", "--value-column", "kwh"), "readings.csv, line 1: there is no column 'kwh'"),
-        ((*FILE, "--agree", "on", "--timezone", "Europe/Bonn"), "no time zone 'Europe/Bonn'"),
-        ((*FILE[:1], "--metric", "gas", *FILE[3:], "--agree", "on"), "there is no metric 'gas'"),
-        ((*GATEWAY, "--readings", "readings.csv", "--server", "http://x", "--token", "a\nb", "--agree", "on"), "token"),
-        ((*FILE, "--agree", "on", "--spread", "-1"), "spread"),
-        ((*FILE, "--agree", "on", "--wait", "-1"), "--wait = -1.0: give seconds"),
-        ((*FILE, "--agree", "on", "--wait", "nan"), "--wait = nan: give seconds"),
-        ((*FILE[:-1], "readings.csv", "--agree", "on"), "not a gateway's"),
-    ],
-)
-def test_faults_are_one_sentence(folder: Path, arguments: Any, says: str) -> None:
-    assert says in run(folder, *arguments, status=2).stderr
-
-
 def test_do_not_track_is_honoured_and_named(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     assert "DO_NOT_TRACK is set" in run(folder, *FILE, "--agree", "on", status=2).stderr
@@ -144,7 +111,3 @@ def test_a_gateway_names_its_group_and_goes_on_with_its_file(folder: Path) -> No
     assert len(uploads) > 48, "the file with groups was read to its end"
     error = run(folder, *FILE, "--group", "east", status=2).stderr
     assert "there is no group 'east': the groups are north-1, south, other" in error
-
-
-def test_a_group_of_a_metric_without_groups_is_refused(folder: Path) -> None:
-    assert "energy has no groups" in run(folder, *FILE, "--agree", "on", "--group", "north", status=2).stderr

@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import re
 from dataclasses import replace
 
 import pytest
@@ -12,16 +11,9 @@ from overstory.cli.main import main
 from overstory.client import Outcome
 from overstory.client.person.explanation import explain, read_value
 from overstory.client.state.state import State
-from overstory.collector.store import open_store
-from overstory.privacy.payloads.registry import attack, terms_from_json, terms_of
 from overstory.privacy.registry.cost import metric_cost
-from overstory.privacy.registry.page import metric_page
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.toml_fields import RegistryError
-from overstory.queries.counts import read_store
-from overstory.queries.estimates import EstimateOptions
-from overstory.queries.readings import read
 from support.devices import Clock, device
 from support.registry_texts import registry_of
 from support.running import within
@@ -81,33 +73,6 @@ def test_what_devices_recorded_is_decoded_near_the_truth(folder, metric):
     assert part["mean_size"]["low"] - 0.5 < size < part["mean_size"]["high"] + 0.5
 
 
-@pytest.mark.slow
-def test_decode_prints_shares_and_the_mean_size(folder, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
-    given = ["decode", "--store", "bits.db", "--registry", "metrics.toml", "--metric", "bits"]
-    assert main([*given, "--all"]) == 0
-    printed = capsys.readouterr().out
-    assert re.search(r"items of a device: \d\.\d\d on average, 95% interval .* \(of a larger set 3 count\)", printed)
-    assert "a set of more than 3 items counts as 3 items" in printed
-    assert main([*given, "-o", "out"]) == 0
-    assert (folder / "out" / "items.csv").read_text().count("\n") == 6
-    assert main([*given, "--steps", "norm-sub"]) == 2
-    assert "shares of items need not add up to 1" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_readings_of_several_periods(folder):
-    registry = load_registry(folder / "metrics.toml")
-    with open_store(f"sqlite:///{folder / 'sampled.db'}", registry) as store:
-        counted = read_store(store, registry["sampled"])
-    series = read(counted, "per-period", EstimateOptions(interval_kind="population"))
-    assert series.name == "items"
-    (size,) = [line for block in series.blocks() for line in getattr(block, "texts", ()) if "on average" in line]
-    assert f"in {counted.label(counted.last)}" in size
-    with pytest.raises(ParameterError, match="post-processing does not fit"):
-        read(counted, "total", EstimateOptions(steps=("clip",)))
-
-
 @pytest.mark.parametrize("metric", SETS)
 def test_a_device_records_sets_and_the_person_sees_what_they_become(tmp_path, metric):
     clock = Clock()
@@ -131,23 +96,6 @@ def test_a_device_records_sets_and_the_person_sees_what_they_become(tmp_path, me
     assert seen.inference.beliefs[0].probability <= math.exp(seen.inference.epsilon) / 26
     assert math.isclose(sum(b.probability for b in seen.inference.beliefs), 1) or len(seen.inference.beliefs) == 5
     client.close()
-
-
-@pytest.mark.parametrize("metric", SETS)
-def test_the_privacy_page_says_what_a_set_can_be_and_what_it_costs(metric, capsys, tmp_path):
-    built = REGISTRY[metric]
-    page = metric_page(built).to_json()
-    assert "which of 5 items apply: adblock, grammar, vpn, dark mode, another" in json.dumps(page)
-    assert "at most 3 different sets" in json.dumps(page)
-    terms = terms_of(built.mechanism)
-    assert terms_from_json(json.loads(json.dumps(terms.canonical()))) == terms
-    assert attack(built.mechanism).report.guess < 1
-    assert terms.epsilon_values(3) >= 3 * built.mechanism.epsilon_permanent
-    path = tmp_path / "metrics.toml"
-    path.write_text(TEXT)
-    for command in (["metrics", "lint", str(path)], ["privacy", metric, "--registry", str(path)]):
-        assert main(command) == 0
-    assert "has no effect" not in capsys.readouterr().out
 
 
 def test_no_cap_is_warned_of_and_a_new_length_is_another_collection(tmp_path, capsys):

@@ -41,40 +41,6 @@ def test_no_command_and_a_wrong_one(capsys: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["decdoe"], "overstory: error: there is no command 'decdoe'; did you mean decode? (see overstory --help)"),
-        (
-            ["--versoin"],
-            "overstory: error: there is no option --versoin; did you mean --version? (see overstory --help)",
-        ),
-        (["decode", "--mpa=x"], "overstory decode: error: there is no option --mpa; did you mean --map?"),
-        (["metrics", "lnit"], "overstory metrics: error: there is no command 'lnit'; did you mean lint?"),
-        (
-            ["metrics", "lint", "x", "--strct"],
-            "overstory metrics lint: error: there is no option --strct; did you mean ",
-        ),
-        (["demo", "--hashse", "2"], "overstory demo: error: there is no option --hashse; did you mean --num-hashes?"),
-        (["help", "decdoe"], "overstory: error: there is no command 'decdoe'; did you mean decode?"),
-        (
-            ["metrics", "lint", "x", "y"],
-            "overstory metrics lint: error: unexpected argument: y (see overstory metrics lint ",
-        ),
-        (["plan", "--reports", "many"], "argument --reports: 'many' is not a whole number: give one such as 1000000, "),
-        (["compare", "--epsilon", "1,5"], "argument --epsilon: '1,5' is not a number: give one such as 0.5"),
-        (["privacy", "rapor"], "there is no mechanism 'rapor'; did you mean rappor? choose one of basic-rappor"),
-        (["sum"], "overstory sum: error: the following arguments are required: INPUT, -o/--output (see"),
-    ],
-)
-def test_what_is_mistyped_is_one_line_with_what_may_be_meant(tmp_path: Any, argv: Any, said: str) -> None:
-    """A18: no suggestions, the usage of the top command, or 43 lines of usage."""
-    ran = within(*argv, cwd=tmp_path)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert said in ran.stderr
-    assert len(ran.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
     ("word", "option"),
     [
         (["help"], ["--help"]),
@@ -101,19 +67,6 @@ def test_large_numbers_may_be_written_as_people_do(tmp_path: Any, reports: str) 
 def test_what_is_no_whole_number_is_refused(tmp_path: Any, text: str) -> None:
     ran = within("compare", "--domain-size", "4", "--epsilon", "1", "--reports", text, cwd=tmp_path)
     assert (ran.returncode, "is not a whole number" in ran.stderr) == (2, True)
-
-
-def test_an_interrupted_command_says_one_word(monkeypatch: Any, capsys: Any) -> None:
-    """A18: rc 130, and not a word."""
-    assert failing(monkeypatch, KeyboardInterrupt()) == 130
-    assert capsys.readouterr().err == "overstory: interrupted\n"
-
-
-def test_the_version(capsys: Any) -> None:
-    from overstory import __version__
-
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"overstory {__version__}\n"
 
 
 def test_the_list_of_commands_says_what_each_says_of_itself() -> None:

@@ -70,30 +70,6 @@ def test_a_file_is_replaced_only_by_force(tmp_path):
     assert within("metrics", "init", *options("--yes", "--force", kind="yes-no"), cwd=tmp_path).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (options("--yes", without=["--owner"]), "--owner is missing: give who is responsible"),
-        (options("--yes", id="No good"), "--id: 'No good': give up to 64 of"),
-        (options("--yes", kind="colour"), "--kind: 'colour': give one of choice, yes-no, number, words"),
-        (options("--yes", "--values", "one"), "--values: give at least two different values"),
-        (options("--yes", "--min", "5", "--max", "5", kind="number"), "--max: 5: give a number above 5"),
-        (options("--yes", kind="yes-no", epsilon="1e9"), "--epsilon: 1e9: give a number from 0.01 to 20"),
-        (options("--yes", kind="yes-no", period="daily"), "--period: 'daily' is no period"),
-        (options("--yes", kind="yes-no", expires="2001-01-01"), "--expires: '2001-01-01': give a day after today"),
-        (options("--yes", kind="yes-no", purpose="because"), "--purpose: 'because' is not a link"),
-        (options("--yes", "--publish", "all", kind="yes-no"), "--publish: 'all': give one of nothing, estimates"),
-        (options("--yes", "--publish", "estimates", kind="yes-no"), "--opt-out is missing: give one sentence for the"),
-        (options("--yes", kind="yes-no", purpose="https://"), "'https://' is no link"),
-    ],
-)
-def test_a_wrong_answer_is_one_sentence_and_writes_nothing(arguments, said, tmp_path):
-    ran = within("metrics", "init", *arguments, cwd=tmp_path)
-    assert ran.returncode == 2
-    assert said in ran.stderr
-    assert not list(tmp_path.iterdir())
-
-
 def test_what_is_published_has_a_sentence_on_how_to_stop_it(tmp_path):
     stop = "Settings, Privacy, Send statistics"
     more = "--publish", "estimates", "--opt-out", stop, "--retention-days", "9"
@@ -103,6 +79,19 @@ def test_what_is_published_has_a_sentence_on_how_to_stop_it(tmp_path):
     registry = load_registry(path)
     assert (registry.opt_out, [metric.publish for metric in registry.values()]) == (stop, ["estimates"])
     assert [metric.grace_days for metric in registry.values()] == [8], "a day is left to publish in"
+
+
+GROUPS = ["--group-by", "release", "--groups", "1.0=0.6, 1.1=0.3", "--devices", "500000"]
+
+
+def test_groups_are_asked_for_by_options_alone_and_come_with_a_comment(tmp_path):
+    assert within("metrics", "init", "plain.toml", *options("--yes", kind="yes-no"), cwd=tmp_path).returncode == 0
+    assert "groups" not in (tmp_path / "plain.toml").read_text()
+    ran = within("metrics", "init", *options("--yes", *GROUPS, kind="yes-no"), cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "which each report names in clear: no epsilon protects it" in (tmp_path / "metrics.toml").read_text()
+    groups = load_registry(tmp_path / "metrics.toml")["theme"].groups
+    assert (groups.by, dict(groups.shares), groups.devices) == ("release", {"1.0": 0.6, "1.1": 0.3}, 500_000)
 
 
 def test_a_script_answers_on_standard_input(tmp_path, monkeypatch):

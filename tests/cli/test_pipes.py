@@ -33,27 +33,6 @@ def run(folder: Path, *arguments: str, given: str = "", status: int = 0) -> subp
     return done
 
 
-def test_the_whole_path_through_pipes(folder: Path) -> None:
-    """A18: `-o -` wrote a file called `-`, `--counts -` read one."""
-    params = ("--params", "params.csv")
-    values = (folder / "values.csv").read_text()
-    reports = run(folder, "encode", *params, "--values", "-", "--seed", "1", "-o", "-", given=values)
-    assert reports.stdout.startswith("client,cohort,bloom,prr,irr\n")
-    assert reports.stderr.startswith("600 reports in standard output; epsilon ")
-    counts = run(folder, "sum", *params, "-", "-o", "-", given=reports.stdout)
-    candidates = run(folder, "map", *params, "--candidates", "-", "-o", "-", given="oak\nelm\nyew\n")
-    (folder / "map.csv").write_text(candidates.stdout)
-    files = (*params, "--counts", "-", "--map", "map.csv")
-    results = run(folder, "decode", *files, "-o", "-", given=counts.stdout)
-    assert results.stderr == ""
-    lines = {line["string"]: line for line in csv.DictReader(io.StringIO(results.stdout))}
-    assert set(lines) == {"oak", "elm", "yew"}
-    assert abs(float(lines["oak"]["raw_estimate"]) - 400) < 5 * float(lines["oak"]["std_error"])
-    run(folder, "encode", *params, "--values", "values.csv", "--seed", "1", "-o", "named.csv")
-    assert (folder / "named.csv").read_text() == reports.stdout
-    assert not (folder / "-").exists()
-
-
 def test_oracles_are_compared_on_a_piped_column(folder: Path) -> None:
     """`compare -` looked for a file of that name."""
     asked = ("--column", "value", "--epsilon", "2", "--measure", "1", "--json")

@@ -9,9 +9,8 @@ from overstory.files.rappor import RapporParameters, write_params
 from overstory.privacy import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.numeric.registry import NUMERIC, numeric
 from support.privacy_cases import some_parameters
-
-OPT_DR = ("opt-dr", "--param", "domain_size=100", "--param", "epsilon_permanent=1")
 
 
 def run(capsys, *arguments):
@@ -19,15 +18,20 @@ def run(capsys, *arguments):
     return status, *capsys.readouterr()
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+RANGE, SIZE = {"epsilon": 1.5, "minimum": -2.0, "maximum": 5.0}, {"epsilon": 1.5, "domain_size": 64}
+BUILT = {name: (numeric, SIZE if name == "ranges" else RANGE) for name in NUMERIC}
+BUILT |= {name: (mechanism, some_parameters(name)) for name in REGISTRY}
+
+
+@pytest.mark.parametrize("name", sorted(BUILT))
 def test_every_oracle_has_its_report(capsys, name):
-    given = some_parameters(name)
+    build, given = BUILT[name]
+    said = statement(build(name, **given))
     options = [text for key, value in given.items() for text in ("--param", f"{key}={value}")]
     status, out, err = run(capsys, name, *options, "--json")
     assert (status, err) == (0, "")
-    assert json.loads(out) == json.loads(json.dumps(statement(mechanism(name, **given)).to_json()))
+    assert json.loads(out) == json.loads(json.dumps(said.to_json()))
     status, out, err = run(capsys, name, *options)
-    said = statement(mechanism(name, **given))
     assert (status, err) == (0, "")
     assert f" {epsilon_text(said.epsilon_report)} " in out
     words = " ".join(out.split())
@@ -53,24 +57,6 @@ def test_rappors_parameters_more_reports_and_values(capsys, params, tmp_path):
     before = plot.read_bytes()
     assert run(capsys, "rappor", "--plot", plot)[0] == 0
     assert plot.read_bytes() == before
-
-
-def test_a_person_reads_a_table_notes_a_picture_and_sentences(capsys, params):
-    status, out, _ = run(capsys, "--params", params, "--reports", 1, "--values", 2)
-    assert status == 0
-    assert "2 distinct values" in out
-    assert "any 3 reports, whatever the value and however it changes: exactly" in out
-    assert "[1] Between any two histories" in out
-    assert "The best guess among 100 equally likely values" in " ".join(out.split())
-    assert "█" in out
-    assert "One report can change anyone's guess" in " ".join(out.split())
-
-
-def test_what_the_thesis_claims_stands_beside_its_number(capsys):
-    _, out, _ = run(capsys, *OPT_DR)
-    words = " ".join(out.split())
-    assert "9.3042" in words
-    assert "parallel composition is across people" in words
 
 
 def test_windows_and_what_has_no_bound(capsys):
@@ -101,40 +87,3 @@ def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
         "published": True,
         "num_seeds": 81,
     }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([], "give --params FILE, or an oracle: basic-rappor"),
-        (["raptor"], "there is no mechanism 'raptor'"),
-        (["rappor", "--param", "g=1"], "rappor has no parameter g"),
-        (["rappor", "--param", "f"], "give NAME=VALUE"),
-        (["rappor", "--param", "f=0.5", "--param", "f=0.25"], "once for each name"),
-        (["rappor", "--param", "f=half"], "--param f=half: give a number"),
-        (["rappor", "--param", "num_bits=many"], "--param num_bits=many: give a whole number"),
-        (["rappor", "--param", "f=nan"], "f = nan"),
-        (["basic-rappor"], "needs the parameter domain_size"),
-        (["basic-rappor", "--params", "{params}"], "--params is for rappor"),
-        (["--params", "{params}", "--param", "f=0.25"], "--params is for rappor"),
-        (["--params", "nowhere.csv"], "nowhere.csv"),
-        (["rappor", "--reports", "0"], "reports = 0"),
-        (["rappor", "--reports", "1001"], "from 1 to 1000"),
-        (["rappor", "--values", "0"], "0 values: give at least one"),
-        (["rappor", "--values", "2", "--reports", "0"], "reports = 0"),
-        (["rappor", "--hash-family", "google-rappor-python"], "for an oracle give --param hash_family=..."),
-        (["rappor", "--hash-key", "m"], "--hash-key needs --params"),
-        (["rappor", "--plot", "epsilons.gif"], "end the name in .svg, .pdf or .png"),
-        (["rappor", "--reports", "many"], "is not a whole number"),
-        (
-            ["wb", "--param", "domain_size=5", "--param", "epsilon=1", "--param", "window=4", "--delta", "1"],
-            "delta = 1",
-        ),
-        (["l-grr", "--param", "published=perhaps"], "give true or false"),
-    ],
-)
-def test_bad_input_is_one_message_and_status_2(capsys, params, arguments, says):
-    status, out, err = run(capsys, *(argument.format(params=params) for argument in arguments))
-    assert (status, out) == (2, "")
-    assert says in err
-    assert "Traceback" not in err

@@ -5,25 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from overstory.privacy.registry.page import metric_statement
 from overstory.protocol.metrics import load_registry
 from support.running import within
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "metrics.toml"
 REGISTRY = load_registry(EXAMPLE)
-
-
-@pytest.mark.parametrize("name", list(REGISTRY))
-def test_a_metric_of_a_registry(tmp_path, name):
-    ran = within("privacy", name, "--registry", EXAMPLE, "--json", cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    read, metric = json.loads(ran.stdout), REGISTRY[name]
-    expected = json.loads(json.dumps(metric_statement(metric).to_json()))
-    assert read["metric"] == name
-    assert {key: read[key] for key in expected} == expected
-    assert read.get("values") == metric.max_values
-    if metric.window:
-        assert str(metric.window) in read["epsilon_n"]
 
 
 def test_reports_and_values_asked_about_come_beside_the_metrics_own(tmp_path):
@@ -68,22 +54,3 @@ def test_oracles_work_beside_a_registry_with_faults(tmp_path):
     ran = within("privacy", "theme", cwd=tmp_path)
     assert ran.returncode == 2
     assert "metrics.toml, line 1: no TOML" in ran.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["themes"], "'themes' is neither a metric of metrics.toml (search-engine, theme"),
-        (["themes", "--registry", "metrics.toml"], "there is no metric 'themes'"),
-        (["--registry", "metrics.toml"], "give the id of one metric"),
-        (["theme", "--registry", "metrics.toml", "--param", "epsilon=2"], "neither --param nor --params"),
-        (["theme", "--registry", "nowhere.toml"], "nowhere.toml: no such file or directory"),
-        (["theme", "--param", "epsilon=2"], "there is no mechanism 'theme'"),
-    ],
-)
-def test_bad_input_is_one_message_and_status_2(tmp_path, arguments, says):
-    (tmp_path / "metrics.toml").write_bytes(EXAMPLE.read_bytes())
-    ran = within("privacy", *arguments, cwd=tmp_path)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert says in ran.stderr
-    assert "Traceback" not in ran.stderr

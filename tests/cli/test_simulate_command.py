@@ -55,51 +55,12 @@ def test_values_come_from_a_column_and_quiet_keeps_the_table(folder):
 
 def test_values_come_from_a_column_in_the_form_that_is_given(folder):
     (folder / "data.txt").write_text("oak; red\nash; none\nelm; red\n")
-    given = [
-        "--registry",
-        "metrics.toml",
-        "--devices",
-        "20",
-        "--store",
-        "trial.db",
-        "--data",
-        "data.txt",
-        "--column",
-        "2",
-    ]
+    line = "simulate --registry metrics.toml --devices 20 --store trial.db --data data.txt --column 2"
     form = ["--no-header", "--delimiter", ";", "--strip", "--missing", "none"]
-    ran = within("simulate", *given, *form, "--truth", "truth.csv", cwd=folder)
+    ran = within(*line.split(), *form, "--truth", "truth.csv", cwd=folder)
     assert (ran.returncode, ran.stderr) == (0, "")
     with (folder / "truth.csv").open() as file:
         assert {row["string"] for row in csv.DictReader(file)} == {"red"}
-
-
-STRINGS = EXAMPLE.replace('{kind = "categories", names = ["red", "green", "blue"]}', '{kind = "strings"}').replace(
-    'oracle = "grr"\nparameters = {epsilon = 1.0}', 'oracle = "rappor"'
-)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--devices", "5"], "give either --url URL of a running collector, or --store FILE to start one on"),
-        (["--devices", "5", "--store", "a.db", "--url", "http://x"], "give either --url URL"),
-        (["--devices", "0", "--store", "a.db"], "--devices 0: give a whole number from 1 to 10,000,000"),
-        (["--devices", "5", "--periods", "9", "--store", "a.db"], "--periods 9: a collector takes reports of colour"),
-        (["--devices", "5", "--store", "a.db", "--data", "d.csv"], "--data FILE and --column C go together"),
-        (["--devices", "5", "--store", "a.db", "--metric", "color"], "there is no metric 'color'"),
-        (["--devices", "5", "--url", "http://127.0.0.1:9"], "is a collector running there?"),
-        (["--devices", "5", "--url", "localhost"], "server = 'localhost': give an address such as"),
-        (["--devices", "5", "--store", "no/such/folder/a.db"], "the collector did not run: "),
-        (["--devices", "5", "--store", "a.db", "--registry", "strings.toml"], "give --candidates FILE, one a line"),
-    ],
-)
-def test_what_cannot_be_simulated_is_one_sentence(arguments, said, folder):
-    (folder / "strings.toml").write_text(re.sub("expires = .*", "expires = 2999-01-01", STRINGS))
-    ran = within("simulate", "--registry", "metrics.toml", *arguments, cwd=folder)
-    assert ran.returncode == 2
-    assert said in ran.stderr
-    assert len(ran.stderr.splitlines()) == 1
 
 
 def test_no_password_of_a_store_is_printed():

@@ -8,49 +8,7 @@ import overstory
 from overstory.cli import checkout
 from overstory.cli.main import main
 from overstory.cli.output import estimate_blocks
-from overstory.cli.rappor.devices import Fleet
-from overstory.files.rappor import Holding, epsilon_text, privacy
-from overstory.presentation.formats import finite
 from overstory.presentation.render_text import as_text
-from overstory.presentation.streams import printable
-from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.wire.upload import decode_batch
-
-
-def test_a_forgotten_device_comes_back_the_same() -> None:
-    rappor = mechanism("rappor", num_bits=16, num_cohorts=2)
-    holdings = [Holding(f"c{i % 7}", i % 2, f"v{i % 3}") for i in range(60)]
-    large, small = Fleet(rappor, "1"), Fleet(rappor, "1", most=2)
-    assert [large.row(one) for one in holdings] == [small.row(one) for one in holdings]
-    assert large.sent == 60
-
-
-def test_the_packed_form_is_the_same_reports() -> None:
-    rappor = mechanism("rappor", num_bits=16, num_cohorts=2)
-    holdings = [Holding(f"c{i}", i % 2, "v") for i in range(9)]
-    rows = [Fleet(rappor, "1").row(one) for one in holdings[:1]]
-    packed = [report for raw in Fleet(rappor, "1").batches(iter(holdings)) for report in decode_batch(raw)]
-    assert [report.cohort for report in packed] == [one.cohort for one in holdings]
-    assert packed[0].bits == rows[0].irr
-
-
-def test_no_reports_are_one_empty_batch() -> None:
-    raws = list(Fleet(mechanism("rappor"), "1").batches(iter([])))
-    assert [decode_batch(raw).num_reports for raw in raws] == [0]
-
-
-def test_control_characters_do_not_reach_a_terminal() -> None:
-    assert printable("a\x1b[2Jb\n") == "a\\x1b[2Jb\\n"
-    assert printable("Île 日本") == "Île 日本"
-
-
-def test_epsilons_are_rounded_up() -> None:
-    spent = privacy(mechanism("rappor", f=0.5, p=0.5, q=0.75))
-    assert epsilon_text(spent["epsilon_report"]) == "1.0743"
-    assert epsilon_text(spent["epsilon_permanent"]) == "4.3945"
-    assert privacy(mechanism("rappor", f=0.0))["epsilon_permanent"] is None
-    assert finite(float("nan")) is None
 
 
 def test_the_summary_says_what_alpha_bounds() -> None:
@@ -85,24 +43,3 @@ def test_what_needs_a_checkout_says_so(arguments, place, tmp_path, monkeypatch, 
     assert main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{place} of the source: clone the repository" in line
-
-
-@pytest.mark.parametrize("command", [("store", "create"), ("store", "summary")])
-def test_a_folder_is_no_store(tmp_path, capsys, command):
-    """B: `the database file cannot be opened: are its folder and its rights as they should be?`"""
-    assert main([*command, str(tmp_path)]) == 2
-    assert capsys.readouterr().err.endswith(f"this is a folder; name a file in it, such as {tmp_path}/reports.db\n")
-
-
-def test_several_missing_parameters_are_a_plural():
-    with pytest.raises(ParameterError, match=r"^grr needs the parameters domain_size, epsilon$"):
-        mechanism("grr")
-
-
-@pytest.mark.parametrize(("epsilon", "noted"), [(9, False), (11, True), (100, True)])
-def test_a_report_that_hides_next_to_nothing_is_called_so(tmp_path, capsys, epsilon, noted):
-    """A18, B: `collect --epsilon 100` ran without a word."""
-    (tmp_path / "c.csv").write_text("c\noak\nash\n")
-    line = ["collect", str(tmp_path / "c.csv"), "--column", "c", "-o", str(tmp_path), "--epsilon", str(epsilon)]
-    assert main(line) == 0
-    assert ("a report hides next to nothing" in capsys.readouterr().out) == noted

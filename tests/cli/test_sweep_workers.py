@@ -27,18 +27,6 @@ def test_a_process_that_ends_is_an_error() -> None:
         each_cell(os._exit, [1, 1], 2, lambda: None)
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        (["compare", "--domain-size", "4", "--epsilon", "1", "--reports", "9", "--workers", "2"], "has no effect"),
-        ([*COMPARE, "--workers", "0"], "--workers 0: give a whole number, 1 or more"),
-    ],
-)
-def test_workers_without_use_are_refused(command: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(command) == 2
-    assert says in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_oracles_are_compared_alike_by_any_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     printed = []

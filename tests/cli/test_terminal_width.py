@@ -1,15 +1,10 @@
 """At a terminal no sentence is broken within a word, and none is wider than the terminal (finding A18)."""
 
-import os
-import pty
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from support.running import within
+from support.running import at_a_terminal, within
 
 WIDTH = 60
 COMMANDS = {
@@ -19,33 +14,13 @@ COMMANDS = {
 }
 
 
-def at_a_terminal(arguments: str, folder: Path) -> list[str]:
-    """The lines that a command writes to a terminal of that width, without colours."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "overstory", *arguments.split()]
-    environment = os.environ | {"COLUMNS": str(WIDTH), "LINES": "50", "TERM": "xterm"}
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=theirs, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                shown += os.read(ours, 65536)
-            except OSError:  # the command has ended
-                break
-    os.close(ours)
-    assert process.returncode == 0
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).splitlines()
-
-
 @pytest.mark.parametrize(
     "name", ["collect", *(pytest.param(name, marks=pytest.mark.slow) for name in ("demo", "discover"))]
 )
 def test_long_sentences_are_wrapped(tmp_path: Path, name: str) -> None:
     """`collect` and `demo` left it to the terminal, which breaks within words."""
     (tmp_path / "trees.csv").write_text("tree\n" + "oak\nash\noak\nelm\n" * 300)
-    lines = at_a_terminal(COMMANDS[name], tmp_path)
+    lines = at_a_terminal(COMMANDS[name], tmp_path, "stdout", COLUMNS=str(WIDTH)).splitlines()
     assert sum(len(line.rstrip()) > WIDTH - 15 for line in lines) > 3  # there are sentences to wrap
     assert [line for line in lines if len(line.rstrip()) > WIDTH and " " in line.strip()] == []
     assert any("Page:" in line or "privacy:" in line or "page:" in line for line in lines)

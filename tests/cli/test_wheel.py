@@ -14,20 +14,7 @@ from overstory.protocol.metrics.registry import EXAMPLE
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
-READING = [
-    "--metric",
-    "colour",
-    "--registry",
-    "metrics.toml",
-    "--readings",
-    "read.csv",
-    "--state",
-    "meter",
-    "--agree",
-    "local",
-    "--output",
-    "out",
-]
+READING = "--metric colour --registry metrics.toml --readings read.csv --state meter --agree local --output out"
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +75,7 @@ def test_the_devices_half_is_the_standard_library_alone(site: Path, tmp_path: Pa
         ("forget", "--state", "state", "--yes"),
         ("metrics", "lint", "metrics.toml"),
         ("privacy", "olh", "--param", "epsilon=1"),
-        ("gateway", *READING),
+        ("gateway", *READING.split()),
     ):
         ran = overstory(site, tmp_path, *arguments)
         assert (ran.returncode, ran.stderr) == (0, ""), arguments

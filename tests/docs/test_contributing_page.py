@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 ROW = re.compile(
@@ -17,17 +15,13 @@ def quoted(cell):
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_there_are_five_rows():
+def test_there_are_five_rows_and_what_they_name_is_there():
     assert len(ROWS) == 5
-
-
-@pytest.mark.parametrize("row", ROWS, ids=[row["rest"] for row in ROWS])
-def test_what_a_row_names_is_there(row):
-    modules = quoted(row["module"])
-    assert modules
-    assert all(re.fullmatch(r"src/overstory/[\w/]+\.py", module) for module in modules)
-    first = (ROOT / modules[0]).read_text("utf-8")
-    for name in quoted(row["names"]):
-        assert re.search(rf"^(?:def |class )?{name}\b", first, re.MULTILINE), f"{name} in {modules[0]}"
-    assert all((ROOT / module).is_file() for module in modules)
-    assert (ROOT / row["test"]).is_file()
+    for row in ROWS:
+        modules = quoted(row["module"])
+        assert modules, row["rest"]
+        assert all(re.fullmatch(r"src/overstory/[\w/]+\.py", module) for module in modules)
+        first = (ROOT / modules[0]).read_text("utf-8")
+        for name in quoted(row["names"]):
+            assert re.search(rf"^(?:def |class )?{name}\b", first, re.MULTILINE), f"{name} in {modules[0]}"
+        assert all((ROOT / module).is_file() for module in [*modules, row["test"]])

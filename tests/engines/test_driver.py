@@ -21,26 +21,7 @@ from overstory.engines.places import find_places
 from overstory.engines.reducer import COUNTS_HEADER, count_unit
 from overstory.engines.units import Job, Unit
 from overstory.protocol.errors import FormatError
-from support.engine_files import RAPPOR, Collection
-
-ONE, OWN = {"epsilon": 1.0}, {"num_seeds": 1 << 31}
-TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
-ORACLES: list[tuple[str, dict[str, Any]]] = [
-    ("rappor", RAPPOR),
-    ("rappor", RAPPOR | {"num_bits": 128}),
-    ("basic-rappor", {"domain_size": 9, "f": 0.5, "p": 0.25, "q": 0.75}),
-    ("grr", ONE | {"domain_size": 9}),
-    ("olh", ONE | {"domain_size": 9}),
-    ("olh", ONE | {"domain_size": 9} | OWN),
-    ("olh", ONE | OWN),
-    ("loloha", TWO | {"domain_size": 9} | OWN),
-    ("random-matrix", ONE | {"domain_size": 9} | OWN),
-    ("hadamard", ONE | {"domain_size": 100_000}),
-    ("dbitflip", ONE | {"domain_size": 90}),
-    ("subset", ONE | {"domain_size": 90}),
-    ("projective", ONE | {"domain_size": 90}),
-    ("linear-hash", ONE | {"domain_size": 90}),
-]
+from support.engine_files import EVERY_ORACLE, Collection
 
 
 class Unreliable:
@@ -62,9 +43,9 @@ class Unreliable:
         yield from self.spoil(results)
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("largest", [1, 1000, 1 << 30])
-@pytest.mark.parametrize(("name", "parameters"), ORACLES, ids=str)
+@pytest.mark.parametrize(("name", "parameters"), EVERY_ORACLE, ids=str)
 def test_every_oracle_counts_alike_in_any_partition_and_order(
     collection: Callable[..., Collection], name: str, parameters: dict[str, Any], largest: int
 ) -> None:

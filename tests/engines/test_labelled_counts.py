@@ -23,24 +23,9 @@ from overstory.files.counts import read_labelled
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
 from overstory.protocol.mechanisms.joint import joint
-from support.engine_files import RAPPOR, Collection, pieces
+from support.engine_files import EVERY_ORACLE, Collection, pieces
 
-ONE, OWN = {"epsilon": 1.0}, {"num_seeds": 1 << 31}
-ORACLES: list[tuple[str, dict[str, Any]]] = [
-    ("rappor", RAPPOR),
-    ("grr", ONE | {"domain_size": 9}),
-    ("oue", ONE | {"domain_size": 9}),
-    ("sue", ONE | {"domain_size": 9}),
-    ("olh", ONE | {"domain_size": 9}),
-    ("olh", ONE | {"domain_size": 9} | OWN),
-    ("olh", ONE | OWN),
-    ("random-matrix", ONE | {"domain_size": 9} | OWN),
-    ("hadamard", ONE | {"domain_size": 90}),
-    ("dbitflip", ONE | {"domain_size": 90}),
-    ("subset", ONE | {"domain_size": 90}),
-    ("projective", ONE | {"domain_size": 90}),
-    ("linear-hash", ONE | {"domain_size": 90}),
-]
+ONE = {"epsilon": 1.0}
 
 
 def printed(capsys: pytest.CaptureFixture[str], *command: object, status: int = 0) -> str:
@@ -56,7 +41,7 @@ def names_file(made: Collection, folder: Path) -> list[str]:
     return ["--candidates", str(folder / "names.txt")]
 
 
-@pytest.mark.parametrize(("name", "parameters"), ORACLES, ids=str)
+@pytest.mark.parametrize(("name", "parameters"), EVERY_ORACLE, ids=str)
 def test_decode_estimates_what_the_oracle_does(
     collection: Callable[..., Collection],
     tmp_path: Path,
@@ -95,19 +80,6 @@ def test_some_values_of_a_domain_are_counted_by_their_numbers(
     assert "'9' is no value of the domain 0 .. 8" in printed(
         capsys, "sum", made.folder, "--candidates", tmp_path / "some.txt", "-o", out, status=2
     )
-
-
-def test_the_estimates_go_into_a_folder_as_those_of_a_store(
-    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = collection("oue", ONE | {"domain_size": 9}, 300)
-    shown = printed(capsys, "decode", made.folder, "--all", "-o", tmp_path / "out")
-    assert "900 reports of oue; false discovery rate at most 5%" in shown
-    assert f"every value: {tmp_path / 'out' / 'estimates.csv'}" in shown
-    lines = (tmp_path / "out" / "estimates.csv").read_text().splitlines()
-    assert len(lines) == 10
-    assert printed(capsys, "decode", made.folder, "-o", "-").splitlines() == lines
-    assert "nothing was counted" in printed(capsys, "decode", made.folder, "--dry-run")
 
 
 @pytest.mark.parametrize(

@@ -120,18 +120,8 @@ def test_a_killed_command_goes_on_where_it_was(collection: Callable[..., Collect
     made, output = collection(), tmp_path / "counts.csv"
 
     def run(units: int) -> subprocess.CompletedProcess[str]:
-        command = [
-            sys.executable,
-            "-c",
-            KILLED,
-            str(units),
-            "sum",
-            str(made.folder),
-            "-o",
-            str(output),
-            "--workers",
-            "1",
-        ]
+        summing = ["sum", str(made.folder), "-o", str(output), "--workers", "1"]
+        command = [sys.executable, "-c", KILLED, str(units), *summing]
         return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     assert run(5).returncode == -9

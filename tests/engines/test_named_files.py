@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from overstory.cli.main import main
 from overstory.collector.store import open_store
 from overstory.engines.dask_cluster import DaskEngine
-from overstory.engines.driver import EngineError, count
+from overstory.engines.driver import count
 from overstory.engines.folders import Folder
 from overstory.engines.local import LocalEngine
 from overstory.engines.places import find_places, find_sets
@@ -121,11 +120,3 @@ def test_an_export_into_an_object_store_is_counted_decoded_and_imported(
 def test_a_scheduler_without_a_host_or_a_port_is_refused(scheduler: str) -> None:
     with pytest.raises(ParameterError, match=f"--scheduler {scheduler}: give a host and a port"):
         DaskEngine(scheduler)
-
-
-def test_a_scheduler_that_is_not_there_is_one_error(collection: Callable[..., Collection]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
-    made = collection()
-    with pytest.raises(EngineError, match=f"there is no Dask scheduler at {address}: .*refused"):
-        count(DaskEngine(address), made.job(), made.units())

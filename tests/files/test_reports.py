@@ -7,19 +7,16 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.files import reports as module
-from overstory.files.columns import reader
 from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_label, read_parquet, write_parquet
 from overstory.files.rappor import RapporParameters
 from overstory.files.reports import (
     ReportRow,
-    kind_of,
     read_packed,
     read_reports,
     read_reports_csv,
@@ -27,8 +24,7 @@ from overstory.files.reports import (
     write_packed,
     write_reports_csv,
 )
-from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.wire.upload import decode_batch, encode_columns
+from overstory.protocol.errors import FormatError
 from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
 LABEL = Label(12, 3, MECHANISM.canonical())
@@ -144,11 +140,6 @@ def test_headers_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
     with pytest.raises(FormatError) as caught:
         read(path)
     assert says in str(caught.value)
-
-
-def test_a_header_alone_is_no_report(tmp_path: Path) -> None:
-    (tmp_path / "r.csv").write_text("cohort,irr\n")
-    assert read(tmp_path / "r.csv") == []
 
 
 REPORTS = st.integers(1, 200).flatmap(
@@ -329,12 +320,6 @@ class TestParquet:
             list(read_parquet(path))
 
 
-def test_reports_kinds() -> None:
-    assert [kind_of(f"r.{e}") for e in ("csv", "csv.gz", "ovsb", "parquet")] == ["csv", "csv", "ovsb", "parquet"]
-    with pytest.raises(ParameterError, match=r"end it in \.csv, \.csv\.gz, \.ovsb"):
-        kind_of("reports.json")
-
-
 MEMORY = """
 import resource, sys
 from overstory.files.rappor import RapporParameters
@@ -374,16 +359,3 @@ def test_any_cut_into_blocks_reads_the_same(csv_path: Any, monkeypatch: pytest.M
     for size in range(1, len(text) + 2):
         monkeypatch.setattr(module, "blocks", lambda stream, source, size=size: blocks(stream, source, size))
         assert read(csv_path) == ROWS
-
-
-def test_quotes_that_only_enclose_fields() -> None:
-    sound = [b'"a"\n', b'a,"b""c"\n"d",e\r\n', b'"",""\n', b'"a\n\nb",c']
-    unsound = [b'a"b\n', b'"a"b\n', b'a"b"c\n', b'"a\n', b'x"",y\n']
-    judged = [reader._quotes_enclose(np.frombuffer(raw, np.uint8)) for raw in [*sound, *unsound]]
-    assert judged == [True] * len(sound) + [False] * len(unsound)
-
-
-def test_a_wire_batch_is_a_packed_file(tmp_path: Path) -> None:
-    raw = encode_columns(bytes(16), 12, 3, b"\0\0", b"\5\0")
-    write_packed(tmp_path / "r.ovsb", [raw])
-    assert list(read_packed(tmp_path / "r.ovsb")) == [decode_batch(raw)]

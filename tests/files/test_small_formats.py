@@ -6,17 +6,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.files import candidates
-from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_map
+from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_candidates, write_map
 from overstory.files.columns import reader
 from overstory.files.csv import Skipped, blocks
 from overstory.files.rappor import (
@@ -29,7 +30,7 @@ from overstory.files.rappor import (
     write_params,
 )
 from overstory.protocol.encodings.bits import Bloom
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.errors import FormatError
 from support.samples import CANDIDATES, COUNTS, PARAMETERS, values_csv
 
 GOOD_PARAMS = "k,h,m,p,q,f\n12,2,3,0.25,0.75,0.5\n"
@@ -67,31 +68,18 @@ DRESSES: dict[str, Dress] = {
 
 
 @pytest.mark.parametrize("dress", DRESSES.values(), ids=DRESSES.keys())
-class TestDresses:
-    """The same file in every dress that an editor or a tool may give it."""
-
-    def test_params(self, tmp_path: Path, dress: Dress) -> None:
-        assert read_params(written(tmp_path, dress(GOOD_PARAMS.encode()))) == PARAMETERS
-
-    def test_values(self, tmp_path: Path, dress: Dress) -> None:
-        path = written(tmp_path, dress('client,cohort,value\nann,1,"a, b"\nbob,0,é\n'.encode()))
-        assert list(read_values(path, 3)) == [Holding("ann", 1, "a, b"), Holding("bob", 0, "é")]
-
-    def test_counts(self, tmp_path: Path, dress: Dress) -> None:
-        write_counts(tmp_path / "c", COUNTS)
-        assert read_counts(written(tmp_path, dress((tmp_path / "c").read_bytes())), 3, 12) == COUNTS
-
-    def test_map(self, tmp_path: Path, dress: Dress) -> None:
-        flat = hash_candidates(["ash", "a,b", "é"], PARAMETERS.mechanism().encoding)
-        write_map(tmp_path / "m", flat)
-        again = read_map(
-            written(tmp_path, dress((tmp_path / "m").read_bytes())), num_bits=12, num_hashes=2, num_cohorts=3
-        )
-        assert same_map(again, flat)
-
-    def test_candidates(self, tmp_path: Path, dress: Dress) -> None:
-        text = dress(b'plain\n"kept as it is"\na,b\nplain\n')
-        assert read_candidates(written(tmp_path, text, "names.txt")) == ["plain", '"kept as it is"', "a,b"]
+def test_a_file_is_read_in_every_dress_that_an_editor_or_a_tool_may_give_it(tmp_path: Path, dress: Dress) -> None:
+    assert read_params(written(tmp_path, dress(GOOD_PARAMS.encode()))) == PARAMETERS
+    values = written(tmp_path, dress('client,cohort,value\nann,1,"a, b"\nbob,0,é\n'.encode()))
+    assert list(read_values(values, 3)) == [Holding("ann", 1, "a, b"), Holding("bob", 0, "é")]
+    write_counts(tmp_path / "c", COUNTS)
+    assert read_counts(written(tmp_path, dress((tmp_path / "c").read_bytes())), 3, 12) == COUNTS
+    flat = hash_candidates(["ash", "a,b", "é"], PARAMETERS.mechanism().encoding)
+    write_map(tmp_path / "m", flat)
+    found = written(tmp_path, dress((tmp_path / "m").read_bytes()))
+    assert same_map(read_map(found, num_bits=12, num_hashes=2, num_cohorts=3), flat)
+    names = written(tmp_path, dress(b'plain\n"kept as it is"\na,b\nplain\n'), "names.txt")
+    assert read_candidates(names) == ["plain", '"kept as it is"', "a,b"]
 
 
 def test_params_survive(tmp_path: Path) -> None:
@@ -136,11 +124,6 @@ def test_params_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
         read_params(path)
     assert str(caught.value).startswith(str(path))
     assert says in str(caught.value)
-
-
-def test_parameters_that_no_mechanism_has() -> None:
-    with pytest.raises(ParameterError, match="p = q"):
-        RapporParameters(k=12, h=2, m=3, p=0.5, q=0.5, f=0.5)
 
 
 HOLDINGS = st.lists(st.builds(Holding, TEXT, st.integers(0, 2), TEXT), max_size=8)
@@ -352,3 +335,23 @@ def test_a_quote_without_end_does_not_hold_the_whole_file(tmp_path: Path, monkey
     assert b"".join(block.raw for block in cut) == path.read_bytes()
     lines = [block.raw.count(b"\n") for block in cut]
     assert [block.first_line for block in cut] == [1 + sum(lines[:i]) for i in range(len(lines))]
+
+
+@pytest.mark.parametrize("name", ["found.csv", "found.csv.gz"])
+@given(candidates=st.lists(TEXT.filter(bool), min_size=1, unique=True))
+@example(
+    candidates=["a,b", 'say "hi"', '"quoted"', " two spaces  ", "\ttab", "two\nlines", "one\rreturn", " ", "'", "=1+1"]
+)
+@example(candidates=["\ufeffmarked", "plain"])
+def test_candidates_written_as_csv_are_read_again(name: str, candidates: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        write_candidates(path, candidates)
+        assert read_candidates(path) == candidates
+
+
+@pytest.mark.parametrize("name", ["found.txt", "found", "found.txt.gz"])
+def test_candidates_are_written_one_a_line_elsewhere(tmp_path: Path, name: str) -> None:
+    candidates = ["a,b", 'say "hi"', '"quoted"', " two spaces  "]
+    write_candidates(tmp_path / name, candidates)
+    assert read_candidates(tmp_path / name) == candidates

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pty
+import re
 import shlex
 import subprocess
 import sys
@@ -34,6 +36,24 @@ def within(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(texts)
     return subprocess.CompletedProcess(texts, status, written.getvalue().decode("utf-8"), err.getvalue())
+
+
+def at_a_terminal(arguments: str, cwd: Path, stream: str, **environment: str) -> str:
+    """What a command writes to a terminal by one of its streams, without colours."""
+    ours, theirs = pty.openpty()
+    silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    command = [sys.executable, "-m", "overstory", *arguments.split()]
+    with subprocess.Popen(
+        command, cwd=cwd, env=os.environ | {"TERM": "xterm"} | environment, **silent | {stream: theirs}
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the command has ended
+            while piece := os.read(ours, 1 << 16):
+                shown += piece
+    os.close(ours)
+    assert process.returncode == 0
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
 
 
 SHELL = frozenset("|&;<>()$`\\*?[]#~!{}\n")

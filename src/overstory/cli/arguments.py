@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.parser import Formatter
+from overstory.presentation.document import Lines
+from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
     from overstory.files.columns.layout import Form
@@ -38,11 +40,24 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "metavar": "E",
         "help": "privacy loss of one report (epsilon; smaller is more private)",
     },
+    "--epsilon-permanent": {
+        "type": float,
+        "metavar": "Y",
+        "help": "privacy loss of all reports of one value together",
+    },
+    "--from": {"dest": "first", "metavar": "PERIOD", "help": "the first period, such as 2026-11-21 or 2026-W47"},
+    "--group": {"metavar": "NAME", "help": "only the devices of this group, of a metric with groups"},
     "--hash-family": {"metavar": "NAME"},
     "--hash-key": {"default": "", "metavar": "KEY", "help": "public key of overstory-v1 (default: none)"},
     "--interval": {"choices": ("reports", "population")},
     "--json": {"action": "store_true", "help": "print the outcome as JSON"},
     "--output": {"metavar": "FILE"},
+    "--param": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME=VALUE",
+        "help": "a parameter of the oracle; may be repeated",
+    },
     "--params": {"metavar": "FILE", "help": "RAPPOR's parameters: header k,h,m,p,q,f and one row"},
     "--plot": {"metavar": "FILE", "help": "draw a picture into this file: .svg, .pdf or .png"},
     "--quiet": {"action": "store_true", "help": "print no progress bar and no closing line"},
@@ -53,6 +68,7 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "action": "store_true",
         "help": "write an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)",
     },
+    "--to": {"dest": "last", "metavar": "PERIOD", "help": "the last period, included"},
     "--token": {"metavar": "TOKEN"},
 }
 """Every option that several commands share, as argparse takes it; a command adds what differs (`Option`)."""
@@ -99,11 +115,6 @@ def add_command(
     return parser
 
 
-def add_params(parser: Any, *, required: bool = True) -> None:
-    """Add ``--params``."""
-    add_option(parser, "--params", required=required)
-
-
 def add_hashing(parser: Any, *, otherwise: str = "overstory-v1", note: str = "") -> None:
     """Add ``--hash-family`` and ``--hash-key``; `hashing` reads them."""
     families = f"overstory-v1 or google-rappor-python (default: {otherwise}){note}"
@@ -143,8 +154,6 @@ def add_interval(parser: argparse.ArgumentParser, default: str) -> None:
 
 def check_plot(path: str | None) -> None:
     """Raise ParameterError unless a picture can be drawn into a file of that name."""
-    from overstory.protocol.errors import ParameterError
-
     if path and not path.endswith((".svg", ".pdf", ".png")):
         raise ParameterError(f"--plot {path}: end the name in .svg, .pdf or .png")
 
@@ -161,8 +170,6 @@ def add_reporting(parser: argparse.ArgumentParser) -> None:
 
 def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
     """Raise ParameterError when two inputs are standard input, or two outputs standard output."""
-    from overstory.protocol.errors import ParameterError
-
     named = [getattr(args, name) for name in inputs]
     if sum(name.count("-") if isinstance(name, list) else name == "-" for name in named) > 1:
         raise ParameterError("standard input (-) can be read only once: give it to one option")
@@ -182,8 +189,6 @@ def add_skipping(parser: argparse.ArgumentParser, what: str) -> None:
 
 def check_seed(seed: int | None) -> None:
     """Raise ParameterError unless the generators take such a seed."""
-    from overstory.protocol.errors import ParameterError
-
     if seed is not None and seed < 0:
         raise ParameterError(f"--seed {seed}: give a whole number, 0 or more")
 
@@ -201,12 +206,21 @@ def token_of_environment(role: str) -> str:
     return os.environ.get(f"OVERSTORY_{role}_TOKEN", "")
 
 
+def print_answer(args: argparse.Namespace, values: dict[str, Any], blocks: Iterable[Block]) -> None:
+    """Print values as JSON with ``--json``, else blocks, also with ``--quiet``."""
+    if args.json:
+        print(json.dumps(values, indent=2, allow_nan=False))
+    else:
+        from overstory.presentation.render_text import print_document
+
+        print_document(blocks)
+
+
 def print_outcome(args: argparse.Namespace, outcome: dict[str, Any], *shown: str | Block) -> None:
     """Print the outcome: as JSON with ``--json``, nothing with ``--quiet``, else as sentences and blocks.
 
     These go to the error stream where the data go to standard output.
     """
-    from overstory.presentation.document import Lines
     from overstory.presentation.render_text import UNFOLDED, as_text, print_document
 
     if args.json:
@@ -234,11 +248,6 @@ def add_form(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-header", action="store_true", help="the first line is data; columns are 1, 2, ...")
 
 
-def add_spreadsheet(parser: argparse.ArgumentParser) -> None:
-    """Add ``--spreadsheet``; `writing_csv` takes it."""
-    add_option(parser, "--spreadsheet")
-
-
 def form_of(args: argparse.Namespace) -> Form:
     """Return the format that these options give."""
     from overstory.files.columns.layout import Form
@@ -258,7 +267,6 @@ def seekable(name: str) -> Iterator[str]:
     from pathlib import Path
 
     from overstory.files.io import reading
-    from overstory.protocol.errors import OverstoryError
 
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "standard-input")
@@ -280,12 +288,3 @@ def form_words(args: argparse.Namespace) -> list[str]:
         if getattr(args, name) is not None:
             words += ["--" + name, getattr(args, name)]
     return words + [option for option, on in (("--strip", args.strip), ("--no-header", args.no_header)) if on]
-
-
-def add_verb(verbs: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
-    """Add what `overstory store` does with a store's tokens or notes; `act` does it."""
-    parser = add_command(verbs, name, summary, example=example)
-    parser.add_argument("url", metavar="URL", help="the store")
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
-    parser.set_defaults(act=act, quiet=False)
-    return parser

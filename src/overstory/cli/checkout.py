@@ -11,8 +11,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import Option, add_command
+from overstory.cli.arguments import Option, add_command, print_answer
+from overstory.cli.progress import progress
 from overstory.cli.workers import check_workers, each_cell
+from overstory.presentation.document import Lines
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -98,11 +100,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bench(args: argparse.Namespace) -> int:
+    import subprocess
+
     benchmarks = {path.stem: path for path in sorted(folder("bench", "the benchmarks").glob("[!_]*.py"))}
     if not args.names:
         print("\n".join(benchmarks))
     chosen = [path for name in args.names for path in _matching(benchmarks, name)]
-    return max(map(_run, chosen), default=0)
+    return max((subprocess.run([sys.executable, path], check=False).returncode for path in chosen), default=0)  # noqa: S603 - files of ours
 
 
 def _matching(benchmarks: dict[str, Path], name: str) -> list[Path]:
@@ -111,12 +115,6 @@ def _matching(benchmarks: dict[str, Path], name: str) -> list[Path]:
     if not matching:
         raise ParameterError(f"there is no benchmark {name}: choose from {', '.join(benchmarks)}")
     return matching
-
-
-def _run(path: Path) -> int:
-    import subprocess
-
-    return subprocess.run([sys.executable, str(path)], check=False).returncode  # noqa: S603 - a file of ours
 
 
 def _reproduce(args: argparse.Namespace) -> int:
@@ -129,12 +127,8 @@ def _reproduce(args: argparse.Namespace) -> int:
     chosen, options = _chosen(args), _options(args)
     results = _reproduced(args, chosen, options)
     _write_overview(args, results)
-    if args.json:
-        print(json.dumps({"results": [result.to_json() for result in results]}, indent=2, allow_nan=False))
-    elif not args.quiet:
-        from overstory.presentation.render_text import print_document
-
-        print_document(_blocks(args, results))
+    if args.json or not args.quiet:
+        print_answer(args, {"results": [result.to_json() for result in results]}, _blocks(args, results))
     return 0
 
 
@@ -171,8 +165,6 @@ def _reproduced(
         check_options(experiment, given)
     results = []
     workers = check_workers(args.workers)
-    from overstory.cli.progress import progress
-
     with progress("starting", len(chosen), quiet=args.quiet) as bar:
         if workers > 1:
             cells = [(e.name, args.output, args.quick, g, args.fresh) for e, g in zip(chosen, takes, strict=True)]
@@ -222,7 +214,6 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
 
 
 def _blocks(args: argparse.Namespace, results: tuple[Result, ...]) -> Iterator[Block]:
-    from overstory.presentation.document import Lines
     from papers.page import overview, verdicts
 
     for result in results:

@@ -12,6 +12,7 @@ from typing import Final
 
 from overstory.cli.parser import Formatter, Parser
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
+from overstory.protocol.errors import OverstoryError
 
 SUMMARIES: Final = {
     "demo": "run a private collection of real figures, and show what is learned",
@@ -56,13 +57,13 @@ COMMANDS: Final = tuple(SUMMARIES)
 
 _FOLDERS: Final = {
     "analysis": ("audit", "collect", "compare", "decode", "demo", "discover", "plan"),
-    "rappor": ("convert", "encode", "map", "sum"),
     "registry": ("metrics", "privacy"),
     "service": ("console", "doctor", "gateway", "keys", "relay", "serve", "simulate", "store"),
 }
 MODULES: Final = {
     **{command: f"{folder}.{command}" for folder, commands in _FOLDERS.items() for command in commands},
     **dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person"),
+    **dict.fromkeys(("convert", "encode", "map", "sum"), "rappor.file_tools"),
     **dict.fromkeys(("export", "import"), "service.exports"),
     **dict.fromkeys(("reproduce", "bench"), "checkout"),
 }
@@ -212,8 +213,6 @@ def explain(error: Exception) -> tuple[int, str]:
     >>> explain(FileNotFoundError(2, "No such file or directory", "counts.csv"))
     (2, 'counts.csv: no such file or directory')
     """
-    from overstory.protocol.errors import OverstoryError
-
     if isinstance(error, OverstoryError):
         return BAD_INPUT, str(error)
     if isinstance(error, ImportError) and (needed := (error.name or "").partition(".")[0]) in EXTRAS:

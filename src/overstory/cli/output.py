@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.selection import bound_text, interval_words
-from overstory.analysis.tables.output import estimate_table
+from overstory.analysis.tables.output import estimate_table, plot_height
 from overstory.presentation.document import Block, Lines, Paragraph
 from overstory.privacy.text import epsilons_text, plural
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +30,25 @@ def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: 
         *(f"note: {note}" for note in about["notes"]),
         *([] if results is None else [f"every candidate: {results}"]),
     )
+
+
+def draw_panels(path: str, panels: Sequence[Any], title: str = "") -> None:
+    """Draw panels, each of its height, below each other."""
+    if not panels:
+        raise ParameterError(f"--plot {path}: there are no reports to draw")
+    heights = [panel.height for panel in panels]
+    with picture(path, height=sum(heights)) as figure:
+        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for panel, ax in zip(panels, axes, strict=True):
+            panel.draw(ax)
+        if title:
+            figure.suptitle(title, fontsize=9, x=0.01, ha="left")
+
+
+def draw_estimate(path: str, estimate: Any) -> None:
+    """Draw what a decoding, or an oracle, estimates."""
+    with picture(path, height=plot_height(estimate)) as figure:
+        estimate.plot(figure.subplots())
 
 
 TIMELESS: Final = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}

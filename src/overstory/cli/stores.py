@@ -25,13 +25,11 @@ def open_stores(urls: Sequence[str]) -> Iterator[Store | SeveralStores]:
         if len(stores) > 1 or stores[0].served_shard() is not None:
             several = SeveralStores(stores)
             if several.missing:
-                print(f"overstory: warning: {_missing_words(several.missing)}", file=sys.stderr)
+                missing = several.missing
+                shown = ", ".join(map(str, missing[:MOST_SHOWN])) + (", ..." if len(missing) > MOST_SHOWN else "")
+                which = f"shard {shown}" if len(missing) == 1 else f"{len(missing)} shards ({shown})"
+                warning = f"no store of {which} is given: the reports there are not counted"
+                print(f"overstory: warning: {warning}", file=sys.stderr)
             yield several if len(stores) > 1 else stores[0]
         else:
             yield stores[0]
-
-
-def _missing_words(missing: Sequence[int]) -> str:
-    shown = ", ".join(map(str, missing[:MOST_SHOWN])) + (", ..." if len(missing) > MOST_SHOWN else "")
-    which = f"shard {shown}" if len(missing) == 1 else f"{len(missing)} shards ({shown})"
-    return f"no store of {which} is given: the reports there are not counted"

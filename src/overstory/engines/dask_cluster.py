@@ -105,7 +105,9 @@ class DaskEngine:
                 if time.monotonic() - asked >= ASKED_EVERY:
                     ahead, asked = AHEAD * max(sum(client.nthreads().values()), 1), time.monotonic()
                 for unit in itertools.islice(waiting, max(ahead - in_flight, 0)):
-                    tasks.add(_submit(client, run_id, job, unit))
+                    # A key of its own: Dask would else take equal calls of two runs for one.
+                    key = f"overstory-{run_id}-{unit.number}"
+                    tasks.add(client.submit(_numbered, job, unit, pure=False, key=key))
                     in_flight += 1
                 if not in_flight:
                     break
@@ -146,10 +148,7 @@ class DaskEngine:
 def _host_and_port(scheduler: str) -> tuple[str, int] | None:
     """Return where a scheduler listens; None where its protocol is neither TCP nor TLS.
 
-    Raises
-    ------
-    ParameterError
-        When there is no host or no port.
+    Raises ParameterError when there is no host or no port.
     """
     scheme, has_scheme, rest = scheduler.rpartition("://")
     if has_scheme and scheme not in TCP:
@@ -232,11 +231,6 @@ def _bytes_written(dask_worker: Any) -> int | None:
     if totals is None:
         return None
     return int(sum(total for name, total in totals.items() if isinstance(name, tuple) and name[-2:] == WRITTEN))
-
-
-def _submit(client: Any, run_id: str, job: Job, unit: Unit) -> Any:
-    # A key of its own: Dask would else take equal calls of two runs for one.
-    return client.submit(_numbered, job, unit, pure=False, key=f"overstory-{run_id}-{unit.number}")
 
 
 def _numbered(job: Job, unit: Unit) -> tuple[int, bytes]:

@@ -73,30 +73,20 @@ class Engine(Protocol):
 class Run:
     """What came of a run.
 
-    Parameters
-    ----------
-    parts
-        The counts of each collection and range of values that units count.
-    collections
-        The counts of each collection, once every unit is counted.
-    repeats
-        Results of units that had been counted already, and were dropped.
-    resumed
-        Units taken over from an earlier run that was killed.
-    retries, spilled
-        By how much the engine's own figures grew: see `Engine`.
+    `retries` and `spilled` say by how much the engine's own figures grew; see `Engine`.
     """
 
-    parts: dict[Tally, SupportCounts]
+    parts: dict[Tally, SupportCounts]  # the counts of each collection and range of values that units count
     num_reports: int = 0
     num_bytes: int = 0
     num_units: int = 0
-    resumed: int = 0
-    repeats: int = 0
+    resumed: int = 0  # units taken over from an earlier run that was killed
+    repeats: int = 0  # results of units that had been counted already, and were dropped
     retries: int = 0
     spilled: int | None = 0
     seconds: float = 0.0
     finished: set[int] = field(default_factory=set)
+    # The counts of each collection, once every unit is counted.
     collections: dict[int, SupportCounts] = field(default_factory=dict)
 
     @property
@@ -114,19 +104,10 @@ def count(
     checkpoint: Checkpoint | None = None,
     advance: Callable[[int], object] | None = None,
 ) -> Run:
-    """Count all units by an engine.
+    """Count all units by an engine; a checkpoint has what an earlier run finished, and gets what this one finishes.
 
-    Parameters
-    ----------
-    checkpoint
-        What an earlier run finished, and where this one writes what it has finished.
-    advance
-        Called with the bytes of every unit that is done.
-
-    Raises
-    ------
-    EngineError
-        When a unit's counts are missing, damaged, or of another number of reports than its file states.
+    `advance` is called with the bytes of every unit that is done. Raises EngineError when a unit's counts are missing,
+    damaged, or of another number of reports than its file states.
     """
     started, (retries, spilled) = time.perf_counter(), _figures(engine)
     by_number = {unit.number: unit for unit in units}
@@ -232,10 +213,7 @@ class Checkpoint:
 
         There are counts for each collection and range of values that units count.
 
-        Raises
-        ------
-        FormatError
-            When the file is damaged, or is none of a run.
+        Raises FormatError when the file is damaged, or is none of a run.
         """
         if not self.path.exists():
             return None

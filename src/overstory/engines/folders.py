@@ -139,12 +139,7 @@ def file_system(address: str) -> tuple[Any, str]:
 
 
 class Folder:
-    """A folder, by its path or its address.
-
-    Parameters
-    ----------
-    text
-        A path, or an address such as ``s3://bucket/reports?region=eu-west-1``.
+    """A folder, by its path or by an address such as ``s3://bucket/reports?region=eu-west-1``.
 
     Examples
     --------

@@ -70,12 +70,7 @@ def read_sets(folder: Folder) -> list[ExportedSet]:
 def find_sets(source: str) -> list[ExportedSet]:
     """Return the sets of an exported folder, or of one that is below it, each once.
 
-    Raises
-    ------
-    ParameterError
-        When there is none.
-    FormatError
-        When a manifest is damaged, or two are of the same reports.
+    Raises ParameterError when there is none; FormatError when a manifest is damaged, or two are of the same reports.
     """
     top = Folder(source)
     sets = []
@@ -130,26 +125,14 @@ ENDINGS: Final = (".parquet", ".ovsb")
 
 @dataclass(frozen=True)
 class Place:
-    """A file of reports.
+    """A file of reports."""
 
-    Parameters
-    ----------
-    address
-        A path from the root, so that it is the same in every process, or the address of an object.
-    size
-        In bytes.
-    stamp
-        When it was last written, in nanoseconds, or what the object store says instead; it changes with the content.
-    num_reports
-        Of an exported file: how many reports its manifest lists.
-    crc32
-        Of an exported file: the CRC-32 of all its bytes that its manifest lists; who reads the file compares it.
-    """
-
-    address: str
-    size: int
+    address: str  # a path from the root, so that it is the same in every process, or the address of an object
+    size: int  # in bytes
+    # When it was last written, in nanoseconds, or what the object store says instead; it changes with the content.
     stamp: str
-    num_reports: int | None = None
+    num_reports: int | None = None  # of an exported file: how many reports its manifest lists
+    # Of an exported file: the CRC-32 of all its bytes that its manifest lists; who reads the file compares it.
     crc32: int | None = None
 
     @property
@@ -161,12 +144,8 @@ class Place:
 def find_places(inputs: Iterable[str]) -> list[Place]:
     """Return the files that are named: themselves, in folders at any depth, or by globs; each once, in order.
 
-    Raises
-    ------
-    ParameterError
-        When there is none, or a file is named twice.
-    FormatError
-        When an exported file is not as its manifest lists it, or a named one is in no manifest.
+    Raises ParameterError when there is none, or a file is named twice; FormatError when an exported file is not as its
+    manifest lists it, or a named one is in no manifest.
     """
     places: list[Place] = []
     exported: dict[str, list[ExportedSet]] = {}
@@ -239,10 +218,7 @@ def _listed(
 def place_of(one: ExportedSet, part: PartFile) -> Place:
     """Return where a part lies, which has the size that its manifest lists.
 
-    Raises
-    ------
-    FormatError
-        When it is missing, or has another size.
+    Raises FormatError when it is missing, or has another size.
     """
     one.check(part, content=False)
     return Place(one.address(part), part.bytes, f"crc32 {part.crc32}", part.reports, part.crc32)

@@ -58,10 +58,7 @@ def encode_counts(counts: SupportCounts, num_reports: int) -> bytes:
 def decode_counts(raw: bytes) -> tuple[SupportCounts, int]:
     """Read what `encode_counts` wrote.
 
-    Raises
-    ------
-    FormatError
-        When these are no counts, or damaged ones.
+    Raises FormatError when these are no counts, or damaged ones.
     """
     if len(raw) < COUNTS_HEADER.size:
         raise FormatError(f"counts have a header of {HEADER.size} bytes; {len(raw)} are here")
@@ -78,11 +75,8 @@ def results_of(
 ) -> Iterator[Result]:
     """Call a function in a pool, and yield the results as they end.
 
-    Parameters
-    ----------
-    ahead
-        How many calls are waiting, running, or ended and not yet taken, at most: memory does not grow with their
-        number, however slowly the results are taken.
+    At most `ahead` calls are waiting, running, or ended and not yet taken: memory does not grow with their number,
+    however slowly the results are taken.
     """
     calls = iter(given)
     running = {pool.submit(function, one) for one in islice(calls, ahead)}
@@ -103,10 +97,7 @@ def results_of(
 def count_unit(job: Job, unit: Unit) -> bytes:
     """Count one unit with one thread, and return its counts as `encode_counts` writes them.
 
-    Raises
-    ------
-    FormatError
-        When the file is damaged, or its reports are another mechanism's than the job's.
+    Raises FormatError when the file is damaged, or its reports are another mechanism's than the job's.
     """
     counts: SupportCounts | None = None
     num_reports = 0

@@ -31,21 +31,12 @@ Counting = Callable[[Job], "SupportCounts"]
 
 @dataclass(frozen=True)
 class AnswersJob(Job):
-    """Counts the answers to one question that support each value asked for, or each extension of prefixes.
+    """Counts the answers to one question that support each value asked for, or each extension of prefixes."""
 
-    Parameters
-    ----------
-    group
-        The question's group.
-    parents
-        The words of the prefixes that are extended; None: `asked` is counted, or the question's domain.
-    step
-        By how many bits they are extended.
-    """
-
-    group: int = 0
+    group: int = 0  # the question's group
+    # The words of the prefixes that are extended; None: `asked` is counted, or the question's domain.
     parents: tuple[int, ...] | None = None
-    step: int = 0
+    step: int = 0  # by how many bits they are extended
 
     @property
     def question(self) -> Mechanism:
@@ -92,12 +83,7 @@ class EngineAnswers:
 def search_answers(counting: Counting, job: Job) -> list[tuple[EngineAnswers]]:
     """Return the answers to each question of a search, in the order of the questions.
 
-    Parameters
-    ----------
-    counting
-        Counts one job over all files; each level asks for one more.
-    job
-        The job of counting the search's reports.
+    `counting` counts one job over all files: first the one of the search's reports, then one more for each level.
     """
     sizes = counting(job).totals.tolist()
     own = (AnswersJob(job.packed, verify=job.verify, group=group) for group in range(len(sizes)))

@@ -131,22 +131,12 @@ class Job:
 
     A job of another kind is a class that overrides `count`, `counting` where batches of a unit are not counted alike,
     and `num_values` where its values can be divided.
-
-    Parameters
-    ----------
-    packed
-        The mechanism, pickled.
-    asked
-        The values to count, where an oracle without a domain needs them.
-    verify
-        Whether checksums are compared.
-    listed
-        The file that workers read the values from, instead of `asked`, where these are too many to travel.
     """
 
-    packed: bytes
-    asked: tuple[Any, ...] | None = None
-    verify: bool = True
+    packed: bytes  # the mechanism, pickled
+    asked: tuple[Any, ...] | None = None  # the values to count, where an oracle without a domain needs them
+    verify: bool = True  # whether checksums are compared
+    # The file that workers read the values from, instead of `asked`, where these are too many to travel.
     listed: Listed | None = None
 
     @classmethod
@@ -183,7 +173,7 @@ class Job:
 
     def empty(self, values: Values | None = None) -> SupportCounts:
         """Return the counts of no reports."""
-        return self.count(empty_batch(self.mechanism()), values)
+        return self.count(ReportBatch.from_wire(decode_batch(encode_reports(self.mechanism(), []))), values)
 
     def num_values(self) -> int | None:
         """Return how many values each report is compared with, one by one; None where they cannot be divided."""
@@ -202,11 +192,6 @@ class Job:
         many = len(listed) if listed is not None else mechanism.domain_size or 1
         width = half.width(many if values is None else values[1] - values[0])
         return num_reports * (half.work.report + half.work.cell * width)
-
-
-def empty_batch(mechanism: LocalRandomizer) -> ReportBatch:
-    """Return no reports of a mechanism."""
-    return ReportBatch.from_wire(decode_batch(encode_reports(mechanism, [])))
 
 
 @lru_cache(maxsize=8)
@@ -238,16 +223,17 @@ class Contents:
 def read_contents(places: Sequence[Place], advance: Callable[[int], object] | None = None) -> list[Contents]:
     """Read the footers and headers of files, several at a time.
 
-    Raises
-    ------
-    FormatError
-        When a file is neither Parquet nor packed batches, or is damaged, or two files are of different parameters.
+    Raises FormatError when a file is neither Parquet nor packed batches, or is damaged, or two files are of different
+    parameters.
     """
     contents = []
     with ThreadPoolExecutor(8) as pool:
         for read in pool.map(_contents, places):
             contents.append(read)
-            _check_listed(read)
+            listed, stated = read.place.num_reports, sum(part.num_reports for part in read.parts)
+            if listed is not None and listed != stated:
+                problem = f"it has {stated:,} reports, and its manifest lists {listed:,}: it was replaced"
+                raise FormatError(problem, source=read.place.shown)
             if read.digest != contents[0].digest:
                 raise FormatError(
                     f"its reports are of other parameters than those of {contents[0].place.shown}: count them apart",
@@ -256,14 +242,6 @@ def read_contents(places: Sequence[Place], advance: Callable[[int], object] | No
             if advance is not None:
                 advance(1)
     return contents
-
-
-def _check_listed(file: Contents) -> None:
-    """Raise FormatError unless an exported file has as many reports as its manifest lists."""
-    listed, stated = file.place.num_reports, sum(part.num_reports for part in file.parts)
-    if listed is not None and listed != stated:
-        problem = f"it has {stated:,} reports, and its manifest lists {listed:,}: it was replaced"
-        raise FormatError(problem, source=file.place.shown)
 
 
 def _contents(place: Place) -> Contents:
@@ -384,10 +362,7 @@ def divide_values(job: Job, units: Sequence[Unit], workers: int) -> list[Unit]:
 def put_together(parts: Mapping[Values | None, SupportCounts]) -> SupportCounts:
     """Return the counts of all values from those of their ranges.
 
-    Raises
-    ------
-    FormatError
-        When ranges are missing, or were counted in other reports than the first.
+    Raises FormatError when ranges are missing, or were counted in other reports than the first.
 
     Examples
     --------

@@ -310,12 +310,8 @@ def _batch_of(rows: Any, label: Label, source: str, blobs: Sequence[str], *, ver
     if verify:
         _verify(rows, blobs, source)
     payload = octets.reshape(-1, width)
-    if payload.size and label.num_bits % 8 and int(payload[:, -1].max()) >> label.num_bits % 8:
-        raise FormatError(f"a report has bits past its {label.num_bits}", source=source, field=blobs[-1])
     public: NDArray[Any] = seeds[0].view("<u4") if seeds else np.from_dlpack(rows.column("cohort"))
-    if public.size and int(public.max()) >= label.num_cohorts:
-        problem = f"expected 0 .. {label.num_cohorts - 1}, found {int(public.max())}"
-        raise FormatError(problem, source=source, field="seeds" if seeds else "cohort")
+    check_columns(label, payload, public, source, (blobs[-1], "seeds" if seeds else "cohort"))
     bits = packed_words(payload, label.num_bits)
     if seeds or (np.diff(public.astype(np.int64)) < 0).any():
         cohorts = public if seeds else np.repeat(public, sizes)
@@ -323,6 +319,17 @@ def _batch_of(rows: Any, label: Label, source: str, blobs: Sequence[str], *, ver
     offsets = np.zeros(label.num_cohorts + 1, np.int64)
     np.add.at(offsets[1:], public, sizes)
     return GroupedBatch(np.cumsum(offsets), bits, label.num_bits)
+
+
+def check_columns(
+    label: Label, octets: NDArray[np.uint8], public: NDArray[Any], source: str, names: tuple[str, str]
+) -> None:
+    """Raise FormatError where a report has bits that it cannot have, or a cohort or seed that there is not."""
+    if octets.size and label.num_bits % 8 and int(octets[:, -1].max()) >> label.num_bits % 8:
+        raise FormatError(f"a report has bits past its {label.num_bits}", source=source, field=names[0])
+    if public.size and int(public.max()) >= label.num_cohorts:
+        problem = f"expected 0 .. {label.num_cohorts - 1}, found {int(public.max())}"
+        raise FormatError(problem, source=source, field=names[1])
 
 
 def _bytes(column: Any, lengths: NDArray[np.int64], name: str, source: str) -> NDArray[np.uint8]:

@@ -142,11 +142,6 @@ def read_map(
 
     A row may have fewer positions in a cohort where hashes met, and empty fields. Of rows with the same candidate the
     first counts; a candidate without a letter is called `EMPTY`.
-
-    Parameters
-    ----------
-    advance
-        Told about progress, in bytes.
     """
     source = os.fspath(path)
     rows = _MapFormat(source, num_bits, num_hashes, num_cohorts)

@@ -69,10 +69,7 @@ def write_labelled(path: FilePath, labelled: LabelledCounts) -> None:
 def read_labelled(path: FilePath) -> LabelledCounts:
     """Read what `write_labelled` wrote.
 
-    Raises
-    ------
-    FormatError
-        When the file holds no counts with a label, or they contradict each other.
+    Raises FormatError when the file holds no counts with a label, or they contradict each other.
     """
     source = os.fspath(path)
     with reading(path) as stream:

@@ -80,14 +80,9 @@ def parse_field(text: str, name: str, parser: Callable[[str], T]) -> T:
 def row_parser(
     width: int, columns: Iterable[tuple[int, str, Parser]], expected: str = "fields, as in the header"
 ) -> Callable[[list[str]], list[Any]]:
-    """Return the function from a record's fields to its values.
+    """Return the function from a record's fields, which `expected` names in an error, to its values.
 
-    Parameters
-    ----------
-    width
-        How many fields a record must have; `expected` names them in the error.
-    columns
-        What is parsed, in this order: a field's index, its name, and its parser.
+    A column is a field's index, its name, and its parser; they are parsed in this order.
     """
     parsers = tuple(columns)
 
@@ -249,15 +244,7 @@ def read_table(
 def split_header(
     cut: Iterator[Block], source: str, needed: tuple[str, ...], other_names: Mapping[str, str] | None = None
 ) -> tuple[list[str], Iterator[Block]]:
-    """Take the header line off the first block.
-
-    Returns
-    -------
-    names : list of str
-        The columns, in the file's order.
-    rest : iterator of Block
-        What follows the header.
-    """
+    """Take the header line off the first block; return the columns, in the file's order, and what follows."""
     head = next(cut, None)
     expected = ",".join(needed)
     if head is None or not head.raw.strip():

@@ -36,10 +36,7 @@ class Label:
     def mechanism(self, source: str) -> LocalRandomizer:
         """Return the mechanism of the reports.
 
-        Raises
-        ------
-        FormatError
-            When the label does not say what it is built from, or this version builds another from that.
+        Raises FormatError when the label does not say what it is built from, or this version builds another from that.
         """
         name = self.parameters.get("name")
         if self.built_from is None:

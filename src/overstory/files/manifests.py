@@ -58,27 +58,18 @@ class PartFile:
 class Manifest:
     """What an export holds of one metric, period, mechanism and group.
 
-    Parameters
-    ----------
-    id
-        Of these reports, drawn at random: who has added an id once does not add it again, wherever it comes from.
-    store
-        A random id of the store that the reports are from.
-    period_seconds, period_label
-        The length of a period, and what the metric calls this one.
-    totals
-        Reports per cohort; empty where every report has a seed of its own.
+    Its period has a length, in seconds, and a label, which is what the metric calls it.
     """
 
-    id: str
-    store: str
+    id: str  # of these reports, drawn at random: who has added an id once does not add it again, wherever it comes from
+    store: str  # a random id of the store that the reports are from
     metric: str
     period: int
     period_seconds: int
     period_label: str
     group: str
     label: Label
-    totals: tuple[int, ...]
+    totals: tuple[int, ...]  # reports per cohort; empty where every report has a seed of its own
     parts: tuple[PartFile, ...]
 
     @property
@@ -117,10 +108,7 @@ class Manifest:
     def from_json(cls, raw: bytes | str, source: str) -> Manifest:
         """Read a manifest.
 
-        Raises
-        ------
-        FormatError
-            When it is none, of a later version, or contradicts itself.
+        Raises FormatError when it is none, of a later version, or contradicts itself.
         """
         try:
             fields = json.loads(raw)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch
-from overstory.files.blocks import has_blocks, read_blocks, reports_of_groups
+from overstory.files.blocks import check_columns, has_blocks, read_blocks, reports_of_groups
 from overstory.files.io import replacing
 from overstory.files.labels import KEY, Label, label_of
 from overstory.protocol.encodings.base import MAX_COHORTS
@@ -149,14 +149,8 @@ def _reports(batch: Any, label: Label, source: str) -> ReportBatch:
     cohorts, bits = batch.column("cohort"), batch.column("bits")
     if cohorts.null_count or bits.null_count:
         raise FormatError("expected a value in every row, found nulls", source=source)
-    octets = _octets(bits, -(-label.num_bits // 8))
-    if octets.size and label.num_bits % 8 and int(octets[:, -1].max()) >> label.num_bits % 8:
-        raise FormatError(f"a report has bits past its {label.num_bits}", source=source, field="bits")
-    column = np.from_dlpack(cohorts)  # `to_numpy` would import pandas
-    if column.size and int(column.max()) >= label.num_cohorts:
-        raise FormatError(
-            f"expected 0 .. {label.num_cohorts - 1}, found {int(column.max())}", source=source, field="cohort"
-        )
+    octets, column = _octets(bits, -(-label.num_bits // 8)), np.from_dlpack(cohorts)  # `to_numpy` would import pandas
+    check_columns(label, octets, column, source, ("bits", "cohort"))
     return ReportBatch.from_octets(column, octets, num_bits=label.num_bits, num_cohorts=label.num_cohorts)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import chain
@@ -54,11 +54,7 @@ from overstory.privacy import text as privacy_text
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
-
     from overstory.analysis.decoding import Decoded
-    from overstory.files.io import Advance, FilePath
     from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
@@ -68,11 +64,6 @@ LETTERS = ("k", "h", "m", "p", "q", "f")
 @dataclass(frozen=True)
 class RapporParameters:
     """RAPPOR's parameters under their own letters, in the order of params.csv.
-
-    Parameters
-    ----------
-    f : float
-        Share of the permanent bits that are noise.
 
     Examples
     --------
@@ -86,7 +77,7 @@ class RapporParameters:
     m: int
     p: float
     q: float
-    f: float
+    f: float  # share of the permanent bits that are noise
 
     def __post_init__(self) -> None:
         self.mechanism()
@@ -137,10 +128,7 @@ MOST = (1 << 62) - 1
 def read_counts(path: FilePath, num_cohorts: int, num_bits: int, notes: list[str] | None = None) -> SupportCounts:
     """Read counts.csv; several times as many rows as cohorts are added up, as Google's `AdjustCounts` does.
 
-    Parameters
-    ----------
-    path
-        The file. Row i, from 0, is of cohort i modulo `num_cohorts`.
+    Row i, from 0, is of cohort i modulo `num_cohorts`.
     """
     source = os.fspath(path)
     rows = list(read_records(path, _counts_parser(num_bits)))
@@ -260,13 +248,7 @@ def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechan
 def write_results(
     folder: FilePath, decoded: Decoded, about: dict[str, Any], *, spreadsheet: bool = False
 ) -> tuple[Path, Path]:
-    """Write results.csv (every candidate, most frequent first; see `writing_csv`) and metrics.json into `folder`.
-
-    Returns
-    -------
-    results, metrics : Path
-        The two files.
-    """
+    """Write results.csv (every candidate, most frequent first; see `writing_csv`) and metrics.json; return both."""
     target = Path(os.fspath(folder))
     target.mkdir(parents=True, exist_ok=True)
     results, summary = target / "results.csv", target / "metrics.json"
@@ -279,21 +261,11 @@ def write_results(
 
 @dataclass(frozen=True)
 class PairForm:
-    """The form of reports of two variables.
+    """The form of reports of two variables."""
 
-    Attributes
-    ----------
-    names
-        The variables: the columns of a file with a header.
-    widths
-        How many bits each has: k, or 1 where it is boolean.
-    num_cohorts
-        m.
-    """
-
-    names: tuple[str, str]
-    widths: tuple[int, int]
-    num_cohorts: int
+    names: tuple[str, str]  # the variables: the columns of a file with a header
+    widths: tuple[int, int]  # how many bits each has: k, or 1 where it is boolean
+    num_cohorts: int  # m
 
     @property
     def num_bits(self) -> int:
@@ -311,10 +283,7 @@ class PairForm:
 def pair_form(parameters: RapporParameters, names: Sequence[str], boolean: str | None) -> PairForm:
     """Return the form of reports of two variables with these parameters.
 
-    Raises
-    ------
-    ParameterError
-        When the boolean variable is none of them, or both are the same.
+    Raises ParameterError when the boolean variable is none of them, or both are the same.
     """
     if names[0] == names[1]:
         raise ParameterError(f"--pair {names[0]} {names[1]}: name two variables")
@@ -368,7 +337,7 @@ def _headed(form: PairForm, cut: Iterator[Block], source: str) -> tuple[Callable
 def _simulated(form: PairForm, cut: Iterator[Block]) -> tuple[Callable[[list[str]], Any], Iterator[Block]]:
     """Read without a header; cohorts are counted from 1, and bits are written least significant first."""
     bits = [
-        (place, name, partial(_turned, num_bits=k))
+        (place, name, lambda text, k=k: bit_string(text[::-1], k))
         for place, name, k in zip((1, 2), form.names, form.widths, strict=True)
     ]
     parse = row_parser(3, ((0, "cohort", partial(integer, low=1, high=form.num_cohorts)), *bits))
@@ -378,10 +347,6 @@ def _simulated(form: PairForm, cut: Iterator[Block]) -> tuple[Callable[[list[str
         return place - 1, first | second << form.widths[0]
 
     return read, cut
-
-
-def _turned(text: str, num_bits: int) -> int:
-    return bit_string(text[::-1], num_bits)
 
 
 def sum_pairs(batches: Iterable[ReportBatch], form: PairForm) -> SupportCounts:

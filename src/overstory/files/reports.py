@@ -67,12 +67,7 @@ def read_reports(
 ) -> Iterator[ReportBatch]:
     """Yield the reports of a file in batches, in a stream. Its first bytes tell the format, not its name.
 
-    Parameters
-    ----------
-    parameters
-        What the reports must have been made with. Packed and Parquet files are labelled, and are checked.
-    advance
-        Told about progress, in bytes.
+    Packed and Parquet files are labelled: that their reports were made with the parameters is checked.
     """
     source = os.fspath(path)
     start = _first_bytes(path)
@@ -294,12 +289,9 @@ class _Table:
 
 
 def packed_text(column: Any, num_bits: int) -> NDArray[np.uint64] | None:
-    """Pack an Arrow column of bits written as text, most significant first.
+    """Pack an Arrow column of bits written as text, most significant first, into words of shape (n, words).
 
-    Returns
-    -------
-    bits : ndarray of uint64, shape (n, ceil(num_bits / 64)), or None
-        None when a text is not `num_bits` characters 0 or 1.
+    None when a text is not `num_bits` characters 0 or 1.
     """
     _, edges, characters = column.buffers()
     ends = np.frombuffer(edges, np.int32)[column.offset : column.offset + len(column) + 1]

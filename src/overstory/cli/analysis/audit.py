@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import Option, add_command, add_hashing, add_params, given, hashing
+from overstory.cli.arguments import add_command, add_hashing, add_option, given, hashing, print_answer
+from overstory.cli.progress import progress
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.analysis.decoding.candidates import CandidateMap
@@ -43,12 +44,10 @@ def add_parser(subparsers: Any) -> None:
         example=EXAMPLE,
     )
     declared = parser.add_argument_group("what is declared (one of)")
-    add_params(declared, required=False)
+    add_option(declared, "--params")
     declared.add_argument("--oracle", metavar="NAME", help="an oracle: rappor, oue, olh, ...")
-    declared.add_argument(
-        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the oracle; may be repeated"
-    )
-    Option("--registry", help="a metric registry; with --metric").add_to(declared)
+    add_option(declared, "--param")
+    add_option(declared, "--registry", help="a metric registry; with --metric")
     declared.add_argument("--metric", metavar="ID", help="the metric of the registry")
     declared.add_argument("--map", metavar="FILE", help="a candidate map: ask its strings, with its bits")
     add_hashing(declared, note=", with --params")
@@ -68,31 +67,25 @@ def add_parser(subparsers: Any) -> None:
     run.add_argument("--restart", action="store_true", help="COMMAND remembers its clients: run it again, and compare")
     run.add_argument("--own-cohorts", action="store_true", help="clients choose their cohorts: the column is empty")
     run.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds of one run (default: 600)")
-    Option("--json").add_to(parser)
-    Option("--quiet", help="show no progress").add_to(parser)
+    add_option(parser, "--json")
+    add_option(parser, "--quiet", help="show no progress")
     parser.add_argument("program", nargs="*", metavar="COMMAND", help="the client, after --")
 
 
 def run(args: argparse.Namespace) -> int:
     from overstory.audit.audit import Settings, audit
-    from overstory.cli.progress import progress
-    from overstory.presentation.render_text import print_document
 
     settings = Settings(args.reports, args.repeats, args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
     client = _client(args)
     declared = _declared(args)
     with progress("asking", settings.lines(takes_metric=client.takes_metric), quiet=args.quiet) as shown:
         result = audit(declared, client, settings, advance=shown.reach)
-    if args.json:
-        print(json.dumps(result.to_json(), indent=2, allow_nan=False))
-    else:
-        print_document(result.blocks())
+    print_answer(args, result.to_json(), result.blocks())
     return 0 if result.verdict == "no fault found" else FAULTY
 
 
 def _client(args: argparse.Namespace) -> AuditedClient:
     from overstory.audit.clients import OwnClient, Program
-    from overstory.protocol.errors import ParameterError
 
     if args.client == bool(args.program):
         raise ParameterError("give either the client's command, after --, or --client for the library's own")
@@ -108,7 +101,6 @@ def _client(args: argparse.Namespace) -> AuditedClient:
 def _declared(args: argparse.Namespace) -> Declared:
     """Return what is declared, from exactly one of its three forms."""
     from overstory.audit.declared import declare
-    from overstory.protocol.errors import ParameterError
 
     forms = [name for name in ("params", "oracle", "registry") if getattr(args, name)]
     if len(forms) != 1:
@@ -129,8 +121,6 @@ def _declared(args: argparse.Namespace) -> Declared:
 
 
 def _mechanism(args: argparse.Namespace) -> tuple[LocalRandomizer, Metric | None]:
-    from overstory.protocol.errors import ParameterError
-
     if args.params:
         from overstory.files.rappor import read_params
 
@@ -149,7 +139,6 @@ def _mechanism(args: argparse.Namespace) -> tuple[LocalRandomizer, Metric | None
 
 def _map(args: argparse.Namespace, mechanism: Any) -> CandidateMap:
     from overstory.files.candidates import read_map
-    from overstory.protocol.errors import ParameterError
 
     encoding = mechanism.encoding
     if not encoding.decoded:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_command, add_form, check_plot, check_seed, form_of, seekable
+from overstory.cli.arguments import (
+    add_command,
+    add_form,
+    add_option,
+    add_options,
+    check_plot,
+    check_seed,
+    form_of,
+    print_answer,
+    seekable,
+)
+from overstory.cli.progress import progress
 from overstory.cli.workers import add_workers, check_workers, each_cell
+from overstory.presentation.document import Column, Lines, Paragraph, Table
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,16 +56,8 @@ def add_parser(subparsers: Any) -> None:
         nargs="?",
         help="true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input",
     )
-    parser.add_argument(
-        "--epsilon",
-        type=float,
-        required=True,
-        metavar="E",
-        help="privacy loss of one report (epsilon; smaller is more private)",
-    )
-    parser.add_argument(
-        "--epsilon-permanent", type=float, metavar="Y", help="privacy loss of all reports of one value together"
-    )
+    add_option(parser, "--epsilon", required=True)
+    add_option(parser, "--epsilon-permanent")
     parser.add_argument("--domain-size", type=int, metavar="D", help="number of values (default: those in FILE)")
     parser.add_argument(
         "--reports", type=int, metavar="N", help="how many devices report, once each (default: the rows of FILE)"
@@ -75,13 +79,10 @@ def add_parser(subparsers: Any) -> None:
         metavar=("MIN", "MAX"),
         help="compare randomizers of numbers in this range instead; with FILE, on its column",
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw the errors into this file: .svg, .pdf or .png")
-    parser.add_argument("--json", action="store_true", help="print the ranking as JSON")
+    add_options(parser, "--plot", "--json")
 
 
 def run(args: argparse.Namespace) -> int:
-    from overstory.protocol.errors import ParameterError
-
     check_plot(args.plot)
     check_seed(args.seed)
     if args.workers is not None and (args.numeric is not None or not (args.measure or args.file)):
@@ -99,19 +100,13 @@ def run(args: argparse.Namespace) -> int:
     best = recommend(ranking)
     if args.plot:
         draw(ranking, measured, args.plot)
-    if args.json:
-        print(json.dumps(as_json(args, ranking, measured, best), indent=2, allow_nan=False))
-    else:
-        from overstory.presentation.render_text import print_document
-
-        print_document(blocks(ranking, measured, best, trade(ranking, best)))
+    shown = blocks(ranking, measured, best, trade(ranking, best))
+    print_answer(args, as_json(args, ranking, measured, best), shown)
     return 0
 
 
 def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
     """Return what each device holds, where there are data; complete the sizes that they tell."""
-    from overstory.protocol.errors import ParameterError
-
     if (args.file is None) != (args.column is None):
         raise ParameterError("FILE and --column C go together")
     if args.measure is not None and args.measure < 1:
@@ -140,7 +135,6 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
 
     from overstory.files.columns.reader import blocks
     from overstory.protocol.encodings.base import check_count
-    from overstory.protocol.errors import ParameterError
 
     if args.reports is not None:
         check_count("num_reports", args.reports, 1, 1 << 62)
@@ -168,7 +162,6 @@ def _measured(
     if symbols is None:
         return None
     from overstory.analysis.comparison import measured_errors
-    from overstory.cli.progress import progress
 
     asked = ranking, symbols, args.domain_size, args.seed
     with progress("collections are simulated", len(ranking) * args.measure) as bar:
@@ -219,7 +212,6 @@ def blocks(
 ) -> Iterator[Block]:
     """Return the ranking as a table, and what its columns mean."""
     from overstory.planning.plan import ranking_table
-    from overstory.presentation.document import Lines
 
     parameters = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
     yield ranking_table(ranking, measured)
@@ -284,23 +276,16 @@ EITHER = "--numeric needs --reports N, at least 1, or FILE and --column C"
 
 def run_numeric(args: argparse.Namespace) -> int:
     """Print what takes numbers, by the error of a mean: the one with the least worst-case error first."""
-    from overstory.presentation.render_text import print_document
-
     numbers = _checked_numbers(args)
     rows = sorted(_numeric_rows(args, numbers), key=lambda row: float(row["worst" if numbers is None else "exact"]))
-    if args.json:
-        low, high = args.numeric
-        about = {"minimum": low, "maximum": high, "epsilon_report": args.epsilon, "reports": args.reports}
-        print(json.dumps(about | {"randomizers": rows}, indent=2, allow_nan=False))
-    else:
-        print_document(_numeric_blocks(rows))
+    low, high = args.numeric
+    about = {"minimum": low, "maximum": high, "epsilon_report": args.epsilon, "reports": args.reports}
+    print_answer(args, about | {"randomizers": rows}, _numeric_blocks(rows))
     return 0
 
 
 def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
     """Return the column's numbers, where there is one; complete the number of reports."""
-    from overstory.protocol.errors import ParameterError
-
     if any(getattr(args, name) is not None for name in ("domain_size", "epsilon_permanent", "plot")):
         raise ParameterError(
             "--numeric goes with --epsilon, --reports and --json, and with FILE, --column and --measure"
@@ -323,7 +308,6 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
 
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
     """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
-    from overstory.cli.progress import progress
     from overstory.protocol.numeric.randomizer import NumericRandomizer
     from overstory.protocol.numeric.registry import NUMERIC, numeric
 
@@ -365,8 +349,6 @@ def _measured_numbers(
 
 
 def _numeric_blocks(rows: list[dict[str, Any]]) -> Iterator[Block]:
-    from overstory.presentation.document import Column, Lines, Paragraph, Table
-
     name, bits = Column("name", "randomizer", is_left=True), Column("report_bits", "bits")
     if "exact" not in rows[0]:
         columns = (

@@ -10,14 +10,15 @@ from overstory.cli.arguments import (
     add_command,
     add_hashing,
     add_interval,
+    add_option,
+    add_options,
     add_pair,
-    add_params,
     add_reporting,
-    add_spreadsheet,
     check_pipes,
     check_plot,
     read_mechanism,
 )
+from overstory.cli.progress import reading_bar
 from overstory.cli.rappor.decode_counts import is_labelled_form
 from overstory.cli.rappor.engine_runs import add_engines
 from overstory.protocol.errors import ParameterError
@@ -68,13 +69,7 @@ def add_parser(commands: Any) -> None:
         default="gls",
         help="least squares, the RAPPOR paper's Lasso or, of --pair, the likelihood of whole reports (default: gls)",
     )
-    parser.add_argument(
-        "--correction",
-        choices=("fdr", "bonferroni"),
-        default="fdr",
-        help="alpha bounds the false discovery rate, or the chance of any false detection (default: fdr)",
-    )
-    parser.add_argument("--alpha", type=float, default=0.05, help="the bound, a fraction (default: 0.05)")
+    add_options(parser, "--correction", "--alpha")
     parser.add_argument(
         "--complete",
         action="store_true",
@@ -95,14 +90,13 @@ def add_parser(commands: Any) -> None:
     )
     meaning = "folder for the results, required for files; -: only the CSV, to standard output"
     parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
-    parser.add_argument("--plot", metavar="FILE", help="draw the estimates into this file: .svg, .pdf or .png")
-    add_spreadsheet(parser)
+    add_options(parser, "--plot", "--spreadsheet")
     add_reporting(parser)
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("from files")
-    add_params(files, required=False)
+    add_option(files, "--params")
     files.add_argument("--counts", metavar="FILE", help="counts, from `overstory sum`; .json: with their label")
     files.add_argument("--map", metavar="FILE", help="candidate map, from `overstory map`")
     add_pair(files)
@@ -119,11 +113,7 @@ def _add_stores(parser: argparse.ArgumentParser) -> None:
     stored.add_argument("--token", help="an admin token (default: the variable OVERSTORY_ADMIN_TOKEN)")
     stored.add_argument("--metric", metavar="ID", help="the metric's id (not needed where folders hold one)")
     stored.add_argument("--registry", metavar="FILE", help="the metric registry (not needed with --url)")
-    stored.add_argument(
-        "--from", dest="first", metavar="LABEL", help="the first period, such as 2026-11-21 or 2026-W47"
-    )
-    stored.add_argument("--to", dest="last", metavar="LABEL", help="the last period, included")
-    stored.add_argument("--group", metavar="NAME", help="only the devices of this group, of a metric with groups")
+    add_options(stored, "--from", "--to", "--group")
     stored.add_argument("--by-group", action="store_true", help="estimate each group separately")
     stored.add_argument(
         "--smooth", action="store_true", help="with --by-group: also shares that are smoothed over the groups"
@@ -196,35 +186,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_metric(args: argparse.Namespace) -> int:
     """Read a metric of a registry, or compare two ranges or groups."""
-    if args.compare or args.compare_groups:
-        from overstory.cli.analysis.decode_store import run_compare
+    from overstory.cli.analysis.decode_store import run_compare, run_store
 
-        return run_compare(args)
-    from overstory.cli.analysis.decode_store import run_store
-
-    return run_store(args)
+    return run_compare(args) if args.compare or args.compare_groups else run_store(args)
 
 
 FILES_ALONE = ("params", "counts", "map", "hash_family", "hash_key")
 STORE_ALONE = (
-    "metric",
-    "registry",
-    "token",
-    "first",
-    "last",
-    "per_period",
-    "cumulative",
-    "compare",
-    "compare_groups",
-    "group",
-    "by_group",
-    "smooth",
-    "overlap",
-    "candidates",
-    "range",
-    "delta",
-    "honest",
-    "steps",
+    *("metric", "registry", "token", "first", "last", "per_period", "cumulative", "compare", "compare_groups"),
+    *("group", "by_group", "smooth", "overlap", "candidates", "range", "delta", "honest", "steps"),
 )
 
 
@@ -301,11 +271,9 @@ def _run_files(args: argparse.Namespace) -> int:
     sheet = {"spreadsheet": args.spreadsheet}
     results = "-" if to_pipe else str(write_results(args.output, decoded, about, **sheet)[0])
     if args.plot:
-        from overstory.analysis.tables.output import plot_height
-        from overstory.cli.output import picture
+        from overstory.cli.output import draw_estimate
 
-        with picture(args.plot, height=plot_height(decoded)) as figure:
-            decoded.plot(figure.subplots())
+        draw_estimate(args.plot, decoded)
     if args.json:
         shown = {**about, "estimates": decoded.rows(everything=args.all)}
         print(json.dumps(shown, separators=(",", ":"), allow_nan=False))
@@ -322,7 +290,6 @@ def _decode(
     args: argparse.Namespace, parameters: RapporParameters, counts: SupportCounts, rounds: Rounds, notes: list[str]
 ) -> Decoded:
     from overstory.analysis.decoding import decode
-    from overstory.cli.progress import reading_bar
     from overstory.files.candidates import read_map
 
     with reading_bar(args, "reading the map", [args.map]) as advance:

@@ -7,25 +7,28 @@ import json
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import check_pipes, token_of_environment
+from overstory.cli.progress import progress
+from overstory.presentation.document import Lines
+from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from overstory.cli.rappor.decode_counts import CountedEstimate
+    from overstory.cli.rappor.decode_pairs import PairAnswer
     from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import Aggregation, EstimateOptions
-    from overstory.queries.readings import Reading
+    from overstory.queries.readings import RangeComparison, Reading
 
+    Answer = Reading | RangeComparison | CountedEstimate | PairAnswer
     RangeReader = Callable[..., PeriodCounts]
     """From the labels of the first and last period, either of them None, and a group, or None: all devices."""
-    from pathlib import Path
-
-    from overstory.queries.readings import RangeComparison
 
 
 def run_store(args: argparse.Namespace) -> int:
@@ -34,7 +37,9 @@ def run_store(args: argparse.Namespace) -> int:
     check_pipes(args)
     reading = _reading(args, metric, kind)
     if args.plot:
-        _draw(args.plot, reading)
+        from overstory.cli.output import draw_panels
+
+        draw_panels(args.plot, *reading.panels())
 
     def blocks(written: Path | None) -> Iterable[Block]:
         return reading.blocks(everything=args.all, written=None if written is None else str(written))
@@ -55,18 +60,6 @@ def _reading(args: argparse.Namespace, metric: Metric, kind: Aggregation) -> Rea
         counted = read_range(ends, args.group)
         with progress_shown(args, metric, options) as watched:
             return read(counted, kind, watched)
-
-
-class Answer(Protocol):
-    """What a decoding answers with: lines of CSV, and JSON values."""
-
-    def csv_lines(self) -> Iterable[str]:
-        """Return a header and a line per value."""
-        ...
-
-    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return the same, or what was detected of it, and the facts to read it by."""
-        ...
 
 
 def show_answer(
@@ -110,8 +103,6 @@ def progress_shown(args: argparse.Namespace, metric: Metric, options: EstimateOp
     if not metric.mechanism.reads_reports:
         yield options
         return
-    from overstory.cli.progress import progress
-
     with progress("reading the answers", 1.0, quiet=args.quiet) as bar:
         yield replace(options, progress=lambda what, done: bar.reach(done, what)) if bar.is_shown else options
 
@@ -160,8 +151,6 @@ def _assuming(args: argparse.Namespace, counted: PeriodCounts) -> PeriodCounts:
     if not chosen:
         return counted
     if counted.released is None:
-        from overstory.protocol.errors import ParameterError
-
         raise ParameterError(
             f"--delta and --honest are for reports that come through a relay: {counted.metric.id} is reported directly"
         )
@@ -204,23 +193,6 @@ def _write(args: argparse.Namespace, answer: Answer, name: str) -> Path:
     return folder / f"{name}.csv"
 
 
-def _draw(path: str, reading: Reading) -> None:
-    """Draw the panels of a reading below each other."""
-    from overstory.cli.output import picture
-    from overstory.protocol.errors import ParameterError
-
-    panels, title = reading.panels()
-    if not panels:
-        raise ParameterError(f"--plot {path}: there are no reports to draw")
-    with picture(path, height=sum(panel.height for panel in panels)) as figure:
-        heights = [panel.height for panel in panels]
-        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for panel, ax in zip(panels, axes, strict=True):
-            panel.draw(ax)
-        if title:
-            figure.suptitle(title, fontsize=9, x=0.01, ha="left")
-
-
 MOST_ROWS: Final = 20
 """Values in the text, and those that changed."""
 
@@ -257,9 +229,6 @@ def run_compare(args: argparse.Namespace) -> int:
 
 
 def _compared_blocks(compared: RangeComparison, written: Path | None, *, everything: bool) -> Iterator[Block]:
-    from overstory.presentation.document import Lines
-    from overstory.privacy.text import plural
-
     yield from compared.blocks(None if everything else MOST_ROWS)
     ranges = [
         f"{name}: {'' if counted.group is None else f'group {counted.group}, '}"

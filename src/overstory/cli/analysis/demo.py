@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from overstory.cli.arguments import print_answer
+from overstory.cli.progress import progress
+from overstory.presentation.document import Paragraph
+from overstory.protocol.errors import ParameterError
 
 EXAMPLE = "example: overstory demo --reports 1000000 --states all --json"
 OPTIONS = {"num_bits": "k", "num_hashes": "h", "num_cohorts": "m", "p": "p", "q": "q", "f": "f"}
@@ -47,11 +51,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     import numpy as np
 
-    from overstory.cli.progress import progress
     from overstory.files.rappor import RapporParameters
-    from overstory.presentation.document import Paragraph
-    from overstory.presentation.render_text import print_document
-    from overstory.protocol.errors import ParameterError
     from overstory.trial.page import terminal_blocks, write_page
     from overstory.trial.service import demonstrate, draw_population
 
@@ -62,10 +62,8 @@ def run(args: argparse.Namespace) -> int:
     with progress("devices report", len(population)) as bar:
         summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
     page = write_page(summary, Path(args.output, "demo.html"), _command(args))
-    if args.json:
-        print(json.dumps(summary.to_json() | {"page": str(page)}, indent=2, allow_nan=False))
-    else:
-        print_document([*terminal_blocks(summary), Paragraph(f"Files: {args.output}; page: {page.resolve()}")])
+    files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
+    print_answer(args, summary.to_json() | {"page": str(page)}, chain(terminal_blocks(summary), [files]))
     if args.console:
         from overstory.cli.service.console import show_store
         from overstory.trial.service import Paths

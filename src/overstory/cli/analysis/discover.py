@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,16 +17,18 @@ from overstory.cli.arguments import (
     add_option,
     add_options,
     add_reporting,
-    add_spreadsheet,
     check_plot,
     check_seed,
     form_of,
     given,
+    print_answer,
     seekable,
 )
 from overstory.cli.progress import progress, reading_bar
 from overstory.cli.rappor.decode_counts import ENGINE_ALONE
 from overstory.cli.rappor.engine_runs import add_engines
+from overstory.presentation.document import Lines, Paragraph
+from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def add_parser(commands: Any) -> None:
     add_interval(parser, "reports")
     add_option(parser, "--seed")
     parser.add_argument("--csv", metavar="FILE", help="write every value of the last level into this file")
-    add_spreadsheet(parser)
+    add_option(parser, "--spreadsheet")
     drawn = "draw the search and the detected values, with their intervals: .svg, .pdf or .png"
     add_option(parser, "--plot", help=drawn)
     add_store_options(parser)
@@ -102,20 +104,14 @@ def run(args: argparse.Namespace) -> int:
             found.to_csv(text)
     if args.plot:
         _draw(found, args.plot)
-    offered = offer_candidates(args.candidates_out, found) if args.candidates_out else None
-    if args.json:
-        print(json.dumps({**found.to_json(everything=True), "plan": _about(plan)}, indent=2, allow_nan=False))
-    else:
-        from overstory.presentation.render_text import print_document
-
-        print_document([*_blocks(found, plan), *([] if offered is None else [offered])])
+    offered = offer_candidates(args.candidates_out, found) if args.candidates_out else []
+    print_answer(args, {**found.to_json(everything=True), "plan": _about(plan)}, chain(_blocks(found, plan), offered))
     return 0
 
 
 def _blocks(discovered: Discovered, plan: Plan) -> Iterator[Block]:
     """Return the detected values, and what must be known to read them."""
     from overstory.discovery.result import discovery_table
-    from overstory.presentation.document import Lines, Paragraph
 
     rows = discovered.rows()
     yield discovery_table(rows) if rows else Paragraph("nothing was detected")
@@ -125,7 +121,6 @@ def _blocks(discovered: Discovered, plan: Plan) -> Iterator[Block]:
 def sentences(discovered: Discovered, plan: Plan) -> list[str]:
     """Return the discovery as a whole in sentences."""
     from overstory.analysis.selection import bound_text, interval_words
-    from overstory.privacy.text import epsilon_text, plural
 
     values = f"{plural(len(discovered.found()), 'value')} detected in {plural(discovered.num_reports, 'report')}"
     questions = f"each device answered one of {plural(len(plan.groups), 'question')}, once"
@@ -208,10 +203,8 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="files of reports, folders, globs or addresses, instead of a store",
     )
-    stored.add_argument("--registry", metavar="FILE", help="the metric registry")
     stored.add_argument("--metric", metavar="ID", help="the metric's id: its domain is unknown strings or integers")
-    stored.add_argument("--from", dest="first", metavar="LABEL", help="the first period, such as 2026-11-21")
-    stored.add_argument("--to", dest="last", metavar="LABEL", help="the last period, included")
+    add_options(stored, "--registry", "--from", "--to")
     out = "add the detected values to this file of candidates, one per line; values that it has stay"
     stored.add_argument("--candidates-out", metavar="FILE", help=out)
 
@@ -271,9 +264,6 @@ def search_files(args: argparse.Namespace) -> tuple[Any, Any] | None:
 
     What each level asks is counted by one pass over the files; see `overstory.engines.searches`.
     """
-    from dataclasses import replace
-
-    from overstory.cli.progress import progress
     from overstory.cli.rappor.engine_runs import counting_jobs, find_units, print_expected
     from overstory.discovery import find
     from overstory.engines.searches import search_answers
@@ -305,7 +295,7 @@ def search_files(args: argparse.Namespace) -> tuple[Any, Any] | None:
 
 
 def _write_reading(args: argparse.Namespace, reading: SearchReading) -> None:
-    from overstory.cli.output import picture
+    from overstory.cli.output import draw_panels
 
     if args.csv:
         from overstory.files.io import writing_csv
@@ -313,37 +303,21 @@ def _write_reading(args: argparse.Namespace, reading: SearchReading) -> None:
         with writing_csv(args.csv, spreadsheet=args.spreadsheet) as text:
             text.writelines(reading.csv_lines())
     if args.plot:
-        panels, _ = reading.panels()
-        if not panels:
-            raise ParameterError(f"--plot {args.plot}: there are no answers to draw")
-        with picture(args.plot, height=sum(panel.height for panel in panels)) as figure:
-            heights = [panel.height for panel in panels]
-            axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
-            for panel, ax in zip(panels, axes, strict=True):
-                panel.draw(ax)
-    offered = offer_candidates(args.candidates_out, reading.discovered) if args.candidates_out else None
-    if args.json:
-        import json
-
-        print(json.dumps(reading.to_json(), indent=2, allow_nan=False))
-        return
-    from overstory.presentation.render_text import print_document
-
-    print_document([*reading.blocks(), *([] if offered is None else [offered])])
+        draw_panels(args.plot, reading.panels()[0])
+    offered = offer_candidates(args.candidates_out, reading.discovered) if args.candidates_out else []
+    print_answer(args, reading.to_json(), chain(reading.blocks(), offered))
 
 
-def offer_candidates(path: str, discovered: Discovered) -> Any:
+def offer_candidates(path: str, discovered: Discovered) -> list[Block]:
     """Write the candidates that a file has, and the detected values after them; return what to say of it."""
     from overstory.files.candidates import read_candidates, write_candidates
-    from overstory.presentation.document import Lines
-    from overstory.privacy.text import plural
     from overstory.queries.searches import merged_candidates
 
     before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []
     after = merged_candidates(before, discovered)
     if not after:
         print(f"overstory: nothing was detected: {path} is not written", file=sys.stderr)
-        return None
+        return []
     write_candidates(path, after)
     more = f", {len(after) - len(before):,} of them new" if before else ""
-    return Lines(f"{plural(len(after), 'candidate')} in {path}{more}")
+    return [Lines(f"{plural(len(after), 'candidate')} in {path}{more}")]

@@ -35,16 +35,12 @@ def domain_of(args: argparse.Namespace) -> CodedDomain:
     if args.model is not None:
         return _model(args.model, args.order, args.width)
     if args.alphabet is not None:
-        return CodedStrings(MAX_BYTES if args.bytes is None else args.bytes, alphabet=_alphabet(args.alphabet))
+        if not args.alphabet:
+            raise ParameterError("--alphabet is empty: give the characters that values are made of")
+        return CodedStrings(MAX_BYTES if args.bytes is None else args.bytes, alphabet=args.alphabet)
     if args.bytes is not None:
         return CodedStrings(args.bytes, is_text=True)
     return CodedIntegers(64 if args.bits is None else args.bits)
-
-
-def _alphabet(characters: str) -> str:
-    if not characters:
-        raise ParameterError("--alphabet is empty: give the characters that values are made of")
-    return characters
 
 
 def _model(path: str, order: int | None, width: int | None) -> CodedDomain:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, add_hashing, add_params, given, hashing
+from overstory.cli.arguments import add_command, add_hashing, add_option, given, hashing, print_answer
+from overstory.presentation.document import Lines, Paragraph
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.planning import Plan
@@ -36,7 +38,7 @@ def add_parser(subparsers: Any) -> None:
         example=EXAMPLE,
     )
     parameters = parser.add_argument_group("for given parameters")
-    add_params(parameters, required=False)
+    add_option(parameters, "--params")
     _add_needs(parser.add_argument_group("for given needs"))
     domain = parser.add_argument_group("for a known domain")
     domain.add_argument("--domain-size", type=int, metavar="D", help="number of values; with --epsilon")
@@ -53,12 +55,8 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _add_needs(needs: Any) -> None:
-    needs.add_argument(
-        "--epsilon", type=float, metavar="E", help="privacy loss of one report (smaller is more private)"
-    )
-    needs.add_argument(
-        "--epsilon-permanent", type=float, metavar="Y", help="privacy loss of all reports of one value together"
-    )
+    for name in ("--epsilon", "--epsilon-permanent"):
+        add_option(needs, name)
     needs.add_argument("--num-bits", type=int, metavar="K", help="bits of a report (default: chosen)")
     needs.add_argument("--num-hashes", type=int, metavar="H", help="hashes of a value (default: chosen)")
     needs.add_argument("--num-cohorts", type=int, metavar="M", help="cohorts (default: chosen)")
@@ -75,19 +73,15 @@ def run(args: argparse.Namespace) -> int:
         return _choose_for_sets(args)
     if args.domain_size is not None:
         return _choose(args)
-    _need_candidates(args)
+    if args.candidates is None:
+        raise ParameterError("give --candidates M, how many strings are looked for; or --domain-size D and --epsilon E")
     args.alpha = ALPHA if args.alpha is None else args.alpha
     plan = _from_params(args) if args.params else _from_needs(args)
     if args.output:
         _write(args.output, plan)
-    if args.json:
-        print(json.dumps(plan.to_json(), indent=2, allow_nan=False))
-    else:
-        from overstory.planning.plan import plan_table
-        from overstory.presentation.document import Paragraph
-        from overstory.presentation.render_text import print_document
+    from overstory.planning.plan import plan_table
 
-        print_document([plan_table(plan), Paragraph(plan.plain_words())])
+    print_answer(args, plan.to_json(), [plan_table(plan), Paragraph(plan.plain_words())])
     return 0
 
 
@@ -95,9 +89,6 @@ def _choose(args: argparse.Namespace) -> int:
     """Recommend an oracle for a domain."""
     from overstory.cli.analysis.compare import blocks
     from overstory.planning.domain import plan_for_domain
-    from overstory.presentation.document import Lines
-    from overstory.presentation.render_text import print_document
-    from overstory.protocol.errors import ParameterError
 
     idle = given(args, STRINGS_ONLY)
     if args.epsilon is None or idle:
@@ -108,10 +99,8 @@ def _choose(args: argparse.Namespace) -> int:
     needs = {"epsilon_permanent": args.epsilon_permanent, "share": args.share}
     alpha = ALPHA if args.alpha is None else args.alpha
     plan = plan_for_domain(args.domain_size, args.epsilon, args.reports, alpha=alpha, **needs)
-    if args.json:
-        print(json.dumps(plan.to_json(), indent=2, allow_nan=False))
-    else:
-        print_document([*blocks((plan.best,), None, plan.best, plan.instead), Lines(*plan.sentences())])
+    recommended = blocks((plan.best,), None, plan.best, plan.instead)
+    print_answer(args, plan.to_json(), chain(recommended, [Lines(*plan.sentences())]))
     return 0
 
 
@@ -119,10 +108,7 @@ def _choose_for_sets(args: argparse.Namespace) -> int:
     """Recommend a mechanism for sets of a domain's items."""
     from overstory.planning.item_sets import item_table, other_mechanism, rank_item_mechanisms, sizes_about
     from overstory.planning.registry import oracle_toml
-    from overstory.presentation.document import Lines
-    from overstory.presentation.render_text import print_document
     from overstory.protocol.encodings.item_sets import ItemBits
-    from overstory.protocol.errors import ParameterError
 
     idle = given(args, ("epsilon_permanent", "share", *STRINGS_ONLY))
     if args.domain_size is None or args.most is None or args.epsilon is None or idle:
@@ -134,25 +120,16 @@ def _choose_for_sets(args: argparse.Namespace) -> int:
     sizes = sizes_about(args.typical, args.most)
     ranking = rank_item_mechanisms(args.domain_size, args.most, args.epsilon, args.reports, sizes)
     best = ranking[0]
-    if args.json:
-        print(json.dumps({**best.to_json(), "ranking": [each.to_json() for each in ranking]}, indent=2))
-        return 0
     written = oracle_toml(best.mechanism.name, best.parameters).replace("\n", "; ")
-    print_document([item_table(ranking), Lines(f"Best: {written}", f"Instead: {other_mechanism(ranking)}")])
+    values = {**best.to_json(), "ranking": [each.to_json() for each in ranking]}
+    lines = Lines(f"Best: {written}", f"Instead: {other_mechanism(ranking)}")
+    print_answer(args, values, [item_table(ranking), lines])
     return 0
-
-
-def _need_candidates(args: argparse.Namespace) -> None:
-    from overstory.protocol.errors import ParameterError
-
-    if args.candidates is None:
-        raise ParameterError("give --candidates M, how many strings are looked for; or --domain-size D and --epsilon E")
 
 
 def _from_params(args: argparse.Namespace) -> Plan:
     from overstory.files.rappor import read_params
     from overstory.planning import plan_from_parameters
-    from overstory.protocol.errors import ParameterError
 
     if args.epsilon is not None or args.epsilon_permanent is not None:
         raise ParameterError("give either --params, or --epsilon and --epsilon-permanent, not both")
@@ -165,7 +142,6 @@ def _from_params(args: argparse.Namespace) -> Plan:
 
 def _from_needs(args: argparse.Namespace) -> Plan:
     from overstory.planning import plan_from_needs
-    from overstory.protocol.errors import ParameterError
 
     if args.epsilon is None or args.epsilon_permanent is None:
         raise ParameterError("give either --params FILE, or both --epsilon E and --epsilon-permanent Y")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import check_pipes, given
+from overstory.presentation.document import Lines, Paragraph
+from overstory.privacy.text import epsilons_text, plural
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -87,9 +89,7 @@ class CountedEstimate:
         """Return what a person reads."""
         from overstory.analysis.selection import bound_text, interval_words
         from overstory.analysis.tables.output import estimate_table
-        from overstory.presentation.document import Lines, Paragraph
         from overstory.presentation.formats import finite
-        from overstory.privacy.text import epsilons_text, plural
 
         built, estimate = self.mechanism, self.estimate
         rows = estimate.rows(everything=everything)
@@ -122,7 +122,9 @@ def run_labelled(args: argparse.Namespace, show_answer: Callable[..., None]) -> 
     else:
         answer = _of_counts(args)
     if args.plot:
-        _draw(args.plot, answer.estimate)
+        from overstory.cli.output import draw_estimate
+
+        draw_estimate(args.plot, answer.estimate)
     show_answer(args, answer, NAME, lambda written: answer.blocks(written, everything=args.all))
     return 0
 
@@ -175,7 +177,8 @@ def _estimated(
     names = _names(args, mechanism, values)
     choices: dict[str, Any] = {"alpha": args.alpha, "correction": args.correction}
     repeats = 1.0 if args.reports_per_device is None else args.reports_per_device
-    oracle, kind = FrequencyOracle(mechanism), interval_kind(args)
+    oracle = FrequencyOracle(mechanism)
+    kind: IntervalKind = args.interval or "reports"
     if mechanism.encoding.decoded:
         choices |= {"method": args.method, "complete": args.complete}
         estimate = oracle.estimate(counts, names, reports_per_device=repeats, interval_kind=kind, **choices)
@@ -193,12 +196,6 @@ def _estimated(
         estimate = replace(estimate, notes=(*estimate.notes, *notes))
     steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())
     return CountedEstimate(mechanism, postprocess(estimate, *steps) if steps else estimate, checks)
-
-
-def interval_kind(args: argparse.Namespace) -> IntervalKind:
-    """Return what intervals are for: these reports, unless the options say otherwise."""
-    kind: IntervalKind = args.interval or "reports"
-    return kind
 
 
 def _names(args: argparse.Namespace, mechanism: Mechanism, values: Sequence[Any] | None) -> list[str] | None:
@@ -222,14 +219,6 @@ def _names(args: argparse.Namespace, mechanism: Mechanism, values: Sequence[Any]
     if not labels:
         raise ParameterError(f"{mechanism.name} without a domain needs the strings to look for: --candidates FILE")
     return list(labels)
-
-
-def _draw(path: str, estimate: Estimate) -> None:
-    from overstory.analysis.tables.output import plot_height
-    from overstory.cli.output import picture
-
-    with picture(path, height=plot_height(estimate)) as figure:
-        estimate.plot(figure.subplots())
 
 
 OF_NO_FOLDER = ("params", "hash_family", "hash_key", "counts", "map", "boolean", "map2", "reports", "pair", "token")

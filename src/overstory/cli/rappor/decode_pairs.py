@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import check_pipes, read_mechanism
+from overstory.cli.progress import reading_bar
+from overstory.presentation.document import Column, Lines
+from overstory.privacy.text import epsilons_text
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -33,7 +36,6 @@ class PairAnswer:
     def csv_lines(self) -> Iterable[str]:
         """Return a header and a line per cell."""
         from overstory.analysis.association.summary import ROW
-        from overstory.presentation.document import Column
         from overstory.presentation.render_data import csv_lines
 
         columns = [Column(name) for name in ROW]
@@ -45,9 +47,6 @@ class PairAnswer:
 
     def blocks(self, written: Path | None) -> Iterator[Block]:
         """Return what a person reads."""
-        from overstory.presentation.document import Lines
-        from overstory.privacy.text import epsilons_text
-
         yield from self.summary.blocks()
         notes = [f"note: {note}" for note in self.summary.table.notes]
         file = [] if written is None else [f"every cell: {written}"]
@@ -146,7 +145,6 @@ def _likeliest(
     import numpy as np
 
     from overstory.analysis.association.linked_likelihood import filter_likelihoods, table_of_likelihoods, unpacked
-    from overstory.cli.progress import reading_bar
     from overstory.files.rappor import read_pairs
 
     if args.reports_per_device not in (None, 1.0):

@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_hashing, add_option, add_params, print_outcome, shown
+from overstory.cli.arguments import add_hashing, add_option, print_outcome, shown
+from overstory.cli.progress import progress
 from overstory.presentation.document import Lines
+from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.wire.digits import parse_digits
 
@@ -142,7 +144,6 @@ def _count(
     *,
     is_watched: bool = True,
 ) -> Run:
-    from overstory.cli.progress import progress
     from overstory.engines.driver import count
 
     size = sum(unit.num_bytes for unit in units)
@@ -154,7 +155,6 @@ def _count(
 def run_sentences(engine: str, run: Run) -> list[str]:
     """Return how the counting went, in sentences: the rates first."""
     from overstory.presentation.formats import in_bytes
-    from overstory.privacy.text import plural
 
     spent = max(run.seconds, 1e-9)
     rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
@@ -331,7 +331,6 @@ def print_expected(args: argparse.Namespace, files: CountedFiles) -> int:
     """Print what would be read, and how long it may take."""
     from overstory.engines.driver import STARTS, core_seconds, sizes_of
     from overstory.presentation.formats import in_bytes
-    from overstory.privacy.text import plural
 
     engine, units = files.engine.name, files.units
     seconds = core_seconds(engine, files.job, units)
@@ -385,7 +384,7 @@ def _print_run(args: argparse.Namespace, files: CountedFiles, run: Run) -> None:
 def add_sources(parser: argparse.ArgumentParser) -> None:
     """Add ``--params``, ``--registry`` and their own."""
     group = parser.add_argument_group("what made the reports (unless given: the label of a Parquet file)")
-    add_params(group, required=False)
+    add_option(group, "--params")
     add_hashing(group, otherwise="any", note="; packed and Parquet files are checked against it")
     add_option(group, "--registry")
     group.add_argument("--metric", metavar="ID", help="with --registry: the metric")

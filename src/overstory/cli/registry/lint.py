@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from overstory.presentation.document import Lines
+from overstory.privacy.text import plural
+
 BAD_INPUT: Final = 2
 WARNED: Final = 1
 
@@ -13,10 +16,8 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str 
     """Print the faults, warnings and notes of a registry file; return the exit status."""
     import datetime as dt
 
-    from overstory.presentation.document import Lines
     from overstory.presentation.render_text import print_document
     from overstory.privacy.registry.warnings import registry_notes, registry_warnings, seed_notes
-    from overstory.privacy.text import plural
     from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
 
     text = registry_text(file)
@@ -38,13 +39,8 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str 
             for fault in listed_faults
         ]
         lines += [f"{file}: note: {note}" for note in notes]
-        lines.append(f"{file}: {plural(len(faults), 'fault')}" if faults else _fine(file, count, len(warnings)))
+        fine = f"{file}: {plural(count, 'metric')}, no fault"
+        fine += f", {plural(len(warnings), 'warning')}" if warnings else ""
+        lines.append(f"{file}: {plural(len(faults), 'fault')}" if faults else fine)
         print_document([Lines(*lines)])
     return BAD_INPUT if faults else WARNED if warnings and strict else 0
-
-
-def _fine(file: str, metrics: int, warnings: int) -> str:
-    from overstory.privacy.text import plural
-
-    summary = f"{file}: {plural(metrics, 'metric')}, no fault"
-    return f"{summary}, {plural(warnings, 'warning')}" if warnings else summary

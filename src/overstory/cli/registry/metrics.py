@@ -13,6 +13,9 @@ from overstory.cli.arguments import Option, add_command, add_option, print_outco
 from overstory.cli.registry.lint import lint
 from overstory.cli.registry.metrics_init import add_parser as add_init
 from overstory.cli.registry.metrics_init import run as run_init
+from overstory.presentation.document import Heading, KeyValues, Lines, Paragraph
+from overstory.privacy.text import plural
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.presentation.document import Block
@@ -146,8 +149,6 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _introduction(registry: MetricRegistry) -> Iterator[Block]:
-    from overstory.presentation.document import Heading, Paragraph
-
     yield Heading(1, "What is collected, and how privately")
     yield Paragraph(
         f"Registry {registry.version}. An epsilon is a privacy loss (smaller is more private), exact and rounded up. "
@@ -156,7 +157,6 @@ def _introduction(registry: MetricRegistry) -> Iterator[Block]:
 
 
 def _diff(args: argparse.Namespace) -> int:
-    from overstory.presentation.document import Lines
     from overstory.privacy.registry.changes import Kind, compare_registries
     from overstory.privacy.registry.warnings import seed_notes
     from overstory.protocol.metrics import load_registry, registry_text
@@ -191,8 +191,6 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 def _changes(changes: list[Change]) -> Iterator[Block]:
-    from overstory.presentation.document import Heading, KeyValues
-
     for metric, these in groupby(changes, key=attrgetter("metric")):
         yield Heading(3, metric or "the registry")
         yield KeyValues(tuple((str(change.kind), f"{change.what}: {change.detail}") for change in these), "lines")
@@ -203,8 +201,6 @@ def _plan(args: argparse.Namespace) -> int:
 
     from overstory.files.io import replacing
     from overstory.planning.registry import plan_registry
-    from overstory.privacy.text import plural
-    from overstory.protocol.errors import ParameterError
     from overstory.protocol.metrics import registry_folder, registry_text
 
     if args.file.startswith("package:") and not args.output:

@@ -26,6 +26,7 @@ from overstory.cli.registry.asking import (
     whole,
 )
 from overstory.cli.registry.lint import lint
+from overstory.privacy.text import factor
 from overstory.protocol.errors import ParameterError
 
 MORE = """\
@@ -75,7 +76,9 @@ def add_parser(actions: Any) -> None:
     )
     init.add_argument("file", metavar="FILE", nargs="?", default="metrics.toml", help="default: metrics.toml")
     add_questions(init, QUESTIONS)
-    add_group_options(init)
+    init.add_argument("--group-by", metavar="NAME", help="what devices are grouped by, in clear, such as release")
+    init.add_argument("--groups", metavar="A=SHARE,...", help="the groups, each with its public share of all devices")
+    init.add_argument("--devices", metavar="N", help="how many devices are expected to report; with groups")
     init.add_argument("--yes", action="store_true", help="ask nothing; use the defaults")
     init.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
@@ -288,8 +291,6 @@ def _rappor(epsilon: float, permanent: float) -> tuple[float, float]:
 
 
 def _guess(epsilon: float) -> str:
-    from overstory.privacy.text import factor
-
     return f"One report can change anyone's guess between two values by a factor of at most {factor(epsilon)}"
 
 
@@ -329,12 +330,6 @@ def _in_a_year(today: dt.date) -> dt.date:
 
 def _toml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def add_group_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--group-by", metavar="NAME", help="what devices are grouped by, in clear, such as release")
-    parser.add_argument("--groups", metavar="A=SHARE,...", help="the groups, each with its public share of all devices")
-    parser.add_argument("--devices", metavar="N", help="how many devices are expected to report; with groups")
 
 
 def group_lines(args: argparse.Namespace) -> list[str]:

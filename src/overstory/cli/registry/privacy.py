@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_command, add_hashing, add_option, add_params, check_plot, given, hashing
+from overstory.cli.arguments import (
+    add_command,
+    add_hashing,
+    add_option,
+    check_plot,
+    given,
+    hashing,
+    print_answer,
+)
+from overstory.presentation.document import Lines, Paragraph, Preformatted
+from overstory.privacy.text import epsilon_text, parameter_words
+from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
     from overstory.presentation.document import Block
@@ -31,7 +41,6 @@ def find_metric(args: argparse.Namespace) -> Metric | None:
     With ``--registry`` a name is a metric's. Without, it is an oracle's, if an oracle has that name; else a metric's of
     the registry in this folder.
     """
-    from overstory.protocol.errors import ParameterError
     from overstory.protocol.metrics import load_registry
 
     others = args.oracle is None or args.params or args.param
@@ -64,7 +73,6 @@ def _makers() -> Builders:
 
 def _warn_of_namesake(name: str) -> None:
     """Print a note if a metric of the registry in this folder has the oracle's name."""
-    from overstory.protocol.errors import OverstoryError
     from overstory.protocol.metrics import load_registry
 
     with contextlib.suppress(OverstoryError, OSError):
@@ -110,10 +118,8 @@ def add_parser(subparsers: Any) -> None:
         help="a metric's id, or an oracle: rappor, loloha, square-wave, ...",
     )
     add_option(parser, "--registry", help=f"the metric's registry (default: {REGISTRY_FILE}, if it exists)")
-    parser.add_argument(
-        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the oracle; may be repeated"
-    )
-    add_params(parser, required=False)
+    add_option(parser, "--param")
+    add_option(parser, "--params")
     parser.add_argument("--reports", type=int, metavar="N", help="also state epsilon for N reports of a device")
     parser.add_argument("--values", type=int, metavar="D", help="also state epsilon for D distinct values of a device")
     parser.add_argument(
@@ -125,19 +131,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--shuffled", type=int, metavar="N", help="also state what reports reveal that arrive shuffled among N others'"
     )
-    parser.add_argument(
-        "--honest",
-        type=float,
-        default=1.0,
-        metavar="SHARE",
-        help="with --shuffled: the honest share (default: 1)",
-    )
-    parser.add_argument(
-        "--periods",
-        type=int,
-        metavar="T",
-        help="with --shuffled: reports of one value (default: any number)",
-    )
+    honest, periods = "with --shuffled: the honest share (default: 1)", "with --shuffled: reports of one value"
+    parser.add_argument("--honest", type=float, default=1.0, metavar="SHARE", help=honest)
+    parser.add_argument("--periods", type=int, metavar="T", help=f"{periods} (default: any number)")
     add_option(parser, "--plot", help="draw epsilon against the number of reports: .svg, .pdf or .png")
     add_hashing(parser, note=", with --params")
     add_option(parser, "--json", help="print the statement as JSON")
@@ -149,7 +145,6 @@ def run(args: argparse.Namespace) -> int:
     from overstory.privacy.claims import finite
     from overstory.privacy.histories.pairs import check_reports
     from overstory.privacy.registry.page import metric_statement
-    from overstory.protocol.errors import ParameterError
 
     check_plot(args.plot)
     idle = [] if args.params else given(args, ("hash_family", "hash_key"))
@@ -174,25 +169,16 @@ def run(args: argparse.Namespace) -> int:
     central = None if args.shuffled is None else _shuffled(mechanism, args, metric)
     if args.plot:
         _draw(stated, args.plot)
-    if args.json:
-        named = {} if metric is None else {"metric": metric.id}
-        of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
-        shuffled = {} if central is None else {"central": central.to_json()}
-        print(json.dumps(named | stated.to_json() | of_values | shuffled, indent=2, allow_nan=False))
-    else:
-        from overstory.presentation.document import Paragraph
-        from overstory.presentation.render_text import print_document
-
-        about = [] if metric is None else [Paragraph(headline(metric))]
-        claims = stated.claims if values is None else (*stated.claims, values)
-        print_document([*about, *_blocks(stated, claims), *([] if central is None else central.blocks())])
+    named = {} if metric is None else {"metric": metric.id}
+    of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
+    shuffled = {} if central is None else {"central": central.to_json()}
+    print_answer(args, named | stated.to_json() | of_values | shuffled, _blocks(metric, stated, values, central))
     return 0
 
 
 def _shuffled(mechanism: LocalRandomizer, args: argparse.Namespace, metric: Metric | None) -> CentralPrivacy:
     """Return what shuffled reports of one value reveal."""
     from overstory.privacy.shuffle.central import DELTA, GROUPED, shuffled
-    from overstory.protocol.errors import ParameterError
 
     if metric is not None and metric.groups is not None:
         raise ParameterError(f"{metric.id}: {GROUPED}")
@@ -201,8 +187,6 @@ def _shuffled(mechanism: LocalRandomizer, args: argparse.Namespace, metric: Metr
 
 
 def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
-    from overstory.protocol.errors import ParameterError
-
     if args.params:
         from overstory.files.rappor import read_params
 
@@ -220,7 +204,6 @@ def mechanism_from(name: str, texts: list[str]) -> LocalRandomizer:
     """Build a mechanism from texts, each read by the annotation of its parameter."""
     import inspect
 
-    from overstory.protocol.errors import ParameterError
     from overstory.protocol.mechanisms.registry import build_from
 
     makers = _makers()
@@ -236,8 +219,6 @@ def mechanism_from(name: str, texts: list[str]) -> LocalRandomizer:
 
 def _read(name: str, text: str, kind: str) -> Any:
     """Return the text as a parameter of that annotation."""
-    from overstory.protocol.errors import ParameterError
-
     try:
         if kind.startswith("bool"):
             return {"true": True, "false": False}[text.lower()]
@@ -247,25 +228,27 @@ def _read(name: str, text: str, kind: str) -> Any:
         raise ParameterError(f"--param {name}={text}: give {wanted}") from None
 
 
-def _blocks(statement: PrivacyStatement, claims: Sequence[Claim]) -> Iterator[Block]:
-    from overstory.presentation.document import Lines, Paragraph, Preformatted
+def _blocks(
+    metric: Metric | None, statement: PrivacyStatement, values: Claim | None, central: CentralPrivacy | None
+) -> Iterator[Block]:
     from overstory.privacy.claims import claims_blocks
-    from overstory.privacy.text import parameter_words
 
+    if metric is not None:
+        yield Paragraph(headline(metric))
     given = {key: value for key, value in statement.parameters.items() if value not in (None, "")}
     yield Paragraph(f"{statement.mechanism}: {parameter_words(given)}")
-    yield from claims_blocks(claims)
+    yield from claims_blocks(statement.claims if values is None else (*statement.claims, values))
     if not statement.terms.once:
         yield Preformatted("\n".join(_picture(statement.terms)))
     votes = statement.influence
     liars = f"A liar's report counts for up to {votes.up:.1f} honest ones of a value." if votes else ""
     yield Lines(statement.plain_words(), f"Linkable: {statement.linkable.words()}.", *([liars] if liars else []))
+    if central is not None:
+        yield from central.blocks()
 
 
 def _picture(terms: Terms) -> Iterator[str]:
     """Draw epsilon against the number of reports, in the terminal; each column on a scale of its own."""
-    from overstory.privacy.text import epsilon_text
-
     one = [terms.epsilon_n(n) for n in DRAWN]
     change = [terms.change_leak(n) if n > 1 else 0.0 for n in DRAWN]
     tops = [max((e for e in column if math.isfinite(e)), default=0.0) or 1.0 for column in (one, change)]

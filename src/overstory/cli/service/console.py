@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command
-from overstory.cli.service.serve_settings import CONSOLE, PREFIX, Setting, fill_in
+from overstory.cli.service.serve_settings import CONSOLE, PREFIX, Setting, check_common, fill_in
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
@@ -81,16 +82,8 @@ def add_parser(commands: Any) -> None:
 
 def check_settings(args: argparse.Namespace) -> None:
     """Fill in the settings of the environment and the file, and check that they fit together."""
-    from overstory.protocol.errors import ParameterError
-
     fill_in(args, SETTINGS, os.environ, CONSOLE)
-    for name in ("registry", "store"):
-        if not getattr(args, name):
-            raise ParameterError(f"--{name} must be given, or {PREFIX}{name.upper()}, or {name} in the --config file")
-    if (args.tls_certificate is None) != (args.tls_key is None):
-        raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
-    if not 0 <= args.port < 1 << 16:
-        raise ParameterError(f"--port {args.port}: ports are 0 .. 65535")
+    check_common(args, "port")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -106,13 +99,15 @@ def run(args: argparse.Namespace) -> int:
     access = Access(names, args.behind_proxy, parse_proxy(args.trust_header, getattr(args, "from"), args.roles))
     check_exposure(listening, access)
     os.nice(NICE)
+    if args.open:
+        import webbrowser
     with open_data(args.registry, args.store, args.previous) as data:
         serve(
             data,
             listening,
             access,
-            _print_line,
-            open_link=_open_in_browser if args.open else None,
+            partial(print, flush=True),
+            open_link=webbrowser.open if args.open else None,
             ends_with_input=args.ends_with_input,
         )
     return 0
@@ -134,7 +129,7 @@ def show_store(registry: str, store: str) -> None:
     from overstory.console.server import Access, serve
 
     with open_data(registry, [store]) as data:
-        serve(data, Listening(port=0), Access(), _print_line)
+        serve(data, Listening(port=0), Access(), partial(print, flush=True))
 
 
 @contextmanager
@@ -151,16 +146,6 @@ def open_data(registry: str, urls: Sequence[str], previous: str | None = None) -
             yield data
         finally:
             data.decoder.close()
-
-
-def _print_line(line: str) -> None:
-    print(line, flush=True)
-
-
-def _open_in_browser(address: str) -> None:
-    import webbrowser
-
-    webbrowser.open(address)
 
 
 @contextmanager

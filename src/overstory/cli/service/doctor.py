@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from overstory.cli.arguments import add_command, print_outcome
 from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
+from overstory.protocol.errors import OverstoryError
 
 if TYPE_CHECKING:
     from overstory.collector.checkup import Finding
@@ -62,7 +63,6 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
         check_url,
         guarded,
     )
-    from overstory.protocol.errors import OverstoryError
     from overstory.protocol.metrics import load_registry
 
     now = time.time()

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, add_option, add_reporting, print_outcome
+from overstory.cli.progress import progress
 from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
@@ -76,7 +77,6 @@ def _add_store(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from overstory.cli.progress import progress
     from overstory.collector.store import open_store
     from overstory.engines.folders import Folder
     from overstory.protocol.metrics import load_registry
@@ -184,7 +184,6 @@ def _day(unix_time: int) -> str:
 def _import(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from overstory.cli.progress import progress
     from overstory.collector.store import open_store
     from overstory.engines.places import check_once, find_sets
     from overstory.protocol.metrics import load_registry

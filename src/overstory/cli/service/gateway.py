@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from overstory.cli.arguments import add_command, add_reporting, print_outcome, token_of_environment
+from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -169,7 +170,6 @@ def outcome_lines(outcome: dict[str, Any]) -> list[str]:
     """Return the outcome in sentences."""
     from overstory.client.outcomes import MADE
     from overstory.privacy.registry.cost import PATTERN
-    from overstory.privacy.text import plural
 
     lines, seen, spent = outcome["lines"], outcome["readings"], outcome["privacy"]
     dropped = sum(outcome["dropped"].values())
@@ -196,6 +196,4 @@ def outcome_lines(outcome: dict[str, Any]) -> list[str]:
 
 
 def _epsilon(number: float | None) -> str:
-    from overstory.privacy.text import epsilon_text
-
     return epsilon_text(math.inf if number is None else number, "without bound")

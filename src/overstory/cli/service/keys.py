@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from overstory.cli.arguments import add_command, print_outcome
+from overstory.cli.arguments import add_command, add_option, print_outcome
 from overstory.presentation.document import Column, Lines, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from overstory.collector.oblivious.keys import PrivateKey
 
 MORE = """\
 A device seals the reports of an oblivious metric for a public key of the registry; only `overstory serve
@@ -29,47 +24,28 @@ EXAMPLE = "overstory keys new oblivious.keys"
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "keys", "make and show the keys of Oblivious HTTP", more=MORE, example=EXAMPLE)
     verbs = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
-    new = _add(verbs, "new", "draw a key and add it to a file, which is made where it is missing", _new)
+    new = _add(verbs, "new", "draw a key and add it to a file, which is made where it is missing")
     new.add_argument("--id", type=int, metavar="N", help="its number, 0 to 255 (default: the next free one)")
-    _add(verbs, "show", "print the public keys, as the registry lists them", _show)
-    remove = _add(verbs, "remove", "remove an earlier key from a file", _remove, " --id 1")
+    _add(verbs, "show", "print the public keys, as the registry lists them")
+    remove = _add(verbs, "remove", "remove an earlier key from a file", " --id 1")
     remove.add_argument("--id", type=int, metavar="N", required=True, help="its number")
 
 
-def _add(verbs: Any, name: str, summary: str, act: Callable[[argparse.Namespace], int], more: str = "") -> Any:
+def _add(verbs: Any, name: str, summary: str, more: str = "") -> Any:
     verb = add_command(verbs, name, summary, example=f"overstory keys {name} oblivious.keys{more}")
     verb.add_argument("file", metavar="FILE", type=Path, help="the file of private keys")
-    verb.add_argument("--json", action="store_true", help="print the outcome as JSON")
-    verb.set_defaults(act=act)
+    add_option(verb, "--json")
     return verb
 
 
 def run(args: argparse.Namespace) -> int:
-    return int(args.act(args))
-
-
-def _new(args: argparse.Namespace) -> int:
-    from overstory.collector.oblivious.keys import add_key
-
-    return _print(args, add_key(args.file, args.id))
-
-
-def _show(args: argparse.Namespace) -> int:
-    from overstory.collector.oblivious.keys import read_private_keys
-
-    return _print(args, read_private_keys(args.file))
-
-
-def _remove(args: argparse.Namespace) -> int:
-    from overstory.collector.oblivious.keys import remove_key
-
-    return _print(args, remove_key(args.file, args.id))
-
-
-def _print(args: argparse.Namespace, keys: tuple[PrivateKey, ...]) -> int:
-    from overstory.collector.oblivious.keys import public_line
+    from overstory.collector.oblivious.keys import add_key, public_line, read_private_keys, remove_key
     from overstory.protocol.oblivious.hpke import fingerprint
 
+    if args.action == "show":
+        keys = read_private_keys(args.file)
+    else:
+        keys = (add_key if args.action == "new" else remove_key)(args.file, args.id)
     listed = [
         {
             "id": key.key_id,

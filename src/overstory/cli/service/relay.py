@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from overstory.cli.arguments import add_command
+from overstory.cli.service.serve_settings import check_listening
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.relay.process import Settings, Shuffling
@@ -106,16 +108,11 @@ def run(args: argparse.Namespace) -> int:
 
 def read_settings(args: argparse.Namespace) -> Settings:
     """Return the settings of the command line, or raise ParameterError."""
-    from overstory.protocol.errors import ParameterError
-
-    if not 0 <= args.port < 1 << 16:
-        raise ParameterError(f"--port {args.port}: ports are 0 .. 65535")
+    check_listening(args, "port")
     for name, most in (("per_hour", 1 << 20), ("per_release", 1 << 20), ("most_bytes", 1 << 24)):
         value = getattr(args, name)
         if value is not None and not 1 <= value <= most:
             raise ParameterError(f"--{name.replace('_', '-')} {value}: give 1 to {most:,}")
-    if (args.tls_certificate is None) != (args.tls_key is None):
-        raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
     gateway, shuffling = _gateway(args.gateway), _shuffling(args)
     from overstory.relay.process import Settings
     from overstory.relay.server import tls_context
@@ -134,7 +131,6 @@ def read_settings(args: argparse.Namespace) -> Settings:
 
 def _gateway(url: str) -> str:
     from overstory.client.upload.http import PATH, endpoint
-    from overstory.protocol.errors import ParameterError
 
     try:
         checked = endpoint(url)
@@ -146,8 +142,6 @@ def _gateway(url: str) -> str:
 
 
 def _shuffling(args: argparse.Namespace) -> Shuffling | None:
-    from overstory.protocol.errors import ParameterError
-
     if not args.shuffle:
         if args.spool or args.token_file:
             raise ParameterError("--spool and --token-file belong to --shuffle: give it as well")
@@ -169,7 +163,6 @@ def _shuffling(args: argparse.Namespace) -> Shuffling | None:
 
 
 def _token(path: Path) -> str:
-    from overstory.protocol.errors import ParameterError
     from overstory.protocol.wire.reasons import check_token
 
     text = path.read_text("utf-8", errors="replace").strip()
@@ -188,8 +181,6 @@ def duration(name: str, text: str) -> float:
     >>> duration("--every", "24h"), duration("--every", "90m"), duration("--at-most", "30d")
     (86400.0, 5400.0, 2592000.0)
     """
-    from overstory.protocol.errors import ParameterError
-
     matched = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smhd])", text)
     if matched is None:
         raise ParameterError(f"{name} {text}: give a number with s, m, h or d, such as 24h")

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command
 from overstory.cli.service.console import console_process
-from overstory.cli.service.serve_settings import PREFIX, Setting, fill_in
+from overstory.cli.service.serve_settings import PREFIX, Setting, check_common, fill_in
+from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
     from overstory.collector.oblivious.opening import KeyRing
@@ -90,18 +91,8 @@ def add_parser(commands: Any) -> None:
 
 def check_settings(args: argparse.Namespace) -> None:
     """Fill in the settings of the environment and the file, and check that they fit together."""
-    from overstory.protocol.errors import ParameterError
-
     fill_in(args, SETTINGS, os.environ)
-    for name in ("registry", "store"):
-        if not getattr(args, name):
-            raise ParameterError(f"--{name} must be given, or {PREFIX}{name.upper()}, or {name} in the --config file")
-    if (args.tls_certificate is None) != (args.tls_key is None):
-        raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
-    for name in ("port", "metrics-port", "console-port"):
-        port = getattr(args, name.replace("-", "_"))
-        if port is not None and not 0 <= port < 1 << 16:
-            raise ParameterError(f"--{name} {port}: ports are 0 .. 65535")
+    check_common(args, "port", "metrics-port", "console-port")
     if args.queue_reports < 1 or not min(args.compact_every, args.compact_within, args.grace) >= 0:
         names = "--queue-reports, --compact-every, --compact-within and --grace"
         raise ParameterError(f"{names}: give numbers that are not negative")
@@ -178,8 +169,6 @@ def _check_readiness(args: argparse.Namespace) -> int:
     from http.client import HTTPException
     from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
-    from overstory.protocol.errors import ParameterError
-
     if not args.port:
         raise ParameterError("--check needs the collector's port, and --port is 0")
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(args.host, args.host)  # noqa: S104 - not bound, but asked
@@ -198,7 +187,6 @@ def _check_readiness(args: argparse.Namespace) -> int:
 def _check_it_counts() -> None:
     """Raise OverstoryError where reports cannot be counted: before anybody's are taken."""
     from overstory.collector.checkup import check_kernels
-    from overstory.protocol.errors import OverstoryError
 
     for finding in check_kernels(compiling=False):
         if finding.level == "error":

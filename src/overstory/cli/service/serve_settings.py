@@ -39,13 +39,7 @@ YES_NO: Final = {
 class Setting(NamedTuple):
     """One setting.
 
-    Attributes
-    ----------
-    help, metavar, choices
-        Help, placeholder and choices of the command line.
-    repeatable
-        Whether the value is a list of texts: the option may be given several times, a file has a list or one text, and
-        the variable several texts with `;` between them.
+    Help, placeholder and choices are those of the command line.
     """
 
     name: str  # as on the command line, without the leading dashes; in a file, `_` may replace `-`
@@ -55,6 +49,7 @@ class Setting(NamedTuple):
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     scope: str = ""  # what its variable has after the prefix: "" or `CONSOLE`
+    # Whether it is a list of texts: several options, a list or one text in a file, `;` between those of a variable.
     repeatable: bool = False
 
     @property
@@ -136,6 +131,24 @@ def fill_in(
         else:
             value = table.get(setting.key, setting.default)
         setattr(args, setting.key, value)
+
+
+def check_common(args: argparse.Namespace, *ports: str) -> None:
+    """Refuse a service without registry or store, half of a certificate, and what is no port."""
+    for name in ("registry", "store"):
+        if not getattr(args, name):
+            raise ParameterError(f"--{name} must be given, or {PREFIX}{name.upper()}, or {name} in the --config file")
+    check_listening(args, *ports)
+
+
+def check_listening(args: argparse.Namespace, *ports: str) -> None:
+    """Refuse half of a certificate, and what is no port."""
+    if (args.tls_certificate is None) != (args.tls_key is None):
+        raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
+    for name in ports:
+        port = getattr(args, name.replace("-", "_"))
+        if port is not None and not 0 <= port < 1 << 16:
+            raise ParameterError(f"--{name} {port}: ports are 0 .. 65535")
 
 
 def _read(path: str, settings: tuple[Setting, ...]) -> dict[str, Any]:

@@ -108,9 +108,7 @@ def run(args: argparse.Namespace) -> int:
         outcomes = {name: outcome.to_json() for name, outcome in fleet.outcomes.items()}
         print(json.dumps({"devices": args.devices, "seconds": round(taken, 3), "metrics": outcomes}, indent=2))
     else:
-        print("\n".join(_table(args, fleet)))
-        if not args.quiet:
-            print("\n".join(_closing(args, metrics, taken)))
+        print("\n".join([*_table(args, fleet), *([] if args.quiet else _closing(args, metrics, taken))]))
     return 0
 
 

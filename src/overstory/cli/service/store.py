@@ -7,10 +7,11 @@ import datetime as dt
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_command, add_verb, print_outcome
+from overstory.cli.arguments import add_command, add_option, add_options, print_outcome
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import thousands
 from overstory.privacy.text import plural
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store, Token
@@ -34,18 +35,11 @@ def add_parser(subparsers: Any) -> None:
     create = _add(actions, "create", "create a store", _create, "overstory store create reports.db")
     _registry(create, required=False)
     _add(actions, "summary", "show what a store contains", _summary, "overstory store summary reports.db --json")
-    compact = _add(
-        actions, "compact", "count and shuffle the reports in the inbox", _compact, "overstory store compact reports.db"
-    )
-    _registry(compact, required=False)
-    retain = _add(
-        actions,
-        "retain",
-        "delete reports past retention, and counts of few",
-        _retain,
-        "overstory store retain reports.db",
-    )
-    _registry(retain, required=False)
+    for name, summary, act in (
+        ("compact", "count and shuffle the reports in the inbox", _compact),
+        ("retain", "delete reports past retention, and counts of few", _retain),
+    ):
+        _registry(_add(actions, name, summary, act, f"overstory store {name} reports.db"), required=False)
     backup = _add(
         actions,
         "backup",
@@ -66,16 +60,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add(actions: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
-    parser = add_command(actions, name, summary, example=example)
-    parser.add_argument("url", metavar="URL", help="the store")
-    parser.set_defaults(act=act)
-    _reporting(parser)
+    """Add an action on a store."""
+    parser = _verb(actions, name, summary, act, example)
+    add_option(parser, "--quiet", help="print nothing but errors")
     return parser
 
 
-def _reporting(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+def _verb(verbs: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
+    """Add what is done with a store's tokens or notes; `act` does it."""
+    parser = add_command(verbs, name, summary, example=example)
+    parser.add_argument("url", metavar="URL", help="the store")
+    add_option(parser, "--json")
+    parser.set_defaults(act=act, quiet=False)
+    return parser
 
 
 def _registry(parser: argparse.ArgumentParser, *, required: bool) -> None:
@@ -88,8 +85,9 @@ def _add_restore(actions: Any) -> None:
     restore = add_command(actions, "restore", "fill a new store from a backup", example=example)
     restore.add_argument("file", metavar="FILE", help="the backup")
     restore.add_argument("url", metavar="URL", help="the new store: a file that does not exist, or an empty database")
+    add_option(restore, "--json")
+    add_option(restore, "--quiet", help="print nothing but errors")
     restore.set_defaults(act=_restore)
-    _reporting(restore)
 
 
 def _add_export(actions: Any) -> None:
@@ -102,11 +100,7 @@ def _add_export(actions: Any) -> None:
     )
     _registry(export, required=True)
     export.add_argument("--metric", required=True, metavar="ID", help="a metric of the registry")
-    export.add_argument(
-        "--from", dest="first", metavar="PERIOD", help="the first period, such as 2026-11-21 or 2026-W47"
-    )
-    export.add_argument("--to", dest="last", metavar="PERIOD", help="the last period")
-    export.add_argument("--group", metavar="NAME", help="only the devices of this group, of a metric with groups")
+    add_options(export, "--from", "--to", "--group")
     export.add_argument(
         "-o",
         "--output",
@@ -244,7 +238,7 @@ def add_tokens(actions: Any) -> None:
         actions, "tokens", "make, list and revoke tokens for writing and reading", more=MORE_ON_TOKENS, example=example
     )
     verbs = tokens.add_subparsers(dest="verb", metavar="ACTION", title="actions", required=True)
-    add = add_verb(verbs, "add", "make a token and show it once", _make, example)
+    add = _verb(verbs, "add", "make a token and show it once", _make, example)
     add.add_argument(
         "--role",
         required=True,
@@ -255,8 +249,8 @@ def add_tokens(actions: Any) -> None:
     )
     add.add_argument("--application", required=True, metavar="NAME", help="name of the application that uses it")
     add.add_argument("--expires", metavar="DATE", help="first day, in UTC, on which it is refused (default: never)")
-    add_verb(verbs, "list", "list all tokens", _list_tokens, "overstory store tokens list reports.db --json")
-    revoke = add_verb(verbs, "revoke", "revoke a token", _revoke, "overstory store tokens revoke reports.db 5f3a9c01")
+    _verb(verbs, "list", "list all tokens", _list_tokens, "overstory store tokens list reports.db --json")
+    revoke = _verb(verbs, "revoke", "revoke a token", _revoke, "overstory store tokens revoke reports.db 5f3a9c01")
     revoke.add_argument("id", metavar="ID", help="the token's id, as `list` shows it")
 
 
@@ -273,8 +267,6 @@ def _make(args: argparse.Namespace) -> int:
 
 
 def _midnight(date: str) -> int:
-    from overstory.protocol.errors import ParameterError
-
     try:
         day = dt.date.fromisoformat(date)
     except ValueError:
@@ -290,10 +282,7 @@ def _list_tokens(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         tokens = [_token_json(token) for token in store.tokens()]
     columns = (
-        Column("id", is_left=True),
-        Column("role", is_left=True),
-        Column("application", is_left=True),
-        Column("created", is_left=True),
+        *(Column(name, is_left=True) for name in ("id", "role", "application", "created")),
         Column("state", "expiry", _life, ("state", "expires", "revoked"), is_left=True),
         Column("last_used", "last used", lambda day: day or "no use noted", is_left=True),
     )
@@ -343,32 +332,28 @@ def add_notes(actions: Any) -> None:
     example = 'overstory store notes add reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
     notes = add_command(actions, "notes", "add, list and remove notes about a day", more=MORE_ON_NOTES, example=example)
     verbs = notes.add_subparsers(dest="verb", metavar="ACTION", title="actions", required=True)
-    add = add_verb(verbs, "add", "add a note", _write, example)
+    add = _verb(verbs, "add", "add a note", _write, example)
     add.add_argument("text", metavar="TEXT", help="one line of at most 500 characters")
     add.add_argument("--metric", metavar="ID", help="the metric that it is about (default: all metrics)")
     add.add_argument("--day", metavar="DATE", help="the day that it is about, in UTC (default: today)")
     add.add_argument("--kind", default="note", metavar="KIND", help="release, incident or note (default: note)")
-    show = add_verb(verbs, "list", "list notes, oldest day first", _list_notes, "overstory store notes list reports.db")
+    show = _verb(verbs, "list", "list notes, oldest day first", _list_notes, "overstory store notes list reports.db")
     show.add_argument("--metric", metavar="ID", help="only notes about this metric, and those about all metrics")
     example = "overstory store notes remove reports.db 5f3a9c01"
-    remove = add_verb(verbs, "remove", "remove a note", _remove, example)
+    remove = _verb(verbs, "remove", "remove a note", _remove, example)
     remove.add_argument("id", metavar="ID", help="the note's id, as `list` shows it")
 
 
 def _write(args: argparse.Namespace) -> int:
-    day = _today() if args.day is None else _parsed_day(args.day)
+    today = dt.datetime.now(dt.UTC).date().toordinal() - dt.date(1970, 1, 1).toordinal()
+    day = today if args.day is None else _parsed_day(args.day)
     with _opened(args) as store:
         note = store.add_note(args.text, day, args.kind, args.metric)
     print_outcome(args, note.to_json(), note.id)
     return 0
 
 
-def _today() -> int:
-    return dt.datetime.now(dt.UTC).date().toordinal() - dt.date(1970, 1, 1).toordinal()
-
-
 def _parsed_day(date: str) -> int:
-    from overstory.protocol.errors import ParameterError
     from overstory.protocol.metrics import Period
 
     try:
@@ -381,9 +366,7 @@ def _list_notes(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         notes = [note.to_json() for note in store.notes(args.metric)]
     columns = (
-        Column("id", is_left=True),
-        Column("day", is_left=True),
-        Column("kind", is_left=True),
+        *(Column(name, is_left=True) for name in ("id", "day", "kind")),
         Column("metric", text=lambda metric: metric or "all metrics", is_left=True),
         Column("text", is_left=True),
     )

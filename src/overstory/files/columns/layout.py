@@ -23,16 +23,11 @@ SHOWN: Final = 20
 
 @dataclass(frozen=True)
 class Form:
-    """How a CSV file is written, as far as the user says.
-
-    Attributes
-    ----------
-    strip
-        Whether blanks around a field are dropped; they are, too, where one follows each delimiter of the first line.
-    """
+    """How a CSV file is written, as far as the user says."""
 
     delimiter: str | None = None  # between fields; None: sniffed from the first line
     missing: tuple[str, ...] = ()  # texts that mean no value, as the empty field does
+    # Whether blanks around a field are dropped; they are, too, where one follows each delimiter of the first line.
     strip: bool = False
     encoding: str | None = None  # as Python calls it; None: UTF-8, or UTF-16 where the file begins with its mark
     header: bool = True  # whether the first line names the columns; else they are called 1, 2, and so on
@@ -50,13 +45,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a CSV file is written.
-
-    Attributes
-    ----------
-    delimiter, strip, encoding, header
-        See `Form`.
-    """
+    """How a CSV file is written; see `Form`."""
 
     names: tuple[str, ...]  # of the columns, as a person writes them
     raw_names: tuple[str, ...]  # the same, as the header has them
@@ -67,13 +56,7 @@ class Layout:
 
 
 def layout_of(path: str, form: Form, wanted: Sequence[str] = ()) -> Layout:
-    """Return how the file is written.
-
-    Parameters
-    ----------
-    wanted
-        Columns that will be asked for: a delimiter that gives them is the right one.
-    """
+    """Return how the file is written: a delimiter that gives the wanted columns is the right one."""
     with reading(path) as stream:
         head = stream.read(HEAD)
     encoding = form.encoding or ("utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8")
@@ -151,10 +134,7 @@ def _listed(names: Sequence[str]) -> str:
 def fault(path: str, layout: Layout, column: str | None, no_numbers: frozenset[str]) -> FormatError | None:
     """Return the first thing that is wrong in the file, by a slow and exact reader; None when it sees nothing.
 
-    Parameters
-    ----------
-    column
-        One that must hold numbers; None: only the file's form is looked at.
+    The column, if there is one, must hold numbers; else only the file's form is looked at.
     """
     index = None if column is None else layout.names.index(column)
     try:

@@ -270,19 +270,9 @@ def blocks(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the columns block by block, each block a tuple of `FewTexts` or `ArrowTexts` of equal length.
 
-    Parameters
-    ----------
-    path
-        A CSV file or JSON lines (gz too), or a Parquet file; recognized by its first bytes.
-    columns
-        Which, in order. Missing are the nulls of Parquet, the empty, unquoted fields of CSV, and what `form` says.
-    numbers
-        Whether the first column holds numbers: it is then an ndarray of float64, NaN where there is none, as for
-        `NO_NUMBERS`. Otherwise all columns are text.
-    advance
-        Called with the progress, in bytes.
-    block
-        Bytes of CSV, at least, in a block.
+    The file is CSV or JSON lines (gz too), or Parquet; its first bytes tell. Missing are the nulls of Parquet, the
+    empty, unquoted fields of CSV, and what `form` says. With `numbers` the first column is an ndarray of float64, NaN
+    where there is none, as for `NO_NUMBERS`. A block has at least `block` bytes of CSV.
     """
     if is_json(path):
         yield from _json(path, columns, form, advance, numbers=numbers)

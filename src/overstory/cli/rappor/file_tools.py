@@ -1,0 +1,350 @@
+"""``overstory encode``, ``map``, ``sum`` and ``convert``: files of reports, before they are decoded."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import (
+    add_command,
+    add_hashing,
+    add_option,
+    add_output,
+    add_pair,
+    add_reporting,
+    add_skipping,
+    check_pipes,
+    print_outcome,
+    read_mechanism,
+    shown,
+)
+from overstory.cli.progress import reading_bar, tell_skipped
+from overstory.cli.rappor.engine_runs import (
+    add_engines,
+    add_sources,
+    check_sources,
+    run_engine,
+    stated_mechanism,
+    wants_engine,
+)
+from overstory.protocol.errors import FormatError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from overstory.analysis.reports import ReportBatch, SupportCounts
+    from overstory.cli.rappor.devices import Fleet
+    from overstory.files.csv import Skipped
+    from overstory.files.rappor import Holding
+    from overstory.protocol.mechanisms.base import LocalRandomizer
+
+
+def add_parser(commands: Any) -> None:
+    """Add the commands."""
+    _add_encode(commands)
+    _add_map(commands)
+    _add_sum(commands)
+    _add_convert(commands)
+
+
+def run(args: argparse.Namespace) -> int:
+    commands = {"encode": _encode, "map": _map, "sum": _sum, "convert": _convert}
+    return commands[args.command](args)
+
+
+ENCODE = """\
+Every client is a device with its own secret, drawn from the operating system for this run: a client that has a value
+twice has one permanent response to it. The output's name decides its format: .csv, .csv.gz, .ovsb (packed batches, also
+.ovsb.gz) or .parquet. Only the CSV has the columns bloom and prr, which never leave a real device: use them to test
+clients against each other."""
+
+
+def _add_encode(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "encode",
+        "randomize a file of true values into reports",
+        more=ENCODE,
+        example="overstory encode --params params.csv --values values.csv -o reports.csv",
+    )
+    add_option(parser, "--params", required=True)
+    parser.add_argument("--values", required=True, metavar="FILE", help="true values: header client,cohort,value")
+    add_hashing(parser)
+    parser.add_argument(
+        "--seed",
+        metavar="N",
+        help="the same seed gives the same output. For experiments; a seed protects nobody",
+    )
+    add_output(parser, "file for the reports")
+    add_skipping(parser, "lines")
+    add_reporting(parser)
+
+
+def _encode(args: argparse.Namespace) -> int:
+    check_pipes(args, "params", "values")
+    from overstory.cli.rappor.devices import Fleet
+    from overstory.files.csv import Skipped
+    from overstory.files.rappor import epsilon_text, privacy, read_values
+
+    parameters, mechanism = read_mechanism(args)
+    fleet = Fleet(mechanism, args.seed)
+    skipped = Skipped() if args.skip_bad else None
+    with reading_bar(args, "encoding", [args.values]) as advance:
+        holdings = read_values(args.values, parameters.m, skipped=skipped, advance=advance)
+        _write(args.output, fleet, holdings)
+    tell_skipped(skipped, "lines")
+    spent = privacy(mechanism)
+    outcome = {"reports": fleet.sent, "skipped": skipped.count if skipped else 0, "output": args.output, **spent}
+    one, ever = epsilon_text(spent["epsilon_report"]), epsilon_text(spent["epsilon_permanent"])
+    cost = f"epsilon {one} for one report, {ever} for all reports of one value"
+    print_outcome(args, outcome, f"{fleet.sent:,} reports in {shown(args.output)}; {cost}")
+    return 0
+
+
+def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
+    from overstory.files.reports import kind_of
+
+    kind, encoding = kind_of(path), fleet.mechanism.encoding
+    if kind == "csv":
+        from overstory.files.reports import write_reports_csv
+
+        write_reports_csv(path, map(fleet.row, holdings), encoding.num_bits)
+    elif kind == "ovsb":
+        from overstory.files.reports import write_packed
+
+        write_packed(path, fleet.batches(holdings))
+    else:
+        from overstory.analysis.reports import ReportBatch
+        from overstory.files.labels import Label
+        from overstory.files.parquet import write_parquet
+        from overstory.protocol.wire.upload import decode_batch
+
+        batches = (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings))
+        write_parquet(path, batches, Label.of(fleet.mechanism))
+
+
+MAP = """\
+The file has one candidate per line. A file named .csv has them as its only column, quoted where needed. Give the hash
+family (and key) that the devices used."""
+
+
+def _add_map(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "map",
+        "hash candidates into a candidate map",
+        more=MAP,
+        example="overstory map --params params.csv --candidates candidates.txt -o map.csv",
+    )
+    add_option(parser, "--params", required=True)
+    parser.add_argument("--candidates", required=True, metavar="FILE", help="the strings that may have been reported")
+    add_hashing(parser)
+    add_output(parser, "file for the map: a row per candidate, then m * h integers cohort * k + bit + 1")
+    add_reporting(parser)
+
+
+def _map(args: argparse.Namespace) -> int:
+    check_pipes(args, "params", "candidates")
+    from overstory.analysis.decoding.candidates import colliding
+    from overstory.files.candidates import hash_candidates, read_candidates, write_map
+
+    parameters, mechanism = read_mechanism(args)
+    with reading_bar(args, "reading candidates", [args.candidates]) as advance:
+        candidates = read_candidates(args.candidates, advance)
+    candidate_map = hash_candidates(candidates, mechanism.encoding)
+    write_map(args.output, candidate_map)
+    groups = [[candidates[i] for i in group] for group in colliding(candidate_map)]
+    outcome = {"candidates": len(candidates), "colliding_candidates": groups, "output": args.output}
+    line = f"{len(candidates):,} candidates in {parameters.m} cohorts mapped into {shown(args.output)}"
+    if groups:
+        line += f"; {len(groups)} groups set the same bits in every cohort: only their sums can be estimated"
+    print_outcome(args, outcome, line)
+    return 0
+
+
+SUM = """\
+Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
+does not grow with the files. Of a CSV it uses only the columns cohort and irr.
+
+Parquet and packed batches of any oracle are also counted in units by several processes, by Dask or by Spark: name
+files, folders, globs or addresses in an object store (s3://..., gs://...). A killed run goes on where it was.
+
+With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
+and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits reversed."""
+
+
+def _add_sum(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "sum",
+        "count reports",
+        more=SUM,
+        example="overstory sum --params params.csv monday.csv.gz tuesday.ovsb -o counts.csv\n"
+        "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
+    )
+    parser.add_argument("reports", nargs="+", metavar="INPUT", help="files of reports, folders, globs or addresses")
+    add_sources(parser)
+    add_pair(parser)
+    add_output(parser, "file for the counts: a row per cohort, its reports and then each bit's count")
+    add_skipping(parser, "lines (in packed files: batches)")
+    add_engines(parser)
+    add_reporting(parser)
+
+
+def _sum(args: argparse.Namespace) -> int:
+    check_pipes(args, "params", "reports")
+    if args.boolean and not args.pair:
+        raise ParameterError("--boolean has no effect without --pair, which names the two variables")
+    if args.pair:
+        return _sum_pairs(args)
+    check_sources(args)
+    if wants_engine(args):
+        return run_engine(args)
+    from overstory.files.csv import Skipped
+    from overstory.files.rappor import read_params, write_counts
+    from overstory.files.reports import read_reports, sum_reports
+
+    parameters = read_params(args.params)
+    skipped = Skipped() if args.skip_bad else None
+    with reading_bar(args, "summing", args.reports) as advance:
+        how: dict[str, Any] = {"hash_family": args.hash_family, "hash_key": args.hash_key}
+        how |= {"skipped": skipped, "advance": advance}
+        batches = (batch for path in args.reports for batch in read_reports(path, parameters, **how))
+        counts = sum_reports(batches, parameters.m, parameters.k)
+    write_counts(args.output, counts)
+    what = f"{counts.num_reports:,} reports in {parameters.m} cohorts"
+    return _print_sum(args, counts, skipped, {"reports": counts.num_reports}, what)
+
+
+def _sum_pairs(args: argparse.Namespace) -> int:
+    """Count pairs of bits."""
+    if not args.params:
+        raise ParameterError("--pair needs --params: its files have no labels")
+    if args.hash_family or args.hash_key:
+        raise ParameterError("--hash-family and --hash-key have no effect with --pair: its files have no labels")
+    from overstory.files.csv import Skipped
+    from overstory.files.rappor import pair_form, read_pairs, read_params, sum_pairs, write_pair_counts
+
+    form = pair_form(read_params(args.params), args.pair, args.boolean)
+    skipped = Skipped() if args.skip_bad else None
+    with reading_bar(args, "summing", args.reports) as advance:
+        batches = (batch for path in args.reports for batch in read_pairs(path, form, skipped=skipped, advance=advance))
+        counts = sum_pairs(batches, form)
+    write_pair_counts(args.output, counts, form)
+    about = {"reports": counts.num_reports, "variables": list(form.names), "bits": list(form.widths)}
+    what = f"{counts.num_reports:,} reports: {form.widths[0]} x {form.widths[1]} pairs of bits"
+    return _print_sum(args, counts, skipped, about, what)
+
+
+def _print_sum(
+    args: argparse.Namespace, counts: SupportCounts, skipped: Skipped | None, about: dict[str, Any], what: str
+) -> int:
+    tell_skipped(skipped, "records")
+    examples = [str(error) for error in skipped.examples] if skipped else []
+    outcome = about | {"skipped": skipped.count if skipped else 0, "skipped_examples": examples}
+    outcome |= {"cohorts": counts.totals.tolist(), "output": args.output}
+    print_outcome(args, outcome, f"{what} summed into {shown(args.output)}")
+    return 0
+
+
+CONVERT = """\
+A row of the output is a block of reports of one cohort, which `overstory sum` counts at a third of the time of a row
+for each report. Its label says what mechanism made the reports, so that nothing else need be given to count them.
+Reports are read in a stream; the order within a cohort stays."""
+
+
+def _add_convert(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "convert",
+        "put reports into Parquet in blocks, which are counted fastest",
+        more=CONVERT,
+        example="overstory convert monday.parquet tuesday.parquet -o week.parquet\n"
+        "  overstory convert --params params.csv reports.csv.gz reports.ovsb -o reports.parquet",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="FILE", help="reports.csv (also gz), packed batches or Parquet")
+    add_sources(parser)
+    parser.add_argument("--period", metavar="LABEL", help="with --registry: the reports' period, for its column")
+    add_output(parser, "the Parquet file")
+    add_skipping(parser, "lines (in packed files: batches)")
+    add_reporting(parser)
+
+
+def _convert(args: argparse.Namespace) -> int:
+    check_sources(args)
+    if args.output == "-":
+        raise ParameterError("-o -: Parquet cannot be written to standard output; name a file")
+    if args.period and not args.registry:
+        raise ParameterError("--period has no effect without --registry, whose metric says how long a period is")
+    from overstory.files.blocks import write_blocks
+    from overstory.files.csv import Skipped
+    from overstory.files.labels import Label
+
+    mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
+    period = None
+    if args.period:
+        from overstory.protocol.metrics import load_registry
+
+        period = load_registry(args.registry)[args.metric].period.parse_label(args.period)
+    with reading_bar(args, "converting", args.inputs) as advance:
+        batches = (batch for path in args.inputs for batch in _batches(args, path, mechanism, skipped, advance))
+        number = write_blocks(args.output, batches, Label.of(mechanism), metric=args.metric, period=period)
+    tell_skipped(skipped, "records")
+    outcome = {"reports": number, "skipped": skipped.count if skipped else 0, "output": args.output}
+    print_outcome(args, outcome, f"{number:,} reports of {mechanism.name} in {shown(args.output)}")
+    return 0
+
+
+def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
+    """Return the mechanism of the first file that says of which it is, or of the options."""
+    from overstory.files.parquet import read_label
+    from overstory.files.reports import read_packed, start_of
+
+    for path in args.inputs:
+        start = start_of(path)
+        if start == "parquet":
+            label = read_label(path)
+            return stated_mechanism(args, label.digest, label, path)
+        if start == "packed":
+            return stated_mechanism(args, next(read_packed(path)).digest, None, path)
+    if not args.params:
+        raise ParameterError("reports.csv does not say what made its reports: give --params")
+    from overstory.files.rappor import read_params
+
+    hashing = {"hash_family": args.hash_family} if args.hash_family else {}
+    return read_params(args.params).mechanism(**hashing, hash_key=args.hash_key)
+
+
+def _batches(
+    args: argparse.Namespace,
+    path: str,
+    mechanism: LocalRandomizer,
+    skipped: Skipped | None,
+    advance: Callable[[int], object] | None,
+) -> Iterator[ReportBatch]:
+    from overstory.analysis.reports import ReportBatch
+    from overstory.files.parquet import read_label, read_parquet
+    from overstory.files.reports import read_packed, read_reports_csv, start_of
+
+    start = start_of(path)
+    if start == "parquet":
+        _check(read_label(path).digest, mechanism, path)
+        yield from read_parquet(path, advance=advance)
+    elif start == "packed":
+        for batch in read_packed(path, skipped=skipped, advance=advance):
+            _check(batch.digest, mechanism, path)
+            yield ReportBatch.from_wire(batch)
+    elif args.params:
+        bits, cohorts = mechanism.payload_bits, mechanism.num_cohorts
+        yield from read_reports_csv(path, bits, cohorts, skipped=skipped, advance=advance)
+    else:
+        raise FormatError("neither Parquet nor packed batches; of reports.csv, give --params", source=path)
+
+
+def _check(digest: bytes, mechanism: LocalRandomizer, path: str) -> None:
+    if digest != mechanism.digest:
+        raise FormatError(
+            f"these reports are of other parameters than those of {mechanism.name} stated or read first: convert them "
+            "into a file of their own",
+            source=path,
+        )

@@ -1,0 +1,392 @@
+"""What cannot be done is refused by one sentence, by every command, and nothing is written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from overstory.collector.store import open_store
+from overstory.protocol.metrics.registry import EXAMPLE
+from support.registry_texts import plain_registry
+from support.running import within
+from support.store_samples import registry
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ENERGY = plain_registry(
+    "energy",
+    oracle='"opt-wb"',
+    parameters="{epsilon = 1.0, window = 10}",
+    domain='{kind = "bins", min = 0, max = 2, count = 20}',
+    period='"30 minutes"',
+    window="10",
+    retention_days="365",
+)
+COLOUR = re.sub("expires = .*", "expires = 2999-01-01", EXAMPLE)
+STRINGS = COLOUR.replace('{kind = "categories", names = ["red", "green", "blue"]}', '{kind = "strings"}').replace(
+    'oracle = "grr"\nparameters = {epsilon = 1.0}', 'oracle = "rappor"'
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound file of every kind, and some that are none."""
+    path: Path = tmp_path_factory.mktemp("refusals")
+    for example in EXAMPLES.glob("*"):
+        if example.suffix in {".toml", ".txt"}:
+            (path / example.name).write_bytes(example.read_bytes())
+    text = (path / "metrics.toml").read_text("utf-8")
+    rows = "".join(f"c{i},{('oak', 'ash', 'café', f'rare{10_000 + i}')[i % 4]},{i}\n" for i in range(200))
+    files = {
+        "s.csv": "who,state,kwh\n" + "1,Ohio,0.5\n2,Utah,1.5\n3,Iowa,0.25\n" * 9,
+        "far.csv": "x\n1e308\n-1e308\n5\n",
+        "near.csv": "x\n1e-320\n3e-320\n",
+        "data.csv": "state,n\nOhio,1\nUtah,2\nOhio,3\n,4\nIowa,5\n",
+        "empty.csv": "state\n\n",
+        "data.parquet": "PAR1 and no more of it",
+        "trees.csv": "client,tree,number\n" + rows,
+        "bad.csv": "client,number\na,12\nb,twelve\n",
+        "long.csv": "tree\noak\n" + "y" * 40 + "\n",
+        "known.txt": "oak\nyew\n",
+        "params.csv": "k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n",
+        "malformed.csv": "k,h,m,p,q,f\n128,2,16,0.5,high,0.5\n",
+        "values.csv": "client,cohort,value\nann,0,oak\nbob,1,elm\n",
+        "energy.toml": ENERGY,
+        "readings.csv": "time,value\n2026-10-24T00:00,0.5\n",
+        "colour.toml": COLOUR,
+        "strings.toml": STRINGS,
+        "faulty.toml": text.replace('oracle = "l-grr"', 'oracle = "gr"'),
+    }
+    for name, content in files.items():
+        (path / name).write_text(content, "utf-8")
+    (path / "binary.toml").write_bytes(b"\xff\xfe")
+    parquet.write_table(pa.table({"state": [["Ohio"], ["Utah"]]}), path / "lists.parquet")
+    columns = {name: [row.split(",")[place] for row in rows.split()] for place, name in enumerate(("client", "tree"))}
+    parquet.write_table(pa.table(columns), path / "trees.parquet")
+    for line in (
+        "encode --params params.csv --values values.csv --seed 1 -o reports.ovsb",
+        "sum --params params.csv reports.ovsb -o counts.csv",
+        "map --params params.csv --candidates known.txt -o map.csv",
+    ):
+        assert within(*line.split(), cwd=path).returncode == 0
+    with open_store(str(path / "reports.db"), registry(), create=True):
+        pass
+    return path
+
+
+FILES = "--params params.csv --counts counts.csv --map map.csv"
+NEEDS = "--domain-size 10 --epsilon 2 --reports 5000"
+FOR_STRINGS = "--epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200"
+GIVEN = "--params params.csv --reports 5 --candidates 3"
+GATEWAY = "--metric energy --registry energy.toml --state meter --readings"
+TO_FILE = f"{GATEWAY} readings.csv --output out.ovsu"
+INIT = "init new.toml --id theme --description 'The theme.' --owner Design --purpose https://example.org/7 --yes"
+YES_NO = f"{INIT} --kind yes-no"
+TOKEN = "tokens add reports.db --role admin --application a --expires"
+EXPORT = "export reports.db --registry metrics.toml --metric theme -o x.parquet"
+REFUSED: dict[str, list[tuple[str, str]]] = {
+    "": [  # mistyped: one line with what may be meant, and no usage (A18)
+        ("decdoe", "overstory: error: there is no command 'decdoe'; did you mean decode? (see overstory --help)"),
+        ("--versoin", "overstory: error: there is no option --versoin; did you mean --version? (see overstory --help)"),
+        ("decode --mpa=x", "overstory decode: error: there is no option --mpa; did you mean --map?"),
+        ("metrics lnit", "overstory metrics: error: there is no command 'lnit'; did you mean lint?"),
+        ("metrics lint x --strct", "overstory metrics lint: error: there is no option --strct; did you mean "),
+        ("metrics lint x y", "overstory metrics lint: error: unexpected argument: y (see overstory metrics lint "),
+        ("demo --hashse 2", "overstory demo: error: there is no option --hashse; did you mean --num-hashes?"),
+        ("help decdoe", "overstory: error: there is no command 'decdoe'; did you mean decode?"),
+        ("plan --reports many", "argument --reports: 'many' is not a whole number: give one such as 1000000, "),
+        ("compare --epsilon 1,5", "argument --epsilon: '1,5' is not a number: give one such as 0.5"),
+        ("privacy rapor", "'rapor' is neither a metric of metrics.toml"),
+        ("sum", "overstory sum: error: the following arguments are required: INPUT, -o/--output (see"),
+    ],
+    "audit": [
+        ("", "give either the client's command, after --, or --client for the library's own"),
+        ("--client -- true", "give either the client's command, after --, or --client"),
+        ("--client", "give what the client declares, in one form: --params FILE, --oracle NAME"),
+        ("--params params.csv --oracle oue --client", "give what the client declares, in one form"),
+        ("--params params.csv --param f=0 --client", "--param needs --oracle"),
+        ("--oracle oue --hash-key x --client", "--hash-key needs --params"),
+        ("--registry metrics.toml --client", "--registry metrics.toml: give the metric, --metric ID"),
+        ("--oracle duchi --param epsilon=1 --client", "an audit reads no reports of duchi; it reads"),
+        ("--oracle grr --param domain_size=4 --client", "grr needs the parameter epsilon"),
+        ("--params params.csv --reports 10 --client", "--reports = 10: give a whole number from 200"),
+        ("--params params.csv --repeats 1 --client", "--repeats = 1: give a whole number from 2"),
+        ("--params params.csv --alpha 0 --client", "--alpha 0: give a chance above 0, at most 0.5"),
+        ("--params params.csv --timeout 0 -- true", "--timeout 0: give a number of seconds above 0"),
+        ("--params params.csv --map params.csv --client", "params.csv, line 1"),
+        ("--params gone.csv --client", "gone.csv: no such file or directory"),
+    ],
+    "collect": [
+        ("nope.csv --column state", "nope.csv: no such file or directory"),
+        ("s.csv --column county", "there is no column 'county'; there are: 'who', 'state', 'kwh'"),
+        ("s.csv --column state --most-values 2", "more than 2 distinct values"),
+        ("s.csv --column state --bins 0 1 2", "is to hold numbers"),
+        ("s.csv --column kwh --bins 0 1 2.5", "2.5 is no number of bins"),
+        ("s.csv --column kwh --bins 1 0 2", "error"),
+        ("s.csv --column state --epsilon-permanent 1", "needs --epsilon, what"),
+        ("s.csv --column state --oracle wb", "it takes epsilon and window"),
+        ("s.csv --column state --epsilon -1", "epsilon"),
+        ("s.csv --column state --epsilon 1e9", "--epsilon 1e+09: give a number above 0 and at most 700"),
+        ("s.csv --column state --encoding rot13", "--encoding rot13: this is no encoding of text"),
+        ("s.csv --column state --encoding hex", "--encoding hex: this is no encoding of text"),
+        ("far.csv --column x --numeric", "lie too far apart, or too close together, to choose bins"),
+        ("near.csv --column x --numeric", "lie too far apart, or too close together, to choose bins"),
+        ("s.csv --column state --seed -1", "--seed -1"),
+        ("s.csv --column state --reports-per-device 0", "at least 1"),
+    ],
+    "compare": [
+        ("--epsilon 1", "give --domain-size D and --reports N, or FILE"),
+        ("--epsilon 1 data.csv", "go together"),
+        ("--epsilon 1 data.csv --column x", "there is no column 'x'; there are: 'state', 'n'"),
+        ("--epsilon 1 none.csv --column x", "none.csv"),
+        ("--epsilon 1 data.csv --column n --domain-size 3", "has 5 different values"),
+        (f"{NEEDS} --measure 0", "--measure takes a whole number from 1"),
+        (f"{NEEDS} --seed -1", "--seed -1: give a whole number, 0 or more"),
+        ("--domain-size 1 --epsilon 1 --reports 5", "domain_size = 1"),
+        ("--domain-size 4 --epsilon 0 --reports 5", "epsilon = 0.0"),
+        ("--domain-size 4 --epsilon 1 --reports 0", "num_reports = 0"),
+        ("--domain-size 4 --epsilon 1 --reports -2 --measure 1", "num_reports = -2"),
+        ("--domain-size 0 --epsilon 1 --reports 5 --measure 1", "domain_size = 0"),
+        ("--epsilon 1 data.csv --column state --reports -2", "num_reports = -2"),
+        ("--epsilon 1 empty.csv --column state", "the column 'state' holds no values"),
+        ("--epsilon 1 lists.parquet --column state", "a column of text or numbers is expected"),
+        ("--epsilon 1 data.parquet --column state", "data.parquet"),
+        (f"{NEEDS} --plot errors", "--plot errors: end the name in .svg, .pdf or .png"),
+        (f"{NEEDS} --workers 2", "has no effect"),
+        (f"{NEEDS} --measure 2 --workers 0", "--workers 0: give a whole number, 1 or more"),
+        (f"--epsilon 1 --numeric {-(10**308)} {10**308} --reports 5", "too large for floats"),
+        ("--epsilon 1 --numeric 1 0 --reports 5", "not below maximum"),
+        ("--epsilon 1 --numeric 0 1", "--numeric needs --reports N"),
+        ("--epsilon 1 --numeric 0 1 --reports 0", "--numeric needs --reports N"),
+        ("--epsilon 1 --numeric 0 1 --reports 5 --domain-size 4", "--numeric goes with"),
+        ("--epsilon 1 --numeric 0 1 --reports 5 --plot a.svg", "--numeric goes with"),
+        ("--epsilon 1 --numeric 0 nan --reports 5", "maximum = nan"),
+    ],
+    "demo": [
+        ("--reports 0 -o never", "at least 1"),
+        ("--states Narnia,Ohio -o never", "Narnia"),
+        ("--f 1 -o never", "f = 1"),
+        ("--p 0.75 -o never", "p = q"),
+        ("--num-hashes 400 -o never", "num_hashes"),
+        ("--seed -1 -o never", "--seed"),
+    ],
+    "discover --epsilon 4": [
+        ("trees.csv --column tree --order 1", "--order and --width are of a model: give --model FILE, or leave them"),
+        ("trees.csv --column tree --width 64 --alphabet ab", "--order and --width are of a model"),
+        ("trees.csv --column tree --bits 8 --alphabet ab", "--alphabet does not go with --bits: give one"),
+        ("trees.csv --column tree --model known.txt --alphabet ab", "--alphabet does not go with --model: give one"),
+        ("trees.csv --column tree --model known.txt --bytes 8", "not allowed with argument"),
+        ("trees.csv --column tree --model known.txt --order 9", "--order"),
+        ("trees.csv --column tree --model known.txt --width 4", "--width"),
+        ("trees.csv --column tree --model none.txt", "none.txt"),
+        ("trees.csv --column tree --alphabet ''", "--alphabet is empty"),
+        ("trees.csv --column tree --alphabet aa", "'a' is in it twice"),
+        ("trees.csv --column tree --alphabet abc --bytes 65", "give a whole number from 1 to 64"),
+        ("trees.csv --column tree --alphabet abc --known known.txt", "known.txt"),
+        ("nowhere.csv --column tree", "nowhere.csv: no such file"),
+        ("trees.csv --column leaf", "there is no column 'leaf'"),
+        ("trees.parquet --column leaf", "there is no column 'leaf'"),
+        ("bad.csv --column number", "bad.csv, line 3, field number: 'twelve' is no whole number"),
+        ("trees.csv --column tree --bytes 2", "line 2, field tree: values are longer than --bytes 2: "),
+        ("trees.csv --column tree --bytes 2", "give --bytes 9 (the longest value, 'rare10003', has 9"),
+        ("trees.parquet --column tree --bytes 2", "field tree: values are longer than --bytes 2: give"),
+        ("trees.csv --column tree", "field tree: the column holds text: give --bytes 9 (the longest value"),
+        ("long.csv --column tree", "has 40 bytes in UTF-8, and at most 32 can be searched for; shorten the"),
+        ("trees.csv --column tree --bytes 99", "max_bytes = 99"),
+        ("trees.csv --column number --bits 65", "bits = 65"),
+        ("trees.csv --column number --beam 0", "beam = 0"),
+        ("trees.csv --column number --step 0", "step = 0"),
+        ("trees.csv --column number --alpha 5", "alpha is a fraction"),
+        ("trees.csv --column number --known known.txt", "known.txt: 'oak' is no whole number"),
+        ("trees.csv --column number --plot x.gif", "end the name in .svg, .pdf or .png"),
+        ("trees.csv --column number --epsilon -1", "give a number above 0"),
+        ("trees.csv --column number --seed -1", "--seed -1: give a whole number, 0 or more"),
+    ],
+    "encode --params params.csv": [
+        ("--values values.csv -o x.json", "cannot tell the format from the name x.json"),
+        ("--values values.csv -o no/x.csv", "no/x.csv: no such file or directory"),
+        ("--values values.csv --hash-family md5 -o x.csv", "there is no hash family 'md5'"),
+    ],
+    "sum": [
+        ("--params params.csv params.csv -o x.csv", "expected a header with cohort,irr"),
+    ],
+    "decode": [
+        ("--params params.csv --counts map.csv --map map.csv -o x", "map.csv, line 1"),
+        ("--params params.csv --counts counts.csv --map counts.csv -o x", "counts.csv, line 1"),
+        (f"{FILES} -o x --alpha 5", "5"),
+        (f"{FILES} -o known.txt", "known.txt: file exists"),
+        (f"{FILES} -o x --plot x.doc", ".svg, .pdf or .png"),
+    ],
+    "gateway": [
+        (TO_FILE, "nobody has agreed that this gateway reports: --agree on does"),
+        (f"{TO_FILE} --agree on --server http://x", "--server and --output exclude each other"),
+        (f"{GATEWAY} readings.csv --agree on", "name a collector (--server) or a file"),
+        (f"{GATEWAY} readings.csv --server x --agree on", "give an address"),
+        (f"{GATEWAY} absent.csv --agree on --output o", "absent.csv: no such file"),
+        (f"{TO_FILE} --agree on --value-column kwh", "readings.csv, line 1: there is no column 'kwh'"),
+        (f"{TO_FILE} --agree on --timezone Europe/Bonn", "no time zone 'Europe/Bonn'"),
+        (f"{TO_FILE} --agree on --metric gas", "there is no metric 'gas'"),
+        (f"{GATEWAY} readings.csv --server http://x --token 'a\nb' --agree on", "token"),
+        (f"{TO_FILE} --agree on --spread -1", "spread"),
+        (f"{TO_FILE} --agree on --wait -1", "--wait = -1.0: give seconds"),
+        (f"{TO_FILE} --agree on --wait nan", "--wait = nan: give seconds"),
+        (f"{GATEWAY} readings.csv --output readings.csv --agree on", "not a gateway's"),
+        (f"{TO_FILE} --agree on --group north", "energy has no groups"),
+    ],
+    "metrics": [
+        ("show faulty.toml", "faulty.toml, line 30, field metrics.theme.oracle: 'gr'; did you mean grr? choose one of"),
+        ("diff faulty.toml metrics.toml", "faulty.toml, line 30, field metrics.theme.oracle: 'gr'"),
+        ("plan faulty.toml", "faulty.toml, line 30, field metrics.theme.oracle: 'gr'"),
+        *((f"{action} nowhere.toml", "nowhere.toml: no such file or directory") for action in ("lint", "show", "plan")),
+        *((f"{action} binary.toml", "binary.toml: expected UTF-8 text") for action in ("lint", "show", "plan")),
+        ("diff metrics.toml binary.toml", "binary.toml: expected UTF-8 text"),
+        ("show metrics.toml themes", "there is no metric 'themes': the registry lists search-engine, theme"),
+        ("lint /dev/zero", "/dev/zero: larger than 16 MiB: this is not a registry"),
+        (INIT.replace("--owner Design ", ""), "--owner is missing: give who is responsible"),
+        (f"{INIT} --id 'No good'", "--id: 'No good': give up to 64 of"),
+        (f"{INIT} --kind colour", "--kind: 'colour': give one of choice, yes-no, number, words"),
+        (f"{INIT} --values one", "--values: give at least two different values"),
+        (f"{INIT} --kind number --min 5 --max 5", "--max: 5: give a number above 5"),
+        (f"{YES_NO} --epsilon 1e9", "--epsilon: 1e9: give a number from 0.01 to 20"),
+        (f"{YES_NO} --period daily", "--period: 'daily' is no period"),
+        (f"{YES_NO} --expires 2001-01-01", "--expires: '2001-01-01': give a day after today"),
+        (f"{YES_NO} --purpose because", "--purpose: 'because' is not a link"),
+        (f"{YES_NO} --purpose https://", "'https://' is no link"),
+        (f"{YES_NO} --publish all", "--publish: 'all': give one of nothing, estimates"),
+        (f"{YES_NO} --publish estimates", "--opt-out is missing: give one sentence for the"),
+        (f"{YES_NO} --group-by release", "--groups, --devices: missing; --group-by, --groups, --devices go together"),
+        *(
+            (f"{YES_NO} --group-by release --groups {groups} --devices {devices}", says)
+            for groups, devices, says in (
+                ("1.0", "5e5", "--devices: '5e5': give a whole number"),
+                ("1.0", "500000", "--groups: '1.0': give each group once, with its share, such as 1.0=0.6"),
+                ("a=.1,a=.2", "500000", "--groups: 'a=.2': give each group once"),
+                ("a=most", "500000", "--groups: 'most' is not a number"),
+                ("1.0=0.6,1.1=0.3", "9000", "'other' has 900 of 9,000 devices, fewer than the floor of 1,000"),
+            )
+        ),
+    ],
+    "plan": [
+        ("--domain-size 10 --reports 5", "takes --domain-size D, --epsilon E"),
+        (f"{NEEDS} --candidates 5", "it takes no --candidates"),
+        (f"{NEEDS} --thrifty --num-bits 8", "it takes no --num-bits, --thrifty"),
+        (f"{NEEDS} --alpha 0.01 --share 0", "share = 0.0: give a fraction above 0"),
+        (f"{NEEDS} --alpha 1", "alpha = 1.0: give a fraction above 0 and below 1"),
+        (f"{NEEDS} --hash-family google-rappor-python", "it takes no --hash-family"),
+        ("--epsilon 1 --epsilon-permanent 2 --reports 5", "give --candidates M"),
+        ("--reports 5 --candidates 3", "give either --params FILE, or both"),
+        ("--epsilon 1 --reports 5 --candidates 3", "or both"),
+        ("--epsilon 2 --epsilon-permanent 1 --reports 5 --candidates 3", "is below epsilon_report"),
+        (f"{GIVEN} --epsilon 1", "not both"),
+        (f"{GIVEN} --num-bits 8", "--num-bits: only where"),
+        (f"{GIVEN} --num-hashes 0", "--num-hashes: only"),
+        (f"{GIVEN} --reports 0", "reports = 0"),
+        (f"{GIVEN} --share 2", "share = 2.0"),
+        (f"{GIVEN} --share 1e-160", "share = 1e-160: no number"),
+        (f"{GIVEN} --alpha 7", "alpha = 7.0"),
+        (f"{GIVEN} --params nowhere.csv", "nowhere.csv"),
+        (f"{GIVEN} --params malformed.csv", "line 2, field q"),
+        (f"{FOR_STRINGS} --num-bits 0", "num_bits (k) = 0"),
+        (f"{FOR_STRINGS} --num-cohorts 0", "num_cohorts (m) = 0"),
+        ("--domain-size 9 --epsilon 1e-300 --reports 5", "reaches epsilon 1e-300"),
+        ("--domain-size 9 --epsilon 1e-300 --epsilon-permanent 1e-299 --reports 5", "reaches epsilon 1e-300"),
+        (f"--domain-size 9 --epsilon 1 --reports 5 --most {10**22}", "number from 1 to 9"),
+        (f"--domain-size 9 --epsilon 1 --reports 5 --most {10**9}", "number from 1 to 9"),
+    ],
+    "privacy": [
+        ("themes", "'themes' is neither a metric of metrics.toml (search-engine, theme"),
+        ("themes --registry metrics.toml", "there is no metric 'themes'"),
+        ("--registry metrics.toml", "give the id of one metric"),
+        ("theme --registry metrics.toml --param epsilon=2", "neither --param nor --params"),
+        ("theme --registry nowhere.toml", "nowhere.toml: no such file or directory"),
+        ("theme --param epsilon=2", "there is no mechanism 'theme'"),
+        ("", "give --params FILE, or an oracle: basic-rappor"),
+        ("rappor --param g=1", "rappor has no parameter g"),
+        ("rappor --param f", "give NAME=VALUE"),
+        ("rappor --param f=0.5 --param f=0.25", "once for each name"),
+        ("rappor --param f=half", "--param f=half: give a number"),
+        ("rappor --param num_bits=many", "--param num_bits=many: give a whole number"),
+        ("rappor --param f=nan", "f = nan"),
+        ("basic-rappor", "needs the parameter domain_size"),
+        ("grr", "grr needs the parameters domain_size, epsilon"),
+        ("basic-rappor --params params.csv", "--params is for rappor"),
+        ("--params params.csv --param f=0.25", "--params is for rappor"),
+        ("--params nowhere.csv", "nowhere.csv"),
+        ("rappor --reports 0", "reports = 0"),
+        ("rappor --reports 1001", "from 1 to 1000"),
+        ("rappor --values 0", "0 values: give at least one"),
+        ("rappor --values 2 --reports 0", "reports = 0"),
+        ("rappor --hash-family google-rappor-python", "for an oracle give --param hash_family=..."),
+        ("rappor --hash-key m", "--hash-key needs --params"),
+        ("rappor --plot epsilons.gif", "end the name in .svg, .pdf or .png"),
+        ("wb --param domain_size=5 --param epsilon=1 --param window=4 --delta 1", "delta = 1"),
+        ("l-grr --param published=perhaps", "give true or false"),
+        ("duchi --param epsilon=much", "--param epsilon=much: give a number"),
+        ("duchi --param resolution=2.5", "--param resolution=2.5: give a whole number"),
+        ("duchi --param epsilon=1 --param outside=wrap", "outside = 'wrap': choose clamp or reject"),
+        ("dutchi --param epsilon=1", "there is no mechanism 'dutchi'; did you mean duchi? choose one of"),
+    ],
+    "reproduce --quick -o out": [
+        ("figure-99", "rappor-75-of-100"),
+        ("", "rappor-75-of-100"),
+        ("rappor-75-of-100 --all", "give --all, or names"),
+        ("rappor-75-of-100 --readings x.csv", "does not take --readings"),
+    ],
+    "simulate --registry colour.toml": [
+        ("--devices 5", "give either --url URL of a running collector, or --store FILE to start one on"),
+        ("--devices 5 --store a.db --url http://x", "give either --url URL"),
+        ("--devices 0 --store a.db", "--devices 0: give a whole number from 1 to 10,000,000"),
+        ("--devices 5 --periods 9 --store a.db", "--periods 9: a collector takes reports of colour"),
+        ("--devices 5 --store a.db --data d.csv", "--data FILE and --column C go together"),
+        ("--devices 5 --store a.db --metric color", "there is no metric 'color'"),
+        ("--devices 5 --url http://127.0.0.1:9", "is a collector running there?"),
+        ("--devices 5 --url localhost", "server = 'localhost': give an address such as"),
+        ("--devices 5 --store no/such/folder/a.db", "the collector did not run: "),
+        ("--devices 5 --store a.db --registry strings.toml", "give --candidates FILE, one a line"),
+    ],
+    "store": [
+        ("summary no.db", "no.db: there is no such store; make it first: overstory store create no.db"),
+        ("summary energy.toml", "sqlite:///energy.toml: this file is not a SQLite database"),
+        ("summary mysql://root@db/x", "a store is named by sqlite:///FILE"),
+        ("tokens revoke reports.db beef", "there is no token beef"),
+        (f"{TOKEN} soon", "--expires soon: give a date such as 2027-11-21"),
+        (f"{TOKEN} 2027-11-21T00+05", "--expires 2027-11-21T00+05: give a date such as 2027-11-21"),
+        (f"{TOKEN} 2027-W47", "--expires 2027-W47: give a date such as 2027-11-21"),
+        (f"{TOKEN} 2020-01-01", "would be refused at once"),
+        ("create .", "this is a folder; name a file in it, such as reports.db"),
+        ("summary .", "this is a folder; name a file in it, such as reports.db"),
+        ("backup reports.db params.csv", "params.csv: this file exists: give the backup another name"),
+        (f"{EXPORT} --from 2024-W41 --to 2024-W40", "the range from 2024-W41 to 2024-W40 ends before it begins"),
+        (f"{EXPORT} --to yesterday", "'yesterday' is no"),
+        ("restore no.db new.db", "no.db: there is no such store"),
+        ("compact reports.db --registry no.toml", "no.toml: no such file or directory"),
+        ("notes add reports.db x --day yesterday", "--day yesterday: give a date such as 2026-11-21"),
+        ("notes add reports.db x --day 2026-W47", "--day 2026-W47: give a date such as 2026-11-21"),
+        ("notes add reports.db x --kind rumour", "a note is of kind release, incident or note; not 'rumour'"),
+        ("notes add reports.db x --metric tree", "the store remembers no metric tree: it remembers bloom, colour"),
+        ("notes add reports.db 'two\nlines'", "a note is one line of printable characters"),
+        ("notes remove reports.db 00", "there is no note 00: overstory store notes list shows the ids"),
+    ],
+}
+OF_A_GATEWAY = {"meter", "out.ovsu"}
+"""Its state and its file, which it opens before it reads."""
+LINES = [(f"{command} {rest}".strip(), says) for command, rows in REFUSED.items() for rest, says in rows]
+
+
+@pytest.mark.parametrize(("line", "says"), LINES)
+def test_what_cannot_be_done_is_one_sentence_and_writes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, line: str, says: str
+) -> None:
+    for name in ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_WRITE_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    before = {path.name for path in folder.iterdir()}
+    ran = within(*shlex.split(line), cwd=folder)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("overstory")
+    assert says in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert {path.name for path in folder.iterdir()} - OF_A_GATEWAY == before - OF_A_GATEWAY
