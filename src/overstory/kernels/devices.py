@@ -96,9 +96,7 @@ def in_tiles(draw: Callable[[slice, I64], None], first_device: int, count: int, 
     in_parts(part, count, None, smallest=most)
 
 
-def assign_cohorts(
-    key: bytes, num_cohorts: int, n: int, first_device: int = 0
-) -> NDArray[np.uint16] | NDArray[np.uint32]:
+def assign_cohorts(key: bytes, num_cohorts: int, n: int, first_device: int = 0) -> NDArray[Any]:
     """Cohort of each of ``n`` devices, a function of (key, device); each cohort's probability is exact to 2 ** -64.
 
     Parameters
@@ -121,7 +119,7 @@ def assign_cohorts(
         raise ValueError(f"num_cohorts must be in 1 .. 2 ** 31, not {num_cohorts}")
     check_key(key)
     check_devices(first_device, n)
-    out = np.empty(n, np.uint16 if num_cohorts <= 1 << 16 else np.uint32)
+    out: NDArray[Any] = np.empty(n, np.uint16 if num_cohorts <= 1 << 16 else np.uint32)
 
     def draw(rows: slice, devices: I64) -> None:
         out[rows] = below(stream_words(stream_starts(key, b"cohort-1", devices), 0), num_cohorts)
