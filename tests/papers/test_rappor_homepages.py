@@ -24,14 +24,6 @@ def test_the_limit_is_where_half_is_found(limit):
     assert np.mean(limits) == pytest.approx(limit, abs=6 * np.std(limits) / 20 + 2e-5)
 
 
-def test_mass_and_mistakes_of_what_was_found():
-    detected, counts = np.zeros(figure_6.HOMEPAGES, bool), np.full(figure_6.HOMEPAGES, 140_000.0)
-    detected[[0, 1, 100]] = True
-    assert found(detected, counts).mass("rule") == pytest.approx(0.03)
-    assert found(detected, counts).wrong("rule") == pytest.approx(1 / 3)
-    assert found(np.zeros(figure_6.HOMEPAGES, bool)).wrong("rule") == 0
-
-
 def test_full_mode_sends_every_report_and_quick_mode_draws_their_counts(monkeypatch):
     monkeypatch.setattr(figure_6, "REPORTS", 50_000)
     mechanism, shares = collected(0.75, num_cohorts=32), figure_6.homepages()
@@ -40,7 +32,3 @@ def test_full_mode_sends_every_report_and_quick_mode_draws_their_counts(monkeypa
         (drawn,) = figure_6._collections(context, mechanism, shares, [context.rng(1)], "")
         assert drawn.counts.num_reports == drawn.held.sum() == 50_000
         assert drawn.held[figure_6.HEAVY_HOMEPAGES : figure_6.HOMEPAGES].sum() == 0
-
-
-def test_the_tenth_of_a_percent_is_below_one_standard_error():
-    assert figure_6.share_error(collected(0.75, num_cohorts=32)) > figure_6.CLAIMED
