@@ -24,7 +24,7 @@ from overstory.protocol.mechanisms.symbols import grr
 from overstory.protocol.metrics.mechanisms import any_mechanism
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import decode_batch, encode_reports
-from support.contract_enumeration import PRECISE, worst_ratio
+from support.contract_enumeration import log_of, worst_ratio
 from support.exact_draws import exact_distribution
 
 TIGHT = Decimal("1e-9")
@@ -89,7 +89,7 @@ def exact_epsilon(built):
         rows = [law(built, items, cohort) for items in all_sets(built)]
         assert {sum(row) for row in rows} == {1}
         worst = max(worst, worst_ratio(rows))
-    return PRECISE.ln(PRECISE.divide(Decimal(worst.numerator), Decimal(worst.denominator)))
+    return log_of(worst)
 
 
 @pytest.mark.parametrize("case", SMALL, ids=str)

@@ -5,15 +5,15 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chi2
+from scipy.stats import binom
 
 from overstory.analysis.estimate import debias
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.bits import SampledSupport
 from overstory.protocol.encodings.seeds import SeededHash
-from support.contract_cases import DEBIASED_CASES, domain_of, is_counted_by_seed, some_values
-from support.contract_statistics import LEVEL, Alarm, check_binomial
+from support.contract_cases import DEBIASED_CASES, candidates_of, domain_of, is_counted_by_seed
+from support.contract_statistics import Alarm, check_binomial, check_coverage, check_spread
 
 REPLICATIONS = 1500
 DEVICES = 1000
@@ -58,7 +58,7 @@ def test_unbiased_by_enumeration(case):
 def replicate(case):
     """Raw estimates of many collections from the same people: (true counts, estimates)."""
     oracle = FrequencyOracle(case.build())
-    values = candidates_of(oracle)
+    values = candidates_of(oracle.mechanism, 8)
     shares = np.array([0.5, 0.3, 0.15, 0.04, 0.01])
     symbols = np.repeat(np.arange(5), np.rint(shares * DEVICES).astype(int))
     assert len(symbols) == DEVICES
@@ -73,28 +73,6 @@ def replicate(case):
 def counted(oracle, reports, values):
     """Counts of these values, or by seed and symbol."""
     return oracle.accumulate(reports, None if is_counted_by_seed(oracle.mechanism) else values)
-
-
-def candidates_of(oracle):
-    """What must be named, before or after counting: strings, where there is no domain."""
-    return None if domain_of(oracle.mechanism) else some_values(oracle.mechanism, 8)
-
-
-def check_coverage(truth, raw, errors) -> None:
-    """A nominal 95% interval covers in 94 to 96 of 100 (counts are whole, so never exactly in 95)."""
-    covered = (np.abs(raw - truth) <= 1.959964 * errors).sum(axis=0)
-    # One-sided each: at most what 96% would give, at least what 94% would.
-    low, high = binom.cdf(covered, REPLICATIONS, 0.94), binom.sf(covered - 1, REPLICATIONS, 0.96)
-    if min(low.min(), high.min()) < LEVEL:
-        raise Alarm(f"coverage {covered / REPLICATIONS} of 95% intervals")
-
-
-def check_spread(raw, variances) -> None:
-    """The empirical variance against the formula's: a chi-square test."""
-    statistic = ((raw - raw.mean(axis=0)) ** 2).sum(axis=0) / variances
-    surprise = 2 * np.minimum(chi2.cdf(statistic, REPLICATIONS - 1), chi2.sf(statistic, REPLICATIONS - 1))
-    if surprise.min() < LEVEL:
-        raise Alarm(f"variance is off by {statistic / (REPLICATIONS - 1)}")
 
 
 @pytest.mark.sampled(5)
@@ -119,7 +97,7 @@ def test_standard_errors_and_coverage(case):
 def test_the_whole_path_is_unbiased(case):
     """Simulate, accumulate, debias, in one large collection: the counts are the binomials they should be."""
     oracle = FrequencyOracle(case.build())
-    values = candidates_of(oracle)
+    values = candidates_of(oracle.mechanism, 8)
     size = domain_of(oracle.mechanism) or len(values)
     symbols = np.arange(60_000) % (size - 1)
     counts = counted(oracle, oracle.simulate(symbols, np.random.default_rng(3), candidates=values), values)

@@ -19,7 +19,7 @@ from overstory.protocol.mechanisms.joint import joint
 from overstory.protocol.metrics.mechanisms import any_mechanism
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import decode_batch, encode_reports
-from support.contract_enumeration import PRECISE, worst_ratio
+from support.contract_enumeration import log_of, worst_ratio
 
 SECRET = bytes(range(32))
 GRR = {"oracle": "grr", "domain_size": 3, "epsilon": 1.0}
@@ -47,14 +47,10 @@ def payloads_of(built):
     return [payload for payload in range(1 << built.payload_bits) if built.valid(payload)]
 
 
-def log(ratio):
-    return PRECISE.ln(PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
-
-
 def exact_epsilon(built):
     """The worst log ratio over all payloads and all pairs of values, in the worst cohort."""
     return max(
-        log(worst_ratio([[built.likelihood(Report(c, y), v) for y in payloads_of(built)] for v in values_of(built)]))
+        log_of(worst_ratio([[built.likelihood(Report(c, y), v) for y in payloads_of(built)] for v in values_of(built)]))
         for c in range(built.num_cohorts)
     )
 

@@ -21,7 +21,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.search.mechanism import SearchMechanism, prefix_search
 from overstory.protocol.search.plans import Group
 from overstory.protocol.wire.upload import decode_batch, encode_reports
-from support.contract_enumeration import PRECISE, worst_ratio
+from support.contract_enumeration import log_of, worst_ratio
 
 INTEGERS = {"domain": "integers", "bits": 5}
 STRINGS = {"domain": "strings", "max_bytes": 3}
@@ -63,17 +63,13 @@ def chances(search, cohort, code):
     return [channel.keep if answer == true else channel.other for answer in range(size)]
 
 
-def logarithm(ratio):
-    return PRECISE.ln(PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
-
-
 # --- law 1: epsilon, of one answer and of any history -------------------------------------------------------------
 
 
 @every_search
 def test_epsilon_is_exactly_the_worst_ratio_of_any_device_and_any_two_values(search):
     ratios = [worst_ratio([chances(search, n, code) for code in (*codes(search), None)]) for n in numbers(search)]
-    worst = logarithm(max(ratios))
+    worst = log_of(max(ratios))
     assert worst <= Decimal(search.epsilon_report)
     assert float(worst) > search.epsilon_report - 1e-8, "and no less, but for what rounding takes"
     assert float(worst) <= search.plan.epsilon <= search.epsilon_report == search.parameters["epsilon"]
@@ -114,7 +110,7 @@ def worst_of_histories(search, cohort, answered):
         if not min(likely):
             return math.inf
         worst = max(worst, max(likely) / min(likely))
-    return float(logarithm(worst))
+    return float(log_of(worst))
 
 
 SMALLEST = prefix_search(values={"domain": "integers", "bits": 3}, epsilon=1.0, beam=2, step=2)

@@ -197,6 +197,11 @@ def some_values(mechanism: Mechanism, most: int) -> list[Any]:
     return [f"value-{i}" for i in range(most)] if size is None else list(range(min(most, size)))
 
 
+def candidates_of(mechanism: Mechanism, most: int) -> list[Any] | None:
+    """What must be named, before or after counting: strings, where there is no domain."""
+    return None if domain_of(mechanism) else some_values(mechanism, most)
+
+
 def answers_filters(mechanism: Mechanism) -> bool:
     """Whether two values with one filter have one response: Google's permanent round."""
     return isinstance(getattr(mechanism, "permanence", None), GooglePermanence)
