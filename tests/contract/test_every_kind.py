@@ -7,8 +7,10 @@ A new kind of domain, or a mechanism that is no frequency oracle, adds a line to
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import pickle
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +23,9 @@ from overstory.client import Client, Outcome, Randomizer
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.metrics import Metric, load_registry, metric_from_json
 from overstory.protocol.metrics.domain_table import DOMAIN_KEYS
-from overstory.protocol.metrics.mechanisms import BUILDERS
+from overstory.protocol.metrics.mechanisms import BUILDERS, any_mechanism
 from overstory.protocol.metrics.period import DAY
+from overstory.protocol.wire.upload import decode_batch
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import read
 from support.registry_texts import registry_of
@@ -189,6 +192,23 @@ def test_counts_of_groups_add_up_in_any_order(metrics: Any, kind: str) -> None:
 
 def rows_of(batch: ReportBatch, rows: Any) -> ReportBatch:
     return ReportBatch(batch.cohorts[rows], batch.bits[rows], batch.num_bits, batch.num_cohorts)
+
+
+@each_kind
+def test_a_mechanism_and_its_reports_travel(metrics: Any, kind: str) -> None:
+    """Pickled, copied and built again it is the same and answers alike; reports survive the wire."""
+    metric = metrics[False][kind]
+    built, value = metric.mechanism, metric.encode(KINDS[kind][3][0])
+    again = any_mechanism(KINDS[kind][1], **built.parameters)
+    for other in (pickle.loads(pickle.dumps(built)), copy.deepcopy(built), again):
+        assert other == built
+        assert other.digest == built.digest
+        assert other.responder(bytes(16), "m", 0)(value) == built.responder(bytes(16), "m", 0)(value)
+    batch, _ = sent(metric, kind)
+    received = ReportBatch.from_wire(decode_batch(batch.to_wire(built.digest)))
+    assert np.array_equal(received.cohorts, batch.cohorts)
+    assert np.array_equal(received.bits, batch.bits)
+    assert all(built.valid(report.bits) for report in decode_batch(batch.to_wire(built.digest)))
 
 
 def departures(metric: Metric, kind: str, group: str | None, shift: float = 0.0) -> list[float]:

@@ -6,7 +6,6 @@ it ever had, and one for nothing. All histories of a few reports are enumerated,
 
 import itertools
 import math
-import pickle
 from collections import defaultdict
 from decimal import Decimal
 from fractions import Fraction
@@ -108,22 +107,6 @@ def test_another_pattern_is_seen_for_certain(name):
     mechanism = built(name, resolution=2)
     laws = {place: law(mechanism, place) for place in range(mechanism.num_positions)}
     assert worst(history_law(laws, (0, 0)), history_law(laws, (0, 1))) == math.inf
-
-
-@pytest.mark.parametrize("name", [*NAMES, "ranges"])
-def test_responses_are_permanent_and_survive_pickling(name):
-    more = {"domain_size": 16} if name == "ranges" else {"resolution": 8, **LIMITS}
-    mechanism = any_mechanism(name, epsilon=1.0, **more)
-    again = pickle.loads(pickle.dumps(mechanism))
-    assert again.digest == mechanism.digest
-    values = range(16) if name == "ranges" else [-10 + 3.7 * step for step in range(17)]
-    for secret in (b"sixteen bytes...", b"another sixteen."):
-        first, second = (Randomizer(one, secret=secret, metric="room") for one in (mechanism, again))
-        sent = [first.permanent(value) for value in values]
-        assert sent == [second.permanent(value) for value in values]
-        assert all(mechanism.valid(payload) for payload in sent)
-        assert first.nothing() == second.nothing()
-        assert first.report_in(7, sent[3]) == second.report_in(7, sent[3])
 
 
 @pytest.mark.parametrize("name", NAMES)
