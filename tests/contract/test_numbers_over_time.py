@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import pytest
 
-from overstory.client import Outcome, Randomizer
+from overstory.client import Outcome
 from overstory.client.recorder import MetricRecorder
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost
@@ -73,17 +73,6 @@ def worst(first, second):
     return max(abs(log_ratio(first[outcome], second[outcome])) for outcome in first)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_epsilon_of_one_report_is_the_worst_pair_nothing_included(name, epsilon):
-    mechanism = built(name, epsilon=epsilon)
-    laws = [law(mechanism, place) for place in range(mechanism.num_positions)]
-    exact = max(worst(*pair) for pair in itertools.combinations(laws, 2))
-    assert exact <= Decimal(mechanism.epsilon_report) <= epsilon
-    assert Decimal(mechanism.epsilon_report) - exact < Decimal("1e-9")
-    assert max(worst(nothing(mechanism), one) for one in laws) <= Decimal(mechanism.epsilon_report)
-
-
 @pytest.mark.parametrize("name", ["duchi", "square-wave"])
 def test_histories_with_one_pattern_cost_an_epsilon_per_value(name):
     """Three reports: what a ledger charges for one, two and three different values is what enumeration says."""
@@ -107,23 +96,6 @@ def test_another_pattern_is_seen_for_certain(name):
     mechanism = built(name, resolution=2)
     laws = {place: law(mechanism, place) for place in range(mechanism.num_positions)}
     assert worst(history_law(laws, (0, 0)), history_law(laws, (0, 1))) == math.inf
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_values_of_one_position_share_a_response(name):
-    mechanism = built(name, resolution=6)
-    middle = float(mechanism.value_at(2))
-    device_of = Randomizer(mechanism, secret=b"sixteen bytes...", metric="room")
-    assert device_of.permanent(middle) == device_of.permanent(middle + 2.0)
-    assert mechanism.response_key(middle, 0) == mechanism.response_key(middle + 2.0, 0)
-    assert mechanism.response_key(middle, 0) != mechanism.response_key(middle + 8.0, 0)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_another_resolution_or_range_is_another_digest(name):
-    first = built(name, resolution=6)
-    others = [built(name, resolution=7), any_mechanism(name, epsilon=1.0, resolution=6, minimum=-10.0, maximum=51.0)]
-    assert len({first.digest, *(other.digest for other in others)}) == 3
 
 
 def room(**more):

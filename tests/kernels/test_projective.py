@@ -11,7 +11,7 @@ from overstory.analysis.support import sets
 from overstory.analysis.support.sets import packed
 from overstory.kernels import columns
 from overstory.kernels.sets.planes import count_plane_support, inverse, opposite, plus, times
-from overstory.protocol.encodings.finite_fields import field_of, is_prime
+from overstory.protocol.encodings.finite_fields import PrimeField, field_of
 from overstory.protocol.encodings.sets import Projective
 
 
@@ -37,7 +37,7 @@ def test_a_kernel_calculates_as_the_protocol_does(size):
 
 def twin_support(histogram, system, domain_size):
     matrix = np.array([system.coordinates(point) for point in range(len(histogram))])
-    if is_prime(system.field_size):
+    if isinstance(system.field, PrimeField):
         products = matrix[:domain_size] @ matrix.T % system.field_size
     else:  # the products of all coordinates from the protocol's table, and their sums a digit at a time
         size, prime = system.field_size, system.field.prime

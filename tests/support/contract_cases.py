@@ -1,6 +1,6 @@
 """What the contract suite runs over: for each registry name, parameters small enough to enumerate, and typical ones.
 
-A new mechanism adds its name to both tables; `test_registry_cases` fails until it does.
+A new mechanism adds its name to both tables; `test_law8_parameters` fails until it does.
 """
 
 from __future__ import annotations
