@@ -55,14 +55,6 @@ def test_the_callers_dictionary_is_not_the_mechanisms():
     assert built.parameters == before
 
 
-@pytest.mark.sampled(28)
-@pytest.mark.parametrize("case", ALL_CASES, ids=str)
-def test_equal_parameters_are_equal_and_hash_alike(case):
-    assert case.build() == case.build()
-    assert hash(case.build()) == hash(case.build())
-    assert case.build().digest == case.build().digest
-
-
 CHANGES = {
     "num_bits": 17, "num_hashes": 4, "num_cohorts": 6, "domain_size": 11, "f": 0.37, "p": 0.31, "q": 0.69,
     "hash_key": "another metric", "hash_family": "google-rappor-python", "epsilon": 1.25, "epsilon_permanent": 2.5,

@@ -2,7 +2,6 @@
 
 import math
 from decimal import Decimal
-from fractions import Fraction
 
 import pytest
 
@@ -89,29 +88,6 @@ def test_a_response_to_nothing_from_a_values_stream_is_caught():
     built = mechanism("rappor")
     broken = lambda secret: lambda value: built.nothing(secret, "law", 0)  # noqa: E731
     assert agreement(built, broken) > 5.5
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "gain"),
-    [
-        ("grr", {"domain_size": 5, "epsilon": 1.0}, Fraction(1, 5)),
-        ("l-grr", {"domain_size": 5, "epsilon_permanent": 2.0, "epsilon_report": 1.0}, Fraction(1, 5)),
-        ("olh", {"domain_size": 5, "epsilon": 1.0}, 0),
-        ("loloha", {"domain_size": 5, "epsilon_permanent": 2.0, "epsilon_report": 1.0}, 0),
-        ("hadamard", {"domain_size": 5, "epsilon": 1.0}, 0),
-        ("subset", {"domain_size": 5, "epsilon": 1.0, "subset_size": 2}, Fraction(1, 5)),
-        ("projective", {"domain_size": 5, "epsilon": 1.0, "field_size": 2}, Fraction(1, 7)),
-    ],
-)
-def test_what_a_share_of_nothing_adds_to_each_value_exactly(name, parameters, gain):
-    """A uniform output supports a value with c_set/K, a uniform symbol with 1/k; the estimate debiases that."""
-    built = mechanism(name, **parameters)
-    if isinstance(built, SymbolMechanism):
-        supports = Fraction(1, built.encoding.num_symbols)
-    else:
-        outputs, own, _ = built.encoding.sizes
-        supports = Fraction(own, outputs)
-    assert (supports - built.q_star) / (built.p_star - built.q_star) == gain
 
 
 DEVICES = 4_000
