@@ -114,7 +114,11 @@ def _few_pixels(monkeypatch):
     monkeypatch.setattr(figures, "DOTS_PER_INCH", 20)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+QUICK = {"rappor-figure-1", "rappor-epsilons"}
+EACH = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in EXPERIMENTS]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_nothing_differs_without_a_reason_and_the_page_of_results_is_fresh(name):
     result = EXPERIMENTS[name].run(Context(EXPERIMENTS[name]))
     assert result.comparisons
