@@ -52,13 +52,6 @@ def transform(sums: Any, step: Any) -> None:
         step *= 2
 
 
-def order_of(domain_size: int) -> int:
-    """Return the matrix's order: the least power of two that has a column for every value."""
-    if not 2 <= domain_size <= MAX_DOMAIN:
-        raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
-    return 1 << (domain_size - 1).bit_length()
-
-
 def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_size: int) -> NDArray[np.int64]:
     """How many reports are each value's sign in the report's row.
 
@@ -79,7 +72,9 @@ def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_si
     >>> count_hadamard_support(np.array([0, 1, 2, 3]), np.array([0, 1, 0, 1]), 3)
     array([2, 4, 2])
     """
-    order = order_of(domain_size)
+    if not 2 <= domain_size <= MAX_DOMAIN:
+        raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
+    order = 1 << (domain_size - 1).bit_length()  # the least power of two that has a column for every value
     rows = column("rows", rows, order)
     reported = column("reported", reported, 2, rows.size)
     sums = np.zeros(order, np.int64)
