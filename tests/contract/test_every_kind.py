@@ -72,11 +72,19 @@ KINDS: Final[dict[str, tuple[str, str, str, list[Any]]]] = {
     "unknown strings": ('{kind = "unknown-strings", max_bytes = 2}', "prefix-search", SINGLE, ["a", "b", "zz", "c"]),
     "unknown integers": ('{kind = "unknown-integers", bits = 12}', "prefix-search", SINGLE, [80, 443, 7, 9]),
 }
+NAMES: Final = {kind: kind.replace(" ", "-") for kind in KINDS}
 GROUPS = '{by = "release", shares = {"1.0" = 0.5, "1.1" = 0.4}, devices = 100000, floor = 1000}'
 DEVICES = 4_000
 FOLDER: Final[list[Path]] = []
 """Where the registries lie that `metrics` wrote."""
 each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def entry(kind: str, **more: str) -> dict[str, str]:
+    """Return what a registry says of a metric of this kind, in TOML."""
+    domain, oracle, parameters, _ = KINDS[kind]
+    about = {"domain": domain, "oracle": f'"{oracle}"', "parameters": parameters}
+    return about | {"expires": "2099-01-01", "period": '"day"'} | more
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +93,12 @@ def metrics(tmp_path_factory: Any) -> dict[bool, dict[str, Metric]]:
     folder: Path = tmp_path_factory.mktemp("kinds")
     (folder / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
     for grouped in (False, True):
-        entries = {
-            name.replace(" ", "-"): {"domain": domain, "oracle": f'"{oracle}"', "parameters": parameters}
-            | {"expires": "2099-01-01", "period": '"day"'}
-            | ({"groups": GROUPS} if grouped else {})
-            for name, (domain, oracle, parameters, _) in KINDS.items()
-        }
+        more = {"groups": GROUPS} if grouped else {}
+        entries = {name: entry(kind, **more) for kind, name in NAMES.items()}
         (folder / f"{grouped}.toml").write_text(registry_of(entries))
     read_files = {grouped: load_registry(folder / f"{grouped}.toml") for grouped in (False, True)}
     FOLDER.append(folder)
-    return {grouped: {name: each[name.replace(" ", "-")] for name in KINDS} for grouped, each in read_files.items()}
+    return {grouped: {kind: each[name] for kind, name in NAMES.items()} for grouped, each in read_files.items()}
 
 
 def test_every_kind_is_here() -> None:
