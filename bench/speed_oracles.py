@@ -20,10 +20,9 @@ import numpy as np
 
 import overstory
 from _timing import seconds
-from overstory.analysis.support.sets import simulate_points
-from overstory.kernels.bits.popcount import count_bits
-from overstory.kernels.devices import assign_cohorts, assign_seeds, simulate_bits, simulate_subsets, simulate_symbols
-from overstory.kernels.sets.planes import count_plane_support
+from overstory.analysis.support.sets import count_plane_support, simulate_points
+from overstory.kernels.bits.popcount import count_bits_grouped
+from overstory.kernels.devices import assign_cohorts, simulate_bits, simulate_subsets, simulate_symbols
 from overstory.kernels.small_hashes import encode_hadamard
 from overstory.kernels.symbols.local_hash import count_hash_support, encode_hash, value_words
 from overstory.kernels.symbols.signs import count_sign_support, encode_signs
@@ -112,7 +111,7 @@ def sign_duels(n: int, d: int, few: int) -> dict[str, tuple[int, Duel]]:
     hashed = alphas("olh", epsilon=1)
 
     def olh() -> Any:
-        seeds = assign_seeds(KEY, 1 << 31, n)
+        seeds = assign_cohorts(KEY, 1 << 31, n)
         return simulate_symbols(encode_hash(words, symbols, seeds, hashed[0]), seeds, *hashed, None, KEY)
 
     def olh_numpy() -> Any:
@@ -120,7 +119,7 @@ def sign_duels(n: int, d: int, few: int) -> dict[str, tuple[int, Duel]]:
         return numpy_symbols(own * np.uint64(hashed[0]) >> np.uint64(32), *hashed)
 
     def hadamard() -> Any:
-        rows = assign_seeds(KEY, order, n)
+        rows = assign_cohorts(KEY, order, n)
         return simulate_symbols(encode_hadamard(symbols, rows), rows, *sign, None, KEY)
 
     def hadamard_numpy() -> Any:
@@ -180,7 +179,11 @@ def randomizing(n: int, d: int = 100) -> dict[str, tuple[int, Duel]]:
 
 def counting(n: int, d: int) -> dict[str, Duel]:
     """Support of d values among n reports; a report's content does not matter to the time."""
-    seeds, signs, words = assign_seeds(KEY, 1 << 31, n), RNG.integers(0, 2, n).astype(np.uint32), value_words(range(d))
+    seeds, signs, words = (
+        assign_cohorts(KEY, 1 << 31, n),
+        RNG.integers(0, 2, n).astype(np.uint32),
+        value_words(range(d)),
+    )
     few, some = max(1, n // 10), range(0, d, max(1, d // 20))
     share = n / few * d / len(some)
     order = 1 << (d - 1).bit_length()
@@ -223,9 +226,13 @@ def counting(n: int, d: int) -> dict[str, Duel]:
             lambda: [np.count_nonzero((np.bitwise_count(rows[:few] & np.uint32(v)) & 1) == signs[:few]) for v in some],
             share,
         ),
-        f"projective q={space[0]}": (lambda: count_plane_support(histogram(), *space, d), on_planes, d / len(some)),
+        f"projective q={space[0]}": (
+            lambda: count_plane_support(histogram(), plane.encoding),
+            on_planes,
+            d / len(some),
+        ),
         "subset, first 128 values": (
-            lambda: count_bits(reports),
+            lambda: count_bits_grouped(reports, np.array([0, len(reports)])),
             lambda: np.unpackbits(reports[:few].view(np.uint8), axis=1).sum(axis=0),
             n / few,
         ),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import pickle
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +12,6 @@ import pytest
 from scipy.stats import binom
 
 from overstory.analysis.association.table import divided_tables
-from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.divided import DividedHalf
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.client import Randomizer
@@ -25,8 +22,7 @@ from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.divided import DividedMechanism, divided
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.metrics import metric_from_json, parse_registry
-from overstory.protocol.sampling import SeededEntropy
+from overstory.protocol.metrics import parse_registry
 
 ALARM = 1e-6
 DESIGNS = [
@@ -99,13 +95,8 @@ def test_a_change_outside_the_own_table_is_no_new_value(design: DividedMechanism
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.parameters["oracle"])
-def test_devices_and_simulated_devices_are_counted_alike(design: DividedMechanism) -> None:
-    """Reports one by one, in halves, and of a simulated fleet: each table's supports come to the same shares."""
-    entropy = SeededEntropy(3)
-    reports = [design.randomize(i % design.domain_size, entropy) for i in range(600)]
-    batch = ReportBatch.of(design, reports)
-    halves = [count_reports(design, ReportBatch.of(design, part)) for part in (reports[:200], reports[200:])]
-    assert halves[0] + halves[1] == count_reports(design, batch)
+def test_simulated_devices_are_counted_in_their_tables(design: DividedMechanism) -> None:
+    """Each table's supports come to the shares that its oracle gives."""
     held = np.arange(60_000) % design.domain_size
     fleet = SimulatedDevices.holding(design, range(design.domain_size), held, np.random.default_rng(1))
     counted, half = count_reports(design, fleet.report()), DividedHalf(design)
@@ -155,8 +146,6 @@ def test_a_registry_has_divided_tables() -> None:
     metric = parse_registry(REGISTRY)["crashes"]
     assert metric.mechanism.num_cohorts == 2
     assert metric.reading == "table"
-    assert metric_from_json(json.loads(json.dumps(metric.to_json()))) == metric
-    assert pickle.loads(pickle.dumps(metric.mechanism)) == metric.mechanism
     tables = '[["version", "crash"], ["version"]]'
     pairs: Any = parse_registry(REGISTRY.replace(tables, '"all pairs"'))["crashes"]
     assert pairs.domain.tables == (("version", "crash"),)

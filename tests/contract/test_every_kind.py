@@ -7,8 +7,10 @@ A new kind of domain, or a mechanism that is no frequency oracle, adds a line to
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import pickle
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +23,9 @@ from overstory.client import Client, Outcome, Randomizer
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.metrics import Metric, load_registry, metric_from_json
 from overstory.protocol.metrics.domain_table import DOMAIN_KEYS
-from overstory.protocol.metrics.mechanisms import BUILDERS
+from overstory.protocol.metrics.mechanisms import BUILDERS, any_mechanism
 from overstory.protocol.metrics.period import DAY
+from overstory.protocol.wire.upload import decode_batch
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import read
 from support.registry_texts import registry_of
@@ -69,11 +72,19 @@ KINDS: Final[dict[str, tuple[str, str, str, list[Any]]]] = {
     "unknown strings": ('{kind = "unknown-strings", max_bytes = 2}', "prefix-search", SINGLE, ["a", "b", "zz", "c"]),
     "unknown integers": ('{kind = "unknown-integers", bits = 12}', "prefix-search", SINGLE, [80, 443, 7, 9]),
 }
+NAMES: Final = {kind: kind.replace(" ", "-") for kind in KINDS}
 GROUPS = '{by = "release", shares = {"1.0" = 0.5, "1.1" = 0.4}, devices = 100000, floor = 1000}'
 DEVICES = 4_000
 FOLDER: Final[list[Path]] = []
 """Where the registries lie that `metrics` wrote."""
 each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def entry(kind: str, **more: str) -> dict[str, str]:
+    """Return what a registry says of a metric of this kind, in TOML."""
+    domain, oracle, parameters, _ = KINDS[kind]
+    about = {"domain": domain, "oracle": f'"{oracle}"', "parameters": parameters}
+    return about | {"expires": "2099-01-01", "period": '"day"'} | more
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +93,12 @@ def metrics(tmp_path_factory: Any) -> dict[bool, dict[str, Metric]]:
     folder: Path = tmp_path_factory.mktemp("kinds")
     (folder / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
     for grouped in (False, True):
-        entries = {
-            name.replace(" ", "-"): {"domain": domain, "oracle": f'"{oracle}"', "parameters": parameters}
-            | {"expires": "2099-01-01", "period": '"day"'}
-            | ({"groups": GROUPS} if grouped else {})
-            for name, (domain, oracle, parameters, _) in KINDS.items()
-        }
+        more = {"groups": GROUPS} if grouped else {}
+        entries = {name: entry(kind, **more) for kind, name in NAMES.items()}
         (folder / f"{grouped}.toml").write_text(registry_of(entries))
     read_files = {grouped: load_registry(folder / f"{grouped}.toml") for grouped in (False, True)}
     FOLDER.append(folder)
-    return {grouped: {name: each[name.replace(" ", "-")] for name in KINDS} for grouped, each in read_files.items()}
+    return {grouped: {kind: each[name] for kind, name in NAMES.items()} for grouped, each in read_files.items()}
 
 
 def test_every_kind_is_here() -> None:
@@ -189,6 +196,23 @@ def test_counts_of_groups_add_up_in_any_order(metrics: Any, kind: str) -> None:
 
 def rows_of(batch: ReportBatch, rows: Any) -> ReportBatch:
     return ReportBatch(batch.cohorts[rows], batch.bits[rows], batch.num_bits, batch.num_cohorts)
+
+
+@each_kind
+def test_a_mechanism_and_its_reports_travel(metrics: Any, kind: str) -> None:
+    """Pickled, copied and built again it is the same and answers alike; reports survive the wire."""
+    metric = metrics[False][kind]
+    built, value = metric.mechanism, metric.encode(KINDS[kind][3][0])
+    again = any_mechanism(KINDS[kind][1], **built.parameters)
+    for other in (pickle.loads(pickle.dumps(built)), copy.deepcopy(built), again):
+        assert other == built
+        assert other.digest == built.digest
+        assert other.responder(bytes(16), "m", 0)(value) == built.responder(bytes(16), "m", 0)(value)
+    batch, _ = sent(metric, kind)
+    received = ReportBatch.from_wire(decode_batch(batch.to_wire(built.digest)))
+    assert np.array_equal(received.cohorts, batch.cohorts)
+    assert np.array_equal(received.bits, batch.bits)
+    assert all(built.valid(report.bits) for report in decode_batch(batch.to_wire(built.digest)))
 
 
 def departures(metric: Metric, kind: str, group: str | None, shift: float = 0.0) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_every_kind import GROUPS, KINDS
+from test_every_kind import GROUPS, KINDS, NAMES, entry
 
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.cli.main import main
@@ -20,7 +20,6 @@ from support.exported_store import LATER, PERIODS, export_all
 from support.registry_texts import registry_of
 from support.store_samples import received_batch
 
-NAMES = {kind: kind.replace(" ", "-") for kind in KINDS}
 OF_GROUPS = "categories"
 
 
@@ -29,12 +28,8 @@ def folder(tmp_path_factory: Any) -> Path:
     """A store with two days of every kind, in groups where a metric has them, and what was exported of it."""
     place: Path = tmp_path_factory.mktemp("kinds")
     (place / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
-    entries = {
-        NAMES[kind]: {"domain": domain, "oracle": f'"{oracle}"', "parameters": parameters}
-        | {"expires": "2099-01-01", "period": '"day"', "retention_days": "90", "grace_days": "30"}
-        | ({"groups": GROUPS} if kind == OF_GROUPS else {})
-        for kind, (domain, oracle, parameters, _) in KINDS.items()
-    }
+    entries = {name: entry(kind, retention_days="90", grace_days="30") for kind, name in NAMES.items()}
+    entries[OF_GROUPS]["groups"] = GROUPS
     (place / "metrics.toml").write_text(registry_of(entries))
     registry = load_registry(place / "metrics.toml")
     fill(f"sqlite:///{place}/store.db", registry)

@@ -6,19 +6,17 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.support.contract_cases import SMALL
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
-
-CASES = [(name, parameters) for name, given in SMALL.items() for parameters in given]
+from support.contract_cases import SMALL_CASES
 
 
 @pytest.mark.sampled(12)
-@pytest.mark.parametrize(("name", "parameters"), CASES)
-def test_a_report_moves_a_count_by_its_votes(name, parameters):
-    built = mechanism(name, **parameters)
+@pytest.mark.parametrize("case", SMALL_CASES, ids=str)
+def test_a_report_moves_a_count_by_its_votes(case):
+    built = case.build()
     oracle, drawn = FrequencyOracle(built), np.random.default_rng(7)
     if built.encoding.decoded or built.encoding.uneven or not built.encoding.pure:
         assert built.influence.up >= 1  # a fit, or a share of who was asked: below

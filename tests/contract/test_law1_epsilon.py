@@ -1,4 +1,4 @@
-"""Law 1: declared epsilon >= the exact worst-case log ratio over all outputs, and tight."""
+"""Law 1: declared epsilon >= the exact worst-case log ratio over all outputs, of nothing to report also, and tight."""
 
 import math
 from decimal import Decimal

@@ -12,8 +12,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from overstory.protocol import permanent_response, sampling
-from overstory.protocol import sampling as entropy
-from overstory.protocol import sampling as symbol_rounds
 from overstory.protocol.channels import ONE, BinaryChannel, SymbolChannel
 from overstory.protocol.encodings import sets
 from overstory.protocol.sampling import ChannelSampler, bit_sampler, symbol_sampler, uniform_below
@@ -21,15 +19,14 @@ from support.contract_cases import SMALL_CASES, TYPICAL_CASES
 
 
 class Scripted:
-    """An entropy that says what it is told to."""
+    """An entropy that says in turn what it is told to."""
 
-    def __init__(self, drawn: int) -> None:
-        self.drawn, self.asked = drawn, 0
+    def __init__(self, *drawn: int) -> None:
+        self.drawn = list(drawn)
 
     def bits(self, count: int) -> int:
-        self.asked = count
-        assert self.drawn >> count == 0, "the script has more bits than were asked for"
-        return self.drawn
+        assert self.drawn[0] >> count == 0, "the script has more bits than were asked for"
+        return self.drawn.pop(0)
 
 
 def share(output: int, bits: int, channel: BinaryChannel, size: int) -> Fraction:
@@ -94,34 +91,21 @@ def test_every_round_is_held_as_integers(case):
     assert not any(isinstance(node, ast.Constant) and isinstance(node.value, float) for node in ast.walk(drawn))
 
 
-class Sequence:
-    """An entropy that says several things in turn."""
-
-    def __init__(self, *drawn: int) -> None:
-        self.drawn = list(drawn)
-
-    def bits(self, count: int) -> int:
-        assert self.drawn[0] >> count == 0
-        return self.drawn.pop(0)
-
-
 @pytest.mark.parametrize("size", range(2, 9))
 @pytest.mark.parametrize("threshold", [0, 1, ONE // 3, ONE - 1])
 def test_a_symbol_is_kept_below_its_threshold_and_uniform_from_it_on(size, threshold):
     """Numbers next to the threshold, and every second draw there is; one that fits no symbol is drawn again."""
     draw = symbol_sampler(SymbolChannel(size, Fraction(threshold, ONE)))
     for number in {0, threshold - 1} if threshold else ():
-        assert [draw(symbol, Sequence(number).bits) for symbol in range(size)] == list(range(size))
+        assert [draw(symbol, Scripted(number).bits) for symbol in range(size)] == list(range(size))
     width = (size - 1).bit_length()
     for number in {threshold, ONE - 1}:
-        drawn = [draw(1, Sequence(number, second, 0).bits) for second in range(1 << width)]
+        drawn = [draw(1, Scripted(number, second, 0).bits) for second in range(1 << width)]
         assert drawn[:size] == list(range(size))
         assert set(drawn[size:]) <= {0}
 
 
-@pytest.mark.parametrize(
-    "module", [sampling, entropy, permanent_response, symbol_rounds, sets], ids=lambda m: m.__name__
-)
+@pytest.mark.parametrize("module", [sampling, permanent_response, sets], ids=lambda m: m.__name__)
 def test_no_float_is_written_where_bits_are_decided(module):
     """No float constant outside docstrings, no `random`, no `float(...)`, no true division but of fractions."""
     tree = ast.parse(inspect.getsource(module))
@@ -135,16 +119,7 @@ def test_no_float_is_written_where_bits_are_decided(module):
 @pytest.mark.parametrize("bound", range(1, 10))
 def test_uniform_below_is_exactly_uniform(bound):
     """Every first draw there is: each number below the bound comes once, the others are drawn again."""
-    width = (bound - 1).bit_length()
-
-    class ThenZero(Scripted):
-        def bits(self, count: int) -> int:
-            assert count == width
-            drawn, self.drawn = self.drawn, 0
-            self.asked += 1
-            return drawn
-
-    scripts = [ThenZero(first) for first in range(1 << width)]
+    scripts = [Scripted(first, 0) for first in range(1 << (bound - 1).bit_length())]
     drawn = [uniform_below(bound, script) for script in scripts]
-    accepted = [d for d, script in zip(drawn, scripts, strict=True) if script.asked <= 1]
+    accepted = [d for d, script in zip(drawn, scripts, strict=True) if script.drawn]
     assert sorted(accepted) == list(range(bound))

@@ -14,18 +14,21 @@ import pytest
 
 from overstory.client import Randomizer
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.metrics.mechanisms import any_mechanism
 from support.contract_cases import TYPICAL_CASES, Case, domain_of, shares_responses, some_values
 from support.contract_devices import as_rows, held_values
 from support.contract_statistics import Alarm, Sample, check_independent
 from support.contract_views import view_of
 
 SECRET = bytes(range(32))
+SET = {"domain_size": 5, "most": 3, "epsilon": 1.0}
+NUMBER = {"epsilon": 1.0, "resolution": 3, "minimum": -10.0, "maximum": 50.0}
 DEVICES = 1500
 
 ANOTHER_PROCESS = """
 import json, os, sys
 from overstory.client import Randomizer
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.metrics.mechanisms import any_mechanism
 
 def answers(device, values):
     return [[device.permanent(v) for v in values], device.cohort, [device.report(v)[1] for v in values]]
@@ -41,8 +44,9 @@ def in_fork(device, values):
 
 found = []
 for name, parameters, values in json.load(sys.stdin):
-    device = Randomizer(mechanism(name, **parameters), secret=bytes(range(32)), metric="law")
-    found.append([answers(device, values), in_fork(device, values), answers(device, values)])
+    device = Randomizer(any_mechanism(name, **parameters), secret=bytes(range(32)), metric="law")
+    held = [tuple(value) if isinstance(value, list) else value for value in values]  # JSON has no tuples
+    found.append([answers(device, held), in_fork(device, held), answers(device, held)])
 json.dump(found, sys.stdout)
 """
 
@@ -71,6 +75,11 @@ def repeats_rarely(mechanism):
 def test_the_same_in_other_processes_and_forks():
     """Another interpreter, with another hash seed, and its fork; fresh bits differ between a fork and its parent."""
     cases = [(c.name, c.parameters, some_values(c.build(), 8)) for c in TYPICAL_CASES]
+    cases += [(name, SET, [(), (3,), (0, 1, 2, 4)]) for name in ("padding-and-sampling", "item-bits")]
+    cases += [("joint", {"of": [{"oracle": "grr", "domain_size": 3, "epsilon": 1.0}] * 2}, [0, 5, 8])]
+    cases += [("divided", {"oracle": "oue", "epsilon": 1.0, "sizes": "3 2 2", "tables": "0 1, 2"}, [0, 5, 11])]
+    cases += [("prefix-search", {"values": {"domain": "integers", "bits": 5}, "epsilon": 1.0}, [0, 5, 31])]
+    cases += [(name, NUMBER, [-10.0, 0.3, 50.0]) for name in ("duchi", "piecewise", "hybrid", "square-wave")]
     environment = os.environ | {"PYTHONHASHSEED": "4242"}
     done = subprocess.run(
         [sys.executable, "-c", ANOTHER_PROCESS],
@@ -80,10 +89,10 @@ def test_the_same_in_other_processes_and_forks():
         text=True,
         check=True,
     )
-    for case, (before, child, after) in zip(TYPICAL_CASES, json.loads(done.stdout), strict=True):
-        here = device_of(case)
-        expected = [[here.permanent(v) for v in some_values(here.mechanism, 8)], here.cohort]
-        assert before[:2] == child[:2] == after[:2] == expected, case
+    for case, (before, child, after) in zip(cases, json.loads(done.stdout), strict=True):
+        name, parameters, values = case
+        here = Randomizer(any_mechanism(name, **parameters), secret=SECRET, metric="law")
+        assert before[:2] == child[:2] == after[:2] == [[here.permanent(v) for v in values], here.cohort], case
         if isinstance(here.mechanism, BitMechanism) and repeats_rarely(here.mechanism):
             assert child[2] != after[2], f"{case}: a fork repeated its parent's fresh bits"
 

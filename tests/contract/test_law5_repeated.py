@@ -5,33 +5,29 @@ The registry's devices, simulated with their permanent responses kept; each stat
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chi2
+from scipy.stats import chi2
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.analysis.variance import clustering, design_effect, reports_per_device
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from support.contract_cases import DEBIASED_CASES, SMALL_CASES, domain_of, is_counted_by_seed, some_values
-from support.contract_statistics import LEVEL, Alarm
+from support.contract_cases import DEBIASED_CASES, SMALL_CASES, candidates_of, is_counted_by_seed
+from support.contract_statistics import LEVEL, Alarm, check_coverage, check_spread
 
 REPLICATIONS = 1000
 DEVICES = 200
 REPEATS = 10
 SHARES = np.array([0.5, 0.3, 0.15, 0.05])
 HELD = np.repeat(np.arange(4), np.rint(SHARES * DEVICES).astype(int))
-COLUMNS = ("cohorts", "bits")
 UNEVEN = np.where(np.arange(DEVICES) % 2, 1, 19)  # 10 on average, and as many for every value
-
-
-def candidates_of(oracle):
-    """What must be named to be counted: strings, where there is no domain."""
-    return None if domain_of(oracle.mechanism) else some_values(oracle.mechanism, 6)
 
 
 def population(oracle):
     """Many collections' devices at once."""
-    return oracle.devices(np.tile(HELD, REPLICATIONS), np.random.default_rng(11), candidates=candidates_of(oracle))
+    return oracle.devices(
+        np.tile(HELD, REPLICATIONS), np.random.default_rng(11), candidates=candidates_of(oracle.mechanism, 6)
+    )
 
 
 def replicate(oracle, batches, per_device, sent=slice(None)):
@@ -39,28 +35,14 @@ def replicate(oracle, batches, per_device, sent=slice(None)):
     found = []
     for i in range(REPLICATIONS):
         own = slice(i * DEVICES, (i + 1) * DEVICES)
-        cohorts, bits = (np.concatenate([getattr(b, column)[own] for b in batches])[sent] for column in COLUMNS)
+        cohorts, bits = (
+            np.concatenate([getattr(b, column)[own] for b in batches])[sent] for column in ("cohorts", "bits")
+        )
         reports = ReportBatch(cohorts, bits, batches[0].num_bits, batches[0].num_cohorts)
-        names = candidates_of(oracle)
+        names = candidates_of(oracle.mechanism, 6)
         counts = oracle.accumulate(reports, None if is_counted_by_seed(oracle.mechanism) else names)
         found.append(oracle.estimate(counts, names, reports_per_device=per_device))
     return np.array([f.raw_counts for f in found]), np.array([f.standard_errors for f in found])
-
-
-def check_spread(raw, variances) -> None:
-    """The empirical variance against the formula's: a chi-square test."""
-    statistic = ((raw - raw.mean(axis=0)) ** 2).sum(axis=0) / variances
-    surprise = 2 * np.minimum(chi2.cdf(statistic, REPLICATIONS - 1), chi2.sf(statistic, REPLICATIONS - 1))
-    if surprise.min() < LEVEL:
-        raise Alarm(f"variance is off by {statistic / (REPLICATIONS - 1)}")
-
-
-def check_coverage(truth, raw, errors, *, least=0.93, most=0.965) -> None:
-    """A nominal 95% interval covers in about 95 of 100 (sums of few devices are not quite normal)."""
-    covered = (np.abs(raw - truth) <= 1.959964 * errors).sum(axis=0)
-    low, high = binom.cdf(covered, REPLICATIONS, least), binom.sf(covered - 1, REPLICATIONS, most)
-    if min(low.min(), high.min()) < LEVEL:
-        raise Alarm(f"coverage {covered / REPLICATIONS} of 95% intervals")
 
 
 def expected_variances(oracle, per_device, size):
@@ -79,7 +61,7 @@ def test_what_reports_of_one_device_share_is_counted(case):
     truth = np.pad(SHARES * DEVICES * REPEATS, (0, raw.shape[1] - len(SHARES)))
     naive, right = expected_variances(oracle, REPEATS, raw.shape[1])
     check_spread(raw, right)
-    check_coverage(truth, raw, errors)
+    check_coverage(truth, raw, errors, 0.93, 0.965)
     if isinstance(oracle.mechanism, BitMechanism) and oracle.mechanism.rounds.permanent.is_identity:
         assert np.array_equal(naive, right), "all noise is fresh: nothing is shared"
         assert not clustering(oracle.mechanism, REPEATS).note
@@ -88,7 +70,7 @@ def test_what_reports_of_one_device_share_is_counted(case):
             check_spread(raw, naive)
     if (right / naive).max() > 2:
         with pytest.raises(Alarm):
-            check_coverage(truth, raw, errors * np.sqrt(naive / right))
+            check_coverage(truth, raw, errors * np.sqrt(naive / right), 0.93, 0.965)
 
 
 ONE_OF_EACH_KIND = [c for c in DEBIASED_CASES if c.name in {"l-osue", "loloha", "subset", "dbitflip", "l-grr"}]
@@ -105,7 +87,7 @@ def test_uneven_numbers_of_reports(case):
     truth = np.pad([UNEVEN[v == HELD].sum() for v in range(4)], (0, raw.shape[1] - 4))
     _, right = expected_variances(oracle, per_device, raw.shape[1])
     check_spread(raw, right)
-    check_coverage(truth, raw, errors)
+    check_coverage(truth, raw, errors, 0.93, 0.965)
     _, as_if_even = expected_variances(oracle, UNEVEN.mean(), raw.shape[1])
     with pytest.raises(Alarm):
         check_spread(raw, as_if_even)

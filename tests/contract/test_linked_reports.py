@@ -1,8 +1,6 @@
 """The laws for linked reports: by enumeration of every output of two small oracles, and on the parts' noise."""
 
-import copy
 import math
-import pickle
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -10,16 +8,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.analysis.support.registry import SimulatedDevices
 from overstory.client import Randomizer
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.joint import joint
-from overstory.protocol.metrics.mechanisms import any_mechanism
-from overstory.protocol.sampling import SeededEntropy
-from overstory.protocol.wire.upload import decode_batch, encode_reports
-from support.contract_enumeration import PRECISE, worst_ratio
+from support.contract_enumeration import log_of, worst_ratio
 
 SECRET = bytes(range(32))
 GRR = {"oracle": "grr", "domain_size": 3, "epsilon": 1.0}
@@ -47,14 +41,10 @@ def payloads_of(built):
     return [payload for payload in range(1 << built.payload_bits) if built.valid(payload)]
 
 
-def log(ratio):
-    return PRECISE.ln(PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
-
-
 def exact_epsilon(built):
     """The worst log ratio over all payloads and all pairs of values, in the worst cohort."""
     return max(
-        log(worst_ratio([[built.likelihood(Report(c, y), v) for y in payloads_of(built)] for v in values_of(built)]))
+        log_of(worst_ratio([[built.likelihood(Report(c, y), v) for y in payloads_of(built)] for v in values_of(built)]))
         for c in range(built.num_cohorts)
     )
 
@@ -75,15 +65,6 @@ def test_law_1_epsilon_of_a_report_is_the_sum_of_the_parts_by_enumeration(name):
     parts = [part.epsilon_report for part in built.components]
     assert math.isclose(built.epsilon_report, sum(parts), abs_tol=1e-12)
     assert any(part < float(exact) - 0.1 for part in parts)  # one part alone would understate it
-
-
-@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
-def test_law_1_epsilons_rise_from_one_report_to_the_permanent_response(built):
-    epsilons = [*map(built.epsilon_n, (1, 2, 3, 10, 1000)), built.epsilon_permanent]
-    assert epsilons == sorted(epsilons)
-    assert built.epsilon_report == epsilons[0]
-    sums = [sum(part.epsilon_n(n) for part in built.components) for n in (1, 2, 3, 10, 1000)]
-    assert np.allclose(epsilons[:-1], sums, atol=1e-12)
 
 
 @pytest.mark.parametrize("built", CASES.values(), ids=CASES)
@@ -155,23 +136,6 @@ def test_law_4_the_response_key_tells_responses_apart(built):
 
 
 @pytest.mark.parametrize("built", CASES.values(), ids=CASES)
-def test_law_6_counts_of_two_halves_add_up_in_any_order(built):
-    values = values_of(built)
-    held = np.random.default_rng(1).integers(0, len(values), 5000)
-    devices = SimulatedDevices.holding(built, values, held, np.random.default_rng(2))
-    whole = count_reports(built, devices.report())
-    first, second = (count_reports(built, devices.report(start=a, stop=b)) for a, b in ((0, 1777), (1777, 5000)))
-    assert first + second == second + first == whole
-    turned = devices.report()
-    order = np.random.default_rng(3).permutation(len(turned))
-    turned = ReportBatch(turned.cohorts[order], turned.bits[order], turned.num_bits, turned.num_cohorts)
-    assert count_reports(built, turned) == whole
-    none = count_reports(built, ReportBatch(turned.cohorts[:0], turned.bits[:0], turned.num_bits, turned.num_cohorts))
-    assert whole + none == whole
-    assert whole != SupportCounts(whole.totals, whole.ones[:, ::-1])
-
-
-@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
 def test_law_3_simulated_devices_follow_the_devices_own_law(built):
     """Every payload's frequency over 60,000 simulated devices of one value; false alarms below 1e-6 for each case."""
     value = values_of(built)[1]
@@ -190,14 +154,6 @@ def test_law_3_simulated_devices_follow_the_devices_own_law(built):
 
 
 @pytest.mark.parametrize("built", CASES.values(), ids=CASES)
-def test_law_7_reports_survive_the_wire(built):
-    entropy = SeededEntropy(4)
-    reports = [built.randomize(value, entropy) for value in values_of(built)]
-    batch = ReportBatch.from_wire(decode_batch(encode_reports(built, reports)))
-    assert [Report(int(c), int(b[0])) for c, b in zip(batch.cohorts, batch.bits, strict=True)] == reports
-
-
-@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
 def test_every_number_below_the_limit_is_a_payload_of_valid_parts(built):
     """So a collector refuses what no device sends by one comparison."""
     seen = set()
@@ -211,11 +167,7 @@ def test_every_number_below_the_limit_is_a_payload_of_valid_parts(built):
     assert not built.valid(-1)
 
 
-@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
-def test_law_8_a_mechanism_travels_and_is_rebuilt(built):
-    for again in (pickle.loads(pickle.dumps(built)), copy.deepcopy(built), any_mechanism("joint", **built.parameters)):
-        assert again == built
-        assert again.digest == built.digest
+def test_law_8_other_parts_have_another_digest():
     assert len({each.digest for each in CASES.values()}) == len(CASES)
 
 

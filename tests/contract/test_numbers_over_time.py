@@ -6,14 +6,13 @@ it ever had, and one for nothing. All histories of a few reports are enumerated,
 
 import itertools
 import math
-import pickle
 from collections import defaultdict
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 
-from overstory.client import Outcome, Randomizer
+from overstory.client import Outcome
 from overstory.client.recorder import MetricRecorder
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost
@@ -74,17 +73,6 @@ def worst(first, second):
     return max(abs(log_ratio(first[outcome], second[outcome])) for outcome in first)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_epsilon_of_one_report_is_the_worst_pair_nothing_included(name, epsilon):
-    mechanism = built(name, epsilon=epsilon)
-    laws = [law(mechanism, place) for place in range(mechanism.num_positions)]
-    exact = max(worst(*pair) for pair in itertools.combinations(laws, 2))
-    assert exact <= Decimal(mechanism.epsilon_report) <= epsilon
-    assert Decimal(mechanism.epsilon_report) - exact < Decimal("1e-9")
-    assert max(worst(nothing(mechanism), one) for one in laws) <= Decimal(mechanism.epsilon_report)
-
-
 @pytest.mark.parametrize("name", ["duchi", "square-wave"])
 def test_histories_with_one_pattern_cost_an_epsilon_per_value(name):
     """Three reports: what a ledger charges for one, two and three different values is what enumeration says."""
@@ -108,39 +96,6 @@ def test_another_pattern_is_seen_for_certain(name):
     mechanism = built(name, resolution=2)
     laws = {place: law(mechanism, place) for place in range(mechanism.num_positions)}
     assert worst(history_law(laws, (0, 0)), history_law(laws, (0, 1))) == math.inf
-
-
-@pytest.mark.parametrize("name", [*NAMES, "ranges"])
-def test_responses_are_permanent_and_survive_pickling(name):
-    more = {"domain_size": 16} if name == "ranges" else {"resolution": 8, **LIMITS}
-    mechanism = any_mechanism(name, epsilon=1.0, **more)
-    again = pickle.loads(pickle.dumps(mechanism))
-    assert again.digest == mechanism.digest
-    values = range(16) if name == "ranges" else [-10 + 3.7 * step for step in range(17)]
-    for secret in (b"sixteen bytes...", b"another sixteen."):
-        first, second = (Randomizer(one, secret=secret, metric="room") for one in (mechanism, again))
-        sent = [first.permanent(value) for value in values]
-        assert sent == [second.permanent(value) for value in values]
-        assert all(mechanism.valid(payload) for payload in sent)
-        assert first.nothing() == second.nothing()
-        assert first.report_in(7, sent[3]) == second.report_in(7, sent[3])
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_values_of_one_position_share_a_response(name):
-    mechanism = built(name, resolution=6)
-    middle = float(mechanism.value_at(2))
-    device_of = Randomizer(mechanism, secret=b"sixteen bytes...", metric="room")
-    assert device_of.permanent(middle) == device_of.permanent(middle + 2.0)
-    assert mechanism.response_key(middle, 0) == mechanism.response_key(middle + 2.0, 0)
-    assert mechanism.response_key(middle, 0) != mechanism.response_key(middle + 8.0, 0)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_another_resolution_or_range_is_another_digest(name):
-    first = built(name, resolution=6)
-    others = [built(name, resolution=7), any_mechanism(name, epsilon=1.0, resolution=6, minimum=-10.0, maximum=51.0)]
-    assert len({first.digest, *(other.digest for other in others)}) == 3
 
 
 def room(**more):

@@ -31,6 +31,7 @@ def test_a_pickled_mechanism_is_the_same(built):
     before = answers(built)  # what it has computed and kept does not matter
     for again in (pickle.loads(pickle.dumps(built)), copy.deepcopy(built), copy.copy(built)):
         assert again == built
+        assert hash(again) == hash(built)
         assert (again.digest, again.canonical()) == (built.digest, built.canonical())
         assert answers(again) == before
         with pytest.raises(TypeError):

@@ -12,7 +12,8 @@ from scipy.stats import binomtest
 
 from overstory.analysis.support.registry import support_of
 from overstory.discovery.simulation import respond, support_counts
-from overstory.kernels.symbols.transforms import encode_linear, masks_of
+from overstory.kernels.small_hashes import encode_linear
+from overstory.kernels.symbols.transforms import masks_of
 from overstory.protocol.encodings.symbols import LinearHash, matrix_rows
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import best_hash_bits

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from overstory.protocol.mechanisms.bits import rappor, rappor_one_time
-from papers.rappor import collections
 from papers.rappor.collections import collect_counts, collect_reports
 
 NAMES = ["ash", "elm", "oak", "nobody's"]
@@ -54,17 +53,3 @@ def test_the_truth_is_what_the_reports_hold(collect):
     decoded = drawn.decoded(mechanism)
     assert np.all(np.abs(decoded.raw_counts - drawn.held) < BEYOND * decoded.standard_errors)
     assert decoded.standard_errors.max() < 150
-
-
-def test_the_last_strings_can_be_left_off_the_list():
-    mechanism = rappor(num_bits=32, num_hashes=2, num_cohorts=4)
-    drawn = collect_counts(mechanism, NAMES, SHARES, 1000, np.random.default_rng(1))
-    assert list(drawn.decoded(mechanism, 2).values) == NAMES[:2]
-
-
-def test_populations_sum_to_one():
-    for shares in (collections.exponential(), collections.homepages()):
-        assert shares.sum() == pytest.approx(1)
-        assert shares.min() >= 0
-    assert np.count_nonzero(collections.exponential()) == collections.PRESENT
-    assert np.count_nonzero(collections.homepages()[: collections.HOMEPAGES]) == collections.HEAVY_HOMEPAGES

@@ -1,6 +1,5 @@
 """ProTECting's experiments: where homes come from, what is measured, which strategies are compared."""
 
-import math
 import tracemalloc
 
 import numpy as np
@@ -8,11 +7,8 @@ import pytest
 
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import FormatError
-from overstory.protocol.mechanisms.registry import mechanism
 from papers.run import experiment
-from papers.smart_homes import homes, measurement
-from papers.smart_homes.double_randomization import NAMES, built
-from papers.smart_homes.window_based import TABLE_6, variance_of_one
+from papers.smart_homes import homes
 from papers.study import Context
 
 LCL = "LCLid,stdorToU,DateTime,KWH/hh (per half hour) \n"
@@ -95,56 +91,6 @@ def test_bins_are_those_of_the_shipped_domain():
     readings = np.array([0.0, 0.019, 0.02, 0.5, 1.99, 2.0, 7.5], np.float32)
     domain = Bins(0, homes.MOST_KWH, homes.BINS)
     assert homes.binned(readings, homes.BINS).tolist()[3:] == [domain.symbol(float(value)) for value in readings[3:]]
-
-
-def test_made_up_homes_hang_together():
-    readings = np.log(homes.made_up(20_000, np.random.default_rng(3)))
-    variance = homes.BETWEEN_HOMES**2 + homes.WITHIN_HOME**2
-    assert readings[0].std() == pytest.approx(math.sqrt(variance), rel=0.03)
-    expected = (homes.BETWEEN_HOMES**2 + homes.PERSISTENCE * homes.WITHIN_HOME**2) / variance
-    assert np.corrcoef(readings[0], readings[1])[0, 1] == pytest.approx(expected, abs=0.03)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("epsilon", [1.0, 5.0])
-def test_strategies_keep_the_permanent_epsilon(name, epsilon):
-    assert epsilon - 1e-6 < built(name, epsilon).epsilon_permanent <= epsilon + 1e-6
-
-
-@pytest.mark.parametrize("name", ["l-sue", "l-osue"])
-def test_the_longitudinal_rivals_reveal_no_more_in_a_report(name):
-    assert built(name, 2.0).epsilon_report <= built("opt-dr", 2.0).epsilon_report
-
-
-def test_table_6_is_the_shipped_mechanisms_variance():
-    for epsilon, (wb, _) in TABLE_6.items():
-        one = mechanism("wb", domain_size=100, epsilon=10 * epsilon, window=10)
-        assert variance_of_one(one) == pytest.approx(float(wb), rel=1e-6)
-        other = mechanism("wb", domain_size=100, epsilon=11 * epsilon, window=10)
-        assert variance_of_one(other) != pytest.approx(float(wb), rel=1e-3)
-
-
-def test_unbiased_errors_of_a_step_are_what_theory_says():
-    built_wb = mechanism("wb", domain_size=100, epsilon=10.0, window=10)
-    drawn = homes.Homes("made up").draw(20_000, np.random.default_rng(4))
-    found = measurement.per_step(built_wb, drawn, np.random.default_rng(5), 5)
-    theory = variance_of_one(built_wb) / 20_000
-    assert np.mean([one.raw_mse for one in found]) == pytest.approx(theory, rel=0.25)
-    assert all(one.mse <= one.raw_mse for one in found)
-
-
-def test_memoized_noise_comes_back_and_fresh_noise_does_not():
-    """Homes that never change: nine more reports gain tenfold with fresh noise, and little with kept responses."""
-    still = np.repeat(homes.Homes("made up").draw(20_000, np.random.default_rng(6))[:1], homes.READINGS, axis=0)
-    gains = {}
-    for name, built_one in (
-        ("fresh", mechanism("wb", domain_size=100, epsilon=10.0, window=10)),
-        ("kept", mechanism("basic-rappor-one-time", domain_size=100, f=0.5)),
-    ):
-        found = measurement.cumulative(built_one, still, np.random.default_rng(7), homes.READINGS)
-        gains[name] = found[0].raw_mse / found[-1].raw_mse
-    assert 5 < gains["fresh"] < 20
-    assert gains["kept"] == pytest.approx(1.0, abs=1e-9)
 
 
 def test_readings_of_a_file_are_what_the_experiment_says_it_used(tmp_path):

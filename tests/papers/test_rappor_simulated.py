@@ -1,18 +1,12 @@
 """RAPPOR's simulated figures and tables: what the experiments compute, on pieces small enough to check."""
 
-import math
-
 import numpy as np
 import pytest
 
-from papers.rappor import figure_2, figure_4, figure_5, table_1
+from papers.rappor import collections, figure_2, figure_5, figure_6
 from papers.rappor.collections import collected
 from papers.run import EXPERIMENTS
 from papers.study import Context
-
-
-def context(name):
-    return Context(EXPERIMENTS[name])
 
 
 def setting(k, h, m, recall):
@@ -20,45 +14,11 @@ def setting(k, h, m, recall):
     return figure_2.Setting(k, h, m, rates, rates)
 
 
-@pytest.mark.parametrize("num_hashes", figure_2.HASHES)
-def test_every_number_of_hashes_has_the_same_epsilon(num_hashes):
-    mechanism = figure_2.one_time(256, num_hashes, 8)
-    assert mechanism.epsilon_report == pytest.approx(math.log(3), abs=1e-6)
-    assert mechanism.epsilon_permanent == mechanism.epsilon_report
-
-
 def test_a_level_is_preferred_when_it_is_best_nearly_everywhere():
     always = [setting(k, h, m, 1 / h) for k in (1, 2) for h in (2, 4) for m in range(5)]
     assert figure_2.preferred(always, "h", figure_2.PAPERS) == "2"
     mixed = [setting(k, h, m, (k + m) % 2) for k in (1, 2) for h in (2, 4) for m in range(5)]
     assert figure_2.preferred(mixed, "k", figure_2.PAPERS) == figure_2.NONE
-
-
-def test_fewer_hashes_find_more():
-    one, four = (figure_2._setting(context("rappor-figure-2"), (128, h, 8), 3) for h in (1, 4))
-    for procedure in figure_2.PROCEDURES:
-        assert one.recall[procedure].mean() > four.recall[procedure].mean() + 0.1
-        assert one.precision[procedure].mean() > 0.8
-
-
-def test_words_follow_the_correlation():
-    assert [figure_4.in_words(correlation) for correlation in (-0.2, 0.74, 0.75, 0.96, 0.97)] == [
-        figure_4.WORDS[0],
-        figure_4.WORDS[0],
-        figure_4.WORDS[1],
-        figure_4.WORDS[1],
-        figure_4.WORDS[2],
-    ]
-
-
-def test_the_bell_is_the_law_of_what_is_drawn():
-    oracle = figure_4.FrequencyOracle(figure_4.basic_rappor_one_time(domain_size=figure_4.VALUES, p=0.5, q=0.75))
-    learned = figure_4._learn(oracle, 10**5, np.random.default_rng(1))
-    expected = 1e5 * figure_4.bell()
-    common = expected > 25
-    chi_square = float((((learned.truth - expected) ** 2 / expected)[common]).sum())
-    assert chi_square < common.sum() + 6 * math.sqrt(2 * common.sum())
-    assert learned.error(learned.smoothed) < learned.error(learned.estimate.raw_counts)
 
 
 def decoding(true_z, false_z, bar):
@@ -87,24 +47,48 @@ def test_the_oracle_threshold_keeps_its_false_share():
     assert nothing[0] <= true
 
 
-def test_redesigned_parameters_stay_within_the_papers_epsilons():
-    paper = collected(0.5)
-    for bits in (128, 256):
-        ours = figure_5.redesigned(bits)
-        assert ours.epsilon_report <= paper.epsilon_report
-        assert ours.epsilon_permanent <= paper.epsilon_permanent
-        assert ours.epsilon_report == pytest.approx(paper.epsilon_report, abs=1e-6)
+def found(detected, counts=None):
+    counts = np.zeros(figure_6.HOMEPAGES) if counts is None else counts
+    return figure_6.Found(np.zeros(figure_6.HOMEPAGES, int), {"rule": detected}, {"rule": counts}, {})
 
 
-def test_estimates_of_table_1s_strings_have_the_spread_they_state():
-    assert len(table_1.PRINTED) == 20
-    found = [table_1._once(context("rappor-table-1"), number) for number in range(8)]
-    counts, errors = (np.array([getattr(one, name) for one in found]) for name in ("counts", "errors"))
-    expected = 1e6 * figure_5.exponential()[[string - 1 for string, *_ in table_1.PRINTED]]
-    z = (counts - expected) / np.sqrt(errors**2 + expected)
-    assert abs(z.mean()) < 5.5 / math.sqrt(z.size)
-    assert 0.7 < z.std() < 1.3
+@pytest.mark.parametrize("limit", [0.003, 0.0045, 0.0071])
+def test_the_limit_is_where_half_is_found(limit):
+    rng = np.random.default_rng(1)
+    shares = np.repeat(figure_6.PROBED, figure_6.EACH)
+    seen = [shares + rng.normal(0, 0.0015, shares.size) > limit for _ in range(400)]
+    rest = np.zeros(figure_6.HOMEPAGES - shares.size, bool)
+    limits = [found(np.concatenate((one, rest))).limit("rule") for one in seen]
+    assert np.mean(limits) == pytest.approx(limit, abs=6 * np.std(limits) / 20 + 2e-5)
 
 
-def test_the_first_and_the_last_of_table_1_are_the_ones_named():
-    assert [table_1.PRINTED[i][0] for i in (table_1.FIRST, table_1.LAST)] == [1, 21]
+def test_full_mode_sends_every_report_and_quick_mode_draws_their_counts(monkeypatch):
+    monkeypatch.setattr(figure_6, "REPORTS", 50_000)
+    mechanism, shares = collected(0.75, num_cohorts=32), figure_6.homepages()
+    for quick in (True, False):
+        context = Context(EXPERIMENTS["rappor-figure-6"], quick=quick)
+        (drawn,) = figure_6._collections(context, mechanism, shares, [context.rng(1)], "")
+        assert drawn.counts.num_reports == drawn.held.sum() == 50_000
+        assert drawn.held[figure_6.HEAVY_HOMEPAGES : figure_6.HOMEPAGES].sum() == 0
+
+
+@pytest.mark.parametrize("kind", collections.KINDS)
+def test_machines_send_about_the_papers_reports_at_the_stated_shares(kind):
+    sent = collections.KINDS[kind](np.random.default_rng(1))
+    assert sent.times.sum() == pytest.approx(collections.REPORTS, rel=0.01)
+    assert len(np.unique(sent.machines * len(collections.NAMES) + sent.names)) == sent.names.size
+    held = np.bincount(sent.names, weights=sent.times) / sent.times.sum()
+    assert held[: len(collections.PRINTED)] == pytest.approx(collections.shares()[: len(collections.PRINTED)], rel=0.12)
+
+
+def test_a_machine_keeps_its_cohort_and_every_report_is_counted():
+    mechanism = collected(0.5, num_cohorts=8)
+    rng = np.random.default_rng(3)
+    sent = collections.one_name(rng)
+    drawn = collections.collect(mechanism, sent, rng)
+    assert drawn.counts.num_reports == drawn.held.sum() == collections.REPORTS
+    per_machine = np.bincount(sent.machines, weights=sent.times)
+    # Cohorts of machines scatter as sums over machines do, far more than cohorts of reports would.
+    scatter = np.sum((drawn.counts.totals - collections.REPORTS / 8) ** 2) / 7
+    assert scatter / (np.sum(per_machine**2) / 8) == pytest.approx(1, abs=0.95)
+    assert scatter > 5 * collections.REPORTS / 8

@@ -23,6 +23,9 @@ def verdicts(name):
     return {one.name: one.verdict for one in result.comparisons if one.published is not None}
 
 
+pytestmark = pytest.mark.slow  # an experiment takes seconds
+
+
 @pytest.mark.parametrize(
     ("name", "module", "differ"),
     [

@@ -1,6 +1,6 @@
 """What the contract suite runs over: for each registry name, parameters small enough to enumerate, and typical ones.
 
-A new mechanism adds its name to both tables; `test_registry_cases` fails until it does.
+A new mechanism adds its name to both tables; `test_law8_parameters` fails until it does.
 """
 
 from __future__ import annotations
@@ -195,6 +195,11 @@ def some_values(mechanism: Mechanism, most: int) -> list[Any]:
     """Values of the mechanism's domain: all its symbols, or strings."""
     size = domain_of(mechanism)
     return [f"value-{i}" for i in range(most)] if size is None else list(range(min(most, size)))
+
+
+def candidates_of(mechanism: Mechanism, most: int) -> list[Any] | None:
+    """What must be named, before or after counting: strings, where there is no domain."""
+    return None if domain_of(mechanism) else some_values(mechanism, most)
 
 
 def answers_filters(mechanism: Mechanism) -> bool:

@@ -56,7 +56,7 @@ def reachable(mechanism: BitMechanism) -> tuple[frozenset[tuple[int, ...]], ...]
     """For each cohort, every bit vector that some of many values has there."""
     size, values = mechanism.encoding.num_bits, some_values(mechanism, 300)
     return tuple(
-        frozenset(tuple(mechanism.encode(value, cohort) >> i & 1 for i in range(size)) for value in values)
+        frozenset(bits_of(mechanism.encode(value, cohort), size) for value in values)
         for cohort in range(mechanism.encoding.num_cohorts)
     )
 
@@ -73,12 +73,18 @@ def worst_ratio(likelihoods: Iterable[Iterable[int | Fraction]]) -> Fraction | N
     return worst
 
 
-def bit_ratios(mechanism: BitMechanism, reports: int) -> list[Fraction | None]:
+def bits_of(word: int, size: int) -> tuple[int, ...]:
+    """The bits of an integer, the lowest first."""
+    return tuple(word >> place & 1 for place in range(size))
+
+
+def bit_ratios(mechanism: BitMechanism, reports: int, nothing: int) -> list[Fraction | None]:
     """The worst ratio in each cohort, every outcome of every vector of bits tried."""
     permanent = mechanism.rounds.permanent.thresholds
     later = mechanism.rounds.instantaneous.thresholds if reports else (ONE, 0)
     tables = tuple(outcomes_of_bit(bit, permanent, later, max(reports, 1)) for bit in (0, 1))
-    return [worst_ratio(outcomes(v, tables) for v in vectors) for vectors in set(reachable(mechanism))]
+    none = bits_of(nothing, mechanism.encoding.num_bits)
+    return [worst_ratio(outcomes(v, tables) for v in {*vectors, none}) for vectors in set(reachable(mechanism))]
 
 
 def symbol_chances(alpha: Fraction, size: int) -> list[list[int]]:
@@ -95,30 +101,34 @@ def symbol_ratios(mechanism: SymbolMechanism, reports: int) -> list[Fraction | N
     values, cohorts = some_values(mechanism, 40), range(min(mechanism.num_cohorts, COHORTS))
     held = {frozenset(mechanism.encoding.symbol(value, cohort) for value in values) for cohort in cohorts}
 
-    def row(symbol: int) -> list[int]:
+    def row(chances: list[int]) -> list[int]:
         sequences = product(range(size), repeat=max(reports, 1))
-        return [
-            sum(first[symbol][z] * prod(later[z][y] for y in sequence) for z in range(size)) for sequence in sequences
-        ]
+        return [sum(chances[z] * prod(later[z][y] for y in sequence) for z in range(size)) for sequence in sequences]
 
-    rows = [row(symbol) for symbol in range(size)]
-    return [worst_ratio(rows[symbol] for symbol in symbols) for symbols in held]
+    rows, uniform = [row(chances) for chances in first], row([ONE] * size)
+    return [worst_ratio([uniform, *(rows[symbol] for symbol in symbols)]) for symbols in held]
 
 
 def set_ratios(mechanism: SetMechanism) -> list[Fraction | None]:
     """The worst ratio over all outputs; reports are one memoized output, however many."""
-    return [worst_ratio(output_chances(mechanism))]
+    rows = output_chances(mechanism)
+    return [worst_ratio([*rows, [Fraction(1, len(rows[0]))] * len(rows[0])])]
 
 
-def exact_epsilon(mechanism: Mechanism, reports: int) -> Decimal:
-    """Worst-case log likelihood ratio of `reports` reports of one value; 0 reports: of its permanent response."""
+def log_of(ratio: Fraction) -> Decimal:
+    """The natural logarithm, to 60 digits."""
+    return PRECISE.ln(PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
+
+
+def exact_epsilon(mechanism: Mechanism, reports: int, nothing: int | None = None) -> Decimal:
+    """Worst-case log likelihood ratio of `reports` reports of one value, or of none; 0: of the permanent response.
+
+    Nothing is a set of bits of its own, a uniform symbol, a uniform output.
+    """
     if isinstance(mechanism, BitMechanism):
-        ratios = bit_ratios(mechanism, reports)
+        ratios = bit_ratios(mechanism, reports, mechanism.encoding.nothing if nothing is None else nothing)
     elif isinstance(mechanism, SymbolMechanism):
         ratios = symbol_ratios(mechanism, reports)
     else:
         ratios = set_ratios(mechanism)
-    if None in ratios:
-        return Decimal("Infinity")
-    worst = max(ratios)
-    return PRECISE.ln(PRECISE.divide(Decimal(worst.numerator), Decimal(worst.denominator)))
+    return Decimal("Infinity") if None in ratios else log_of(max(ratios))

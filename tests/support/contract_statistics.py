@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom
+from scipy.stats import binom, chi2
 
 from overstory.protocol.channels import BinaryChannel
 
@@ -129,3 +129,22 @@ def check_independent(first: Sample, second: Sample, channel: BinaryChannel) -> 
             both = (first.reports[0] & second.reports[0] & holders).sum(axis=0)
             chance = chance_of_one(given_first, channel) * chance_of_one(given_second, channel)
             check_binomial(both, holders.sum(axis=0), chance, "1 in both of two independent responses, by bit")
+
+
+def check_coverage(
+    truth: ArrayLike, raw: ArrayLike, errors: ArrayLike, least: float = 0.94, most: float = 0.96
+) -> None:
+    """A nominal 95% interval covers in about 95 of 100 replications (counts are whole, so never exactly)."""
+    covered = (np.abs(raw - truth) <= 1.959964 * errors).sum(axis=0)
+    # One-sided each: at most what `most` would give, at least what `least` would.
+    low, high = binom.cdf(covered, len(raw), least), binom.sf(covered - 1, len(raw), most)
+    if min(low.min(), high.min()) < LEVEL:
+        raise Alarm(f"coverage {covered / len(raw)} of 95% intervals")
+
+
+def check_spread(raw: ArrayLike, variances: ArrayLike) -> None:
+    """The empirical variance of replications against the formula's: a chi-square test."""
+    statistic = ((raw - raw.mean(axis=0)) ** 2).sum(axis=0) / variances
+    surprise = 2 * np.minimum(chi2.cdf(statistic, len(raw) - 1), chi2.sf(statistic, len(raw) - 1))
+    if surprise.min() < LEVEL:
+        raise Alarm(f"variance is off by {statistic / (len(raw) - 1)}")

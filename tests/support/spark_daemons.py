@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
+
+from support.nginx import free_port
 
 DEPLOY = "org.apache.spark.deploy"
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -25,13 +26,6 @@ def home() -> Path:
     import pyspark
 
     return Path(pyspark.__file__).parent
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
 
 
 class Daemons:

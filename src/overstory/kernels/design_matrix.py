@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from overstory.kernels.compiled import kernel
+from overstory.kernels.hash.bloom import GOLDEN, mix
 
 BLOCK = 2048
 TILE = 128  # candidates whose directions are summed together
@@ -116,14 +117,6 @@ def gram(positions: Any, table: Any, distinct: Any, out: Any) -> None:
 
 
 @kernel
-def _mix(word: Any) -> Any:
-    """Finalizer of SplitMix64 (Steele, Lea, Flood, 2014): every input bit reaches every output bit."""
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
-
-
-@kernel
 def fingerprints(positions: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
     """Write a 64-bit fingerprint of each column: equal columns agree, whatever the order of their hashes."""
     cohorts, _, hashes = positions.shape
@@ -136,7 +129,7 @@ def fingerprints(positions: Any, distinct: Any, first: Any, stop: Any, out: Any)
                 for t in range(hashes):
                     if distinct or not _repeated(positions, j, s, t):
                         row = np.uint64(j) * np.uint64(65536) + np.uint64(positions[j, s, t])
-                        out[s] += _mix((row + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+                        out[s] += mix((row + np.uint64(1)) * GOLDEN)
 
 
 @kernel

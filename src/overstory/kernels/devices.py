@@ -96,43 +96,35 @@ def in_tiles(draw: Callable[[slice, I64], None], first_device: int, count: int, 
     in_parts(part, count, None, smallest=most)
 
 
-def assign_cohorts(key: bytes, num_cohorts: int, n: int, first_device: int = 0) -> NDArray[np.uint16]:
+def assign_cohorts(key: bytes, num_cohorts: int, n: int, first_device: int = 0) -> NDArray[Any]:
     """Cohort of each of ``n`` devices, a function of (key, device); each cohort's probability is exact to 2 ** -64.
 
     Parameters
     ----------
     key : bytes
         32 bytes.
+    num_cohorts : int
+        At most 2 ** 31.
 
     Returns
     -------
-    uint16[n]
-    """
-    return _assign(key, num_cohorts, np.empty(n, np.uint16), first_device)
-
-
-def assign_seeds(key: bytes, num_cohorts: int, n: int, first_device: int = 0) -> NDArray[np.uint32]:
-    """Return each device's cohort among up to 2 ** 31, as `assign_cohorts` does.
+    uint16[n], or uint32[n] for more than 2 ** 16 cohorts
 
     Examples
     --------
-    >>> int(assign_seeds(bytes(32), 1 << 31, 10).max()) < 1 << 31
+    >>> int(assign_cohorts(bytes(32), 1 << 31, 10).max()) < 1 << 31
     True
     """
-    return _assign(key, num_cohorts, np.empty(n, np.uint32), first_device)
-
-
-def _assign(key: bytes, num_cohorts: int, out: NDArray[Any], first_device: int) -> NDArray[Any]:
-    most = 1 << min(8 * out.itemsize, 31)
-    if not 1 <= num_cohorts <= most:
-        raise ValueError(f"num_cohorts must be in 1 .. {most}, not {num_cohorts}")
+    if not 1 <= num_cohorts <= 1 << 31:
+        raise ValueError(f"num_cohorts must be in 1 .. 2 ** 31, not {num_cohorts}")
     check_key(key)
-    check_devices(first_device, out.size)
+    check_devices(first_device, n)
+    out: NDArray[Any] = np.empty(n, np.uint16 if num_cohorts <= 1 << 16 else np.uint32)
 
     def draw(rows: slice, devices: I64) -> None:
         out[rows] = below(stream_words(stream_starts(key, b"cohort-1", devices), 0), num_cohorts)
 
-    in_tiles(draw, first_device, out.size)
+    in_tiles(draw, first_device, n)
     return out
 
 

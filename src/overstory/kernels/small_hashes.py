@@ -24,6 +24,8 @@ MASK, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 TRANSFORMS, LOCAL_HASH = "symbols/transforms", "symbols/local_hash"
 TOGETHER = 1 << 8
 """Signs that cost what a block does: they are added by the array."""
+AT_ONCE = 1 << 16
+"""Devices whose matrices are written out together."""
 
 
 def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:
@@ -97,14 +99,13 @@ def split_mix(words: U64) -> U64:
 
 
 def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U32:
-    """Return each device's hashed symbol; see `overstory.kernels.symbols.transforms.encode_linear`."""
-    if not are_few(len(symbols) * hash_bits // TOGETHER, TRANSFORMS):
-        from overstory.kernels.symbols import transforms
-
-        return transforms.encode_linear(words, symbols, seeds, num_bits, hash_bits)
-    odd = parity(masks_of(seeds, num_bits, hash_bits) & words[symbols][:, None]).astype(np.uint32)
-    hashed: U32 = (odd << np.arange(hash_bits, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
-    return hashed
+    """Return each device's hashed symbol: bit j is the parity of row j of the seed's matrix and the value's word."""
+    out, places = np.empty(len(symbols), np.uint32), np.arange(hash_bits, dtype=np.uint32)
+    for start in range(0, out.size, AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        odd = parity(masks_of(seeds[some], num_bits, hash_bits) & words[symbols[some]][:, None])
+        out[some] = (odd.astype(np.uint32) << places).sum(axis=1, dtype=np.uint32)
+    return out
 
 
 def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:

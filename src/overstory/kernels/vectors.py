@@ -62,10 +62,6 @@ class Lanes:
         mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
         return self.builder.shuffle_vector(in_first, ir.Constant(self.vector, ir.Undefined), mask)
 
-    def element(self, pointer: Any, index: int) -> Any:
-        """One element of an array, in every lane."""
-        return self.splat(self.builder.load(self.builder.gep(pointer, [ir.Constant(ir.IntType(64), index)])))
-
     def add(self, *terms: Any) -> Any:
         """Sum modulo ``2 ** bits``."""
         total = terms[0]
@@ -105,22 +101,14 @@ def is_flat(array_type: Any, dtype: Any) -> bool:
     return isinstance(array_type, types.Array) and array_type.layout == "C" and array_type.dtype == dtype
 
 
-def _word_intrinsic(bits: int) -> Any:
-    """Make the intrinsic that reads a little-endian word of ``bits`` bits at any byte."""
+@intrinsic
+def load_32(_typing: Any, data: Any, at: Any) -> Any:  # noqa: ARG001
+    """Read a little-endian word of 32 bits at any byte."""
+    if not is_flat(data, types.uint8):
+        return None
 
-    @intrinsic
-    def load_word(_typing: Any, data: Any, at: Any) -> Any:  # noqa: ARG001
-        if not is_flat(data, types.uint8):
-            return None
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        v = Lanes(context, builder, 8, 4)
+        return builder.bitcast(v.load(v.pointer(signature.args[0], values[0]), values[1]), ir.IntType(32))
 
-        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            v = Lanes(context, builder, 8, bits // 8)
-            return builder.bitcast(v.load(v.pointer(signature.args[0], values[0]), values[1]), ir.IntType(bits))
-
-        return (types.uint64 if bits == 64 else types.uint32)(data, types.intp), codegen
-
-    return load_word
-
-
-load_32 = _word_intrinsic(32)
-load_64 = _word_intrinsic(64)
+    return types.uint32(data, types.intp), codegen

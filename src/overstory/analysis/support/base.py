@@ -35,7 +35,6 @@ from overstory.analysis.selection import people_covariance
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.work import Work
 from overstory.analysis.variance import clustering
-from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.encodings.bits import SampledBits
 from overstory.protocol.encodings.sets import Projective, Subsets
 from overstory.protocol.encodings.symbols import Direct
@@ -100,14 +99,9 @@ class ServerHalf(ABC, Generic[M_co]):
 
     def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:
         """Return the cohort of each device, drawn uniformly."""
-        many = self.mechanism.num_cohorts
-        if many > MAX_COHORTS:
-            from overstory.kernels.devices import assign_seeds
-
-            return assign_seeds(key, many, num_devices)
         from overstory.kernels.devices import assign_cohorts
 
-        return assign_cohorts(key, many, num_devices)
+        return assign_cohorts(key, self.mechanism.num_cohorts, num_devices)
 
 
 O_co = TypeVar("O_co", bound=Mechanism, covariant=True)

@@ -144,10 +144,10 @@ class ItemSupport(Support[Any]):
 
     def drawn(self, stream: StreamKey, number: int, rows: int) -> NDArray[np.int64]:
         """Return a number below 2**31 for each device, always the same: independent for each `number`."""
-        from overstory.kernels.devices import assign_seeds
+        from overstory.kernels.devices import assign_cohorts
 
         key = hashlib.blake2b(stream.key, salt=number.to_bytes(16, "little"), digest_size=32).digest()
-        return assign_seeds(key, 1 << 31, rows, stream.first_device).astype(np.int64)
+        return assign_cohorts(key, 1 << 31, rows, stream.first_device).astype(np.int64)
 
 
 class PaddedSupport(ItemSupport):

@@ -13,7 +13,7 @@ from overstory.protocol.encodings.base import Encoding
 from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
 from overstory.protocol.encodings.seeds import SeededHash
-from overstory.protocol.encodings.symbols import LocalHash, SignMatrix, value_word
+from overstory.protocol.encodings.symbols import LocalHash, SignMatrix
 from overstory.protocol.errors import ParameterError
 
 
@@ -41,7 +41,7 @@ def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.intege
     Parameters
     ----------
     encoding
-        One-hot (values are symbols) or Bloom (values are strings; an Arrow string array is taken without a copy).
+        One-hot (values are symbols) or Bloom (values are strings, in an Arrow array also).
 
     Returns
     -------
@@ -76,19 +76,14 @@ def _bloom(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
 
 
 def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
-    from overstory.kernels.hash.bloom import digest64, positions_google, positions_v1
+    from overstory.kernels.hash.bloom import positions_google, positions_v1
 
-    offsets, octets = _columns(values)
     shape = encoding.num_bits, encoding.num_hashes, encoding.num_cohorts
-    family = encoding.hashes
-    if isinstance(family, OverstoryV1):
-        positions = positions_v1(digest64(offsets, octets, family.key, family.padded_person), *shape)
-    elif isinstance(family, GoogleRapporPython):
-        positions = positions_google(offsets, octets, *shape)
-    else:
-        raise ParameterError(f"there is no bulk form of the hash family {encoding.family}")
-    typed: NDArray[np.integer[Any]] = positions
-    return typed
+    if isinstance(encoding.hashes, OverstoryV1):
+        return positions_v1(_digests(encoding.hashes, values), *shape)
+    if isinstance(encoding.hashes, GoogleRapporPython):
+        return positions_google(*_columns(values), *shape)
+    raise ParameterError(f"there is no bulk form of the hash family {encoding.family}")
 
 
 def words_of(encoding: LocalHash | SignMatrix | SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:
@@ -101,27 +96,27 @@ def words_of(encoding: LocalHash | SignMatrix | SeededHash, values: Sequence[Any
     True
     """
     if encoding.domain_size is None:
-        if are_few(EACH * len(values), "hash/bloom", at_once=COMPILING):
-            return np.array([value_word(value, None, encoding.key) for value in values], np.uint64)
-        from overstory.kernels.hash.bloom import digest64
-
-        family = OverstoryV1(encoding.key.encode())
-        return digest64(*_columns(values), family.key, family.padded_person)
+        return _digests(OverstoryV1(encoding.key.encode()), values)
     from overstory.kernels.small_hashes import value_words
 
     return value_words(symbols_of(values, encoding.domain_size))
 
 
-def _columns(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Lay strings end to end: offsets (M + 1) and bytes, as Arrow does; an Arrow array's own are used as they are."""
-    if hasattr(values, "buffers"):
-        import pyarrow as pa
+def _digests(family: OverstoryV1, values: Sequence[Any]) -> NDArray[np.uint64]:
+    return np.fromiter(map(family.digest, _texts(values)), np.uint64, len(values))
 
-        held = values.cast(pa.large_binary())
-        _, starts, octets = held.buffers()
-        offsets = np.frombuffer(starts, np.int64)[held.offset : held.offset + len(held) + 1]
-        return offsets, np.frombuffer(octets or b"", np.uint8)
-    raw = [value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass") for value in values]
-    offsets = np.zeros(len(raw) + 1, np.int64)
-    np.cumsum([len(text) for text in raw], out=offsets[1:])
-    return offsets, np.frombuffer(b"".join(raw), np.uint8)
+
+def _columns(values: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Lay strings end to end: offsets (M + 1) and bytes."""
+    texts = _texts(values)
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    return offsets, np.frombuffer(b"".join(texts), np.uint8)
+
+
+def _texts(values: Any) -> list[bytes]:
+    """Return strings as UTF-8; an Arrow array's are no objects until here."""
+    if hasattr(values, "buffers"):
+        texts: list[bytes] = values.cast("large_binary").to_pylist()
+        return texts
+    return [value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass") for value in values]

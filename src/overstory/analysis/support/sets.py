@@ -139,11 +139,22 @@ def count_plane_support(histogram: I64, space: Projective) -> I64:
     if there.size * space.domain_size > MOST_PAIRS or not are_few(0, "sets/planes"):
         from overstory.kernels.sets import planes
 
-        return planes.count_plane_support(histogram, space.field_size, space.dimension, space.domain_size)
+        return planes.count_plane_support(histogram, packed(space.field), space.dimension, space.domain_size)
     values = _coordinates(space, np.arange(space.domain_size), space.dimension)
     sent = _coordinates(space, there, space.dimension)
     products = _inner(space.field, values[:, None, :], sent[None, :, :])
     return np.asarray((products == 0) @ histogram[there], np.int64)
+
+
+def packed(field: Field) -> I64:
+    """Return a field as `overstory.kernels.sets.planes` takes it."""
+    every = np.arange(field.size)
+    inverses = [0, *map(field.inverse, every[1:].tolist())]
+    if not isinstance(field, PowerField):
+        return np.concatenate([[field.size, 0], inverses, _opposite(field, every)])
+    powers, logarithms = _logarithms(field)
+    sums = _plus(field, every[:, None], every).ravel()
+    return np.concatenate([[field.size, 1], inverses, _opposite(field, every), powers, powers, logarithms, sums])
 
 
 def _points(space: Projective, symbols: I64, inside: NDArray[np.bool_], drawn: I64) -> I64:

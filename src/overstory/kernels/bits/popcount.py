@@ -244,29 +244,6 @@ def _flat(reports: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.require(reports, np.uint64, ["C", "A"]).reshape(-1)
 
 
-def count_bits(reports: NDArray[np.uint64], *, threads: int | None = None) -> NDArray[np.int64]:
-    """How many reports have each bit.
-
-    Parameters
-    ----------
-    reports : uint64[n, words]
-        Packed reports (see docs/explanation/architecture.md).
-
-    Returns
-    -------
-    int64[words * 64]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> count_bits(np.array([[5], [4]], dtype=np.uint64))[:4]
-    array([1, 0, 2, 0])
-    """
-    offsets = np.array([0, len(reports)], dtype=np.int64)
-    ones: NDArray[np.int64] = count_bits_grouped(reports, offsets, threads=threads)[1][0]
-    return ones
-
-
 @kernel
 def move_rows(flat: Any, cohorts: Any, words: Any, free: Any, out: Any) -> None:
     """Move each row to the next free place of its cohort."""

@@ -1,17 +1,15 @@
-"""Strings to digests, digests to Bloom positions, for millions of strings in Arrow's layout.
+"""Digests, or strings as Arrow lays out a column of them, to Bloom positions, millions at a time.
 
-String ``i`` is ``data[offsets[i] : offsets[i + 1]]``, as Arrow stores a column of strings: no Python object is made.
+String ``i`` is ``data[offsets[i] : offsets[i + 1]]``.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from overstory.kernels.compiled import kernel
-from overstory.kernels.hash.blake2 import BLOCK, IV, hash_strings
 from overstory.kernels.hash.md5 import google_rows
 from overstory.kernels.threads import in_parts
 
@@ -48,49 +46,6 @@ def _shape(num_bits: int, num_hashes: int, num_cohorts: int, most_hashes: int) -
         raise ValueError(f"num_hashes must be in 1 .. {most_hashes}, not {num_hashes}")
     if num_cohorts < 1:
         raise ValueError(f"num_cohorts must be at least 1, not {num_cohorts}")
-
-
-def digest64(
-    offsets: NDArray[Any], data: NDArray[np.uint8], key: bytes, person: bytes, *, threads: int | None = None
-) -> NDArray[np.uint64]:
-    """Keyed 64-bit digest of each string: BLAKE2b with ``digest_size=8``, read as a little-endian number.
-
-    Parameters
-    ----------
-    offsets : int32[n + 1] or int64[n + 1]
-    data : uint8[]
-    key : bytes
-        At most 64 bytes; none for no key.
-    person : bytes
-        At most 16 bytes that say what the digest is for.
-
-    Returns
-    -------
-    uint64[n]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> text = np.frombuffer(b"oakbeech", dtype=np.uint8)
-    >>> digests = digest64(np.array([0, 3, 8]), text, b"key", b"")
-    >>> int(digests[0]) == int.from_bytes(hashlib.blake2b(b"oak", digest_size=8, key=b"key").digest(), "little")
-    True
-    """
-    offsets, data = _strings(offsets, data)
-    empty = int.from_bytes(
-        hashlib.blake2b(digest_size=8, key=key, person=person).digest(), "little"
-    )  # also checks both
-    # RFC 7693, section 2.5: h_0 = IV xor the parameter block (digest length, key length, fanout, depth; person).
-    parameters = bytes([8, len(key), 1, 1]).ljust(48, b"\0") + person.ljust(16, b"\0")
-    initial = np.array(IV, dtype=np.uint64) ^ np.frombuffer(parameters, dtype="<u8")
-    key_block = np.frombuffer(key.ljust(BLOCK, b"\0") if key else b"", dtype=np.uint8)
-    out = np.empty(offsets.size - 1, dtype=np.uint64)
-
-    def part(start: int, stop: int) -> None:
-        hash_strings(offsets[start : stop + 1], data, initial, key_block, np.uint64(empty), out[start:stop])
-
-    in_parts(part, out.size, threads, smallest=SMALLEST)
-    return out
 
 
 @kernel
@@ -138,7 +93,7 @@ def positions_v1(
     Parameters
     ----------
     digests : uint64[n]
-        From `digest64`.
+        Of `overstory.protocol.encodings.hashing.OverstoryV1`.
     num_bits, num_hashes, num_cohorts : int
         k, h and m, with h at most k.
 

@@ -1,12 +1,7 @@
 """The support of every value under projective geometry response, and the arithmetic of the finite fields under it.
 
-Fields: of a prime by remainders, of a prime's power by tables.
-
-The elements of GF(p^k) are numbered as `overstory.protocol.encodings.finite_fields` does: polynomials, whose
-coefficients are the number's digits in base p, modulo the least polynomial of which x is a root that generates every
-element but 0.
-
-A kernel takes a field of q elements as one array of int64 (of several, or of a tuple, every access would be counted):
+A prime's field is calculated with by remainders, another by tables. A kernel takes one of q elements as one array of
+int64 (of several, or of a tuple, every access would be counted), which `overstory.analysis.support.sets` makes:
 
     q | whether tables follow | 1 / a (of 0, 0) | -a | x^i, i = 0 .. 2 q - 3 | the i < q - 1 with x^i = a | a + b
 
@@ -30,8 +25,6 @@ no division either: for z = 0 all are B(-u_i; 1, 0), for z = 1 each residue but 
 Table m, for y of m coordinates, has a row of P(m) = q P(m-1) + 1 numbers for each z.  Number ``a P(m-1) + c`` is
 (a, the y of number c), and the last is (1, 0, ..., 0).  B(0; 0) and B(1; 0) are kept beside it: ``ends[2 m]`` and
 ``ends[2 m + 1]``.
-
-`check_space` and `points_of` describe the space PG(t-1, q) for both halves of projective geometry response.
 """
 
 from __future__ import annotations
@@ -79,93 +72,7 @@ def plus(a: Any, b: Any, field: Any) -> Any:
     return field[(5 + a) * size + b]
 
 
-def characteristic(field_size: int) -> tuple[int, int]:
-    """Return (p, k), p a prime, with p^k = q; k = 0 where q is no prime's power.
-
-    Examples
-    --------
-    >>> characteristic(9), characteristic(7), characteristic(6)
-    ((3, 2), (7, 1), (2, 0))
-    """
-    prime = next((i for i in range(2, int(field_size**0.5) + 1) if field_size % i == 0), field_size)
-    degree = next((k for k in range(1, field_size.bit_length()) if prime**k == field_size), 0)
-    return prime, degree
-
-
-def field_of(field_size: int) -> NDArray[np.int64]:
-    """Return the field of so many elements, a prime or a power of one.
-
-    Examples
-    --------
-    >>> field_of(5)
-    array([5, 0, 0, 1, 3, 2, 4, 0, 4, 3, 2, 1])
-    """
-    prime, degree = characteristic(field_size)
-    return _prime_field(field_size) if degree == 1 else _power_field(field_size, prime, degree)
-
-
-def _prime_field(size: int) -> NDArray[np.int64]:
-    inverses = np.zeros(size, np.int64)
-    inverses[1] = 1
-    for i in range(2, size):  # q = (q // i) i + q % i, so 1 / i = -(q // i) / (q % i)
-        inverses[i] = -(size // i) * int(inverses[size % i]) % size
-    return np.concatenate([np.array([size, 0]), inverses, -np.arange(size) % size])
-
-
-def _power_field(size: int, prime: int, degree: int) -> NDArray[np.int64]:
-    places = prime ** np.arange(degree)
-    # An element's digits in base p are its polynomial's coefficients.
-    digits = np.arange(size)[:, None] // places % prime
-    sums = (digits[:, None, :] + digits[None, :, :]) % prime @ places
-    powers = _powers_of_x(digits, places, prime)
-    logarithms, inverses = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    # x generates every element but 0, so logarithms to the base x exist.
-    logarithms[powers] = np.arange(size - 1)
-    inverses[powers] = np.roll(powers[::-1], 1)  # 1 / x^i = x^(q - 1 - i)
-    opposites = -digits % prime @ places
-    return np.concatenate([np.array([size, 1]), inverses, opposites, powers, powers, logarithms, sums.ravel()])
-
-
-def _powers_of_x(digits: NDArray[np.int64], places: NDArray[np.int64], prime: int) -> NDArray[np.int64]:
-    """Return the powers of x modulo the least polynomial in which they are all elements but 0."""
-    size = len(digits)
-    shifted = np.roll(digits, 1, axis=1)  # a times x: its digits one place up, and the one that leaves ...
-    highest = shifted[:, :1].copy()
-    shifted[:, 0] = 0
-    for low in range(1, size):  # ... replaced by what x^k is modulo x^k + low
-        following = ((shifted - highest * digits[low]) % prime @ places).tolist()
-        powers = [1]
-        while len(powers) < size and (power := following[powers[-1]]) > 1:
-            powers.append(power)
-        # x has order q - 1 exactly: the polynomial is primitive.
-        if len(powers) == size - 1 and following[powers[-1]] == 1:
-            return np.array(powers)
-    raise AssertionError(f"no such polynomial for a field of {size}")  # there is one for every prime's power
-
-
-MAX_PRIME = 1 << 15
-MAX_POWER = 1 << 10
 MAX_DIMENSION = 32
-
-
-def check_space(field_size: int, dimension: int) -> None:
-    """Refuse what is no space: a field that there is not, or fewer than two coordinates."""
-    degree = characteristic(field_size)[1] if 2 <= field_size <= MAX_PRIME else 0
-    if not degree or (degree > 1 and field_size > MAX_POWER):
-        raise ValueError(f"field_size must be a prime below 2 ** 15, or a prime power up to 2 ** 10, not {field_size}")
-    if not 2 <= dimension <= MAX_DIMENSION or field_size ** (dimension + 1) >= 1 << 62:
-        raise ValueError(f"dimension must be in 2 .. 32, and the space smaller than 2 ** 45, not {dimension}")
-
-
-def points_of(field_size: int, dimension: int) -> NDArray[np.int64]:
-    """Return P(0) .. P(t + 1): how many points the spaces of 0 .. t + 1 coordinates have.
-
-    Examples
-    --------
-    >>> points_of(3, 2)
-    array([ 0,  1,  4, 13])
-    """
-    return np.array([(field_size**s - 1) // (field_size - 1) for s in range(dimension + 2)], np.int64)
 
 
 @kernel
@@ -298,7 +205,7 @@ def plane_support(histogram: Any, field: Any, starts: Any, out: Any) -> None:
 
 
 def count_plane_support(
-    histogram: NDArray[np.int64], field_size: int, dimension: int, domain_size: int
+    histogram: NDArray[np.int64], field: NDArray[np.int64], dimension: int, domain_size: int
 ) -> NDArray[np.int64]:
     """How many reports lie on each value's hyperplane.
 
@@ -306,8 +213,10 @@ def count_plane_support(
     ----------
     histogram : int64[K]
         How many reports are each point of the space.
-    field_size, dimension : int
-        q, a prime below 2 ** 15 or a prime power up to 2 ** 10, and t, at least 2; K = (q^t - 1) / (q - 1).
+    field : int64[]
+        Of q elements, as one array (see above).
+    dimension : int
+        t, at least 2; K = (q^t - 1) / (q - 1).
     domain_size : int
         d, at most K.
 
@@ -319,16 +228,19 @@ def count_plane_support(
     Examples
     --------
     >>> import numpy as np
-    >>> count_plane_support(np.array([5, 0, 0, 2, 0, 0, 1]), 2, 3, 3)
+    >>> count_plane_support(np.array([5, 0, 0, 2, 0, 0, 1]), np.array([2, 0, 0, 1, 0, 1]), 3, 3)
     array([2, 7, 3])
     """
-    check_space(field_size, dimension)
-    starts = points_of(field_size, dimension)
+    field_size = int(field[0])
+    if not 2 <= dimension <= MAX_DIMENSION or field_size ** (dimension + 1) >= 1 << 62:
+        raise ValueError(f"dimension must be in 2 .. 32, and the space smaller than 2 ** 45, not {dimension}")
+    # P(0) .. P(t + 1): how many points the spaces of 0 .. t + 1 coordinates have.
+    starts = np.array([(field_size**s - 1) // (field_size - 1) for s in range(dimension + 2)], np.int64)
     histogram, size = np.asarray(histogram), int(starts[dimension])
     if histogram.shape != (size,) or histogram.dtype.kind not in "iu":
         raise ValueError(f"histogram must be {size} integers, not {histogram.dtype} {histogram.shape}")
     if not 1 <= domain_size <= size:
         raise ValueError(f"domain_size must be in 1 .. {size}, the points of the space, not {domain_size}")
     out = np.empty(domain_size, np.int64)
-    plane_support(np.ascontiguousarray(histogram, np.int64), field_of(field_size), starts, out)
+    plane_support(np.ascontiguousarray(histogram, np.int64), field, starts, out)
     return out

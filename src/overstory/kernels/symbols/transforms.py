@@ -52,13 +52,6 @@ def transform(sums: Any, step: Any) -> None:
         step *= 2
 
 
-def order_of(domain_size: int) -> int:
-    """Return the matrix's order: the least power of two that has a column for every value."""
-    if not 2 <= domain_size <= MAX_DOMAIN:
-        raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
-    return 1 << (domain_size - 1).bit_length()
-
-
 def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_size: int) -> NDArray[np.int64]:
     """How many reports are each value's sign in the report's row.
 
@@ -79,7 +72,9 @@ def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_si
     >>> count_hadamard_support(np.array([0, 1, 2, 3]), np.array([0, 1, 0, 1]), 3)
     array([2, 4, 2])
     """
-    order = order_of(domain_size)
+    if not 2 <= domain_size <= MAX_DOMAIN:
+        raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
+    order = 1 << (domain_size - 1).bit_length()  # the least power of two that has a column for every value
     rows = column("rows", rows, order)
     reported = column("reported", reported, 2, rows.size)
     sums = np.zeros(order, np.int64)
@@ -91,7 +86,6 @@ def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_si
 
 
 MOST_SIGNS = 1 << 30
-AT_ONCE = 1 << 16  # devices whose matrices are written out together
 
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
@@ -109,30 +103,6 @@ def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
     """
     out = np.empty((len(seeds), hash_bits), np.uint64)
     fill_masks(seeds.astype(np.uint64), np.uint64(64 - num_bits), out)
-    return out
-
-
-def encode_linear(
-    words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bits: int, hash_bits: int
-) -> NDArray[np.uint32]:
-    """Return each device's hashed symbol.
-
-    Parameters
-    ----------
-    words : uint64[d]
-        The values.
-
-    Returns
-    -------
-    uint32[n]
-    """
-    out, places = np.empty(len(symbols), np.uint32), np.arange(hash_bits, dtype=np.uint32)
-    for start in range(0, out.size, AT_ONCE):
-        some = slice(start, start + AT_ONCE)
-        masks = masks_of(seeds[some], num_bits, hash_bits)
-        # Bit j of A v is the parity of row j and v.
-        parity = np.bitwise_count(masks & words[symbols[some]][:, None]) & 1
-        out[some] = (parity.astype(np.uint32) << places).sum(axis=1, dtype=np.uint32)
     return out
 
 

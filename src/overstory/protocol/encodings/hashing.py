@@ -67,7 +67,6 @@ class OverstoryV1:
     max_bits: ClassVar[int] = (1 << 16) - 1  # a filter's size travels as 16 bits
     distinct: ClassVar[bool] = True
     person: ClassVar[bytes] = b"overstory-v1"
-    padded_person: ClassVar[bytes] = person.ljust(16, b"\0")
 
     def __post_init__(self) -> None:
         if len(self.key) > 64:

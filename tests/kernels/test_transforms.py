@@ -1,0 +1,159 @@
+"""Supports by transforms, compiled and by NumPy, equal slow, obvious twins: of Hadamard response and linear hashing."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from overstory.kernels import columns, small_hashes
+from overstory.kernels.small_hashes import encode_hadamard, encode_linear
+from overstory.kernels.symbols import transforms
+from overstory.protocol.encodings.symbols import HadamardRow
+
+SEEDS = st.lists(st.integers(0, (1 << 31) - 1), min_size=1, max_size=12)
+by_examples = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(params=["compiled", "NumPy"])
+def kernels(request, monkeypatch):
+    """The functions of `transforms`, or those of the same names that NumPy does."""
+    if request.param == "compiled":
+        return transforms
+    monkeypatch.setattr(small_hashes, "are_few", lambda count, kernels: True)
+    return small_hashes
+
+
+# --- Hadamard response --------------------------------------------------------------------------------------------
+
+
+def hadamard_twin(rows, reported, domain_size):
+    encoding = HadamardRow(domain_size)
+    pairs = list(zip(rows.tolist(), reported.tolist(), strict=True))
+    return [sum(encoding.symbol(value, row) == sign for row, sign in pairs) for value in range(domain_size)]
+
+
+def hadamard_reports(n, domain_size):
+    rng = np.random.default_rng(n)
+    return rng.integers(0, HadamardRow(domain_size).num_cohorts, n).astype(np.uint32), rng.integers(0, 2, n)
+
+
+@pytest.mark.parametrize("domain_size", [2, 3, 64, 1000, 2**31])
+def test_signs_are_the_device_s(domain_size):
+    rng, encoding = np.random.default_rng(1), HadamardRow(domain_size)
+    symbols, rows = rng.integers(0, domain_size, 50), rng.integers(0, encoding.num_cohorts, 50)
+    got = encode_hadamard(symbols, rows)
+    assert got.dtype == np.uint32
+    assert got.tolist() == [encoding.symbol(int(s), int(r)) for s, r in zip(symbols, rows, strict=True)]
+
+
+@by_examples
+@given(st.integers(0, 60), st.integers(2, 70) | st.sampled_from([1023, 1024, 1025]))
+def test_any_signs_support_equals_the_twin(kernels, n, domain_size):
+    rows, reported = hadamard_reports(n, domain_size)
+    got = kernels.count_hadamard_support(rows, reported, domain_size)
+    assert got.dtype == np.int64
+    assert got.tolist() == hadamard_twin(rows, reported, domain_size)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reported", "domain_size", "message"),
+    [
+        ([4], [0], 4, "rows"),
+        ([-1], [0], 4, "rows"),
+        ([0], [2], 4, "reported"),
+        ([0], [], 4, "reported"),
+        ([0], [0], 1, "domain_size"),
+    ],
+)
+def test_bad_reports_get_one_clear_error(kernels, rows, reported, domain_size, message):
+    with pytest.raises(ValueError, match=message):
+        kernels.count_hadamard_support(np.array(rows), np.array(reported), domain_size)
+
+
+def test_columns_of_two_lengths_are_refused():
+    with pytest.raises(ValueError, match="rows"):
+        encode_hadamard(np.array([1, 2]), np.array([1]))
+
+
+# --- linear hashing -----------------------------------------------------------------------------------------------
+
+
+def split_mix(word):
+    """SplitMix64 of a state, as published (Steele, Lea, Flood 2014)."""
+    word = (word + 0x9E3779B97F4A7C15) % 2**64
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    word = (word ^ word >> 27) * 0x94D049BB133111EB % 2**64
+    return word ^ word >> 31
+
+
+def twin_masks(seed, num_bits, hash_bits):
+    return [split_mix((256 * seed + row) * 0x9E3779B97F4A7C15 % 2**64) >> 64 - num_bits for row in range(hash_bits)]
+
+
+def twin_hash(value, masks):
+    return sum(((mask & value).bit_count() % 2) << row for row, mask in enumerate(masks))
+
+
+def twin_support(masks, reported, value):
+    return sum(twin_hash(value, own) == symbol for own, symbol in zip(masks.tolist(), reported.tolist(), strict=True))
+
+
+@by_examples
+@given(SEEDS, st.integers(1, 64), st.integers(1, 12), st.data())
+def test_matrices_and_hashes_equal_the_twin(kernels, seeds, num_bits, hash_bits, data):
+    column = np.array(seeds, np.uint32)
+    expected = [twin_masks(seed, num_bits, hash_bits) for seed in seeds]
+    assert kernels.masks_of(column, num_bits, hash_bits).tolist() == expected
+    words = data.draw(st.lists(st.integers(0, 2**num_bits - 1), min_size=1, max_size=5))
+    symbols = np.arange(len(seeds)) % len(words)
+    found = encode_linear(np.array(words, np.uint64), symbols, column, num_bits, hash_bits)
+    assert found.dtype == np.uint32
+    assert found.tolist() == [twin_hash(words[i], masks) for i, masks in zip(symbols, expected, strict=True)]
+
+
+def test_many_devices_are_hashed_in_parts(monkeypatch):
+    words, symbols, seeds = np.arange(50, dtype=np.uint64), np.arange(100) % 50, np.arange(100, dtype=np.uint32)
+    whole = encode_linear(words, symbols, seeds, 20, 5)
+    monkeypatch.setattr(small_hashes, "AT_ONCE", 7)
+    assert np.array_equal(encode_linear(words, symbols, seeds, 20, 5), whole)
+
+
+def some_reports(seed, n, hash_bits):
+    rng = np.random.default_rng(seed)
+    masks = transforms.masks_of(rng.integers(0, 1 << 31, n).astype(np.uint32), 64, hash_bits)
+    return masks, rng.integers(0, 1 << hash_bits, n).astype(np.uint32)
+
+
+@pytest.mark.parametrize(("hash_bits", "step"), [(1, 0), (1, 4), (3, 5), (6, 3), (7, 9), (12, 2)])
+def test_the_transform_counts_what_the_twin_counts(kernels, hash_bits, step):
+    masks, reported = some_reports(hash_bits, 40, hash_bits)
+    drawn = np.random.default_rng(step).integers(0, 1 << 63, 3).astype(np.uint64)
+    parents = drawn >> np.uint64(step) << np.uint64(step)
+    reported[::2] = [twin_hash(int(parents[0]), own) for own in masks[::2].tolist()]
+    counted = kernels.count_blocks(masks, reported, parents, step)
+    assert counted.shape == (3, 1 << step)
+    for row, parent in zip(counted, parents.tolist(), strict=True):
+        for suffix in range(0, 1 << step, 7 if step > 4 else 1):
+            assert row[suffix] == twin_support(masks, reported, parent | suffix)
+    assert np.array_equal(kernels.count_blocks(masks[:0], reported[:0], parents, step), 0 * counted)
+    assert kernels.count_blocks(masks, reported, parents[:0], step).shape == (0, 1 << step)
+    broken = kernels.count_blocks(masks, reported ^ np.uint32(1), parents, step)
+    assert not np.array_equal(broken, counted), "a wrong sign would be seen"
+
+
+def test_many_reports_are_added_in_parts(monkeypatch):
+    masks, reported = some_reports(9, 100, 4)
+    parents = np.array([0, 1 << 40], np.uint64)
+    whole = transforms.count_blocks(masks, reported, parents, 6)
+    monkeypatch.setattr(transforms, "MOST_SIGNS", 16 * 7)
+    assert np.array_equal(transforms.count_blocks(masks, reported, parents, 6), whole)
+
+
+def test_many_are_the_kernels(monkeypatch):
+    monkeypatch.setattr(columns, "PATIENCE", 0)
+    monkeypatch.setattr(columns, "_done_slowly", 0)
+    monkeypatch.setattr(small_hashes, "TOGETHER", 1)
+    rows = np.random.default_rng(7).integers(0, 4, 10)
+    support = small_hashes.count_hadamard_support(rows, rows & 1, 3)
+    assert np.array_equal(support, transforms.count_hadamard_support(rows, rows & 1, 3))
+    assert columns._done_slowly == 0
