@@ -21,7 +21,6 @@ from overstory.privacy.payloads.registry import epsilon_between, terms_of
 from overstory.privacy.registry.totals import charge
 from overstory.privacy.terms import add_up
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import PersonBudget
 from support.devices import DAY, Clock, device, registry
 
 NAMES = 'domain = {{kind = "categories", names = [{}]}}\nperiod = "day"\n'
@@ -119,22 +118,6 @@ def test_what_is_printed_of_an_unchanged_value_is_not_below_both_parts_together(
     assert cost.line("permanent") is not None or once
     assert cost.line("change") is None, "the value had another response in each account, changed or not"
     assert not any("the only one that a device sends" in line.about for line in cost.lines)
-
-
-@pytest.mark.parametrize(
-    ("parts", "days", "unchanged", "always"),
-    [
-        ((TEXTS + RAPPOR.format(16, ""), TEXTS + RAPPOR.format(8, "")), 10, 8.5987, 8.7889),
-        ((ABC + BASIC, BAC + BASIC), 10, 4.2994, 4.3945),
-    ],
-    ids=["fewer cohorts", "reordered"],
-)
-def test_the_sum_is_that_of_two_independent_responses(tmp_path, parts, days, unchanged, always):
-    cost = lines_of(lived(tmp_path, parts, values_of(parts[0])[0], days))
-    assert cost.line("unchanged").amount == f"epsilon {unchanged}"
-    assert cost.line("permanent").amount == f"epsilon {always}"
-    exact = sum(terms_of(of(rest)["m"].mechanism).epsilon_n(days) for rest in parts)
-    assert cost.line("unchanged").epsilon == pytest.approx(exact)
 
 
 KEYS = [number.to_bytes(32, "big") for number in range(400)]
@@ -235,30 +218,3 @@ def test_nothing_is_one_of_the_responses_and_no_value_more(tmp_path, values):
     assert headline.epsilon == charge("any-history", terms_of(mechanism), 2)
     worst = max(epsilon_between(mechanism, [0, 1], list(pair)) for pair in [(2, 3), (2, 2), (1, 0), (0, 0), (1, 1)])
     assert worst == pytest.approx(1.3959, abs=5e-5)
-
-
-def test_the_ledger_of_every_value_and_nothing_is_within_what_a_budget_charges(tmp_path):
-    client = device(tmp_path, registry=of(SIX), clock=(clock := Clock()))
-    for value in (*"abcdef", "no value") * 2:
-        client.record("m", value)
-        clock.tomorrow()
-    client.flush()
-    terms, cost = terms_of(client.registry["m"].mechanism), lines_of(client)
-    assert cost.epsilon_pattern == pytest.approx(7 * terms.epsilon_n(2))
-    assert cost.epsilon_pattern <= charge("same-pattern", terms, 14) <= cost.line("values").epsilon
-
-
-@pytest.mark.parametrize("bad", [None, 0, 1, 2])
-def test_what_status_says_is_within_the_budget_that_ended(tmp_path, bad):
-    clock, outcomes = Clock(), []
-    client = device(tmp_path, registry=of(SIX, budget='epsilon = 3.0\nagainst = "any-history"'), clock=clock)
-    assert client.registry.budget == PersonBudget(3.0, "any-history")
-    for day, value in enumerate("abcd"):
-        outcomes.append(client.record("m", "no value" if day == bad else value))
-        client.flush()
-        clock.tomorrow()
-    assert outcomes.count(Outcome.SPENT) == 1
-    spent = lines_of(client).headline
-    assert spent.about.endswith("your 3 reports")
-    assert spent.amount == "epsilon 2.4477"
-    assert client.status().totals[0].epsilon_any == spent.epsilon

@@ -1,6 +1,5 @@
 """State machines: outbox, memo with its ledger, consent, each beside a model of a few lines."""
 
-import math
 import os
 import tempfile
 from collections import Counter
@@ -19,11 +18,10 @@ from overstory.client.outcomes import ConsentError
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.paths import StatePaths
-from overstory.client.state.rows import NOTHING
 from overstory.client.state.state import State, erase
 from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import BINS, DAY, NOON, Clock, device, registry
+from support.devices import BINS, Clock, device, registry
 
 FEW = settings(max_examples=25, stateful_step_count=25, deadline=None)
 
@@ -347,16 +345,6 @@ TestConsent = ConsentMachine.TestCase
 TestConsent.settings = FEW
 
 
-def test_the_terms_are_kept_so_that_the_ledger_outlives_the_registry(tmp_path):
-    clock = Clock(NOON + 10 * DAY)
-    client = device(tmp_path, clock=clock)
-    client.record("engine", "x")
-    client.flush()
-    with State(client.paths).snapshot() as rows:
-        assert ledger_of(rows).accounts[0].terms == terms_of(client.registry["engine"].mechanism)
-        assert 0 < ledger_of(rows).epsilon < math.inf
-
-
 def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
     clock = Clock()
     client = device(tmp_path, clock=clock, registry=CAPPED, choice="local")
@@ -377,25 +365,3 @@ def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
     with State(client.paths).snapshot() as rows:
         assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1), (1, 1), (0, 1), (1, 1)]
         assert rows.outbox.tally()[RowState.LOCAL] == 4
-
-
-def test_the_cap_holds_across_processes_that_do_not_know_of_each_other(tmp_path):
-    clock = Clock()
-    first, second = (device(tmp_path, clock=clock, registry=CAPPED) for _ in range(2))
-    for client in (first, second):
-        clock.tomorrow()
-        assert client.record("drop", 1) is Outcome.RECORDED
-        client.flush()
-    for value in (2, 3):
-        clock.tomorrow()
-        assert first.record("drop", value) is Outcome.RECORDED
-    first.flush()
-    clock.tomorrow()
-    assert second.record("drop", 4) is Outcome.RECORDED  # for all it knows
-    assert second.flush().written == {"queued": 1}  # as nothing
-    clock.tomorrow()
-    assert second.record("drop", 4) is Outcome.CAPPED  # now it knows
-    with State(first.paths).snapshot() as rows:
-        assert rows.memo.distinct("drop", spare=True) == 3
-        assert rows.memo.responses("drop")[-1].tag == NOTHING
-        assert rows.outbox.tally()[RowState.WAITING] == 5

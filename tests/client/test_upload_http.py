@@ -129,15 +129,6 @@ def silent_server() -> Iterator[BadServer]:
             over.set()
 
 
-def test_silence_ends_when_the_time_is_over() -> None:
-    with silent_server() as server:
-        started = time.monotonic()
-        answer = send(request(server.url, timeout=0.2))
-        took = time.monotonic() - started
-    assert answer == Response(None, error="no answer in time")
-    assert 0.2 <= took < 30
-
-
 def test_dribble_ends_when_the_time_is_over() -> None:
     over = threading.Event()
 
