@@ -229,6 +229,9 @@ def test_a_choice_made_elsewhere_between_record_and_flush_is_obeyed(tmp_path):
     client._sources._policy.write_text('{"reporting": "local"}')
     os.utime(client._sources._policy, (time.time() + 5,) * 2)
     assert client.flush().written == {"kept": 1}
+    assert client.record("engine", "x") is Outcome.RECORDED  # for the person alone
+    client._sources._policy.unlink()
+    assert client.flush().written == {"kept": 1}
 
 
 def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_consent(tmp_path, monkeypatch):

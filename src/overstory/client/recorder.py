@@ -17,7 +17,7 @@ from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
-    from overstory.client.state.rows import Claims, Rows
+    from overstory.client.state.rows import Past, Rows
     from overstory.protocol.metrics import Metric
 
 MAX_RESPONSES: Final = 1024
@@ -102,9 +102,9 @@ class MetricRecorder:
     def __repr__(self) -> str:
         return f"MetricRecorder({self.metric.id!r})"
 
-    def learn(self, claims: Claims, responses: Iterable[Response], pending: Iterable[PendingReport]) -> None:
+    def learn(self, past: Past, pending: Iterable[PendingReport] = ()) -> None:
         """Take over what the state holds, and what waits to be written to it."""
-        mine, self._elsewhere = {}, 0
+        (claims, responses), mine, self._elsewhere = past, {}, 0
         self._answered.clear()
         for response in responses:
             if response.account == self.metric.account:

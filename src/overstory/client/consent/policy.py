@@ -162,9 +162,9 @@ def effective(paths: StatePaths, environ: Mapping[str, str], policy: Path) -> Ef
     return PermissionSources(paths, environ, policy).now()
 
 
-def _signature(path: str, stat: Callable[[str], os.stat_result] = os.stat) -> Signature:
+def _signature(path: str) -> Signature:
     try:
-        status = stat(path)
+        status = os.stat(path)  # noqa: PTH116 - every record looks at two files
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
@@ -238,16 +238,13 @@ class Permission:
         if self.server is None or consent.server is not None or consent.choice is not Choice.ON:
             return False
         if self._first is None or self._first[0] != consent.consent_id:
-            self._first = consent.consent_id, self._read(consent)
+            state, first = self._state(), None
+            if state.exists:
+                # The next write reports a state that cannot be read.
+                with contextlib.suppress(StateError), state.snapshot() as rows:
+                    first = pinned(rows, consent)
+            self._first = consent.consent_id, first
         return self._first[1] not in {None, self.server}
-
-    def _read(self, consent: Consent) -> str | None:
-        state = self._state()
-        if state.exists:
-            # The next write reports a state that cannot be read.
-            with contextlib.suppress(StateError), state.snapshot() as rows:
-                return pinned(rows, consent)
-        return None
 
 
 def refused(rows: Rows, consent: Consent) -> str | None:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.state import database
-from overstory.client.state.database import committed, connected, fork_guard, integrity_error, translate_errors
+from overstory.client.state.database import committed, connected, fork_guard, translate_errors
 from overstory.client.state.files import PRIVATE, is_own, locked, make_folder, sync_folder, unfinished
 from overstory.client.state.outbox import Bounds
 from overstory.client.state.paths import StatePaths, refuse_foreign
@@ -353,8 +353,9 @@ def _open_database(paths: StatePaths, timeout: float) -> StoredSecret | None:
         return None
     with connected(paths.database, "rw", timeout) as connection:
         # Without a write lock, which would have to wait for readers.
-        if problem := integrity_error(connection):
-            raise StateError(Fault.DAMAGED, f"{paths.database}: it is damaged ({problem}); forget the state")
+        problem = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if problem is not None and problem[0] != "ok":
+            raise StateError(Fault.DAMAGED, f"{paths.database}: it is damaged ({problem[0]}); forget the state")
         if not database.has_tables(connection):
             return None
         about = dict(connection.execute("SELECT key, value FROM about WHERE key IN ('fingerprint', 'machine')"))
