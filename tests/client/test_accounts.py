@@ -5,7 +5,6 @@ What is printed of the past is then a sum: an unchanged value had one permanent 
 
 import io
 from datetime import UTC, date, datetime
-from functools import cache
 
 import pytest
 
@@ -19,8 +18,6 @@ from overstory.client.state.state import State
 from overstory.presentation.document import Paragraph
 from overstory.privacy.payloads.registry import epsilon_between, terms_of
 from overstory.privacy.registry.totals import charge
-from overstory.privacy.terms import add_up
-from overstory.protocol.errors import ParameterError
 from support.devices import DAY, Clock, device, registry
 
 NAMES = 'domain = {{kind = "categories", names = [{}]}}\nperiod = "day"\n'
@@ -53,7 +50,6 @@ CHANGES = {
     "another oracle": (ABC + BASIC, ABC + CHAIN),
 }
 VALUES = {'domain = {kind = "integers"': (3, 1, 0), 'domain = {kind = "categories"': ("a", "b")}
-DAYS = 2
 
 
 def of(rest, version="1", budget=None):
@@ -81,43 +77,6 @@ def lived(folder, parts, value, days):
 def lines_of(client):
     (spent,) = client.status().spent
     return spent.cost
-
-
-@cache
-def disclosed(rest, days, first, second):
-    """What reports of one value or another disclose by these parameters, by enumeration; 0 where one has no symbol."""
-    metric = of(rest)["m"]
-    try:
-        held = [metric.encode(value) for value in (first, second)]
-    except ParameterError:
-        return 0.0
-    if metric.mechanism.once:
-        return metric.mechanism.epsilon_report
-    return max(
-        epsilon_between(metric.mechanism, *([value] * days for value in held), cohort=cohort)
-        for cohort in range(min(metric.mechanism.num_cohorts, 4))
-    )
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_what_is_printed_of_an_unchanged_value_is_not_below_both_parts_together(tmp_path, change):
-    parts = CHANGES[change]
-    first, *others = values_of(parts[0])
-    cost = lines_of(lived(tmp_path, parts, first, DAYS))
-    once = of(parts[0])["m"].mechanism.once
-    assert cost.reports == (2 if once else 2 * DAYS)
-    truth = max(sum(disclosed(rest, DAYS, first, other) for rest in parts) for other in others)
-    assert truth > 0
-    assert cost.headline.epsilon >= truth
-    for kind in ("unchanged", "permanent", "pattern"):
-        line = cost.line(kind)
-        assert line is None or line.epsilon >= truth - 1e-12, kind
-    assert cost.line("unchanged") or {cost.headline.epsilon, getattr(cost.line("permanent"), "epsilon", None)} & {
-        add_up((1, terms_of(of(rest)["m"].mechanism).epsilon_n(1 if once else DAYS)) for rest in parts)
-    }, "left out only where another line has the same number"
-    assert cost.line("permanent") is not None or once
-    assert cost.line("change") is None, "the value had another response in each account, changed or not"
-    assert not any("the only one that a device sends" in line.about for line in cost.lines)
 
 
 KEYS = [number.to_bytes(32, "big") for number in range(400)]

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 
-from overstory.client.consent.consent import read_consent
 from overstory.client.person.commands import main
 from overstory.client.state.outbox import RowState
 from overstory.client.state.state import State
@@ -129,20 +128,6 @@ def test_status_says_that_the_registry_names_no_relay(tmp_path):
     assert client.status().to_json()["relay"]["relay"] is None
 
 
-def test_what_waited_and_was_sent_waits_no_more(tmp_path):
-    answers = [Response(503), Response(202)]
-    clock = Clock()
-    client = device(
-        tmp_path, registry=BOTH, server=COLLECTOR, spread=0.0, clock=clock, transport=lambda _: answers.pop(0)
-    )
-    client.record("colour", "red")
-    client.flush()
-    clock.tomorrow()
-    client.flush()
-    assert client.status().relay.waits == {}
-    assert client.status().counts["sent"] == 1
-
-
 def test_a_relay_on_the_collectors_own_host_is_noted(tmp_path, caplog):
     one = oblivious_registry("https://collector.example.com:8443/relay", RECEIVER.keys)
     notes = device(tmp_path, registry=one, server=COLLECTOR).status().notes
@@ -221,11 +206,3 @@ def test_a_choice_for_this_device_alone_does_not_depend_on_the_relay(tmp_path):
     other = oblivious_registry("https://other.example.net/", RECEIVER.keys)
     client = device(tmp_path, registry=other, server=COLLECTOR, choice=None)
     assert client.record("colour", "red") == "recorded"
-
-
-def test_the_choice_stores_the_relay_as_it_was_shown(tmp_path):
-    client = device(tmp_path, registry=BOTH, server=COLLECTOR)
-    consent = read_consent(client.paths)
-    assert consent.metrics["colour"].relay == f"{RELAY}, run by Example Relays"
-    assert consent.metrics["first"].relay is None
-    assert consent.server == COLLECTOR

@@ -188,14 +188,3 @@ def test_two_processes_keep_to_it_together(tmp_path):
     assert second.record("two", "red") is Outcome.RECORDED, "neither knows of the other's report yet"
     assert first.flush().written == {"queued": 1}
     assert second.flush().written == {"spent": 1}
-
-
-def test_what_is_kept_here_alone_costs_nothing(tmp_path):
-    clock = Clock()
-    client = device(tmp_path, registry=asked(PersonBudget(1.0), theme=GRR), choice="local", clock=clock)
-    for _ in range(3):
-        assert client.record("theme", "red") is Outcome.RECORDED
-        clock.tomorrow()
-    client.consent("on")
-    assert client.record("theme", "red") is Outcome.RECORDED
-    client.close()

@@ -232,19 +232,6 @@ def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
             pickle.dumps(unpicklable)
 
 
-def test_no_file_holds_the_value(tmp_path, clock):
-    value = "a-value-that-nobody-else-writes"
-    with device(tmp_path, clock=clock) as client:
-        client.record("engine", value)
-        client.flush()
-        clock.tomorrow()
-        client.record("engine", value)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {path.name for path in files} == {"secret", "state.db", "consent.json", "lock", "application.json"}
-    for path in files:
-        assert value.encode() not in path.read_bytes()
-
-
 def test_the_queue_in_memory_is_bounded(tmp_path, clock, monkeypatch):
     monkeypatch.setattr("overstory.client.session.MOST_PENDING", 2)
     client = device(tmp_path, clock=clock)

@@ -60,11 +60,7 @@ class Agreement:
         """Return the agreement to a metric as it is, whose reports go through a relay where it is oblivious."""
         return cls(
             digest=metric.digest.hex(),
-            title=metric.title,
-            description=metric.description,
-            owner=metric.owner,
-            purpose=metric.purpose,
-            attribute=metric.attribute,
+            **{name: getattr(metric, name) for name in WORDS},
             retention_days=metric.retention_days,
             grace_days=metric.grace_days,
             expires=metric.expires.isoformat(),

@@ -287,8 +287,12 @@ def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> It
     yield from _responses(shown)
     yield from _reports(shown, reports)
     yield from _inferred(shown)
-    if shown.spent is not None:
-        yield from _spent(shown.spent)
+    costs = shown.spent
+    if costs is not None:
+        yield Heading(3, f"Privacy spent: {costs.metric}" if costs.reports else f"Privacy, planned: {costs.metric}")
+        answers = (("noisy answers", str(costs.distinct)),) if costs.distinct else ()
+        yield KeyValues((("reports queued", str(costs.reports)), *answers))
+        yield KeyValues(tuple(costs.cost.pairs()), "lines")
 
 
 def _method(metric: Metric) -> str:
@@ -390,13 +394,6 @@ def _inference(caption: str, inference: Inference | str) -> Iterator[Block]:
         f"Before: any of {inference.candidates} values, all alike. After: the likeliest is {inference.moved:.2f} times "
         f"as likely as before. What is promised of any two values: {inference.promise}."
     )
-
-
-def _spent(spent: Spent) -> Iterator[Block]:
-    yield Heading(3, f"Privacy spent: {spent.metric}" if spent.reports else f"Privacy, planned: {spent.metric}")
-    answers = (("noisy answers", str(spent.distinct)),) if spent.distinct else ()
-    yield KeyValues((("reports queued", str(spent.reports)), *answers))
-    yield KeyValues(tuple(spent.cost.pairs()), "lines")
 
 
 def view_json(view: View) -> dict[str, Any]:

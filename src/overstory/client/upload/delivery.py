@@ -74,10 +74,6 @@ class CollectorHealth:
             problem, since = decision.answer, int(now // DAY)
         return CollectorHealth(self.failures + 1, decision.resume, decision.pause, problem, since)
 
-    def backing_off(self, now: float) -> bool:
-        """Whether the backoff lasts; it does not where the clock was set back since it began."""
-        return now < self.resume <= now + LONGEST_DELAY
-
     def until(self, due: float) -> float:
         """Return the latest time at which a report that is due at `due` may be sent."""
         return self.resume + self.pause if due < self.resume else due
@@ -122,7 +118,7 @@ def take_due(
     """
     health = CollectorHealth.of(rows)
     health.spread(rows, now, uniform)
-    if health.backing_off(now):
+    if now < health.resume <= now + LONGEST_DELAY:  # the backoff lasts, unless the clock was set back since
         return health, []
     for metric in rows.outbox.due_metrics(now):
         CollectorHealth.of(rows, metric).spread(rows, now, uniform, metric)

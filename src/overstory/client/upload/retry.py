@@ -258,7 +258,8 @@ def _judge(response: Response, batch: bytes) -> tuple[RowState, str]:
     body = parse_object(response) or {}
     refusal = _refusal(body, response.status)
     results = body.get("results") if refusal is not None or 200 <= response.status < 300 else None
-    result = _result_of(results, batch)
+    listed = results if isinstance(results, list) else []
+    result = next((each for each in listed if isinstance(each, dict) and each.get("batch") == batch.hex()), None)
     if result is not None:
         return _read_result(result) or (RowState.WAITING, _describe_stranger(response))
     if refusal is None or results:  # it refuses other batches, and not this one
@@ -283,11 +284,6 @@ def _refusal(body: dict[str, Any], status: int) -> Reason | None:
     if reason is None or reason.status != status or not isinstance(body.get("results"), list):
         return None
     return reason if is_own_problem(body, reason) else None
-
-
-def _result_of(results: object, batch: bytes) -> dict[str, Any] | None:
-    listed = results if isinstance(results, list) else []
-    return next((entry for entry in listed if isinstance(entry, dict) and entry.get("batch") == batch.hex()), None)
 
 
 def _read_result(result: dict[str, Any]) -> tuple[RowState, str] | None:
