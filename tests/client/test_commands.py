@@ -94,13 +94,6 @@ def test_on_says_when_something_else_forbids_it(here: Any, capsys: Any, monkeypa
     assert "all the same it is off now: DO_NOT_TRACK is set" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("choice", ["on", "local"])
-def test_nobody_agrees_to_what_is_not_shown(here: Any, capsys: Any, choice: str) -> None:
-    assert run(choice, *STATE) == 2
-    assert "--registry FILE" in capsys.readouterr().err
-    assert not (here / "state").exists()
-
-
 def test_one_report_is_spoken_of_as_one(here: Any, capsys: Any) -> None:
     (here / "metrics.toml").write_text(METRICS.replace("max_values = 2", "max_values = 1"))
     run("on", *ALL, "--yes")

@@ -59,14 +59,6 @@ def test_the_upload_names_the_listed_group_and_nothing_else(tmp_path, clock, gro
     assert (upload.metric, upload.group) == ("grouped", group)
 
 
-def test_a_metric_without_groups_sends_the_bytes_that_it_always_sent(tmp_path, clock):
-    client = recorded(tmp_path, clock, {"release": "1.1"}, "plain")
-    (row,) = rows_of(client)
-    assert row.body[4:8] == bytes((1, 0, len("plain"), 0))
-    assert row.body[32:37] == b"plain"
-    assert row.body[37:41] == b"OVSB"
-
-
 def test_noise_does_not_depend_on_the_group(tmp_path, clock):
     """A device that is updated sends the same permanent response under the new group: no noise is drawn again."""
     reports = []

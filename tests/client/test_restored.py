@@ -7,7 +7,6 @@ import pytest
 from test_true_values import metric_of
 
 from overstory.client import Outcome
-from overstory.client.budget import ledger_of, spent
 from overstory.client.randomizer import Randomizer
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
@@ -126,15 +125,6 @@ def test_a_state_that_sent_its_reports_itself_does_not(tmp_path):
     with State(client.paths).snapshot() as rows:
         assert [row.answer for row in rows.outbox.rows()] == ["duplicate"]
     assert caveats(client) == ()
-
-
-def test_the_ledger_after_a_restore_is_what_was_counted_of_one_value(tmp_path):
-    """Restored again and again with one value: the store has one report of the day, and so has the ledger."""
-    metrics, value = one_metric("opt-wb")
-    collector = CountingCollector()
-    restored_again_and_again(tmp_path, metrics, value, collector)
-    with State(sends(tmp_path, Clock(), metrics, collector).paths).snapshot() as rows:
-        assert spent(ledger_of(rows), metrics["m"]).reports == len(collector.counted) == 2
 
 
 def test_the_system_is_asked_for_randomness_once(tmp_path, monkeypatch):

@@ -30,7 +30,7 @@ from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
-from support.collector_doubles import CountingCollector, accepted, refusal
+from support.collector_doubles import CountingCollector, refusal
 
 DAY = 86400
 NOW = 20778 * DAY + 9 * 3600.0
@@ -69,15 +69,6 @@ def result(**said: Any) -> Response:
     return Response(200, {}, json.dumps({"results": [entry]}).encode())
 
 
-@pytest.mark.parametrize("status", [200, 201, 202])
-def test_what_the_collector_has_is_sent(status: int) -> None:
-    assert decided(Response(status, {}, accepted(row().body))) == Decision(RowState.SENT, "accepted")
-
-
-def test_a_duplicate_is_a_success() -> None:
-    assert decided(Response(200, {}, accepted(row().body, duplicate=True))) == Decision(RowState.SENT, "duplicate")
-
-
 def test_a_report_refused_within_a_success_is_dropped_with_its_reason() -> None:
     assert decided(result(rejected=[{"index": 0, "reason": "cohort"}])) == Decision(RowState.DROPPED, "cohort")
     assert decided(result(reason="period-closed")) == Decision(RowState.DROPPED, "period-closed")
@@ -87,11 +78,6 @@ def test_a_report_refused_within_a_success_for_what_can_change_waits() -> None:
     busy, unknown = decided(result(reason="queue-full")), decided(result(reason="unknown-metric"))
     assert (busy.state, busy.answer, busy.of_metric) == (RowState.WAITING, "queue-full", False)
     assert (unknown.state, unknown.answer, unknown.of_metric) == (RowState.WAITING, "unknown-metric", True)
-
-
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason.final])
-def test_the_collectors_reason_is_counted(reason: Reason) -> None:
-    assert decided(refusal(reason)) == Decision(RowState.DROPPED, reason)
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if not reason.final])
@@ -121,11 +107,6 @@ def test_everything_else_is_tried_again(status: int | None) -> None:
     decision = decided(Response(status))
     assert decision.state is RowState.WAITING
     assert decision.due == decision.resume == NOW + 30
-
-
-def test_why_it_waits_is_said() -> None:
-    assert decided(Response(None, error="no answer in time")).answer == "no answer in time"
-    assert decided(Response(503)).answer == "http-503"
 
 
 @given(status=st.none() | st.integers(0, 999), body=st.binary(max_size=200), attempts=st.integers(0, 100), share=shares)

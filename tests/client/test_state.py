@@ -46,11 +46,6 @@ def test_a_state_is_begun_once_and_found_again(paths, begun):
     assert sorted(path.name for path in paths.folder.iterdir()) == ["lock", "secret", "state.db"]
 
 
-def test_two_folders_have_two_secrets(tmp_path):
-    secrets = {State(StatePaths(tmp_path / name)).begin().reveal() for name in "abc"}
-    assert len(secrets) == 3
-
-
 @posix
 def test_the_files_are_for_their_owner_alone(tmp_path, paths):
     before = os.umask(0)

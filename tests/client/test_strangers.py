@@ -35,31 +35,7 @@ REGISTRY = registry(
     size='domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
     'period = "day"\ngrace_days = 30\n',
 )
-TODAY = int(NOON // DAY)
-CODES = [
-    200,
-    204,
-    302,
-    307,
-    400,
-    401,
-    403,
-    404,
-    405,
-    408,
-    409,
-    410,
-    411,
-    413,
-    415,
-    426,
-    429,
-    451,
-    500,
-    502,
-    503,
-    511,
-]
+CODES = [200, 204, 302, 307, 400, 401, 403, 404, 405, 408, 409, 410, 411, 413, 415, 426, 429, 451, 500, 502, 503, 511]
 BODIES = {
     "a page": b"<html><body>Welcome to Hotel WiFi</body></html>",
     "empty": b"",

@@ -77,10 +77,6 @@ def test_a_server_that_is_not_there_is_no_answer() -> None:
     assert (answer.status, answer.error.partition(":")[0]) == (None, "no connection")
 
 
-def test_a_name_that_does_not_resolve_is_no_answer() -> None:
-    assert send(request("http://nowhere.invalid")).status is None
-
-
 GARBAGE = {
     "nothing": b"",
     "not HTTP": b"220 mail.example ESMTP\r\n",

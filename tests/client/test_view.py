@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.client import StateError
-from overstory.client.consent.consent import Choice
 from overstory.client.person.explanation import (
     MOST_CANDIDATES,
     Inference,
@@ -209,14 +208,6 @@ def test_a_report_that_nobody_was_asked_about_did_not_arrive(tmp_path: Any) -> N
     assert (report.detail, report.arrived) == ("was dropped (period-closed)", False)
 
 
-def test_a_report_that_was_refused_was_seen(tmp_path: Any) -> None:
-    recorded(tmp_path, ["red"], spread=0)
-    client = sender(tmp_path, lambda request: REFUSED, days=1)
-    client.flush()
-    (report,) = shown(look(client), "colour").reports
-    assert (report.detail, report.arrived) == ("was dropped (bits); tried 1x, so it may have arrived", True)
-
-
 def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) -> None:
     client = recorded(tmp_path, ["red"])
     view = look(client, MetricRegistry({}, ""))
@@ -389,15 +380,6 @@ def test_status_names_trouble_with_the_clock(tmp_path: Any) -> None:
     assert early.clock is not None
     assert "before the choice of 2026-11-21" in early.clock
     assert f"problem: {back.clock}" in list(back.words())
-
-
-def test_status_names_trouble_with_the_disk(tmp_path: Any) -> None:
-    client = recorded(tmp_path, ["red"])
-    (tmp_path / "state" / "state.db").write_bytes(b"no database at all" * 100)
-    status = read_status(client.paths, REGISTRY, client.effective, now=NOON)
-    assert status.problem is not None
-    assert "damaged" in status.problem
-    assert status.effective.choice is Choice.ON
 
 
 def test_a_running_client_says_the_same(tmp_path: Any) -> None:

@@ -53,9 +53,6 @@ class Tagger:
         self._hash = hashlib.blake2b(digest_size=TAG_BYTES, key=key, person=b"tag")
         self._hash.update(context(metric.id, metric.account))
 
-    def __repr__(self) -> str:
-        return "Tagger()"
-
     def tag(self, encoded: Any) -> bytes:
         """Return the tag of what the mechanism takes: equal for values that share a permanent response."""
         key: Any = self._key(encoded, self._cohort)
@@ -98,9 +95,6 @@ class MetricRecorder:
         self._first: int | None = None
         self._by_tag: dict[bytes, bytes] = {}
         self._nearest: dict[bytes, bytes] = {}
-
-    def __repr__(self) -> str:
-        return f"MetricRecorder({self.metric.id!r})"
 
     def learn(self, past: Past, pending: Iterable[PendingReport] = ()) -> None:
         """Take over what the state holds, and what waits to be written to it."""
@@ -167,14 +161,12 @@ class MetricRecorder:
         return report
 
     def nothing(self) -> bytes:
-        """Return the permanent response to no value."""
         return self._randomizer.nothing().to_bytes(self._width, "little")
 
     def _encoding(self, permanent: bytes) -> int:
         return int.from_bytes(permanent, "little") & self._every_bit
 
     def _encoded(self, noisy: int, period: int) -> tuple[bytes, bytes]:
-        """Return the batch id and the upload of a period's report."""
         batch, report = self._randomizer.report_in(period, noisy)
         reports = encode_reports(self.metric.mechanism, [report])
         return batch, encode_upload(Upload(batch, self.metric.id, period, reports, self._group))

@@ -85,9 +85,6 @@ class Session:
         self._silent: set[tuple[str, int]] = set()  # periods without a report since the budget was used up
         self._counted: set[tuple[str, int]] = set()  # those of them that the state counts
 
-    def __repr__(self) -> str:
-        return f"Session({self.state!r}, {len(self._pending)} reports in memory)"
-
     def to_show(self) -> dict[str, Any]:
         """Return what only this process knows, for `read_status`: reports in memory, when they are due, the error."""
         reports = list(self._pending)

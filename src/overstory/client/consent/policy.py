@@ -76,7 +76,6 @@ class EffectiveChoice:
 
     @property
     def asked(self) -> bool:
-        """Whether the person has made a choice."""
         return self.consent is not None
 
 
@@ -181,9 +180,6 @@ class Permission:
         # The id of a choice that names no collector, and the first collector under it; None where there is none yet.
         self._first: tuple[str, str | None] | None = None
         self._covered: dict[str, tuple[Consent, Metric]] = {}  # the very choice and metric that were compared last
-
-    def __repr__(self) -> str:
-        return f"Permission({self.server!r})"
 
     def refusal(self, metric: Metric, allowed: EffectiveChoice) -> Outcome | None:
         """Return why a metric may not be recorded; None where it may."""

@@ -242,7 +242,6 @@ NOT_KEPT: Final = "this could not be written down, so it stands as if nobody had
 
 
 def _agreed(context: CommandContext) -> bool:
-    """Ask; return whether the person agreed."""
     if not (sys.stdin.isatty() and context.out.isatty()):
         raise ParameterError("nobody can be asked here: nothing was recorded; to agree without being asked, give --yes")
     metrics = len(context.registry)
@@ -382,7 +381,6 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> int:
 
 
 def _read_view(context: CommandContext, explain: Sequence[str]) -> View:
-    """Read everything that the view shows."""
     from overstory.client.person.explanation import explain as explained
     from overstory.client.person.explanation import read_value
     from overstory.client.person.view import View, view_metrics, view_without_state

@@ -37,7 +37,6 @@ class LocalPage(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The page's address."""
         return f"http://127.0.0.1:{self.server_port}{self.path}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:

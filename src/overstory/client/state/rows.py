@@ -187,7 +187,6 @@ class Lifetimes:
 
     @cached_property
     def lives(self) -> dict[str, Life]:
-        """The stored lifetimes, by metric."""
         rows = self._connection.execute("SELECT metric, ends, erased FROM keys")
         return {metric: Life(ends, bool(erased)) for metric, ends, erased in rows}
 
@@ -286,7 +285,6 @@ class Rows:
 
     @cached_property
     def outbox(self) -> Outbox:
-        """The reports that wait, and those that were sent."""
         return Outbox(self._connection, self._bounds)
 
     @property

@@ -83,9 +83,6 @@ class KeyTree:
     def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes)
 
-    def __repr__(self) -> str:
-        return f"KeyTree({len(self._nodes)} nodes)"
-
     def key(self, metric: str) -> bytes | None:
         """Return a metric's key; None where it was taken away."""
         leaf = leaf_of(metric)

@@ -278,7 +278,11 @@ def open_or_create(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret
                 "forget the state",
             )
         _bind(paths, secret, stored, timeout)
-        secret = _update_secret(paths, secret, stored)
+        discard_replaced(paths)
+        gone = frozenset(metric for metric in stored.erased if secret.key(metric) is not None)
+        if gone:  # the database needs these keys no longer
+            secret = secret.without(gone)
+            replace_secret(paths, secret)
     if not marked:
         os.lseek(lock, 0, os.SEEK_SET)
         os.write(lock, MARK)
@@ -335,16 +339,6 @@ def _bind(paths: StatePaths, secret: DeviceSecret, stored: StoredSecret, timeout
         raise elsewhere(paths.folder)
     with connected(paths.database, "rw", timeout) as connection, committed(connection):
         connection.execute("INSERT OR IGNORE INTO about VALUES ('machine', ?)", (here,))
-
-
-def _update_secret(paths: StatePaths, secret: DeviceSecret, stored: StoredSecret) -> DeviceSecret:
-    """Return the secret without what the database no longer needs, and rewrite its file if that changed it."""
-    discard_replaced(paths)
-    gone = frozenset(metric for metric in stored.erased if secret.key(metric) is not None)
-    if gone:
-        secret = secret.without(gone)
-        replace_secret(paths, secret)
-    return secret
 
 
 def _open_database(paths: StatePaths, timeout: float) -> StoredSecret | None:

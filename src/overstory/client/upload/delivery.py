@@ -186,7 +186,6 @@ class Delivery:
         return self.until - time.monotonic() < LEAST or self.permit() != allowed
 
     def _take(self, rows: Rows) -> list[OutboxRow]:
-        """Lease what is due, in random order."""
         self._health, taken = take_due(rows, self.clock(), self.at_once, self.lease, self.spread)
         metrics = {row.metric for row in taken}
         self._failures = {name: CollectorHealth.of(rows, name).failures for name in metrics}
