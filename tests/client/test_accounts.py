@@ -118,14 +118,6 @@ def test_responses_that_follow_from_the_metrics_key_alone_are_caught():
     assert round(epsilon_between(before.mechanism, *symbols), 4) == 11.1708
 
 
-def test_a_device_stays_in_its_cohort_where_their_number_stays():
-    """The waves of a search rest on it: who is asked in which follows from the key and the metric alone."""
-    waves = [WORDS.format(known) + THREE for known in ("", ', known = ["abc"]', ', alphabet = "abc"')]
-    for parts in (CHANGES["another hash key"], CHANGES["reordered categories"], waves):
-        for key in KEYS[:50]:
-            assert len({randomizer_of(of(rest)["m"], key).cohort for rest in parts}) == 1
-
-
 def test_who_returns_to_an_account_goes_on_in_it(tmp_path):
     client = lived(tmp_path, (ABC + BASIC, BAC + BASIC, ABC + BASIC), "a", 2)
     with State(client.paths).snapshot() as rows:

@@ -77,7 +77,7 @@ def test_the_content_of_the_lock_file_stays(tmp_path):
 
 
 def test_a_new_file_is_never_half_there(tmp_path, monkeypatch):
-    def cut(_):
+    def cut(*_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
@@ -85,6 +85,10 @@ def test_a_new_file_is_never_half_there(tmp_path, monkeypatch):
         for write in (create, write_atomically):
             with pytest.raises(OSError, match="No space"):
                 write(tmp_path / "file", b"content")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", cut)
+        with pytest.raises(OSError, match="No space"):
+            write_atomically(tmp_path / "file", b"content")
     assert list(tmp_path.iterdir()) == []
     create(tmp_path / "file", b"content")
     with pytest.raises(FileExistsError):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.client import Choice, ConsentError, Outcome
+from overstory.client import Choice, Outcome
 from overstory.client.consent.consent import Agreement, choose, read_consent
 from overstory.client.consent.policy import CI_VARIABLES, PermissionSources, effective, of_environment
 from overstory.client.state.paths import policy_file, state_folder
@@ -252,22 +252,6 @@ def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_con
         assert read_consent(client.paths).choice is Choice.OFF
     client.consent("on")
     assert client.status().outbox["waiting"] == 0
-
-
-def test_a_choice_is_written_whole_or_not_at_all(paths, monkeypatch):
-    choose(paths, REGISTRY, "off", TODAY)
-    before = paths.consent.read_bytes()
-
-    def cut(*_):
-        raise OSError(5, "Input/output error")
-
-    for call in ("fsync", "replace"):
-        with monkeypatch.context() as patched:
-            patched.setattr(os, call, cut)
-            with pytest.raises(ConsentError):
-                choose(paths, REGISTRY, "on", TODAY)
-        assert paths.consent.read_bytes() == before
-        assert [path.name for path in paths.folder.iterdir()] == ["consent.json"]
 
 
 # --- places

@@ -57,8 +57,10 @@ CUT = (
     (secret_file, "overwrite_secret"),
     (os, "link"),
     (Path, "replace"),
+    (Path, "rename"),
     (Path, "unlink"),
     (state_module, "connected"),
+    (state_module, "sync_folder"),
     (state_module, "_is_marked"),
 )
 
