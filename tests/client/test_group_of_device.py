@@ -12,7 +12,7 @@ from overstory.client.state.state import State
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import Clock, device
+from support.devices import Clock, device, rows_of
 from support.registry_texts import COLOURS, registry_of
 
 GROUPS = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
@@ -24,11 +24,6 @@ REGISTRY = parse_registry(
 @pytest.fixture
 def clock():
     return Clock()
-
-
-def rows_of(client):
-    with State(client.paths).snapshot() as rows:
-        return rows.outbox.rows()
 
 
 def uploads_of(client):

@@ -12,12 +12,11 @@ import pytest
 
 from overstory.client.person.commands import main
 from overstory.client.state.outbox import RowState
-from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.collector.http.pages import public_html, public_registry
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from support.collector_doubles import accepted
-from support.devices import DEFAULT, OBLIVIOUS, Clock, device, oblivious_registry
+from support.devices import DEFAULT, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
 from support.oblivious_receiver import Receiver
 
 RECEIVER = Receiver()
@@ -164,8 +163,7 @@ def test_a_metric_that_becomes_direct_is_asked_about_again_and_what_waited_never
     after.consent("on")
     after.flush()
     assert len(requests) == 1
-    with State(after.paths).snapshot() as rows:
-        assert [row.state for row in rows.outbox.rows()] == [RowState.DROPPED]
+    assert [row.state for row in rows_of(after)] == [RowState.DROPPED]
     assert after.record("colour", "red") == "recorded"
     after.flush()
     assert [request.url for request in requests] == [RELAY, f"{COLLECTOR}/v1/reports"]

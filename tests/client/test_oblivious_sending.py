@@ -22,7 +22,7 @@ from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.metrics.oblivious import ObliviousRoute
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import accepted
-from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry
+from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
 from support.oblivious_receiver import (
     RESPONSE_TYPE,
     Receiver,
@@ -39,11 +39,6 @@ RECEIVER = Receiver()
 RELAY = "https://relay.example.net/pass/on?to=collector"
 COLLECTOR = "https://collector.example.com/eu"
 KEY_PROBLEM = b'{"type": "https://iana.org/assignments/http-problem-types#ohttp-key", "title": "key"}'
-
-
-def rows_of(client) -> list[OutboxRow]:
-    with State(client.paths).snapshot() as rows:
-        return rows.outbox.rows()
 
 
 def taken(fields: dict[str, str], body: bytes) -> tuple[int, bytes]:

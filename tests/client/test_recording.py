@@ -24,17 +24,12 @@ from overstory.client.upload.http import Response
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry
+from support.devices import DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry, rows_of
 
 
 @pytest.fixture
 def clock():
     return Clock()
-
-
-def rows_of(client, **wanted):
-    with State(client.paths).snapshot() as rows:
-        return rows.outbox.rows(**wanted)
 
 
 def responses_of(client, metric):

@@ -8,12 +8,11 @@ from test_true_values import metric_of
 
 from overstory.client import Outcome
 from overstory.client.randomizer import Randomizer
-from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.sampling import SystemEntropy
 from support.collector_doubles import CountingCollector
-from support.devices import DAY, NOON, Clock, device, registry
+from support.devices import DAY, NOON, Clock, device, registry, rows_of
 
 RESTORED = {"rappor": 50}
 A_FEW = 8
@@ -122,8 +121,7 @@ def test_a_state_that_sent_its_reports_itself_does_not(tmp_path):
     clock.now += 12 * 3600
     assert client.flush().sent.sent == 1
     assert len(collector.bodies) == 2
-    with State(client.paths).snapshot() as rows:
-        assert [row.answer for row in rows.outbox.rows()] == ["duplicate"]
+    assert [row.answer for row in rows_of(client)] == ["duplicate"]
     assert caveats(client) == ()
 
 

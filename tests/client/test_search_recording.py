@@ -9,7 +9,7 @@ from overstory.client.person.explanation import explain
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.state import State
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import Clock, device, registry
+from support.devices import Clock, device, registry, rows_of
 from support.running import within
 
 WORDS = 'domain = {kind = "unknown-strings", max_bytes = 8}\noracle = "prefix-search"\nperiod = "day"\n'
@@ -27,8 +27,7 @@ def asked_in(folder, number, *, want=True):
 
 
 def answers(client, metric="word"):
-    with State(client.paths).snapshot() as rows:
-        bodies = [row.body for row in rows.outbox.rows(metric)]
+    bodies = [row.body for row in rows_of(client, metric=metric)]
     return [report for body in bodies for upload in decode_uploads(body, 1) for report in decode_batch(upload.reports)]
 
 

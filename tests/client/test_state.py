@@ -22,7 +22,7 @@ from overstory.client.state.paths import StatePaths
 from overstory.client.state.rows import NOTHING
 from overstory.client.state.secret_file import DeviceSecret, _checksum, read_secret
 from overstory.client.state.state import State, erase
-from support.devices import DAY, NOON, REGISTRY, Clock, device
+from support.devices import DAY, NOON, REGISTRY, Clock, device, rows_of
 from support.processes import NOBODY, in_child
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and limits of POSIX")
@@ -390,8 +390,7 @@ def test_a_clock_that_goes_back_reports_no_period_twice(tmp_path):
     said = "recorded recorded already already recorded already already recorded"
     assert outcomes == said.split()
     client.flush()
-    with State(client.paths).snapshot() as rows:
-        periods = [row.period for row in rows.outbox.rows()]
+    periods = [row.period for row in rows_of(client)]
     assert len(periods) == len(set(periods)) == 4
 
 
