@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.client import StateError
+from overstory.client.consent.consent import Choice
 from overstory.client.person.explanation import (
     MOST_CANDIDATES,
     Inference,
@@ -380,6 +381,15 @@ def test_status_names_trouble_with_the_clock(tmp_path: Any) -> None:
     assert early.clock is not None
     assert "before the choice of 2026-11-21" in early.clock
     assert f"problem: {back.clock}" in list(back.words())
+
+
+def test_status_names_trouble_with_the_disk(tmp_path: Any) -> None:
+    client = recorded(tmp_path, ["red"])
+    (tmp_path / "state" / "state.db").write_bytes(b"no database at all" * 100)
+    status = read_status(client.paths, REGISTRY, client.effective, now=NOON)
+    assert status.problem is not None
+    assert "damaged" in status.problem
+    assert status.effective.choice is Choice.ON
 
 
 def test_a_running_client_says_the_same(tmp_path: Any) -> None:
