@@ -5,7 +5,6 @@ What is printed of the past is then a sum: an unchanged value had one permanent 
 
 import io
 from datetime import UTC, date, datetime
-from functools import cache
 
 import pytest
 
@@ -19,9 +18,6 @@ from overstory.client.state.state import State
 from overstory.presentation.document import Paragraph
 from overstory.privacy.payloads.registry import epsilon_between, terms_of
 from overstory.privacy.registry.totals import charge
-from overstory.privacy.terms import add_up
-from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import PersonBudget
 from support.devices import DAY, Clock, device, registry
 
 NAMES = 'domain = {{kind = "categories", names = [{}]}}\nperiod = "day"\n'
@@ -54,7 +50,6 @@ CHANGES = {
     "another oracle": (ABC + BASIC, ABC + CHAIN),
 }
 VALUES = {'domain = {kind = "integers"': (3, 1, 0), 'domain = {kind = "categories"': ("a", "b")}
-DAYS = 2
 
 
 def of(rest, version="1", budget=None):
@@ -82,59 +77,6 @@ def lived(folder, parts, value, days):
 def lines_of(client):
     (spent,) = client.status().spent
     return spent.cost
-
-
-@cache
-def disclosed(rest, days, first, second):
-    """What reports of one value or another disclose by these parameters, by enumeration; 0 where one has no symbol."""
-    metric = of(rest)["m"]
-    try:
-        held = [metric.encode(value) for value in (first, second)]
-    except ParameterError:
-        return 0.0
-    if metric.mechanism.once:
-        return metric.mechanism.epsilon_report
-    return max(
-        epsilon_between(metric.mechanism, *([value] * days for value in held), cohort=cohort)
-        for cohort in range(min(metric.mechanism.num_cohorts, 4))
-    )
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_what_is_printed_of_an_unchanged_value_is_not_below_both_parts_together(tmp_path, change):
-    parts = CHANGES[change]
-    first, *others = values_of(parts[0])
-    cost = lines_of(lived(tmp_path, parts, first, DAYS))
-    once = of(parts[0])["m"].mechanism.once
-    assert cost.reports == (2 if once else 2 * DAYS)
-    truth = max(sum(disclosed(rest, DAYS, first, other) for rest in parts) for other in others)
-    assert truth > 0
-    assert cost.headline.epsilon >= truth
-    for kind in ("unchanged", "permanent", "pattern"):
-        line = cost.line(kind)
-        assert line is None or line.epsilon >= truth - 1e-12, kind
-    assert cost.line("unchanged") or {cost.headline.epsilon, getattr(cost.line("permanent"), "epsilon", None)} & {
-        add_up((1, terms_of(of(rest)["m"].mechanism).epsilon_n(1 if once else DAYS)) for rest in parts)
-    }, "left out only where another line has the same number"
-    assert cost.line("permanent") is not None or once
-    assert cost.line("change") is None, "the value had another response in each account, changed or not"
-    assert not any("the only one that a device sends" in line.about for line in cost.lines)
-
-
-@pytest.mark.parametrize(
-    ("parts", "days", "unchanged", "always"),
-    [
-        ((TEXTS + RAPPOR.format(16, ""), TEXTS + RAPPOR.format(8, "")), 10, 8.5987, 8.7889),
-        ((ABC + BASIC, BAC + BASIC), 10, 4.2994, 4.3945),
-    ],
-    ids=["fewer cohorts", "reordered"],
-)
-def test_the_sum_is_that_of_two_independent_responses(tmp_path, parts, days, unchanged, always):
-    cost = lines_of(lived(tmp_path, parts, values_of(parts[0])[0], days))
-    assert cost.line("unchanged").amount == f"epsilon {unchanged}"
-    assert cost.line("permanent").amount == f"epsilon {always}"
-    exact = sum(terms_of(of(rest)["m"].mechanism).epsilon_n(days) for rest in parts)
-    assert cost.line("unchanged").epsilon == pytest.approx(exact)
 
 
 KEYS = [number.to_bytes(32, "big") for number in range(400)]
@@ -174,14 +116,6 @@ def test_responses_that_follow_from_the_metrics_key_alone_are_caught():
     assert respond[0](before.encode("c")) == respond[1](after.encode("c"))
     symbols = [[metric.encode(held) for metric in (before, after) for _ in range(10)] for held in ("a", "c")]
     assert round(epsilon_between(before.mechanism, *symbols), 4) == 11.1708
-
-
-def test_a_device_stays_in_its_cohort_where_their_number_stays():
-    """The waves of a search rest on it: who is asked in which follows from the key and the metric alone."""
-    waves = [WORDS.format(known) + THREE for known in ("", ', known = ["abc"]', ', alphabet = "abc"')]
-    for parts in (CHANGES["another hash key"], CHANGES["reordered categories"], waves):
-        for key in KEYS[:50]:
-            assert len({randomizer_of(of(rest)["m"], key).cohort for rest in parts}) == 1
 
 
 def test_who_returns_to_an_account_goes_on_in_it(tmp_path):
@@ -235,30 +169,3 @@ def test_nothing_is_one_of_the_responses_and_no_value_more(tmp_path, values):
     assert headline.epsilon == charge("any-history", terms_of(mechanism), 2)
     worst = max(epsilon_between(mechanism, [0, 1], list(pair)) for pair in [(2, 3), (2, 2), (1, 0), (0, 0), (1, 1)])
     assert worst == pytest.approx(1.3959, abs=5e-5)
-
-
-def test_the_ledger_of_every_value_and_nothing_is_within_what_a_budget_charges(tmp_path):
-    client = device(tmp_path, registry=of(SIX), clock=(clock := Clock()))
-    for value in (*"abcdef", "no value") * 2:
-        client.record("m", value)
-        clock.tomorrow()
-    client.flush()
-    terms, cost = terms_of(client.registry["m"].mechanism), lines_of(client)
-    assert cost.epsilon_pattern == pytest.approx(7 * terms.epsilon_n(2))
-    assert cost.epsilon_pattern <= charge("same-pattern", terms, 14) <= cost.line("values").epsilon
-
-
-@pytest.mark.parametrize("bad", [None, 0, 1, 2])
-def test_what_status_says_is_within_the_budget_that_ended(tmp_path, bad):
-    clock, outcomes = Clock(), []
-    client = device(tmp_path, registry=of(SIX, budget='epsilon = 3.0\nagainst = "any-history"'), clock=clock)
-    assert client.registry.budget == PersonBudget(3.0, "any-history")
-    for day, value in enumerate("abcd"):
-        outcomes.append(client.record("m", "no value" if day == bad else value))
-        client.flush()
-        clock.tomorrow()
-    assert outcomes.count(Outcome.SPENT) == 1
-    spent = lines_of(client).headline
-    assert spent.about.endswith("your 3 reports")
-    assert spent.amount == "epsilon 2.4477"
-    assert client.status().totals[0].epsilon_any == spent.epsilon

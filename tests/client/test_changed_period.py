@@ -6,7 +6,6 @@ import pytest
 
 from overstory.client import Outcome
 from overstory.client.person.view import view_metrics
-from overstory.client.state.rows import Claims
 from overstory.protocol.metrics.period import Period
 from support.devices import BINS, Clock, device, registry
 
@@ -85,8 +84,3 @@ def test_what_waits_by_the_number_of_another_length_is_not_sent_and_is_shown_at_
 def shown_of(client):
     with client._state().snapshot() as rows:
         return view_metrics(rows, client.registry)
-
-
-def test_claims_that_say_no_length_are_taken_as_they_are():
-    claims = Claims(frozenset({3, 4}), 2)
-    assert claims.by(Period.parse("week")) is claims

@@ -19,12 +19,9 @@ def modules_of(more=""):
     return set(ran.stdout.split())
 
 
-def test_importing_the_client_brings_nothing_heavy():
-    assert not modules_of() & HEAVY
-
-
-def test_the_client_itself_brings_no_database_network_or_parser():
-    assert not modules_of("; from overstory.client import Client, Outcome") & HEAVY
+@pytest.mark.parametrize("more", ["", "; from overstory.client import Client, Outcome"])
+def test_importing_the_client_brings_no_database_network_or_parser(more):
+    assert not modules_of(more) & HEAVY
 
 
 @pytest.mark.parametrize("package", ["overstory", *(f"overstory.{name}" for name in LAZY)])

@@ -1,6 +1,5 @@
 """State machines: outbox, memo with its ledger, consent, each beside a model of a few lines."""
 
-import math
 import os
 import tempfile
 from collections import Counter
@@ -23,7 +22,7 @@ from overstory.client.state.rows import NOTHING
 from overstory.client.state.state import State, erase
 from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import BINS, DAY, NOON, Clock, device, registry
+from support.devices import BINS, Clock, device, registry
 
 FEW = settings(max_examples=25, stateful_step_count=25, deadline=None)
 
@@ -345,16 +344,6 @@ class ConsentMachine(WithFolder):
 
 TestConsent = ConsentMachine.TestCase
 TestConsent.settings = FEW
-
-
-def test_the_terms_are_kept_so_that_the_ledger_outlives_the_registry(tmp_path):
-    clock = Clock(NOON + 10 * DAY)
-    client = device(tmp_path, clock=clock)
-    client.record("engine", "x")
-    client.flush()
-    with State(client.paths).snapshot() as rows:
-        assert ledger_of(rows).accounts[0].terms == terms_of(client.registry["engine"].mechanism)
-        assert 0 < ledger_of(rows).epsilon < math.inf
 
 
 def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):

@@ -12,7 +12,7 @@ from overstory.client.state.state import State
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import Clock, device
+from support.devices import Clock, device, rows_of
 from support.registry_texts import COLOURS, registry_of
 
 GROUPS = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
@@ -24,11 +24,6 @@ REGISTRY = parse_registry(
 @pytest.fixture
 def clock():
     return Clock()
-
-
-def rows_of(client):
-    with State(client.paths).snapshot() as rows:
-        return rows.outbox.rows()
 
 
 def uploads_of(client):
@@ -57,14 +52,6 @@ def recorded(folder, clock, groups, metric="grouped"):
 def test_the_upload_names_the_listed_group_and_nothing_else(tmp_path, clock, groups, group):
     (upload,) = uploads_of(recorded(tmp_path, clock, groups))
     assert (upload.metric, upload.group) == ("grouped", group)
-
-
-def test_a_metric_without_groups_sends_the_bytes_that_it_always_sent(tmp_path, clock):
-    client = recorded(tmp_path, clock, {"release": "1.1"}, "plain")
-    (row,) = rows_of(client)
-    assert row.body[4:8] == bytes((1, 0, len("plain"), 0))
-    assert row.body[32:37] == b"plain"
-    assert row.body[37:41] == b"OVSB"
 
 
 def test_noise_does_not_depend_on_the_group(tmp_path, clock):

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from overstory.client.state.outbox import RowState
-from overstory.client.state.state import State
 from overstory.collector.oblivious.opening import KeyRing
 from overstory.protocol.metrics import MetricRegistry
 from support.collector_in_process import NOW
-from support.devices import Clock, device
+from support.devices import Clock, device, rows_of
 from support.oblivious_receiver import hop, passing_on
 from support.sealed_reports import KEYS, METRICS, RING
 from support.served import served
@@ -30,8 +29,7 @@ def sent_through(folder, registry: MetricRegistry, *, metrics: MetricRegistry = 
         client = device(folder, registry=listed, server=SERVER, spread=0.0, clock=Clock(NOW))
         assert client.record("hidden", "red") == "recorded"
         client.flush()
-    with State(client.paths).snapshot() as rows:
-        (row,) = rows.outbox.rows()
+    (row,) = rows_of(client)
     return row, client, seen
 
 

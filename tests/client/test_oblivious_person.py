@@ -10,15 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from overstory.client.consent.consent import read_consent
 from overstory.client.person.commands import main
 from overstory.client.state.outbox import RowState
-from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.collector.http.pages import public_html, public_registry
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from support.collector_doubles import accepted
-from support.devices import DEFAULT, OBLIVIOUS, Clock, device, oblivious_registry
+from support.devices import DEFAULT, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
 from support.oblivious_receiver import Receiver
 
 RECEIVER = Receiver()
@@ -129,20 +127,6 @@ def test_status_says_that_the_registry_names_no_relay(tmp_path):
     assert client.status().to_json()["relay"]["relay"] is None
 
 
-def test_what_waited_and_was_sent_waits_no_more(tmp_path):
-    answers = [Response(503), Response(202)]
-    clock = Clock()
-    client = device(
-        tmp_path, registry=BOTH, server=COLLECTOR, spread=0.0, clock=clock, transport=lambda _: answers.pop(0)
-    )
-    client.record("colour", "red")
-    client.flush()
-    clock.tomorrow()
-    client.flush()
-    assert client.status().relay.waits == {}
-    assert client.status().counts["sent"] == 1
-
-
 def test_a_relay_on_the_collectors_own_host_is_noted(tmp_path, caplog):
     one = oblivious_registry("https://collector.example.com:8443/relay", RECEIVER.keys)
     notes = device(tmp_path, registry=one, server=COLLECTOR).status().notes
@@ -179,8 +163,7 @@ def test_a_metric_that_becomes_direct_is_asked_about_again_and_what_waited_never
     after.consent("on")
     after.flush()
     assert len(requests) == 1
-    with State(after.paths).snapshot() as rows:
-        assert [row.state for row in rows.outbox.rows()] == [RowState.DROPPED]
+    assert [row.state for row in rows_of(after)] == [RowState.DROPPED]
     assert after.record("colour", "red") == "recorded"
     after.flush()
     assert [request.url for request in requests] == [RELAY, f"{COLLECTOR}/v1/reports"]
@@ -221,11 +204,3 @@ def test_a_choice_for_this_device_alone_does_not_depend_on_the_relay(tmp_path):
     other = oblivious_registry("https://other.example.net/", RECEIVER.keys)
     client = device(tmp_path, registry=other, server=COLLECTOR, choice=None)
     assert client.record("colour", "red") == "recorded"
-
-
-def test_the_choice_stores_the_relay_as_it_was_shown(tmp_path):
-    client = device(tmp_path, registry=BOTH, server=COLLECTOR)
-    consent = read_consent(client.paths)
-    assert consent.metrics["colour"].relay == f"{RELAY}, run by Example Relays"
-    assert consent.metrics["first"].relay is None
-    assert consent.server == COLLECTOR

@@ -14,17 +14,15 @@ from overstory.client.state.state import State
 from overstory.client.upload.delivery import Delivery
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision
-from overstory.client.upload.sender import ReportSender, oblivious_transport
+from overstory.client.upload.sender import oblivious_transport
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.readings import Reading
-from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
-from overstory.protocol.errors import ParameterError
+from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.metrics.oblivious import ObliviousRoute
 from overstory.protocol.wire.upload import decode_uploads
-from overstory.trial.fleet import Fleet, Moment
 from support.collector_doubles import accepted
-from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry
+from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
 from support.oblivious_receiver import (
     RESPONSE_TYPE,
     Receiver,
@@ -41,11 +39,6 @@ RECEIVER = Receiver()
 RELAY = "https://relay.example.net/pass/on?to=collector"
 COLLECTOR = "https://collector.example.com/eu"
 KEY_PROBLEM = b'{"type": "https://iana.org/assignments/http-problem-types#ohttp-key", "title": "key"}'
-
-
-def rows_of(client) -> list[OutboxRow]:
-    with State(client.paths).snapshot() as rows:
-        return rows.outbox.rows()
 
 
 def taken(fields: dict[str, str], body: bytes) -> tuple[int, bytes]:
@@ -133,16 +126,6 @@ def test_messages_of_two_metrics_are_of_one_length_and_alike_in_nothing_else(tmp
     assert first[:7] == second[:7] == bytes([1, 0, 0x20, 0, 1, 0, 3])
     same = sum(a == b for a, b in zip(first[7:], second[7:], strict=True))
     assert same < 20  # 560 bytes, each alike with probability 1/256: more than 20 in one run of 10^12
-
-
-def test_a_202_without_a_body_is_the_relays_word_that_it_has_the_report(tmp_path):
-    transport = Hears(lambda _: Response(202))
-    client = recording(tmp_path, alone(), transport)
-    assert client.flush().sent.sent == 1
-    (row,) = rows_of(client)
-    assert (row.state, row.answer) == (RowState.SENT, "relayed")
-    assert client.flush().sent.sent == 0
-    assert len(transport.relayed()) == 1
 
 
 def refused(request: Request) -> Response:
@@ -294,16 +277,6 @@ def test_a_round_that_has_no_way_through_a_relay_leaves_the_row_and_calls_nothin
     assert [row.metric for row in handed] == ["first"]
 
 
-def test_a_sender_of_its_own_goes_through_the_relay_too(tmp_path):
-    transport = Hears(lambda _: Response(202))
-    client = recording(tmp_path, alone(), Hears(lambda _: Response(503)))
-    client.flush()
-    transport.requests.clear()
-    sender = ReportSender(COLLECTOR, transport, TOKEN, clock=lambda: NOON + 86400)
-    assert sender.deliver(State(client.paths), client.registry, seconds=5.0).sent == 1
-    assert len(transport.relayed()) == 1
-
-
 MODE = 'domain = {kind = "categories", names = ["on", "off"]}\noracle = "grr"\nparameters = {epsilon = 2.0}\n'
 METERED = oblivious_registry(RELAY, RECEIVER.keys, mode=f'{MODE}period = "30 minutes"\n{OBLIVIOUS}')
 
@@ -324,17 +297,6 @@ def test_a_gateway_sends_each_report_in_a_message_of_its_own(tmp_path):
     assert len({upload.period for body in bodies for upload in decode_uploads(body, 1)}) == 20
 
 
-def test_a_gateway_that_cannot_reach_the_relay_keeps_everything(tmp_path):
-    transport = Hears(lambda _: Response(None, error="no connection: refused"))
-    gateway = gateway_with(tmp_path, CollectorSink(COLLECTOR, transport, TOKEN))
-    for period in range(5):
-        gateway.take(Reading(period + 1, NOON + period * 1800, "on"))
-    gateway.finish()
-    done = gateway.summary()
-    assert (done["handed_over"], done["waiting"], done["trouble"]) == (0, 5, "relay: no connection: refused")
-    assert len(transport.relayed()) == 1
-
-
 def test_a_gateway_stops_where_a_relay_takes_no_more_and_goes_on_later(tmp_path):
     answers = iter([*[Response(202)] * 5, *[Response(429, {"retry-after": "3600"})], *[Response(202)] * 20])
     transport = Hears(lambda _: next(answers))
@@ -347,14 +309,6 @@ def test_a_gateway_stops_where_a_relay_takes_no_more_and_goes_on_later(tmp_path)
     gateway.take(Reading(13, NOON + 5 * 86400, "on"))
     gateway.finish()
     assert gateway.summary()["waiting"] == 0
-
-
-def test_a_gateway_writes_no_file_that_could_only_be_posted_directly(tmp_path):
-    sink = FileSink(tmp_path / "reports.ovsu")
-    with pytest.raises(GatewayError, match=r"mode is oblivious: .* name a collector \(--server\)"):
-        gateway_with(tmp_path, sink)
-    sink.close()
-    assert (tmp_path / "reports.ovsu").read_bytes() == b""
 
 
 def test_the_gateway_program_posts_to_the_relay_alone_and_writes_no_file(tmp_path):
@@ -381,15 +335,6 @@ def test_the_program_that_simulates_devices_refuses_such_a_metric_before_anythin
     assert done.returncode == 2
     assert "mode: reports go through a relay" in done.stderr
     assert directly == relayed == []
-
-
-def test_simulated_devices_post_to_a_collector_so_they_refuse_such_a_metric():
-    transport = Hears(lambda _: Response(503))
-    registry = alone()
-    fleet = Fleet(registry, COLLECTOR, transport, token=TOKEN)
-    with pytest.raises(ParameterError, match="colour: reports go through a relay"):
-        fleet.run([["red"]], [Moment(registry["colour"], 20000)])
-    assert transport.requests == []
 
 
 PROGRAM = """

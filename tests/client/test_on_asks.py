@@ -96,13 +96,6 @@ def test_an_interrupt_changes_nothing(tmp_path):
     assert not (tmp_path / "state").exists()
 
 
-def test_yes_is_not_asked(tmp_path):
-    asking = Terminal(tmp_path, *begun(tmp_path, ONE), "--yes")
-    assert asking.end() == 0
-    assert "[y/N]" not in asking.shown
-    assert read_consent(StatePaths(tmp_path / "state")).choice == "on"
-
-
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_without_a_terminal_nothing_is_recorded_unless_it_says_yes(tmp_path, more):
     ran = subprocess.run(

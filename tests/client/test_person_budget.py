@@ -86,18 +86,12 @@ def test_a_budget_that_looks_at_the_values_is_caught(tmp_path, monkeypatch):
 @pytest.mark.parametrize("flush", [True, False])
 def test_what_was_spent_is_within_the_budget(tmp_path, entry, held, flush):
     of = asked(held, theme=entry)
-    _, client = outcomes(tmp_path, of, NAMES * 3, flush=flush)
+    found, client = outcomes(tmp_path, of, NAMES * 3, flush=flush)
+    assert found.count(Outcome.RECORDED) == reports_until_the_end(held, of["theme"]), "as many as the page says"
+    assert found == sorted(found, key=lambda outcome: outcome is Outcome.SPENT), "and it does not begin again"
     with State(client.paths).snapshot() as rows:
         spent = ledger_of(rows)
     assert 0 < (spent.epsilon_any if held.against == "any-history" else spent.epsilon) <= held.epsilon
-
-
-@pytest.mark.parametrize(("entry", "held"), BUDGETS)
-def test_it_ends_after_as_many_reports_as_the_page_says(tmp_path, entry, held):
-    of = asked(held, theme=entry)
-    found, _ = outcomes(tmp_path, of, NAMES * 3)
-    assert found.count(Outcome.RECORDED) == reports_until_the_end(held, of["theme"])
-    assert found == sorted(found, key=lambda outcome: outcome is Outcome.SPENT), "and does not begin again"
 
 
 def test_status_counts_the_periods_that_had_no_report(tmp_path):
@@ -194,14 +188,3 @@ def test_two_processes_keep_to_it_together(tmp_path):
     assert second.record("two", "red") is Outcome.RECORDED, "neither knows of the other's report yet"
     assert first.flush().written == {"queued": 1}
     assert second.flush().written == {"spent": 1}
-
-
-def test_what_is_kept_here_alone_costs_nothing(tmp_path):
-    clock = Clock()
-    client = device(tmp_path, registry=asked(PersonBudget(1.0), theme=GRR), choice="local", clock=clock)
-    for _ in range(3):
-        assert client.record("theme", "red") is Outcome.RECORDED
-        clock.tomorrow()
-    client.consent("on")
-    assert client.record("theme", "red") is Outcome.RECORDED
-    client.close()

@@ -1,6 +1,5 @@
 """The effective state: every source is a ceiling, and the cause is told."""
 
-import errno
 import json
 import os
 import sys
@@ -11,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from overstory.client import Choice, ConsentError, Outcome
+from overstory.client import Choice, Outcome
 from overstory.client.consent.consent import Agreement, choose, read_consent
 from overstory.client.consent.policy import CI_VARIABLES, PermissionSources, effective, of_environment
 from overstory.client.state.paths import policy_file, state_folder
-from overstory.client.state.state import State
 from overstory.protocol.errors import ParameterError
 from support.collector_doubles import CountingCollector
 from support.devices import BINS, DEFAULT, NOON, REGISTRY, Clock, device, registry
@@ -187,31 +185,11 @@ def test_a_new_metric_asks_again_and_the_others_go_on(tmp_path):
     assert read_consent(client.paths).registry == "2027-01-01"
 
 
-def test_a_metric_whose_privacy_changed_asks_again(tmp_path):
-    device(tmp_path)
-    weaker = DEFAULT | {"colour": DEFAULT["colour"].replace("epsilon = 1.0", "epsilon = 2.0")}
-    client = device(tmp_path, registry=registry(**weaker), choice=None)
-    assert client.record("colour", "red") is Outcome.NOT_ASKED
-    assert list(client.status().missing) == ["colour"]
-
-
 def test_off_is_an_answer_to_what_is_asked_later_too(tmp_path):
     device(tmp_path, choice="off", registry=registry(colour=DEFAULT["colour"]))
     later = device(tmp_path, choice=None)
     assert later.status().missing == {}
     assert later.record("engine", "x") is Outcome.OFF
-
-
-def test_nothing_recorded_locally_is_ever_sent(tmp_path):
-    client = device(tmp_path, choice="local", spread=0)
-    client.record("colour", "red")
-    client.flush()
-    client.consent("on")
-    client.record("engine", "x")
-    client.flush()
-    with State(client.paths).transaction() as rows:
-        assert [row.metric for row in rows.outbox.take_due(client._clock(), 10, 1)] == ["engine"]
-        assert rows.outbox.tally()["local"] == 1
 
 
 @pytest.mark.parametrize(("choice", "left"), [("off", "dropped"), ("local", "local")])
@@ -251,6 +229,9 @@ def test_a_choice_made_elsewhere_between_record_and_flush_is_obeyed(tmp_path):
     client._sources._policy.write_text('{"reporting": "local"}')
     os.utime(client._sources._policy, (time.time() + 5,) * 2)
     assert client.flush().written == {"kept": 1}
+    assert client.record("engine", "x") is Outcome.RECORDED  # for the person alone
+    client._sources._policy.unlink()
+    assert client.flush().written == {"kept": 1}
 
 
 def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_consent(tmp_path, monkeypatch):
@@ -271,41 +252,6 @@ def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_con
         assert read_consent(client.paths).choice is Choice.OFF
     client.consent("on")
     assert client.status().outbox["waiting"] == 0
-
-
-@pytest.mark.parametrize("choice", ["off", "local"])
-def test_a_choice_that_cannot_be_kept_at_all_is_obeyed_by_this_client(tmp_path, monkeypatch, choice):
-    client = device(tmp_path)
-
-    def full(*_, **__):
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    with monkeypatch.context() as patched:
-        for call in ("write_atomically", "overwrite"):
-            patched.setattr(f"overstory.client.consent.consent.{call}", full)
-        patched.setattr(Path, "unlink", full)
-        with pytest.raises(ConsentError, match="Read-only"):
-            client.consent(choice)
-        assert client.record("colour", "red") is Outcome.OFF
-        assert client._permission.sends() is None
-    client.consent("on")
-    assert client.record("colour", "red") is Outcome.RECORDED
-
-
-def test_a_choice_is_written_whole_or_not_at_all(paths, monkeypatch):
-    choose(paths, REGISTRY, "off", TODAY)
-    before = paths.consent.read_bytes()
-
-    def cut(*_):
-        raise OSError(5, "Input/output error")
-
-    for call in ("fsync", "replace"):
-        with monkeypatch.context() as patched:
-            patched.setattr(os, call, cut)
-            with pytest.raises(ConsentError):
-                choose(paths, REGISTRY, "on", TODAY)
-        assert paths.consent.read_bytes() == before
-        assert [path.name for path in paths.folder.iterdir()] == ["consent.json"]
 
 
 # --- places

@@ -18,7 +18,7 @@ from overstory.client.state.paths import StatePaths
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import NOON, REGISTRY, Clock, device
+from support.devices import NOON, REGISTRY, Clock, device, rows_of
 from support.processes import in_child, output_of, start
 from support.rounds import rounds
 
@@ -105,8 +105,7 @@ def test_threads_of_one_client_make_one_report_of_each_period(tmp_path):
         thread.join()
     client.flush()
     assert set(outcomes) == {Outcome.RECORDED, Outcome.ALREADY}
-    with State(client.paths).snapshot() as rows:
-        assert len(rows.outbox.rows()) == outcomes.count(Outcome.RECORDED)
+    assert len(rows_of(client)) == outcomes.count(Outcome.RECORDED)
     assert_whole(tmp_path)
 
 
@@ -225,8 +224,7 @@ def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anyth
         for thread in threads:
             thread.join()
     client.close()
-    with State(client.paths).snapshot() as rows:
-        batches = [row.batch for row in rows.outbox.rows()]
+    batches = [row.batch for row in rows_of(client)]
     assert len(set(batches)) == len(batches)
 
 

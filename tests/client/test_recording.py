@@ -2,7 +2,6 @@
 
 import importlib.resources
 import json
-import logging
 import pickle
 import sqlite3
 import subprocess
@@ -25,7 +24,7 @@ from overstory.client.upload.http import Response
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry
+from support.devices import DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry, rows_of
 
 
 @pytest.fixture
@@ -33,25 +32,9 @@ def clock():
     return Clock()
 
 
-def rows_of(client, **wanted):
-    with State(client.paths).snapshot() as rows:
-        return rows.outbox.rows(**wanted)
-
-
 def responses_of(client, metric):
     with State(client.paths).snapshot() as rows:
         return rows.memo.responses(metric)
-
-
-def test_a_report_is_recorded_and_after_the_flush_it_waits(tmp_path, clock):
-    client = device(tmp_path, clock=clock, spread=0)
-    assert client.record("colour", "red") is Outcome.RECORDED
-    assert client.status().pending == 1
-    assert client.flush().written == {"queued": 1}
-    (row,) = rows_of(client)
-    assert (row.metric, row.state, row.attempts, row.answer) == ("colour", RowState.WAITING, 0, None)
-    assert client.status().pending == 0
-    assert client.status().outbox == {"waiting": 1, "sent": 0, "dropped": 0, "local": 0}
 
 
 def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(tmp_path, clock):
@@ -69,28 +52,6 @@ def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(tmp_pa
     randomizer = randomizer_of(metric, secret)
     assert report.cohort == randomizer.cohort
     assert responses_of(client, "colour")[0].permanent == randomizer.permanent(metric.encode("green"))
-
-
-def test_one_report_per_period_of_each_metric(tmp_path, clock):
-    client = device(tmp_path, clock=clock)
-    assert [client.record("colour", c) for c in ("red", "blue")] == [Outcome.RECORDED, Outcome.ALREADY]
-    assert client.record("engine", "example.org") is Outcome.RECORDED
-    client.flush()
-    assert client.record("colour", "red") is Outcome.ALREADY
-    clock.now += 3600
-    assert client.record("engine", "example.org") is Outcome.RECORDED
-    clock.tomorrow()
-    assert client.record("colour", "red") is Outcome.RECORDED
-    client.flush()
-    assert len(rows_of(client)) == 4
-
-
-def test_a_report_that_was_not_flushed_keeps_its_period_only_in_its_own_process(tmp_path, clock):
-    first, second = device(tmp_path, clock=clock), device(tmp_path, clock=clock)
-    assert [c.record("colour", "red") for c in (first, second)] == [Outcome.RECORDED] * 2
-    assert [c.flush().written for c in (first, second)] == [{"queued": 1}, {"already": 1}]
-    assert second.record("colour", "red") is Outcome.ALREADY
-    assert len(rows_of(first)) == 1
 
 
 def test_nothing_is_made_before_the_first_record(tmp_path):
@@ -205,13 +166,6 @@ def test_what_was_delivered_is_told_also_where_a_key_cannot_be_destroyed_then(tm
     assert (flushed.sent is not None, flushed.problem) == (True, "flushing failed: RuntimeError")
 
 
-def test_an_expired_metric_is_not_recorded(tmp_path, clock):
-    client = device(tmp_path, clock=clock, registry=registry(expires="2026-11-21"))
-    assert client.record("colour", "red") is Outcome.EXPIRED
-    clock.tomorrow(-1)
-    assert client.record("colour", "red") is Outcome.RECORDED
-
-
 def test_a_closed_client_records_nothing_and_kept_what_it_had(tmp_path, clock):
     with device(tmp_path, clock=clock) as client:
         client.record("colour", "red")
@@ -273,19 +227,6 @@ def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
             pickle.dumps(unpicklable)
 
 
-def test_no_file_holds_the_value(tmp_path, clock):
-    value = "a-value-that-nobody-else-writes"
-    with device(tmp_path, clock=clock) as client:
-        client.record("engine", value)
-        client.flush()
-        clock.tomorrow()
-        client.record("engine", value)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {path.name for path in files} == {"secret", "state.db", "consent.json", "lock", "application.json"}
-    for path in files:
-        assert value.encode() not in path.read_bytes()
-
-
 def test_the_queue_in_memory_is_bounded(tmp_path, clock, monkeypatch):
     monkeypatch.setattr("overstory.client.session.MOST_PENDING", 2)
     client = device(tmp_path, clock=clock)
@@ -313,7 +254,7 @@ def test_the_registry_may_be_a_file(tmp_path):
     file = tmp_path / "metrics.toml"
     file.write_text(EXAMPLE)
     assert list(Client("app", registry=file, state=tmp_path).registry) == ["colour"]
-    assert list(Client("app", registry=str(file), state=tmp_path).registry) == ["colour"]
+    assert list(Client("app", str(file), state=tmp_path).registry) == ["colour"]
 
 
 @pytest.mark.parametrize(
@@ -338,13 +279,6 @@ def test_a_setting_that_cannot_be_is_the_developers_error(tmp_path, wrong, said)
 def test_a_registry_that_is_not_there_is_the_developers_error(tmp_path):
     with pytest.raises(FormatError, match=r"nowhere\.toml: cannot be read"):
         Client("app", registry=tmp_path / "nowhere.toml", state=tmp_path)
-
-
-def test_the_registry_may_be_the_second_argument(tmp_path):
-    from overstory.protocol.metrics.registry import EXAMPLE
-
-    (tmp_path / "metrics.toml").write_text(EXAMPLE)
-    assert list(Client("notes", tmp_path / "metrics.toml", state=tmp_path).registry) == ["colour"]
 
 
 def test_the_registry_may_lie_in_a_package_inside_a_zip(tmp_path, monkeypatch):
@@ -418,13 +352,6 @@ def test_development_mode_shows_what_is_mistyped_before_anybody_has_consented(tm
         "7: UserWarning: a value is outside the domain of colour: reported as nothing",
     ]
     assert "my-secret-value" not in "".join(shown)
-
-
-def test_warnings_go_through_logging_and_nothing_is_printed(tmp_path, caplog, capsys):
-    with caplog.at_level(logging.WARNING, logger="overstory.client"):
-        device(tmp_path).record("nothing", 1)
-    assert [record.name for record in caplog.records] == ["overstory.client"]
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,12 @@ import pytest
 from test_true_values import metric_of
 
 from overstory.client import Outcome
-from overstory.client.budget import ledger_of, spent
 from overstory.client.randomizer import Randomizer
-from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.sampling import SystemEntropy
-from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector
-from support.devices import BINS, DAY, NOON, Clock, device, registry
+from support.devices import DAY, NOON, Clock, device, registry, rows_of
 
 RESTORED = {"rappor": 50}
 A_FEW = 8
@@ -76,23 +73,6 @@ def test_a_device_that_draws_its_noise_from_the_system_is_caught(tmp_path, monke
     assert len(set(bodies)) == A_FEW
 
 
-def test_two_copies_of_one_state_on_two_machines_are_one_device(tmp_path):
-    """A golden image: both report the same value on the same days."""
-    metrics, value = one_metric("rappor")
-    device(tmp_path, registry=metrics).close()
-    with device(tmp_path, clock=Clock(NOON - DAY), registry=metrics, choice=None) as first:
-        first.record("m", value)
-    collector = CountingCollector()
-    for copy in ("one", "two"):
-        shutil.copytree(tmp_path / "state", tmp_path / copy / "state")
-    for day in range(3):
-        for copy in ("one", "two"):
-            with sends(tmp_path / copy, Clock(NOON + day * DAY), metrics, collector) as client:
-                client.record("m", value)
-    assert len(collector.bodies) == 8
-    assert len(collector.counted) == 4
-
-
 def test_two_days_two_values_and_two_metrics_share_nothing():
     """What makes the second round fresh: its stream differs in every part of what it is about."""
     built = metric_of("rappor", ["{f = 0.5}"]).mechanism
@@ -141,34 +121,8 @@ def test_a_state_that_sent_its_reports_itself_does_not(tmp_path):
     clock.now += 12 * 3600
     assert client.flush().sent.sent == 1
     assert len(collector.bodies) == 2
-    with State(client.paths).snapshot() as rows:
-        assert [row.answer for row in rows.outbox.rows()] == ["duplicate"]
+    assert [row.answer for row in rows_of(client)] == ["duplicate"]
     assert caveats(client) == ()
-
-
-def test_the_ledger_after_a_restore_is_what_was_counted_of_one_value(tmp_path):
-    """Restored again and again with one value: the store has one report of the day, and so has the ledger."""
-    metrics, value = one_metric("opt-wb")
-    collector = CountingCollector()
-    restored_again_and_again(tmp_path, metrics, value, collector)
-    with State(sends(tmp_path, Clock(), metrics, collector).paths).snapshot() as rows:
-        assert spent(ledger_of(rows), metrics["m"]).reports == len(collector.counted) == 2
-
-
-def test_another_value_in_the_copy_is_not_in_this_ledger(tmp_path):
-    """The documented limit: two copies that hold different values are two reports, and neither ledger has both."""
-    metrics = registry(m=BINS)
-    collector = CountingCollector()
-    device(tmp_path, registry=metrics).close()
-    with device(tmp_path, clock=Clock(NOON - DAY), registry=metrics, choice=None) as first:
-        first.record("m", 1)
-    for copy, value in (("one", 1), ("two", 2)):
-        shutil.copytree(tmp_path / "state", tmp_path / copy / "state")
-        with sends(tmp_path / copy, Clock(), metrics, collector) as client:
-            client.record("m", value)
-    assert len({decode_uploads(body, 1)[0].batch for body in collector.bodies}) == 3
-    with State(client.paths).snapshot() as rows:
-        assert spent(ledger_of(rows), metrics["m"]).reports == 2
 
 
 def test_the_system_is_asked_for_randomness_once(tmp_path, monkeypatch):

@@ -57,8 +57,10 @@ CUT = (
     (secret_file, "overwrite_secret"),
     (os, "link"),
     (Path, "replace"),
+    (Path, "rename"),
     (Path, "unlink"),
     (state_module, "connected"),
+    (state_module, "sync_folder"),
     (state_module, "_is_marked"),
 )
 
@@ -232,18 +234,6 @@ def test_a_program_that_runs_on_destroys_the_key_too(tmp_path):
     assert client.record(STAYS, "a page") is Outcome.RECORDED
 
 
-def test_a_report_in_memory_when_the_metric_ends_is_not_written(tmp_path):
-    clock = Clock()
-    client = device(tmp_path, clock=clock, registry=metrics())
-    client.record(ENDS, "a page")
-    client.flush()
-    clock.now += 3600
-    client.record(ENDS, "a page")
-    State(client.paths).retire(metrics(), ends_at(metrics()[ENDS]))  # another process
-    assert client.flush().written == {"ended": 1}
-    assert State(client.paths).begin().key(ENDS) is None
-
-
 def test_a_key_that_another_process_destroyed_is_not_held_here(tmp_path):
     """The clock of the other was far ahead: the metric goes on by this one's, and its key is gone all the same."""
     clock = Clock()
@@ -310,33 +300,6 @@ def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_r
     clock.now += 3600
     client.flush()
     assert read_secret(paths.secret).key(ENDS) is None
-
-
-def test_a_clock_past_the_end_ends_the_metric_for_good(tmp_path):
-    """The documented limit: a clock that is ahead looks like the end; that it is right later is no help."""
-    clock = Clock()
-    client = device(tmp_path, clock=clock, registry=metrics())
-    for name in (ENDS, STAYS):
-        assert client.record(name, "a page") is Outcome.RECORDED
-    client.flush()
-    right, clock.now = clock.now, ends_at(metrics()[ENDS])
-    client.flush()
-    clock.now = right + 3600
-    again = device(tmp_path, clock=clock, registry=metrics(), choice=None)
-    assert again.record(ENDS, "a page") is Outcome.EXPIRED
-    assert again.record(STAYS, "a page") is Outcome.RECORDED
-    with State(client.paths).snapshot() as rows:
-        assert [row.metric for row in rows.outbox.rows()] == [STAYS]
-
-
-def test_a_backup_of_before_brings_the_key_back(tmp_path, life):
-    """The documented limit: who keeps backups keeps keys."""
-    before, after, bodies, clock = life
-    shutil.rmtree(after.folder)
-    shutil.copytree(before.folder, after.folder)
-    assert len(opened(after, bodies, ENDS)) == 6
-    device(tmp_path, clock=clock, registry=metrics(), choice=None).flush()
-    assert opened(after, bodies, ENDS) == {}
 
 
 def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monkeypatch):

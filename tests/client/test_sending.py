@@ -25,13 +25,12 @@ from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_locally, retry_after
 from overstory.client.upload.sender import ReportSender
 from overstory.protocol.domains import Categories
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
-from support.collector_doubles import CountingCollector, accepted, refusal
+from support.collector_doubles import CountingCollector, refusal
 
 DAY = 86400
 NOW = 20778 * DAY + 9 * 3600.0
@@ -55,12 +54,10 @@ COLOUR = Metric(
 shares = st.floats(0, 1, exclude_max=True)
 
 
-def row(number: int = 1, period: int = 20778, **changed: Any) -> OutboxRow:
+def row(number: int = 1, metric: str = "colour", period: int = 20778, **changed: Any) -> OutboxRow:
     batch = number.to_bytes(16, "big")
-    body = encode_upload(Upload(batch, "colour", period, b"a packed batch"))
-    return replace(
-        OutboxRow(number, batch, "colour", period, body, 0.0, 0, RowState.WAITING, None, bytes(16)), **changed
-    )
+    body = encode_upload(Upload(batch, metric, period, b"a packed batch"))
+    return replace(OutboxRow(number, batch, metric, period, body, 0.0, 0, RowState.WAITING, None, bytes(16)), **changed)
 
 
 def decided(answer: Response, *, of: OutboxRow | None = None, failures: int = 0, uniform: float = 0.5) -> Decision:
@@ -72,41 +69,6 @@ def result(**said: Any) -> Response:
     return Response(200, {}, json.dumps({"results": [entry]}).encode())
 
 
-@pytest.mark.parametrize("status", [200, 201, 202])
-def test_what_the_collector_has_is_sent(status: int) -> None:
-    assert decided(Response(status, {}, accepted(row().body))) == Decision(RowState.SENT, "accepted")
-
-
-def test_a_duplicate_is_a_success() -> None:
-    assert decided(Response(200, {}, accepted(row().body, duplicate=True))) == Decision(RowState.SENT, "duplicate")
-
-
-NO_COLLECTOR = {
-    "nothing": b"",
-    "a page to log in": b"<html><body>Welcome to the hotel</body></html>",
-    "no object": b"[1, 2]",
-    "no results": b"{}",
-    "no list": b'{"results": {"batch": 1}}',
-    "no entry": b'{"results": [1, null]}',
-    "another batch": accepted(row(2).body),
-    "nothing of it": result().body,
-    "a text for a number": result(accepted="1").body,
-    "no reason": result(rejected=[{"index": 0, "reason": "<script>"}]).body,
-    "a reason of a later version": result(reason="not-today").body,
-    "too deep": b"[" * 60_000,
-    "not UTF-8": b"\xff\xfe\xff",
-}
-
-
-@pytest.mark.parametrize("body", NO_COLLECTOR.values(), ids=NO_COLLECTOR)
-def test_a_success_that_does_not_name_the_batch_is_none(body: bytes) -> None:
-    decision = decided(Response(200, {}, body))
-    assert decision.state is RowState.WAITING
-    assert decision.answer in {"http-200, a page", "http-200, JSON", "http-200, other bytes", "http-200, empty"}
-    assert decision.due > NOW
-    assert decision.resume is not None
-
-
 def test_a_report_refused_within_a_success_is_dropped_with_its_reason() -> None:
     assert decided(result(rejected=[{"index": 0, "reason": "cohort"}])) == Decision(RowState.DROPPED, "cohort")
     assert decided(result(reason="period-closed")) == Decision(RowState.DROPPED, "period-closed")
@@ -116,11 +78,6 @@ def test_a_report_refused_within_a_success_for_what_can_change_waits() -> None:
     busy, unknown = decided(result(reason="queue-full")), decided(result(reason="unknown-metric"))
     assert (busy.state, busy.answer, busy.of_metric) == (RowState.WAITING, "queue-full", False)
     assert (unknown.state, unknown.answer, unknown.of_metric) == (RowState.WAITING, "unknown-metric", True)
-
-
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason.final])
-def test_the_collectors_reason_is_counted(reason: Reason) -> None:
-    assert decided(refusal(reason)) == Decision(RowState.DROPPED, reason)
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if not reason.final])
@@ -150,11 +107,6 @@ def test_everything_else_is_tried_again(status: int | None) -> None:
     decision = decided(Response(status))
     assert decision.state is RowState.WAITING
     assert decision.due == decision.resume == NOW + 30
-
-
-def test_why_it_waits_is_said() -> None:
-    assert decided(Response(None, error="no answer in time")).answer == "no answer in time"
-    assert decided(Response(503)).answer == "http-503"
 
 
 @given(status=st.none() | st.integers(0, 999), body=st.binary(max_size=200), attempts=st.integers(0, 100), share=shares)
@@ -330,20 +282,6 @@ def test_the_order_says_nothing_about_when_reports_were_made(state: Any) -> None
     assert len(orders) == 3, "two equal orders of twenty have a chance below 1e-17"
 
 
-def test_the_request_is_what_the_contract_says(state: Any) -> None:
-    seen: list[Request] = []
-
-    def transport(request: Request) -> Response:
-        seen.append(request)
-        return Response(200, {}, accepted(request.body))
-
-    report_sender(transport, token="public", timeout=3.0).deliver(filled(state, 1), METRICS, seconds=10)
-    (request,) = seen
-    assert request.url == "https://c.example/v1/reports"
-    assert (request.media_type, request.token) == ("application/vnd.overstory.reports", "public")
-    assert (request.body, request.timeout) == (row(1).body, 3.0)
-
-
 def test_a_collector_that_fails_is_left_alone_until_it_may_be_well_again(state: Any) -> None:
     clock = [NOW]
     calls: list[Request] = []
@@ -454,11 +392,6 @@ def test_a_report_withdrawn_while_it_travels_stays_withdrawn(state: Any) -> None
     report_sender(withdrawing).deliver(filled(state, 2), METRICS, seconds=10)
     assert set(states(state).values()) == {("dropped", "consent withdrawn")}
     assert sorted(one.attempts for one in now_in(state).values()) == [1, 1], "nobody knows whether they had left"
-
-
-def test_a_courier_wants_an_address() -> None:
-    with pytest.raises(ParameterError, match="server = "):
-        report_sender(CountingCollector(), server="collector.example")
 
 
 MOODS = ["well", "lost answer", "no answer", "busy", "refused", "unknown", "revoked", "proxy", "dies"]

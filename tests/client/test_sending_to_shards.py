@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from overstory.client.state.outbox import RowState
-from overstory.client.state.state import State
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import RetryPolicy, decide
 from overstory.gateway.gateway import Gateway, Settings
@@ -16,7 +15,7 @@ from overstory.protocol.metrics.shards import shard_of
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import refusal, taken
-from support.devices import NOON, Clock, device, registry
+from support.devices import NOON, Clock, device, registry, rows_of
 from support.gateway_samples import reading, registry_text
 
 SHARDED = registry(more="[shards]\ncount = 5\n")
@@ -61,8 +60,7 @@ def test_a_report_that_another_shard_takes_waits_by_itself(tmp_path: Path) -> No
     client.record("colour", "red")
     clock.tomorrow()
     client.flush()
-    with State(client.paths).snapshot() as rows:
-        (row,) = rows.outbox.rows()
+    (row,) = rows_of(client)
     assert (row.state, row.answer) == (RowState.WAITING, "wrong-shard")
     assert len(collectors.asked) == 1
     answer = decide(
@@ -95,8 +93,7 @@ def test_a_shard_that_is_down_does_not_keep_the_others_reports_back(tmp_path: Pa
     for period in range(40):
         sending.take(reading(period, 0.5))
     sending.finish()
-    with State(sending.client.paths).snapshot() as rows:
-        states = {row.batch: row.state for row in rows.outbox.rows()}
+    states = {row.batch: row.state for row in rows_of(sending.client)}
     down, *_ = collectors.asked
     assert len({request.url for request in collectors.asked}) == 4
     failed = {upload.batch for upload in decode_uploads(down.body, 99)}

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_sending import begun, put, result, row
 
 from overstory.client.outcomes import WarnsOnce
 from overstory.client.person.status import read_status
-from overstory.client.state.outbox import OutboxRow, RowState
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.outbox import RowState
 from overstory.client.state.state import State
 from overstory.client.upload import sender
 from overstory.client.upload.delivery import CollectorHealth
@@ -25,7 +25,7 @@ from overstory.client.upload.sender import ReportSender
 from overstory.collector.http.endpoint import refusal
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
+from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector, accepted, bad_server, http, replying
 from support.devices import DAY, NOON, Clock, device, registry
 
@@ -35,31 +35,7 @@ REGISTRY = registry(
     size='domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
     'period = "day"\ngrace_days = 30\n',
 )
-TODAY = int(NOON // DAY)
-STATUSES = [
-    200,
-    204,
-    302,
-    307,
-    400,
-    401,
-    403,
-    404,
-    405,
-    408,
-    409,
-    410,
-    411,
-    413,
-    415,
-    426,
-    429,
-    451,
-    500,
-    502,
-    503,
-    511,
-]
+CODES = [200, 204, 302, 307, 400, 401, 403, 404, 405, 408, 409, 410, 411, 413, 415, 426, 429, 451, 500, 502, 503, 511]
 BODIES = {
     "a page": b"<html><body>Welcome to Hotel WiFi</body></html>",
     "empty": b"",
@@ -80,24 +56,19 @@ BODIES = {
     "our type and the earlier key": b'{"type": "/problems/period-closed", "reason": "period-closed", "said": "...", '
     b'"results": []}',
     "our type without results": b'{"type": "/problems/period-closed", "reason": "period-closed", "detail": "..."}',
+    "no results": b"{}",
+    "no list of results": b'{"results": {"batch": 1}}',
+    "no entry in the results": b'{"results": [1, null]}',
+    "nothing of the batch": result().body,
+    "a text for a number": result(accepted="1").body,
+    "no reason": result(rejected=[{"index": 0, "reason": "<script>"}]).body,
+    "a reason of a later version": result(reason="not-today").body,
+    "too deep": b"[" * 60_000,
+    "not UTF-8": b"\xff\xfe\xff",
     "our problem details of a page": b'{"type": "/problems/not-found", "title": "Not found", "status": 404, '
     b'"detail": "Not Found", "reason": "not-found"}',
 }
-ENDS = {
-    Reason.DAMAGED: RowState.DROPPED,
-    Reason.TOO_LARGE: RowState.DROPPED,
-    Reason.TOO_MANY: RowState.DROPPED,
-    Reason.PERIOD_CLOSED: RowState.DROPPED,
-    Reason.COHORT: RowState.DROPPED,
-    Reason.BITS: RowState.DROPPED,
-    Reason.WRONG_TRANSPORT: RowState.DROPPED,
-}
-
-
-def row(number: int = 1, metric: str = "colour", period: int = TODAY) -> OutboxRow:
-    batch = number.to_bytes(16, "big")
-    body = encode_upload(Upload(batch, metric, period, b"a packed batch"))
-    return OutboxRow(number, batch, metric, period, body, 0.0, 0, RowState.WAITING, None, bytes(16))
+ENDS = {"damaged", "too-large", "too-many", "period-closed", "cohort", "bits", "wrong-transport"}
 
 
 def of_client(answer: Response) -> set[RowState]:
@@ -117,17 +88,17 @@ def became(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_no_strangers_answer_ends_a_report(became: Any, body: bytes) -> None:
-    for status in STATUSES:
+    for status in CODES:
         assert became(Response(status, {}, body)) == {RowState.WAITING}, status
 
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_collectors_own_refusal_ends_a_report_only_where_nothing_cures_it(became: Any, reason: Reason) -> None:
     made = refusal(reason)
-    assert became(Response(made.status, {}, made.body)) == {ENDS.get(reason, RowState.WAITING)}
+    assert became(Response(made.status, {}, made.body)) == {RowState.DROPPED if reason in ENDS else RowState.WAITING}
 
 
-@pytest.mark.parametrize("reason", list(ENDS))
+@pytest.mark.parametrize("reason", [Reason(name) for name in sorted(ENDS)])
 def test_a_final_reason_under_another_status_is_nobodys(became: Any, reason: Reason) -> None:
     other = 403 if reason.status != 403 else 404
     assert became(Response(other, {}, refusal(reason).body)) == {RowState.WAITING}
@@ -261,17 +232,7 @@ class Unaware:
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
-    state = State(StatePaths(tmp_path / "state"), timeout=5.0)
-    state.begin()
-    return state
-
-
-def put(state: State, *rows: OutboxRow) -> None:
-    with state.transaction() as open_state:
-        for one in rows:
-            open_state.outbox.add(
-                one.batch, one.metric, one.period, one.body, account=one.account, due=one.due, state=one.state
-            )
+    return begun(str(tmp_path))
 
 
 def tally(state: State) -> dict[str, int]:

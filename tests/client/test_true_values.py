@@ -14,7 +14,7 @@ from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
 from overstory.protocol.metrics import MetricRegistry, RegistryError
-from support.devices import BINS, Clock, device, registry
+from support.devices import Clock, device, registry
 
 TRIED = (
     "{}",
@@ -102,9 +102,3 @@ def test_where_all_noise_is_fresh_nothing_of_the_value_is_kept(tmp_path, metric)
 
 def test_the_window_mechanisms_are_among_those_whose_noise_is_fresh():
     assert {"wb", "opt-wb"} <= {metric.mechanism.name for metric in FRESH} < set(ORACLES)
-
-
-def test_where_noise_is_memoized_it_is_kept(tmp_path):
-    client = device(tmp_path, registry=registry(m=BINS))
-    client.record("m", 3)
-    assert {len(report.permanent) for report in client._session._pending} == {13}

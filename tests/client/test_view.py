@@ -1,8 +1,6 @@
 """What a person sees: the very bytes, what each of them means, what they tell, and what they cost."""
 
-import json
 import math
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -20,30 +18,27 @@ from overstory.client.person.explanation import (
     explain,
     infer,
     matches,
-    payload_words,
     read_value,
     report_in,
 )
 from overstory.client.person.status import read_status
-from overstory.client.person.view import View, build, infer_all, view_json, view_metrics
+from overstory.client.person.view import View, build, infer_all, view_metrics
 from overstory.client.randomizer import Randomizer, randomizer_of
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
-from overstory.presentation.document import Heading, KeyValues, Paragraph, Table
-from overstory.presentation.render_text import Layout, as_text
+from overstory.presentation.document import Table
+from overstory.presentation.render_text import as_text
 from overstory.privacy.attacks import posterior
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.registry import REGISTRY as MECHANISMS
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from support.collector_doubles import CountingCollector, refusal
-from support.devices import DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry
+from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
 
 COLOUR, ENGINE = REGISTRY["colour"], REGISTRY["engine"]
 REFUSED = refusal(Reason.BITS)
@@ -113,10 +108,6 @@ def test_the_parts_are_all_of_the_bytes(name: str, period: int) -> None:
     assert all(part.meaning for part in parts)
 
 
-def test_there_is_a_case_for_every_kind_of_mechanism() -> None:
-    assert set(CASES) <= set(MECHANISMS)
-
-
 @given(body=st.binary(max_size=200))
 @settings(max_examples=200)
 def test_bytes_that_are_no_report_are_one_error(body: bytes) -> None:
@@ -139,11 +130,6 @@ def test_drawn_bits_are_the_payload(bits: int) -> None:
     assert [len(group) for group in text.split(" ")] == [8, 8, 4]
 
 
-def test_payloads_in_words() -> None:
-    assert payload_words(mechanism("grr", domain_size=5, epsilon=1.0), 3) == "symbol 3 of 0 .. 4"
-    assert payload_words(mechanism("subset", domain_size=5, epsilon=1.0), 9) == "output 9"
-
-
 def test_the_bytes_shown_are_the_bytes_sent(tmp_path: Any) -> None:
     collector = CountingCollector()
     recorded(tmp_path, ["red", "red", "blue"], spread=0)
@@ -161,33 +147,6 @@ def test_the_bytes_shown_are_the_bytes_sent(tmp_path: Any) -> None:
     assert {report.detail for report in after} == {"was sent"}
     told = text_of(view, reports=3).replace("\n", "").replace(" ", "")
     assert all(report.parts[-2].raw.hex() in told for report in after)
-
-
-def test_when_and_how_often_is_shown_and_no_value(tmp_path: Any) -> None:
-    view = look(recorded(tmp_path, ["red", "green", "red"]))
-    metric = shown(view, "colour")
-    assert metric.recorded == ("2026-11-21", "2026-11-22", "2026-11-23")
-    assert [(response.number, response.reports, response.kept) for response in metric.responses] == [
-        (1, 2, 0),
-        (2, 1, 0),
-    ]
-    assert [report.response for report in metric.reports] == [1, 2, 1]
-    assert shown(view, "engine").recorded == ()
-    assert "Nothing was recorded." in text_of(view)
-
-
-def test_what_a_metric_tells_of_is_in_the_view_as_in_the_question(tmp_path: Any) -> None:
-    asked = registry(colour=DEFAULT["colour"] + 'attribute = "looks"\n')
-    seen = as_text(build(look(recorded(tmp_path, ["red"], registry=asked), asked), reports=1), Layout(width=200))
-    assert re.search(r"it tells of +looks\n", seen)
-
-
-def test_permanent_responses_are_the_devices_own(tmp_path: Any) -> None:
-    client = recorded(tmp_path, ["a", "b", "a"], "engine")
-    secret = state_in(tmp_path).begin().key("engine")
-    own = randomizer_of(ENGINE, secret)
-    found = [response.bits for response in shown(look(client), "engine").responses]
-    assert found == [bit_string(ENGINE.mechanism, own.permanent(value)) for value in ("a", "b")]
 
 
 def test_what_is_told_is_the_exact_posterior(tmp_path: Any) -> None:
@@ -250,14 +209,6 @@ def test_a_report_that_nobody_was_asked_about_did_not_arrive(tmp_path: Any) -> N
     assert (report.detail, report.arrived) == ("was dropped (period-closed)", False)
 
 
-def test_a_report_that_was_refused_was_seen(tmp_path: Any) -> None:
-    recorded(tmp_path, ["red"], spread=0)
-    client = sender(tmp_path, lambda request: REFUSED, days=1)
-    client.flush()
-    (report,) = shown(look(client), "colour").reports
-    assert (report.detail, report.arrived) == ("was dropped (bits); tried 1x, so it may have arrived", True)
-
-
 def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) -> None:
     client = recorded(tmp_path, ["red"])
     view = look(client, MetricRegistry({}, ""))
@@ -277,14 +228,6 @@ def test_other_parameters_are_not_read_with_these(tmp_path: Any) -> None:
     assert metric.inferences.newest is None
 
 
-def test_the_budget_is_the_ledgers(tmp_path: Any) -> None:
-    metric = shown(look(recorded(tmp_path, ["red", "green", "red"])), "colour")
-    whole = COLOUR.mechanism.epsilon_n(2) + COLOUR.mechanism.epsilon_n(1)
-    assert metric.spent.cost.epsilon_pattern == pytest.approx(whole, abs=1e-9)
-    assert (metric.spent.reports, metric.spent.distinct) == (3, 2)
-    assert f"epsilon {epsilon_text(metric.spent.cost.epsilon_pattern)}" in text_of(look(device(tmp_path, choice=None)))
-
-
 def test_the_newest_reports_are_taken_apart_and_the_number_is_said(tmp_path: Any) -> None:
     view = look(recorded(tmp_path, ["red"] * 6))
     grids = [b for b in build(view, reports=2) if isinstance(b, Table) and b.caption.startswith("The report for")]
@@ -296,17 +239,6 @@ def test_the_newest_reports_are_taken_apart_and_the_number_is_said(tmp_path: Any
 def test_many_periods_are_counted(tmp_path: Any) -> None:
     view = look(recorded(tmp_path, ["red"] * 40))
     assert "In 40 periods, the last 30 of them: 2026-12-01" in text_of(view)
-
-
-def test_json_says_all_of_it(tmp_path: Any) -> None:
-    client = recorded(tmp_path, ["red", "red"])
-    view = look(client, explained=[explain(state_in(tmp_path), COLOUR, "red")])
-    told = json.loads(json.dumps(view_json(view), allow_nan=False))
-    colour = next(metric for metric in told["metrics"] if metric["id"] == "colour")
-    assert [report["bytes"] for report in colour["reports"]] == [r.body.hex() for r in shown(view, "colour").reports]
-    assert colour["inference"]["linked"]["reports"] == 2
-    assert told["explained"][0]["encoded"] == '"red", symbol 0 of 0 .. 2'
-    assert told["status"]["budget"][0]["reports"] == 2
 
 
 # --- one value explained ----------------------------------------------------------------------------------------------
@@ -467,35 +399,7 @@ def test_a_running_client_says_the_same(tmp_path: Any) -> None:
     assert "was set back" in client.status().clock
 
 
-def test_status_without_a_registry_or_a_state(tmp_path: Any) -> None:
-    client = device(tmp_path, choice=None)
-    status = read_status(client.paths, MetricRegistry({}, ""), client.effective, now=NOON)
-    assert next(iter(status.words())) == "off: the person has not been asked"
-    assert status.to_json()["budget"] == []
-    assert not (tmp_path / "state").exists()
-
-
 # --- text -------------------------------------------------------------------------------------------------------------
-
-
-@given(text=st.text(max_size=80), width=st.integers(60, 200))
-def test_nothing_told_can_steer_a_terminal(text: str, width: int) -> None:
-    blocks = [
-        Heading(2, text),
-        Paragraph(text),
-        KeyValues(((text, text),)),
-        Table.of_cells(text, ("a", text), [(text, text)], code=(text,)),
-        Table.of_cells(text, ("bytes", "what", "meaning"), [(text, text, text)], code=("bytes",), fold="open"),
-    ]
-    assert all(c.isprintable() or c == "\n" for c in as_text(blocks, Layout(width)))
-
-
-def test_bytes_are_shown_whole_however_long() -> None:
-    raw = "0123456789abcdef" * 40
-    report = Table.of_cells("c", ("bytes", "what", "meaning"), [(raw, "w", "m")], code=("bytes",), fold="open")
-    said = as_text([report])
-    assert raw in said.replace("\n", "").replace(" ", "")
-    assert max(map(len, said.splitlines())) <= 100
 
 
 def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(tmp_path: Any) -> None:

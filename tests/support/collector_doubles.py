@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -78,6 +79,7 @@ class BadServer:
     """A socket that answers whatever it is told to."""
 
     reply: Reply
+    context: ssl.SSLContext | None = None  # for TLS
     heard: list[Heard] = field(default_factory=list)
     connections: int = 0
 
@@ -99,14 +101,17 @@ class BadServer:
             thread.start()
 
     def _one(self, connection: socket.socket) -> None:
-        with connection:
-            connection.settimeout(10)
-            try:
-                heard = hear(connection)
-                self.heard.append(heard)
-                self.reply(connection, heard)
-            except (OSError, ValueError):
-                pass
+        connection.settimeout(10)
+        try:
+            if self.context is not None:
+                connection = self.context.wrap_socket(connection, server_side=True)
+            heard = hear(connection)
+            self.heard.append(heard)
+            self.reply(connection, heard)
+        except (OSError, ValueError):
+            pass
+        finally:
+            connection.close()
 
     def close(self) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
@@ -131,8 +136,8 @@ def hear(connection: socket.socket) -> Heard:
 
 
 @contextmanager
-def bad_server(reply: Reply) -> Iterator[BadServer]:
-    server = BadServer(reply)
+def bad_server(reply: Reply, context: ssl.SSLContext | None = None) -> Iterator[BadServer]:
+    server = BadServer(reply, context)
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from overstory.client import Client
+from overstory.client.state.state import State
 from overstory.protocol.metrics import parse_registry
 
 DAY = 86_400
@@ -72,3 +73,9 @@ def device(folder, *, clock=None, choice="on", registry=REGISTRY, **settings):
     if choice is not None:
         client.consent(choice)
     return client
+
+
+def rows_of(client, **wanted):
+    """What is in a device's outbox."""
+    with State(client.paths).snapshot() as rows:
+        return rows.outbox.rows(**wanted)

@@ -102,9 +102,6 @@ class Allowance:
         for metric in pending:
             self.take(metric)
 
-    def __repr__(self) -> str:
-        return f"Allowance({self._budget!r}, {sum(self._reports.values())} reports)"
-
     def allows(self, metric: Metric) -> bool:
         """Whether one more report of a metric stays within every limit."""
         more = self._reports + Counter([_key(metric)])

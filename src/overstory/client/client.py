@@ -129,7 +129,7 @@ class Client:
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
         self._spread = None if spread is None else settings.seconds("spread", spread, 0.0, settings.WEEK)
         interval = settings.seconds("interval", interval, 0.01, settings.WEEK)
-        self._background = settings.Background(self, interval) if background else None
+        self._background = settings.Background(self.flush, interval) if background else None
         self._sources = PermissionSources(self.paths, environ, policy_file(environ) if policy is None else Path(policy))
         self._permission = self.permission(server)
         self._warn, self._strict, self._description = WarnsOnce(), strict, describe(self.app, self.registry)

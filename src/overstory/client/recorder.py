@@ -17,7 +17,7 @@ from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
-    from overstory.client.state.rows import Claims, Rows
+    from overstory.client.state.rows import Past, Rows
     from overstory.protocol.metrics import Metric
 
 MAX_RESPONSES: Final = 1024
@@ -52,9 +52,6 @@ class Tagger:
         self._key, self._cohort = metric.mechanism.response_key, cohort
         self._hash = hashlib.blake2b(digest_size=TAG_BYTES, key=key, person=b"tag")
         self._hash.update(context(metric.id, metric.account))
-
-    def __repr__(self) -> str:
-        return "Tagger()"
 
     def tag(self, encoded: Any) -> bytes:
         """Return the tag of what the mechanism takes: equal for values that share a permanent response."""
@@ -99,12 +96,9 @@ class MetricRecorder:
         self._by_tag: dict[bytes, bytes] = {}
         self._nearest: dict[bytes, bytes] = {}
 
-    def __repr__(self) -> str:
-        return f"MetricRecorder({self.metric.id!r})"
-
-    def learn(self, claims: Claims, responses: Iterable[Response], pending: Iterable[PendingReport]) -> None:
+    def learn(self, past: Past, pending: Iterable[PendingReport] = ()) -> None:
         """Take over what the state holds, and what waits to be written to it."""
-        mine, self._elsewhere = {}, 0
+        (claims, responses), mine, self._elsewhere = past, {}, 0
         self._answered.clear()
         for response in responses:
             if response.account == self.metric.account:
@@ -167,14 +161,12 @@ class MetricRecorder:
         return report
 
     def nothing(self) -> bytes:
-        """Return the permanent response to no value."""
         return self._randomizer.nothing().to_bytes(self._width, "little")
 
     def _encoding(self, permanent: bytes) -> int:
         return int.from_bytes(permanent, "little") & self._every_bit
 
     def _encoded(self, noisy: int, period: int) -> tuple[bytes, bytes]:
-        """Return the batch id and the upload of a period's report."""
         batch, report = self._randomizer.report_in(period, noisy)
         reports = encode_reports(self.metric.mechanism, [report])
         return batch, encode_upload(Upload(batch, self.metric.id, period, reports, self._group))

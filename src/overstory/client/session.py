@@ -85,9 +85,6 @@ class Session:
         self._silent: set[tuple[str, int]] = set()  # periods without a report since the budget was used up
         self._counted: set[tuple[str, int]] = set()  # those of them that the state counts
 
-    def __repr__(self) -> str:
-        return f"Session({self.state!r}, {len(self._pending)} reports in memory)"
-
     def to_show(self) -> dict[str, Any]:
         """Return what only this process knows, for `read_status`: reports in memory, when they are due, the error."""
         reports = list(self._pending)
@@ -154,7 +151,7 @@ class Session:
     def _introduce(self, metric: Metric, secret: DeviceSecret) -> MetricRecorder | None:
         """Return the recorder of a metric that this process records for the first time; None where its key is gone."""
         with self.state.snapshot() as rows:
-            claims, responses = rows.claims(metric.id).by(metric.period), rows.memo.responses(metric.id)
+            past = rows.past(metric)
             gone, lives = rows.keys.erased(), {} if self._looked else rows.keys.lives
         if metric.id in gone:
             return None  # by another process: what this one holds of the secret may still have the key
@@ -172,7 +169,7 @@ class Session:
         groups = metric.groups
         group = "" if groups is None else groups.of(self._groups.get(groups.by))
         recorder = MetricRecorder(metric, key, group)
-        recorder.learn(claims, responses, ())
+        recorder.learn(past)
         self._recorders[metric.id] = recorder
         return recorder
 
@@ -232,18 +229,14 @@ class Session:
             for result, number in (*results.items(), ("made-room", rows.outbox.trim())):
                 if number:
                     rows.count(result, number)
-            written = {
-                name: (rows.claims(name).by(self._metrics[name].period), rows.memo.responses(name)) for name in names
-            }
+            written = {name: rows.past(self._metrics[name]) for name in names}
         with self._lock:
             del self._pending[: len(reports)]
             self._counted |= silent
             self._allowance = None  # another process may have reported as well: it is counted again at the next record
-            for name, (claims, responses) in written.items():
-                if name in self._recorders:
-                    self._recorders[name].learn(
-                        claims, responses, [report for report in self._pending if report.metric == name]
-                    )
+            for name, recorder in self._recorders.items():
+                if name in written:
+                    recorder.learn(written[name], [report for report in self._pending if report.metric == name])
             with suppress(StateError):  # what was written is written; the next round looks for the secret again
                 self._forget(gone if "ended" in results else ())
         return results

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -123,19 +123,11 @@ GATHER: Final = 1.0
 """Seconds between a report and its flush, so that reports of one moment share a transaction."""
 
 
-class Flushes(Protocol):
-    """An object that the thread flushes."""
-
-    def flush(self) -> object:
-        """Write what is in memory, and send what is due; never raises."""
-        ...
-
-
 class Background:
-    """A daemon thread that flushes; it starts when it is first woken, and does not delay the exit of the program."""
+    """A daemon thread that calls `flush`; it starts when first woken, and does not delay the exit of the program."""
 
-    def __init__(self, client: Flushes, interval: float) -> None:
-        self._client, self._interval = client, interval
+    def __init__(self, flush: Callable[[], object], interval: float) -> None:
+        self._flush, self._interval = flush, interval
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -166,7 +158,7 @@ class Background:
                 self._stop.wait(min(GATHER, self._interval))
             self._news.clear()
             if not self._stop.is_set():
-                self._client.flush()
+                self._flush()
 
 
 UNENCRYPTED: Final = "reports and the token travel unencrypted to %s: give an https:// address"

@@ -60,11 +60,7 @@ class Agreement:
         """Return the agreement to a metric as it is, whose reports go through a relay where it is oblivious."""
         return cls(
             digest=metric.digest.hex(),
-            title=metric.title,
-            description=metric.description,
-            owner=metric.owner,
-            purpose=metric.purpose,
-            attribute=metric.attribute,
+            **{name: getattr(metric, name) for name in WORDS},
             retention_days=metric.retention_days,
             grace_days=metric.grace_days,
             expires=metric.expires.isoformat(),
@@ -224,22 +220,15 @@ def read_consent(paths: StatePaths) -> Consent | None:
 def _from_json(read: Any) -> Consent:
     if read["consent"] != VERSION:
         raise ValueError("another version's")
-    texts = [read[name] for name in ("date", "registry", "consent_id")]
-    if not all(isinstance(text, str) for text in (*texts, *read["metrics"])):
-        raise TypeError("not text")
-    date.fromisoformat(read["date"])
-    agreed = {name: Agreement.from_json(each) for name, each in read["metrics"].items()}
-    consent = Consent(Choice(read["choice"]), texts[0], texts[1], MappingProxyType(agreed), texts[2])
-    return _with_terms(consent, read)
-
-
-def _with_terms(consent: Consent, read: Mapping[str, Any]) -> Consent:
     from overstory.protocol.metrics.budget import PersonBudget
 
-    server, budget = read["server"], read["budget"]
-    if server is not None and not isinstance(server, str):
+    day, registry, consent_id, server = (read[name] for name in ("date", "registry", "consent_id", "server"))
+    if not all(isinstance(text, str) for text in (day, registry, consent_id, server or "", *read["metrics"])):
         raise TypeError("not text")
-    return replace(consent, server=server, budget=None if budget is None else PersonBudget.from_json(budget))
+    date.fromisoformat(day)
+    agreed = {name: Agreement.from_json(each) for name, each in read["metrics"].items()}
+    budget = None if read["budget"] is None else PersonBudget.from_json(read["budget"])
+    return Consent(Choice(read["choice"]), day, registry, MappingProxyType(agreed), consent_id, server, budget)
 
 
 def origin(server: str) -> str:
@@ -299,7 +288,9 @@ def choose(
     """
     if choice not in list(Choice):
         raise ParameterError(f"choice = {choice!r}: choose one of {', '.join(Choice)}")
-    chosen, before = Choice(choice), _before(paths)
+    chosen, before = Choice(choice), None
+    with contextlib.suppress(ConsentError):
+        before = read_consent(paths)
     if chosen is not Choice.OFF:
         refuse_foreign(paths)
         _settle_machine(paths, moved=moved, narrows=before is not None and chosen.rank < before.choice.rank)
@@ -360,13 +351,6 @@ def _collector(paths: StatePaths, consent: Consent) -> str | None:
         return consent.server
     with state.snapshot() as rows:
         return pinned(rows, consent)
-
-
-def _before(paths: StatePaths) -> Consent | None:
-    try:
-        return read_consent(paths)
-    except ConsentError:
-        return None
 
 
 def _write(paths: StatePaths, consent: Consent) -> None:

@@ -76,7 +76,6 @@ class EffectiveChoice:
 
     @property
     def asked(self) -> bool:
-        """Whether the person has made a choice."""
         return self.consent is not None
 
 
@@ -162,9 +161,9 @@ def effective(paths: StatePaths, environ: Mapping[str, str], policy: Path) -> Ef
     return PermissionSources(paths, environ, policy).now()
 
 
-def _signature(path: str, stat: Callable[[str], os.stat_result] = os.stat) -> Signature:
+def _signature(path: str) -> Signature:
     try:
-        status = stat(path)
+        status = os.stat(path)  # noqa: PTH116 - every record looks at two files
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
@@ -181,9 +180,6 @@ class Permission:
         # The id of a choice that names no collector, and the first collector under it; None where there is none yet.
         self._first: tuple[str, str | None] | None = None
         self._covered: dict[str, tuple[Consent, Metric]] = {}  # the very choice and metric that were compared last
-
-    def __repr__(self) -> str:
-        return f"Permission({self.server!r})"
 
     def refusal(self, metric: Metric, allowed: EffectiveChoice) -> Outcome | None:
         """Return why a metric may not be recorded; None where it may."""
@@ -238,16 +234,13 @@ class Permission:
         if self.server is None or consent.server is not None or consent.choice is not Choice.ON:
             return False
         if self._first is None or self._first[0] != consent.consent_id:
-            self._first = consent.consent_id, self._read(consent)
+            state, first = self._state(), None
+            if state.exists:
+                # The next write reports a state that cannot be read.
+                with contextlib.suppress(StateError), state.snapshot() as rows:
+                    first = pinned(rows, consent)
+            self._first = consent.consent_id, first
         return self._first[1] not in {None, self.server}
-
-    def _read(self, consent: Consent) -> str | None:
-        state = self._state()
-        if state.exists:
-            # The next write reports a state that cannot be read.
-            with contextlib.suppress(StateError), state.snapshot() as rows:
-                return pinned(rows, consent)
-        return None
 
 
 def refused(rows: Rows, consent: Consent) -> str | None:

@@ -55,9 +55,14 @@ def run(
     """Run the command that was parsed; return the exit status."""
     where, to = os.environ if environ is None else environ, sys.stdout if out is None else out
     given = _given_registry(args, registry)
-    chosen = None if getattr(args, "all", False) else _chosen(args, where, begins=given is not None)
+    of_all = getattr(args, "all", False)
+    for name in ("app", "state", "registry") if of_all else ():
+        if getattr(args, name, None) is not None:
+            raise ParameterError(f"--all is every application: leave --{name} out")
+    chosen = None if of_all else _chosen(args, where, begins=given is not None)
     if chosen is None:
-        contexts = {name: _command_context(name, paths, given, where, to) for name, paths in _all(args, where).items()}
+        states = applications(where)
+        contexts = {name: _command_context(name, paths, given, where, to) for name, paths in states.items()}
         return turn_all_off(contexts, args, to) if args.command == "off" else show_all(contexts, args, to)
     context = _command_context(*chosen, given, where, to)
     if args.app is None and args.state is None and not args.json:
@@ -138,13 +143,6 @@ def _unknown(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
 
 def _how_to_begin(args: argparse.Namespace) -> str:
     return " (give --registry FILE to begin one)" if args.command in {"on", "local"} else ""
-
-
-def _all(args: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, StatePaths]:
-    for name in ("app", "state", "registry"):
-        if getattr(args, name, None) is not None:
-            raise ParameterError(f"--all is every application: leave --{name} out")
-    return applications(environ)
 
 
 def _command_context(
@@ -244,7 +242,6 @@ NOT_KEPT: Final = "this could not be written down, so it stands as if nobody had
 
 
 def _agreed(context: CommandContext) -> bool:
-    """Ask; return whether the person agreed."""
     if not (sys.stdin.isatty() and context.out.isatty()):
         raise ParameterError("nobody can be asked here: nothing was recorded; to agree without being asked, give --yes")
     metrics = len(context.registry)
@@ -384,7 +381,6 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> int:
 
 
 def _read_view(context: CommandContext, explain: Sequence[str]) -> View:
-    """Read everything that the view shows."""
     from overstory.client.person.explanation import explain as explained
     from overstory.client.person.explanation import read_value
     from overstory.client.person.view import View, view_metrics, view_without_state

@@ -54,9 +54,14 @@ def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     cut("bits", 2, f"a report has {plural(batch.num_bits, 'bit')}")
     cut("cohorts", 4, f"there {'is' if batch.num_cohorts == 1 else 'are'} {batch.num_cohorts}")
     cut("reports", 4, "there is 1")
-    cut("parameters", 16, _parameters(metric))
-    cut("cohort", cohort_width(batch.num_cohorts), _cohort(report.cohort, batch.num_cohorts))
-    cut("report", (batch.num_bits + 7) // 8, _payload(metric, report))
+    made_by = "the parameters that it was made by"
+    of = made_by if metric is None else f"this metric's parameters ({metric.mechanism.name})"
+    cut("parameters", 16, f"the digest of {of}")
+    encodes = "how this device encodes values; drawn from its secret, the same for ever"
+    cohort = "0: all devices encode alike" if batch.num_cohorts == 1 else f"{report.cohort}: {encodes}"
+    cut("cohort", cohort_width(batch.num_cohorts), cohort)
+    says = "" if metric is None else f": {payload_words(metric.mechanism, report.bits, metric.labels)}"
+    cut("report", (batch.num_bits + 7) // 8, f"what the device says, after all noise{says}")
     cut("checksum", 4, "of the batch, against damage on the way")
     return tuple(cut.parts)
 
@@ -94,24 +99,6 @@ def _period(metric: Metric | None, number: int) -> str:
     if metric is None or number not in metric.period.numbers:  # of another length, by an earlier registry
         return f"number {number}"
     return metric.period.label(number)
-
-
-def _parameters(metric: Metric | None) -> str:
-    if metric is None:
-        return "the digest of the parameters that it was made by"
-    return f"the digest of this metric's parameters ({metric.mechanism.name})"
-
-
-def _cohort(cohort: int, cohorts: int) -> str:
-    if cohorts == 1:
-        return "0: all devices encode alike"
-    return f"{cohort}: how this device encodes values; drawn from its secret, the same for ever"
-
-
-def _payload(metric: Metric | None, report: Report) -> str:
-    if metric is None:
-        return "what the device says, after all noise"
-    return f"what the device says, after all noise: {payload_words(metric.mechanism, report.bits, metric.labels)}"
 
 
 def payload_words(mechanism: LocalRandomizer, payload: int, labels: Sequence[str] = ()) -> str:
@@ -233,15 +220,15 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     fresh = mechanism.fresh
     before = ReportedBefore() if fresh or key is None else _before(state, metric, key, device.cohort, encoded)
     report = before.newest or device.report(encoded)
-    true, true_text = _truth(mechanism, encoded, device.cohort)
+    asked, true = mechanism.question_text(device.cohort), mechanism.encode(encoded, device.cohort)
     base, what = (true, "the truth") if fresh else (permanent, "the permanent response")
     return Explanation(
         metric=metric.id,
         value=str(value),
-        encoded=metric.domain.encoded_text(encoded) + _asked(mechanism, device.cohort),
+        encoded=metric.domain.encoded_text(encoded) + (asked and f"; this device is asked about {asked}"),
         cohort=device.cohort,
         true="" if true is None else bit_string(mechanism, true),
-        true_words=true_text,
+        true_words=SPEAKING if true is None else payload_words(mechanism, true),
         permanent="" if fresh else bit_string(mechanism, permanent),
         permanent_words=FRESH if fresh else _changes(metric, true, permanent, "the truth"),
         known=before.number,
@@ -308,16 +295,6 @@ OVER_CAP: Final = {
     "first": "the first one would be reported instead",
     "nearest": "the nearest would be reported instead",
 }
-
-
-def _asked(mechanism: LocalRandomizer, cohort: int) -> str:
-    about = mechanism.question_text(cohort)
-    return f"; this device is asked about {about}" if about else ""
-
-
-def _truth(mechanism: LocalRandomizer, encoded: Any, cohort: int) -> tuple[int | None, str]:
-    true = mechanism.encode(encoded, cohort)
-    return true, SPEAKING if true is None else payload_words(mechanism, true)
 
 
 def _changes(metric: Metric, before: int | None, after: int, what: str) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from overstory.client.budget import ledger_of, part_of, totals
-from overstory.client.consent.consent import Choice, Consent, origin, pinned, read_consent
+from overstory.client.consent.consent import WORDS, Choice, Consent, origin, pinned, read_consent
 from overstory.client.outcomes import ConsentError, StateError
 from overstory.client.person.status import relay_status
 from overstory.client.state.paths import StatePaths, policy_file
@@ -202,11 +202,7 @@ def _metric_json(asked: Asked, metric: Metric) -> dict[str, Any]:
     end = asked.ends.get(metric.id)
     return {
         "id": metric.id,
-        "title": metric.title,
-        "description": metric.description,
-        "owner": metric.owner,
-        "purpose": metric.purpose,
-        "attribute": metric.attribute,
+        **{name: getattr(metric, name) for name in WORDS},
         "period": str(metric.period),
         "expires": metric.expires.isoformat(),
         "retention_days": metric.retention_days,

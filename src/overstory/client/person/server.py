@@ -37,7 +37,6 @@ class LocalPage(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The page's address."""
         return f"http://127.0.0.1:{self.server_port}{self.path}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -54,24 +53,19 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "overstory", ""
 
     def do_GET(self) -> None:
-        """Answer with the page."""
         if self.headers.get_all("Host") not in [[host] for host in self.server.hosts]:
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "This page is for this machine alone.")
         elif not hmac.compare_digest(self.path.encode(), self.server.path.encode()):
             self._answer(HTTPStatus.NOT_FOUND, "There is nothing here.")
         else:
-            self._show()
-
-    def _show(self) -> None:
-        try:
-            page = self.server.page()
-        except OverstoryError as error:
-            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
-        else:
-            self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8")
+            try:
+                page = self.server.page()
+            except OverstoryError as error:
+                self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+            else:
+                self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8")
 
     def do_HEAD(self) -> None:
-        """Answer without the page."""
         self.do_GET()
 
     def _answer(self, status: HTTPStatus, text: str, media_type: str = "text/plain; charset=utf-8") -> None:

@@ -62,29 +62,17 @@ def relay_status(registry: MetricRegistry, rows: Rows | None = None) -> RelaySta
     names = tuple(name for name, metric in registry.items() if metric.is_oblivious)
     if not names:
         return None
-    answers = {name: _last_answer(rows, name) for name in names} if rows is not None else {}
-    route = registry.oblivious
-    waits = {name: relay_problem(answer) for name, answer in answers.items() if answer and route is not None}
-    return RelayStatus(route, names, waits, tuple(name for name in registry if name not in names))
-
-
-def _last_answer(rows: Rows, metric: str) -> str | None:
-    """Return what the relay answered to the report that was tried most often; None where all went well so far."""
-    waiting = [row for row in rows.outbox.rows(metric, RowState.WAITING) if (row.answer or "").startswith(RELAY)]
-    return max(waiting, key=lambda row: row.attempts).answer if waiting else None
-
-
-def relay_problem(answer: str) -> str:
-    """Say what an answer of a relay, or its silence, means.
-
-    Examples
-    --------
-    >>> relay_problem("relay: keys refused")
-    "the collector refuses the registry's keys"
-    >>> relay_problem("relay: no answer in time")
-    'the relay does not take them now (no answer in time)'
-    """
-    return problem_words(answer) or f"the relay does not take them now ({answer.removeprefix(RELAY)})"
+    waits: dict[str, str] = {}
+    for name in names:
+        if rows is None or registry.oblivious is None:
+            break
+        # What the relay answered to the report that was tried most often.
+        waiting = [row for row in rows.outbox.rows(name, RowState.WAITING) if (row.answer or "").startswith(RELAY)]
+        answer = max(waiting, key=lambda row: row.attempts).answer if waiting else None
+        if answer:
+            passing = f"the relay does not take them now ({answer.removeprefix(RELAY)})"
+            waits[name] = problem_words(answer) or passing
+    return RelayStatus(registry.oblivious, names, waits, tuple(name for name in registry if name not in names))
 
 
 def due_words(first: float, last: float) -> str:
@@ -277,7 +265,14 @@ class Status:
         return {
             "choice": str(self.effective.choice),
             "cause": self.effective.cause,
-            "consent": None if consent is None else _consent(consent.to_json()),
+            "consent": None
+            if consent is None
+            else {
+                "choice": str(consent.choice),
+                "date": consent.date,
+                "registry": consent.registry,
+                "metrics": list(consent.metrics),
+            },
             "not_asked": list(self.missing),
             "asked_again": {name: list(reasons) for name, reasons in self.missing.items()},
             "server": self.server,
@@ -297,10 +292,6 @@ class Status:
             "budget": [spent_json(spent) for spent in self.spent],
             "totals": [total.to_json() for total in self.totals],
         }
-
-
-def _consent(written: dict[str, Any]) -> dict[str, Any]:
-    return {key: written[key] for key in ("choice", "date", "registry")} | {"metrics": list(written["metrics"])}
 
 
 def spent_json(spent: Spent) -> dict[str, Any]:
@@ -354,13 +345,13 @@ def _completed(status: Status, rows: Rows, registry: MetricRegistry, now: float)
     from overstory.client.budget import ledger_of, spent, totals
 
     rows.read(registry)
-    ledger = ledger_of(rows)
+    ledger, sent = ledger_of(rows), [(name, rows.recall(f"sent {name}")) for name in registry]
     accounts = defaultdict(tuple, {name: tuple(some) for name, some in groupby(ledger.accounts, attrgetter("metric"))})
     return replace(
         status,
         outbox={str(name): number for name, number in rows.outbox.tally().items()},
         counts=rows.counts(),
-        last_success=_last_success(rows, registry),
+        last_success={name: registry[name].period.label(int(number)) for name, number in sent if number is not None},
         clock=status.clock or _ahead(rows, registry, now),
         spent=tuple(spent(replace(ledger, accounts=accounts[metric.id]), metric) for metric in registry.values()),
         caveats=() if rows.recall(COPIED) is None else (COPY_SENT,),
@@ -396,11 +387,6 @@ def _elsewhere(status: Status, rows: Rows, registry: Mapping[str, Metric], serve
     reason = f"reports would go to {other}, not to {first}"
     missing = {name: (*status.missing.get(name, ()), reason) for name in registry}
     return replace(status, server=first, missing=missing)
-
-
-def _last_success(rows: Rows, registry: Mapping[str, Metric]) -> dict[str, str]:
-    last = {name: rows.recall(f"sent {name}") for name in registry}
-    return {name: registry[name].period.label(int(number)) for name, number in last.items() if number is not None}
 
 
 def _before_consent(chosen: str | None, now: float) -> str | None:

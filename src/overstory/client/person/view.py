@@ -9,7 +9,7 @@ program that knows a value can explain it (`overstory.client.person.explanation`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -34,7 +34,6 @@ from overstory.presentation.document import Block, Heading, KeyValues, Lines, Pa
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.claims import finite
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.registry.totals import TotalCost
 from overstory.privacy.text import share
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Report
@@ -233,7 +232,9 @@ def build(view: View, *, reports: int) -> Iterator[Block]:
         yield from _metric(shown, reports, view.route)
     if view.status.together:
         yield Heading(2, "Privacy spent, all together")
-        yield from _together(view.status.together)
+    for total in view.status.together:
+        yield Heading(3, f"Together: {total.about}")
+        yield KeyValues(tuple(total.pairs()), "lines")
     if not view.metrics and view.status.problem is None:
         yield Paragraph("No metric is known here, and none was recorded.")
 
@@ -286,8 +287,12 @@ def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> It
     yield from _responses(shown)
     yield from _reports(shown, reports)
     yield from _inferred(shown)
-    if shown.spent is not None:
-        yield from _spent(shown.spent)
+    costs = shown.spent
+    if costs is not None:
+        yield Heading(3, f"Privacy spent: {costs.metric}" if costs.reports else f"Privacy, planned: {costs.metric}")
+        answers = (("noisy answers", str(costs.distinct)),) if costs.distinct else ()
+        yield KeyValues((("reports queued", str(costs.reports)), *answers))
+        yield KeyValues(tuple(costs.cost.pairs()), "lines")
 
 
 def _method(metric: Metric) -> str:
@@ -389,19 +394,6 @@ def _inference(caption: str, inference: Inference | str) -> Iterator[Block]:
         f"Before: any of {inference.candidates} values, all alike. After: the likeliest is {inference.moved:.2f} times "
         f"as likely as before. What is promised of any two values: {inference.promise}."
     )
-
-
-def _spent(spent: Spent) -> Iterator[Block]:
-    yield Heading(3, f"Privacy spent: {spent.metric}" if spent.reports else f"Privacy, planned: {spent.metric}")
-    answers = (("noisy answers", str(spent.distinct)),) if spent.distinct else ()
-    yield KeyValues((("reports queued", str(spent.reports)), *answers))
-    yield KeyValues(tuple(spent.cost.pairs()), "lines")
-
-
-def _together(totals: Iterable[TotalCost]) -> Iterator[Block]:
-    for total in totals:
-        yield Heading(3, f"Together: {total.about}")
-        yield KeyValues(tuple(total.pairs()), "lines")
 
 
 def view_json(view: View) -> dict[str, Any]:

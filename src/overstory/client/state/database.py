@@ -178,12 +178,6 @@ def select_of(connection: sqlite3.Connection, query: str, names: Sequence[str]) 
         yield from connection.execute(query.format(", ".join("?" * len(some))), some)
 
 
-def integrity_error(connection: sqlite3.Connection) -> str | None:
-    """Return the first problem that SQLite's integrity check reports; None when there is none."""
-    row = connection.execute("PRAGMA quick_check(1)").fetchone()
-    return None if row is None or row[0] == "ok" else str(row[0])
-
-
 PAGE: Final = 1024
 """Bytes of a page: a report changes one in each of eight tables and indexes, and each is written twice."""
 VERSION: Final = 1

@@ -121,33 +121,25 @@ _PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02)
 @contextmanager
 def locked(path: Path, timeout: float) -> Iterator[int]:
     """Hold the lock of `path`, which is made if need be; what is yielded is its open descriptor."""
-    handle = _opened(path)
     try:
-        _take(handle, path, timeout)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
+    except OSError:
+        if path.is_symlink():
+            raise StateError(Fault.FOREIGN, f"{path}: it is a link, and a lock is none: delete it") from None
+        raise
+    try:
+        until, attempt = time.monotonic() + timeout, 0
+        while not _try(handle):
+            if time.monotonic() >= until:
+                raise StateError(Fault.BUSY, f"{path}: another process has held this lock for {timeout:g} seconds")
+            time.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            attempt += 1
         try:
             yield handle
         finally:
             _release(handle)
     finally:
         os.close(handle)
-
-
-def _opened(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
-    except OSError:
-        if path.is_symlink():
-            raise StateError(Fault.FOREIGN, f"{path}: it is a link, and a lock is none: delete it") from None
-        raise
-
-
-def _take(handle: int, path: Path, timeout: float) -> None:
-    until, attempt = time.monotonic() + timeout, 0
-    while not _try(handle):
-        if time.monotonic() >= until:
-            raise StateError(Fault.BUSY, f"{path}: another process has held this lock for {timeout:g} seconds")
-        time.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
-        attempt += 1
 
 
 if sys.platform == "win32":

@@ -29,24 +29,12 @@ LONGEST_DELAY: Final = 8 * 86_400.0
 
 
 class RowState(StrEnum):
-    """What became of a report.
+    """What became of a report."""
 
-    Attributes
-    ----------
-    WAITING
-        To be sent when it is due.
-    SENT
-        Acknowledged by the collector, or by a relay that has stored it.
-    DROPPED
-        Never to be sent (again): refused, made room for others, or withdrawn.
-    LOCAL
-        Recorded under the choice `local`: shown, never sent.
-    """
-
-    WAITING = "waiting"
-    SENT = "sent"
-    DROPPED = "dropped"
-    LOCAL = "local"
+    WAITING = "waiting"  # to be sent when it is due
+    SENT = "sent"  # acknowledged by the collector, or by a relay that has stored it
+    DROPPED = "dropped"  # never to be sent (again): refused, made room for others, or withdrawn
+    LOCAL = "local"  # recorded under the choice `local`: shown, never sent
 
 
 @dataclass(frozen=True)
@@ -133,12 +121,7 @@ class Outbox:
 
     def finish(self, number: int, state: RowState, answer: str | None) -> bool:
         """Say what became of a waiting report; return False when it waits no longer."""
-        changed = self._connection.execute(
-            f"UPDATE outbox SET state = ?, answer = ?, due = 0, {ERASE_ID} WHERE id = ? AND state = ?",  # noqa: S608 - own words
-            (state.value, answer, number, RowState.WAITING.value),
-        )
-        self._forget_oldest()
-        return changed.rowcount == 1
+        return self._end(state, answer, "id = ?", (number,)) == 1
 
     def postpone(self, number: int, due: float, attempts: int, answer: str | None) -> None:
         """Let a waiting report wait until `due`."""
@@ -180,10 +163,11 @@ class Outbox:
             "UPDATE outbox SET period = ? WHERE id = ?", [(number_of(row.period), row.id) for row in self.rows(metric)]
         )
 
-    def _end(self, to: RowState, answer: str, of: str, metrics: Collection[str]) -> int:
+    def _end(self, to: RowState, answer: str | None, of: str, values: Collection[str | int]) -> int:
+        """End the waiting reports that a condition describes; return how many."""
         changed = self._connection.execute(
             f"UPDATE outbox SET state = ?, answer = ?, due = 0, {ERASE_ID} WHERE state = ? AND {of}",  # noqa: S608 - own words
-            (to.value, answer, RowState.WAITING.value, *metrics),
+            (to.value, answer, RowState.WAITING.value, *values),
         )
         self._forget_oldest()
         return changed.rowcount

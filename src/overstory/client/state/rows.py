@@ -47,20 +47,12 @@ NOTHING: Final = b"nothing".ljust(TAG_BYTES, b"\0")
 
 @dataclass(frozen=True)
 class Response:
-    """A permanent response that was reported.
+    """A permanent response that was reported."""
 
-    Attributes
-    ----------
-    metric, account
-        Whose it is: the id, and `Metric.account`.
-    permanent
-        The permanent response; None where all noise is fresh, and nothing is kept, and where it was erased.
-    """
-
-    metric: str
-    account: bytes
+    metric: str  # the metric's id
+    account: bytes  # `Metric.account`
     number: int  # in order of the metric's first reports, from 0
-    permanent: int | None = field(repr=False)
+    permanent: int | None = field(repr=False)  # None where it was erased, and where all noise is fresh
     reports: int  # how often it was queued for sending: what the ledger charges
     kept: int  # how often it was recorded under the choice `local`: never sent
     tag: bytes = field(repr=False, default=b"")
@@ -195,7 +187,6 @@ class Lifetimes:
 
     @cached_property
     def lives(self) -> dict[str, Life]:
-        """The stored lifetimes, by metric."""
         rows = self._connection.execute("SELECT metric, ends, erased FROM keys")
         return {metric: Life(ends, bool(erased)) for metric, ends, erased in rows}
 
@@ -275,6 +266,9 @@ class Claims:
         return Claims(frozenset(), period.number(end - 1) + 1, period.seconds)
 
 
+Past = tuple[Claims, list[Response]]
+"""The periods and the permanent responses that a metric has reported."""
+
 OF_METRIC: Final = ("first", "length", "kept cap", "kept attribute")
 """What `about` has of every metric, each under this word and the metric's id."""
 
@@ -291,7 +285,6 @@ class Rows:
 
     @cached_property
     def outbox(self) -> Outbox:
-        """The reports that wait, and those that were sent."""
         return Outbox(self._connection, self._bounds)
 
     @property
@@ -324,7 +317,12 @@ class Rows:
 
     def claims(self, metric: str) -> Claims:
         """Return which periods of a metric have had their report."""
-        return Claims(frozenset(self._periods_of(metric)), self._number(f"first {metric}"), self._length(metric))
+        first, length = self._number(f"first {metric}"), self._number(f"length {metric}")
+        return Claims(frozenset(self._periods_of(metric)), first, length)
+
+    def past(self, metric: Metric) -> Past:
+        """Return what a metric has reported, in terms of its present period."""
+        return self.claims(metric.id).by(metric.period), self.memo.responses(metric.id)
 
     def _periods_of(self, metric: str) -> set[int]:
         if metric not in self._periods:
@@ -348,7 +346,7 @@ class Rows:
 
     def _number_by(self, metric: Metric) -> None:
         """Renumber a metric's claims by its present period; reports that wait with an old number are not sent."""
-        length = self._length(metric.id)
+        length = self._number(f"length {metric.id}")
         if length == metric.period.seconds:
             return
         if length is not None:
@@ -358,9 +356,6 @@ class Rows:
             self._set(f"first {metric.id}", claims.first)
             self.outbox.renumber(metric.id, lambda number: metric.period.number(before.start(number)))
         self._set(f"length {metric.id}", metric.period.seconds)
-
-    def _length(self, metric: str) -> int | None:
-        return self._number(f"length {metric}")
 
     def _number(self, key: str) -> int | None:
         value = self._get(key)

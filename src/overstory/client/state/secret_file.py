@@ -53,11 +53,8 @@ class Node:
 
     def child(self, bit: int) -> Node:
         """Return the left (0) or right (1) child."""
-        return Node(self.depth + 1, self.prefix << 1 | bit, _child(self.key, bit))
-
-
-def _child(key: bytes, bit: int) -> bytes:
-    return hashlib.blake2b(b"\1" if bit else b"\0", key=key, digest_size=KEY_BYTES, person=_PERSON).digest()
+        key = hashlib.blake2b(_SIDES[str(bit)], key=self.key, digest_size=KEY_BYTES, person=_PERSON).digest()
+        return Node(self.depth + 1, self.prefix << 1 | bit, key)
 
 
 class KeyTree:
@@ -86,9 +83,6 @@ class KeyTree:
     def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes)
 
-    def __repr__(self) -> str:
-        return f"KeyTree({len(self._nodes)} nodes)"
-
     def key(self, metric: str) -> bytes | None:
         """Return a metric's key; None where it was taken away."""
         leaf = leaf_of(metric)
@@ -96,7 +90,7 @@ class KeyTree:
         if node is None:
             return None
         key, blake2b = node.key, hashlib.blake2b
-        for bit in f"{leaf:0{DEPTH}b}"[node.depth :]:  # as `_child` does, without a call for each level
+        for bit in f"{leaf:0{DEPTH}b}"[node.depth :]:  # as `child` does, without a call for each level
             key = blake2b(_SIDES[bit], key=key, digest_size=KEY_BYTES, person=_PERSON).digest()
         return key
 
@@ -152,7 +146,8 @@ class DeviceSecret:
     @classmethod
     def of_root(cls, root: bytes) -> DeviceSecret:
         """Return the secret with this root: a given one for simulations and vectors, where fresh ones would differ."""
-        return cls(KeyTree.of_root(root), _fingerprint(root))
+        fingerprint = hashlib.blake2b(root, digest_size=16, person=b"fingerprint").digest()
+        return cls(KeyTree.of_root(root), fingerprint)
 
     def key(self, metric: str) -> bytes | None:
         """Return a metric's key; None where it was destroyed."""
@@ -254,10 +249,6 @@ def _parsed(body: bytes) -> DeviceSecret | None:
     if len(nodes) != count * _NODE.size:
         return None
     return DeviceSecret(KeyTree(Node(*each) for each in _NODE.iter_unpack(nodes)), fingerprint)
-
-
-def _fingerprint(root: bytes) -> bytes:
-    return hashlib.blake2b(root, digest_size=16, person=b"fingerprint").digest()
 
 
 def _checksum(body: bytes) -> bytes:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.state import database
-from overstory.client.state.database import committed, connected, fork_guard, integrity_error, translate_errors
+from overstory.client.state.database import committed, connected, fork_guard, translate_errors
 from overstory.client.state.files import PRIVATE, is_own, locked, make_folder, sync_folder, unfinished
 from overstory.client.state.outbox import Bounds
 from overstory.client.state.paths import StatePaths, refuse_foreign
@@ -278,7 +278,11 @@ def open_or_create(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret
                 "forget the state",
             )
         _bind(paths, secret, stored, timeout)
-        secret = _update_secret(paths, secret, stored)
+        discard_replaced(paths)
+        gone = frozenset(metric for metric in stored.erased if secret.key(metric) is not None)
+        if gone:  # the database needs these keys no longer
+            secret = secret.without(gone)
+            replace_secret(paths, secret)
     if not marked:
         os.lseek(lock, 0, os.SEEK_SET)
         os.write(lock, MARK)
@@ -337,24 +341,15 @@ def _bind(paths: StatePaths, secret: DeviceSecret, stored: StoredSecret, timeout
         connection.execute("INSERT OR IGNORE INTO about VALUES ('machine', ?)", (here,))
 
 
-def _update_secret(paths: StatePaths, secret: DeviceSecret, stored: StoredSecret) -> DeviceSecret:
-    """Return the secret without what the database no longer needs, and rewrite its file if that changed it."""
-    discard_replaced(paths)
-    gone = frozenset(metric for metric in stored.erased if secret.key(metric) is not None)
-    if gone:
-        secret = secret.without(gone)
-        replace_secret(paths, secret)
-    return secret
-
-
 def _open_database(paths: StatePaths, timeout: float) -> StoredSecret | None:
     """Return what the database stores about the secret; None where it has no tables."""
     if not paths.database.exists():
         return None
     with connected(paths.database, "rw", timeout) as connection:
         # Without a write lock, which would have to wait for readers.
-        if problem := integrity_error(connection):
-            raise StateError(Fault.DAMAGED, f"{paths.database}: it is damaged ({problem}); forget the state")
+        problem = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if problem is not None and problem[0] != "ok":
+            raise StateError(Fault.DAMAGED, f"{paths.database}: it is damaged ({problem[0]}); forget the state")
         if not database.has_tables(connection):
             return None
         about = dict(connection.execute("SELECT key, value FROM about WHERE key IN ('fingerprint', 'machine')"))

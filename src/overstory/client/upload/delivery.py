@@ -74,10 +74,6 @@ class CollectorHealth:
             problem, since = decision.answer, int(now // DAY)
         return CollectorHealth(self.failures + 1, decision.resume, decision.pause, problem, since)
 
-    def backing_off(self, now: float) -> bool:
-        """Whether the backoff lasts; it does not where the clock was set back since it began."""
-        return now < self.resume <= now + LONGEST_DELAY
-
     def until(self, due: float) -> float:
         """Return the latest time at which a report that is due at `due` may be sent."""
         return self.resume + self.pause if due < self.resume else due
@@ -122,7 +118,7 @@ def take_due(
     """
     health = CollectorHealth.of(rows)
     health.spread(rows, now, uniform)
-    if health.backing_off(now):
+    if now < health.resume <= now + LONGEST_DELAY:  # the backoff lasts, unless the clock was set back since
         return health, []
     for metric in rows.outbox.due_metrics(now):
         CollectorHealth.of(rows, metric).spread(rows, now, uniform, metric)
@@ -147,43 +143,23 @@ def save_health(rows: Rows, health: CollectorHealth, metrics: Mapping[str, Decis
 
 @dataclass
 class Delivery:
-    """A round in progress; it ends when nothing is due, the time is over, sending fails, or the consent has changed.
-
-    Attributes
-    ----------
-    clock
-        The time of day, in unix seconds.
-    until
-        The end of the round, as `time.monotonic` measures it.
-    lease
-        Seconds for which leased reports belong to this process. 0 where time is simulated, in a single process.
-    at_once, batch
-        How many reports are leased and shuffled together, and how many are sent and saved together.
-    server
-        The collector's address; None where reports go to a file.
-    through
-        Returns what sends the reports of oblivious metrics, by a registry's relay; None: they wait.
-    prepare
-        Called in the round's first transaction; nothing is leased when it raises.
-    order, spread
-        Draw the order in which reports are sent, and their delays after a failure.
-    """
+    """A round in progress; it ends when nothing is due, the time is over, sending fails, or the consent has changed."""
 
     state: State
     metrics: Mapping[str, Metric]
     send: Send
     permit: Permit
     covers: Covers = lambda _: True
-    clock: Callable[[], float] = time.time
-    until: float = math.inf
-    lease: float = 120.0
-    at_once: int = 64
-    batch: int = 1
-    server: str | None = None
-    through: Callable[[ObliviousRoute], Send] | None = None
-    prepare: Callable[[Rows], object] = lambda _: None
-    order: Uniform = random.SystemRandom().random
-    spread: Uniform = random.SystemRandom().random
+    clock: Callable[[], float] = time.time  # the time of day, in unix seconds
+    until: float = math.inf  # the end of the round, as `time.monotonic` measures it
+    lease: float = 120.0  # seconds for which leased reports are this process's; 0 where the time of one is simulated
+    at_once: int = 64  # how many reports are leased and shuffled together
+    batch: int = 1  # how many are sent and saved together
+    server: str | None = None  # the collector's address; None where reports go to a file
+    through: Callable[[ObliviousRoute], Send] | None = None  # what sends by a registry's relay; None: reports wait
+    prepare: Callable[[Rows], object] = lambda _: None  # called in the first transaction; raises: nothing is leased
+    order: Uniform = random.SystemRandom().random  # draws the order in which reports are sent
+    spread: Uniform = random.SystemRandom().random  # draws their delays after a failure
     done: Round = field(default_factory=Round)
     _health: CollectorHealth = field(default_factory=CollectorHealth)
     _failures: Failures = field(default_factory=dict)
@@ -210,7 +186,6 @@ class Delivery:
         return self.until - time.monotonic() < LEAST or self.permit() != allowed
 
     def _take(self, rows: Rows) -> list[OutboxRow]:
-        """Lease what is due, in random order."""
         self._health, taken = take_due(rows, self.clock(), self.at_once, self.lease, self.spread)
         metrics = {row.metric for row in taken}
         self._failures = {name: CollectorHealth.of(rows, name).failures for name in metrics}
@@ -219,10 +194,9 @@ class Delivery:
     def _process(self, taken: list[OutboxRow], allowed: object) -> list[OutboxRow]:
         """Send a batch and save the decisions; return what is left of the rows taken, or the next ones."""
         batch, rest, now = taken[: self.batch], taken[self.batch :], self.clock()
+        has_relay = self.through is not None and self._route is not None
         decisions = {
-            row.id: decide_before_sending(
-                row, self.metrics.get(row.metric), now, self.covers, has_relay=self._has_relay
-            )
+            row.id: decide_before_sending(row, self.metrics.get(row.metric), now, self.covers, has_relay=has_relay)
             for row in batch
         }
         asked = [row for row in batch if decisions[row.id] is None]
@@ -260,10 +234,6 @@ class Delivery:
     @property
     def _route(self) -> ObliviousRoute | None:
         return getattr(self.metrics, "oblivious", None)  # a mapping of metrics that is no registry has none
-
-    @property
-    def _has_relay(self) -> bool:
-        return self.through is not None and self._route is not None
 
     def _save(self, rows: Rows, asked: Sequence[OutboxRow], answers: Mapping[int, Decision]) -> None:
         """Save the health of the collector and of each metric that was sent: a failure where there was one."""

@@ -66,22 +66,12 @@ _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long a device waits before it sends again, in seconds.
+    """How long a device waits before it sends again, in seconds."""
 
-    Attributes
-    ----------
-    first, longest
-        The backoff after one failure, and the most it grows to; both are the upper end of a uniform draw.
-    longest_asked
-        The longest that a Retry-After can make a report wait, with the random part: half of it is obeyed at most.
-    lease
-        How long reports belong to the process that took them to send; a crash delays them by this time at most.
-    """
-
-    first: float = 60.0
-    longest: float = 6 * 3600.0
-    longest_asked: float = 24 * 3600.0
-    lease: float = 120.0
+    first: float = 60.0  # the backoff after one failure: the upper end of a uniform draw
+    longest: float = 6 * 3600.0  # the most that it grows to
+    longest_asked: float = 24 * 3600.0  # that a Retry-After can make a report wait: half of it is obeyed at most
+    lease: float = 120.0  # for which reports belong to the process that took them; a crash delays them by it at most
 
 
 @dataclass(frozen=True)
@@ -249,18 +239,14 @@ def problem_words(why: str, metric: str = "") -> str | None:
     None
     """
     if why.startswith(RELAY):
-        return _relay_problem(why, metric)
+        problem = _RELAY_PROBLEMS.get(why)
+        if problem is None and _STRANGER.fullmatch(why.removeprefix(RELAY)):
+            problem = f"the answers are not a relay's ({why.removeprefix(RELAY)})"
+        return f"{problem} for {metric}" if problem and metric else problem
     reason = parse_reason(why)
     if reason is not None and not reason.passing:
         return f"the collector refuses{metric and ' '}{metric} ({why})"
     return f"the answers are not the collector's ({why})" if _STRANGER.fullmatch(why) else None
-
-
-def _relay_problem(why: str, metric: str) -> str | None:
-    problem = _RELAY_PROBLEMS.get(why)
-    if problem is None and _STRANGER.fullmatch(why.removeprefix(RELAY)):
-        problem = f"the answers are not a relay's ({why.removeprefix(RELAY)})"
-    return f"{problem} for {metric}" if problem and metric else problem
 
 
 def _judge(response: Response, batch: bytes) -> tuple[RowState, str]:
@@ -272,7 +258,8 @@ def _judge(response: Response, batch: bytes) -> tuple[RowState, str]:
     body = parse_object(response) or {}
     refusal = _refusal(body, response.status)
     results = body.get("results") if refusal is not None or 200 <= response.status < 300 else None
-    result = _result_of(results, batch)
+    listed = results if isinstance(results, list) else []
+    result = next((each for each in listed if isinstance(each, dict) and each.get("batch") == batch.hex()), None)
     if result is not None:
         return _read_result(result) or (RowState.WAITING, _describe_stranger(response))
     if refusal is None or results:  # it refuses other batches, and not this one
@@ -297,11 +284,6 @@ def _refusal(body: dict[str, Any], status: int) -> Reason | None:
     if reason is None or reason.status != status or not isinstance(body.get("results"), list):
         return None
     return reason if is_own_problem(body, reason) else None
-
-
-def _result_of(results: object, batch: bytes) -> dict[str, Any] | None:
-    listed = results if isinstance(results, list) else []
-    return next((entry for entry in listed if isinstance(entry, dict) and entry.get("batch") == batch.hex()), None)
 
 
 def _read_result(result: dict[str, Any]) -> tuple[RowState, str] | None:

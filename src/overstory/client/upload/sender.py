@@ -40,31 +40,20 @@ from overstory.protocol.wire.upload import MEDIA_TYPE
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics.oblivious import ObliviousRoute
-    from overstory.protocol.oblivious import binary_http
     from overstory.protocol.oblivious.messages import SealedRequest
 
 
 @dataclass(frozen=True)
 class Collector:
-    """A collector over HTTP.
+    """A collector over HTTP."""
 
-    Attributes
-    ----------
-    server, token
-        The collector's address, and the application's write token.
-    uniform
-        Draws the random part of a delay, and the order of reports.
-    metrics
-        The registry, which may divide uploads over several collectors; any other mapping has one collector.
-    """
-
-    server: str
+    server: str  # its address
     transport: Transport  # how requests travel
-    token: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)  # the application's write token
     policy: RetryPolicy = field(default_factory=RetryPolicy)  # when to send again
     timeout: float = 30.0  # seconds for one request, at most
-    uniform: Uniform = field(default_factory=lambda: random.SystemRandom().random)
-    metrics: Mapping[str, Metric] = field(default_factory=dict, repr=False)
+    uniform: Uniform = field(default_factory=lambda: random.SystemRandom().random)  # draws delays, and the order
+    metrics: Mapping[str, Metric] = field(default_factory=dict, repr=False)  # a registry may name several collectors
 
     def __post_init__(self) -> None:
         endpoint(self.server)
@@ -180,28 +169,22 @@ _warn_once: Final = WarnsOnce()
 
 def oblivious_transport(route: ObliviousRoute, over: Transport) -> Transport:
     """Return the transport that encrypts each request anew for the collector and posts it to the relay."""
+    from overstory.protocol.oblivious import binary_http
     from overstory.protocol.oblivious.binary_http import PADDED_TO
     from overstory.protocol.oblivious.messages import REQUEST_TYPE, seal_request, usable_key
 
     def send(request: Request) -> Response:
-        began = time.monotonic()
+        began, parts = time.monotonic(), urlsplit(request.url)
+        fields = tuple((name, value) for name, value in request.headers().items() if name != "Connection")
         try:
-            sealed = seal_request(inner_request(request).encode(PADDED_TO), usable_key(route.keys))
+            inner = binary_http.Request("POST", parts.scheme, parts.netloc, parts.path, fields, request.body)
+            sealed = seal_request(inner.encode(PADDED_TO), usable_key(route.keys))
         except (WireError, ParameterError):
             return Response(None, error=NO_KEY, relay=True)
         left = max(request.timeout - (time.monotonic() - began), 0.001)
         return opened(over(Request(route.relay, sealed.body, REQUEST_TYPE, timeout=left)), sealed)
 
     return send
-
-
-def inner_request(request: Request) -> binary_http.Request:
-    """Return what the collector reads: the request as it would be posted directly."""
-    from overstory.protocol.oblivious import binary_http
-
-    parts = urlsplit(request.url)
-    fields = tuple((name, value) for name, value in request.headers().items() if name != "Connection")
-    return binary_http.Request("POST", parts.scheme, parts.netloc, parts.path, fields, request.body)
 
 
 def opened(answer: Response, sealed: SealedRequest) -> Response:
