@@ -74,7 +74,6 @@ class Choice:
 
     @property
     def standard_error(self) -> float:
-        """Root mean square error of a frequency."""
         return math.sqrt(self.variance)
 
     def to_json(self) -> dict[str, Any]:

@@ -40,13 +40,11 @@ from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.search.plans import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     F64 = NDArray[np.float64]
-    from collections.abc import Callable, Mapping
-
     Interval = tuple[F64, F64]
 
 

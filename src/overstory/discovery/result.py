@@ -61,7 +61,6 @@ class Level:
     background: float  # the mean estimate of all that was tried and not kept
 
     def to_json(self) -> dict[str, Any]:
-        """Return the level as JSON values."""
         return {name: finite(value) for name, value in asdict(self).items()}
 
 
@@ -75,7 +74,6 @@ class HeavyPrefix:
     standard_error: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the prefix as JSON values."""
         return asdict(self)
 
 

@@ -64,7 +64,6 @@ class DomainPlan:
         return mechanism(self.best.name, **self.best.parameters)
 
     def sentences(self) -> Iterator[str]:
-        """Say what the recommended oracle detects."""
         smallest, given = self.smallest_share, f"With {plural(self.num_reports, 'report')}"
         if smallest is None:
             yield f"{given} no share is detected nine times in ten."

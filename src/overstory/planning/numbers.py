@@ -39,16 +39,13 @@ class PlannedNumbers:
 
     @property
     def linkable(self) -> Linkability:
-        """What the reports of a device have in common, in bits."""
         return linkability(self.mechanism, self.group)
 
     def toml(self) -> str:
-        """Return the two lines for the registry."""
         given = ", ".join(f"{name} = {number!r}" for name, number in self.parameters.items())
         return f'oracle = "{self.mechanism.name}"\nparameters = {{{given}}}'
 
     def plain_words(self) -> str:
-        """Return the plan in one sentence."""
         lines, learned = self.toml().replace("\n", ", "), self.mechanism.reading
         error = f"standard error of the mean at most {self.standard_error:.3g} at {self.num_reports:,} reports"
         return f"{self.metric}: {lines}; for the {learned}; {error}; {self.linkable.words()}"

@@ -70,7 +70,6 @@ class Planned:
 
     @property
     def linkable(self) -> Linkability:
-        """What the reports of a device have in common, in bits."""
         return linkability(self.mechanism, self.group)
 
     @property
@@ -93,11 +92,9 @@ class Planned:
         return f"a value is detected about half the time from a share of {_percent(half)}, {reliable}"
 
     def toml(self) -> str:
-        """Return the two lines for the registry."""
         return oracle_toml(self.mechanism.name, self.parameters)
 
     def plain_words(self) -> str:
-        """Return the plan in one sentence."""
         lines = self.toml().replace("\n", ", ")
         error = f"standard error of a share {self.standard_error:.3%} at {self.num_reports:,} reports; {self.unseen()}"
         instead = "" if self.instead is None else f" (instead: {self.instead})"

@@ -43,7 +43,7 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -94,7 +94,6 @@ class Alarm:
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the alarm as JSON values."""
         return {
             "kind": self.kind,
             "severity": self.severity,
@@ -307,7 +306,6 @@ class Change:
         return abs(self.change) >= min(LEAST_POINTS, LEAST_TENTH * max(self.before, 0.0))
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
         reach = selection.normal_reach(self.level) * self.standard_error
         return {
             "value": self.value,

@@ -50,13 +50,14 @@ from overstory.protocol.mechanisms.base import Mechanism
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    F64 = NDArray[np.float64]
-    I64 = NDArray[np.int64]
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.decoding.decoder import Decoded
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
     from overstory.protocol.mechanisms.base import LocalRandomizer
+
+    F64 = NDArray[np.float64]
+    I64 = NDArray[np.int64]
 
 
 EXPECTED: Final = 20.0
@@ -327,7 +328,6 @@ class Check:
         return f"{self.means} ({self.detail}, p = {chance}; not seen by this check: {self.cannot_see})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
         return {
             "name": self.name,
             **({} if self.period is None else {"period": self.period}),

@@ -70,7 +70,6 @@ class Conditional:
 
     @cached_property
     def standard_errors(self) -> F64:
-        """The standard errors of the shares; nan in rows that are not estimable."""
         errors = np.full(self.shares.shape, math.nan)
         for row in np.flatnonzero(self.estimable):
             weights = self.weights(int(row))
@@ -79,7 +78,6 @@ class Conditional:
         return errors
 
     def interval(self, level: float = 0.95) -> tuple[F64, F64]:
-        """Return both ends of the shares' two-sided normal interval, moved into 0 .. 1."""
         reach = selection.normal_reach(level) * self.standard_errors
         return np.clip(self.shares - reach, 0.0, 1.0), np.clip(self.shares + reach, 0.0, 1.0)
 
@@ -229,7 +227,6 @@ class CramersV:
     left_out: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values; None where there is no number."""
         return {
             "estimate": None if math.isnan(self.estimate) else self.estimate,
             "low": self.low,

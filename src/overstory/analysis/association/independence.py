@@ -38,11 +38,11 @@ from overstory.analysis.variance import clustering, support_noise
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from overstory.analysis.association.table import TableEstimate
     from overstory.analysis.selection import IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
 
     F64 = NDArray[np.float64]
-    from overstory.analysis.association.table import TableEstimate
 
 
 class TableCovariance(Protocol):
@@ -126,7 +126,6 @@ class PairCovariance:
         return np.asarray(weights * (self.variances() - diagonal / self._devices) + apart / self._devices)
 
     def at(self, shares: F64) -> PairCovariance:
-        """Return those at other cells."""
         return replace(self, shares=shares)
 
     @property
@@ -166,12 +165,10 @@ class DenseCovariance:
     people: float
 
     def variances(self) -> F64:
-        """Return the diagonal."""
         held = np.clip(self.shares, 0.0, 1.0)
         return np.asarray(np.diag(self.noise).reshape(held.shape) + self.people * held * (1.0 - held))
 
     def apply(self, weights: F64) -> F64:
-        """Return the products with the matrix, and with the people's."""
         held = np.clip(self.shares, 0.0, 1.0)
         possible = held / max(1.0, float(held.sum()))
         flat = weights.reshape(*weights.shape[:-2], -1)
@@ -197,12 +194,10 @@ class KroneckerCovariance:
     terms: tuple[tuple[F64, F64], ...]
 
     def variances(self) -> F64:
-        """Return the sum of the products of the diagonals."""
         parts: list[Any] = [np.outer(np.diag(rows), np.diag(columns)) for rows, columns in self.terms]
         return np.asarray(sum(parts))
 
     def apply(self, weights: F64) -> F64:
-        """Return the sum of ``A w B'``."""
         parts: list[Any] = [rows @ weights @ columns.T for rows, columns in self.terms]
         return np.asarray(sum(parts))
 
@@ -227,7 +222,6 @@ class SummedCovariance:
     rest: int
 
     def variances(self) -> F64:
-        """Return the diagonal of the sums, row by row."""
         rows, wide = self.cells.variances().shape
         columns = wide // self.rest
         unit = np.zeros((columns, rows, columns))
@@ -280,7 +274,6 @@ class Independence:
 
     @property
     def rejected(self) -> bool:
-        """Whether the variables depend on each other, at level `alpha`."""
         return self.p_value <= self.alpha
 
     def to_json(self) -> dict[str, Any]:

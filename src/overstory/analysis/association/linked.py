@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.mechanisms.joint import JointMechanism
@@ -98,7 +97,6 @@ class FiniteVariable:
 
     @property
     def raw(self) -> F64:
-        """The mean of phi."""
         p, q = self.rates
         return np.asarray((self.supported - q) / (p - q))
 
@@ -116,7 +114,6 @@ class FiniteVariable:
 
     @property
     def shares(self) -> F64:
-        """The mean of u."""
         projection, centre = self.projection
         return np.asarray(projection @ self.raw + centre)
 
@@ -166,7 +163,6 @@ class LinkedCovariance:
     kind: IntervalKind = "population"
 
     def variances(self) -> F64:
-        """Return the cells' variances, shape (k_x, k_y)."""
         total = self._spread(self.once) + (self.reports_per_device - 1.0) * self._spread(self.shared)
         if self.kind == "reports":
             held = np.clip(self.shares, 0.0, 1.0)
@@ -182,7 +178,6 @@ class LinkedCovariance:
         return np.asarray(cells + np.outer(first, second) - self.shares**2)
 
     def apply(self, weights: F64) -> F64:
-        """Return the covariances with weighted sums of cells, shape (..., k_x, k_y) in and out."""
         total = self._products(self.once, weights)
         if self.reports_per_device != 1.0:
             total += (self.reports_per_device - 1.0) * self._products(self.shared, weights)
@@ -204,7 +199,6 @@ class LinkedCovariance:
         return np.asarray(total - self.shares * (weights * self.shares).sum(axis=(-2, -1), keepdims=True))
 
     def at(self, shares: F64) -> LinkedCovariance:
-        """Return those at other cells."""
         return replace(self, shares=shares, rows=shares.sum(axis=1), columns=shares.sum(axis=0))
 
 

@@ -32,15 +32,15 @@ from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    F64 = NDArray[np.float64]
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import IntervalKind
     from overstory.protocol.mechanisms.joint import JointMechanism
 
+    F64 = NDArray[np.float64]
     I64 = NDArray[np.int64]
 
 
@@ -75,11 +75,9 @@ class DenseSystem:
     covariance: F64
 
     def solve(self, right: F64) -> F64:
-        """Multiply by the inverse."""
         return _times(right, self.inverse)
 
     def covary(self, weights: F64) -> F64:
-        """Multiply by the covariance."""
         return _times(weights, self.covariance)
 
     def diagonal(self, first: F64, second: F64) -> F64:
@@ -228,7 +226,6 @@ class FilterCovariance:
     kind: IntervalKind
 
     def variances(self) -> F64:
-        """Return the cells' variances, shape (k_x, k_y)."""
         a, b = self.shares.sum(axis=1), self.shares.sum(axis=0)
         first, second = self.marginals
         total = self.scale * self.system.diagonal(*self.bases)
@@ -238,7 +235,6 @@ class FilterCovariance:
         return np.asarray(np.maximum(total + self.people * drawn, 0.0))
 
     def apply(self, weights: F64) -> F64:
-        """Return the covariances with weighted sums of cells."""
         a, b = self.shares.sum(axis=1), self.shares.sum(axis=0)
         first, second = self.marginals
         (x, y), (held, alone) = self.bases, self._people

@@ -22,11 +22,11 @@ from overstory.presentation.svg import BLUE, VERMILION
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from overstory.analysis.association.summary import TableSummary
     from overstory.analysis.association.table import TableEstimate
+    from overstory.presentation.svg import Picture
 
     F64 = NDArray[np.float64]
-    from overstory.analysis.association.summary import TableSummary
-    from overstory.presentation.svg import Picture
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,16 +41,14 @@ from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import finite, interval, p_value, percent
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from overstory.analysis.association.independence import Independence
-    from overstory.analysis.association.table import TableEstimate
-
-    F64 = NDArray[np.float64]
     from collections.abc import Sequence
 
-    from overstory.analysis.association.table import Marginal
+    from numpy.typing import NDArray
+
+    from overstory.analysis.association.table import Marginal, TableEstimate
     from overstory.analysis.selection import Adjustment, Correction
+
+    F64 = NDArray[np.float64]
 
 
 AT_ONCE: Final = 20
@@ -75,7 +73,6 @@ class Reported:
 
     @property
     def note(self) -> str:
-        """How the table came about, for its reader."""
         made = "the shares shown are the likeliest that are not negative and add up to 100%"
         if self.shrunk < 1.0:
             return (
@@ -247,7 +244,6 @@ class TableSummary:
 
     @cached_property
     def v(self) -> CramersV | None:
-        """Cramer's V."""
         return cramers_v(self.table, self.level, self.alpha, tested=self.tested)
 
     @cached_property
@@ -256,7 +252,6 @@ class TableSummary:
 
     @cached_property
     def conditional(self) -> Conditional:
-        """The shares of the columns' values in each row."""
         return conditional(self.table)
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -272,7 +267,6 @@ class TableSummary:
             yield dict(zip(ROW, (row, column, *numbers, bool(detected[i, j])), strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
         table = self.table
         return {
             "variables": list(table.names),
@@ -301,7 +295,6 @@ class TableSummary:
         ]
 
     def sentences(self) -> list[str]:
-        """Return what the table says of the two variables together."""
         first, second = self.table.names
         if not self.table.num_reports:
             return [f"there are no reports of {first} and {second}"]

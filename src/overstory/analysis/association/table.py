@@ -32,17 +32,15 @@ from overstory.analysis.support.divided import DividedHalf
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
+    from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.mechanisms.divided import DividedMechanism
 
     F64 = NDArray[np.float64]
-    from overstory.analysis.reports import SupportCounts
-    from overstory.protocol.mechanisms.divided import DividedMechanism
 
 
 Design = Literal["pair", "linked"]
@@ -67,7 +65,6 @@ class Marginal:
     standard_errors: F64
 
     def interval(self, level: float = 0.95) -> tuple[F64, F64]:
-        """Return both ends of the shares' two-sided normal interval."""
         reach = selection.normal_reach(level) * self.standard_errors
         return self.shares - reach, self.shares + reach
 
@@ -152,11 +149,9 @@ class TableEstimate:
 
     @cached_property
     def standard_errors(self) -> F64:
-        """The standard errors of the cells, shape (k_x, k_y)."""
         return np.asarray(np.sqrt(np.maximum(self.covariance.variances(), 0.0)))
 
     def interval(self, level: float = 0.95) -> tuple[F64, F64]:
-        """Return both ends of the cells' two-sided normal interval."""
         reach = selection.normal_reach(level) * self.standard_errors
         return self.shares - reach, self.shares + reach
 

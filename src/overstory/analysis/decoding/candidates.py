@@ -120,7 +120,6 @@ class CandidateMap:
         return (ordered.size - repeats) / (self.num_cohorts * self.num_candidates * self.num_bits)
 
     def take(self, columns: NDArray[np.intp]) -> CandidateMap:
-        """Return the map of some candidates, by index."""
         names = [str(self.candidates[int(index)]) for index in columns]
         return CandidateMap(names, self.positions[:, columns, :], self.num_bits)
 
@@ -330,7 +329,6 @@ class CandidateGroups:
 
     @classmethod
     def of(cls, candidates: CandidateMap) -> CandidateGroups:
-        """Group the candidates whose columns are equal."""
         groups = colliding(candidates)
         if not groups:
             return cls(candidates, None, [])

@@ -35,15 +35,12 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from overstory.analysis.decoding.model import Fit, LinearModel
-    from overstory.analysis.estimate import Estimate
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.selection import Correction, IntervalKind
+    from overstory.protocol.channels import BinaryChannel
 
     F64 = NDArray[np.float64]
     Indices = NDArray[np.intp]
-    from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import Correction
-    from overstory.protocol.channels import BinaryChannel
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +62,6 @@ class DecodedErrors:
     complete: bool
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: Indices) -> F64:
-        """Return the covariances of the raw counts at `places`; only what is off the diagonal means something."""
         model = self.fit.model
         assert model is not None
         chosen = places if self.member is None else self.member[places]

@@ -164,7 +164,6 @@ class NormalEquations:
 
     @classmethod
     def of(cls, model: LinearModel) -> NormalEquations:
-        """Sum over the rows, for every candidate."""
         w, y = model.weights, model.response
         return cls(
             gram(model.candidates, w),

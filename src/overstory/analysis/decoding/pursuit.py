@@ -73,7 +73,6 @@ class _Columns:
         return float(self.model.weights @ (self.model.response - self.model.fill) ** 2)
 
     def equations(self, columns: Indices) -> NormalEquations:
-        """Return the normal equations of some columns."""
         model = self.model
         w = model.weights
         block = gram(model.candidates, w, columns)

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     F64 = NDArray[np.float64]
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -95,7 +95,6 @@ class NumberEstimate:
         return next(self.of_kind("mean"), None)
 
     def of_kind(self, kind: str) -> Iterator[Quantity]:
-        """Yield the quantities of a kind."""
         return (quantity for quantity in self.quantities if quantity.kind == kind)
 
     def to_json(self) -> dict[str, Any]:

@@ -105,11 +105,9 @@ class ConsistentTree:
         return float(slopes[0][0]), by_level
 
     def _sums(self, nodes: F64) -> F64:
-        """Add up each parent's children."""
         return np.asarray(np.add.reduceat(nodes, np.arange(0, nodes.size, self.tree.branching)))
 
     def _spread(self, parents: F64, size: int) -> F64:
-        """Give each child its parent's number."""
         return np.repeat(parents, self.tree.branching)[:size]
 
 

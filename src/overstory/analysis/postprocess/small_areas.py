@@ -31,8 +31,9 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    F64 = NDArray[np.float64]
     from overstory.analysis.estimate import Estimate
+
+    F64 = NDArray[np.float64]
 
 
 FEWEST: Final = 3
@@ -129,7 +130,6 @@ class WeightedShares:
     errors: F64
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary per value, most frequent first."""
         order = np.argsort(-self.shares, kind="stable")
         return [
             {"value": self.values[place], **with_interval(self.shares[place], self.errors[place])}

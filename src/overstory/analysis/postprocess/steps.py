@@ -45,7 +45,6 @@ class Clip:
 
     @property
     def name(self) -> str:
-        """The step's name."""
         return "clip"
 
     def __call__(self, estimate: Estimate) -> F64:
@@ -80,7 +79,6 @@ class Norm:
 
     @property
     def name(self) -> str:
-        """The step's name."""
         return "norm"
 
     def __call__(self, estimate: Estimate) -> F64:
@@ -97,7 +95,6 @@ class NormSub:
 
     @property
     def name(self) -> str:
-        """The step's name."""
         return "norm-sub"
 
     def __call__(self, estimate: Estimate) -> F64:
@@ -120,7 +117,6 @@ class BaseCut:
 
     @property
     def name(self) -> str:
-        """The step's name, with alpha when it was chosen."""
         return "base-cut" if self.alpha is None else f"base-cut(alpha={self.alpha:g})"
 
     def __call__(self, estimate: Estimate) -> F64:
@@ -169,11 +165,9 @@ class Smooth:
 
     @property
     def name(self) -> str:
-        """The step's name, with the penalty when it was chosen."""
         return "smooth" if self.penalty is None else f"smooth(penalty={self.penalty:g})"
 
     def __call__(self, estimate: Estimate) -> F64:
-        """Return the counts."""
         from scipy.fft import dct, idct
 
         errors = estimate.standard_errors[np.isfinite(estimate.standard_errors)]

@@ -132,7 +132,6 @@ class Support(ServerHalf[O_co]):
 
     @property
     def domain_size(self) -> int | None:
-        """How many values there are; None where they are strings."""
         return self.mechanism.domain_size
 
     @property
@@ -245,7 +244,6 @@ class SupportErrors:
 
     @classmethod
     def of(cls, mechanism: Mechanism) -> SupportErrors:
-        """Return a mechanism's."""
         p_star, q_star, cluster = float(mechanism.p_star), float(mechanism.q_star), clustering(mechanism)
         return cls(
             p_star - q_star,
@@ -255,7 +253,6 @@ class SupportErrors:
         )
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: Indices) -> F64:
-        """Return the covariances of the raw counts at `places`; only what is off the diagonal means something."""
         reports, each = estimate.num_reports, estimate.reports_per_device
         counts = estimate.raw_counts[places]
         holders = np.clip(counts, 0, reports)
@@ -287,7 +284,6 @@ class SampledErrors:
     totals: NDArray[np.int64]
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: Indices) -> F64:
-        """Return the covariances of the raw counts at `places`; only what is off the diagonal means something."""
         size, reports = self.sample.domain_size, max(estimate.num_reports, 1)
         asked = np.zeros((len(self.totals), size))
         for offset in self.sample.offsets:

@@ -55,7 +55,6 @@ class OneHotSupport(Support[BitMechanism]):
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits."""
         return chosen(batch.accumulate(), values)
 
 
@@ -65,14 +64,12 @@ class BloomSupport(OneHotSupport):
     work = REGRESSION
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits by cohort."""
         _whole(self.mechanism, values)
         return batch.accumulate()
 
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> Estimate:
-        """Decode; see `overstory.analysis.decoding.decode`."""
         encoding = self.mechanism.encoding
         assert isinstance(encoding, Bloom)
         if names is None:

@@ -108,12 +108,10 @@ class LinkedSupport(ServerHalf[JointMechanism]):
 
     @property
     def halves(self) -> list[Support[Any]]:
-        """The server's halves of the parts."""
         return [_HALVES[type(part.encoding)](part) for part in self.mechanism.components]
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many supports each part has."""
         first, second = map(num_supports, self.mechanism.components)
         return first, second
 
@@ -149,7 +147,6 @@ class LinkedSupport(ServerHalf[JointMechanism]):
         return beside(first, second, low.payload_bits, self.mechanism.payload_bits)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count pairs of supports by cohort."""
         if values is not None:
             raise ParameterError(
                 f"{self.mechanism.name} counts pairs of supports, not values: give candidates to decode"
@@ -179,7 +176,6 @@ class LinkedSupport(ServerHalf[JointMechanism]):
         return count_bit_pairs(batch, first, second)
 
     def _symbols(self, bits: Words, place: int) -> I64:
-        """Return the symbols of a part."""
         symbols = words_of_part(self.mechanism, bits, place)[:, 0].astype(np.int64)
         return symbols_of(symbols, self.mechanism.components[place].payload_limit)
 

@@ -60,11 +60,9 @@ class SearchHalf(ServerHalf[SearchMechanism]):
         return SupportCounts(totals, totals[:, None])
 
     def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - none is listed
-        """Return the number of questions."""
         return len(self.mechanism.questions)
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - none is listed
-        """Return the name of the one count."""
         return ["answers"] * size
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
@@ -80,7 +78,6 @@ class SearchHalf(ServerHalf[SearchMechanism]):
         return (first + drawn.astype(np.uint64) * (stop - first) // self.mechanism.num_cohorts).astype(np.uint32)
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        """Return the packed answers of devices that hold ``table[symbols]``, each to its own question."""
         mechanism, groups = self.mechanism, groups_of(self.mechanism, cohorts)
         answers = np.zeros((len(symbols), -(-mechanism.payload_bits // 64)), np.uint64)
         for group, question in enumerate(mechanism.questions):
@@ -149,7 +146,6 @@ class _Spill:
         self._types: dict[int, tuple[Any, Any]] = {}
 
     def add(self, group: int, answers: ReportBatch) -> None:
-        """Append answers to a group's files."""
         self._types[group] = answers.cohorts.dtype, answers.bits.dtype
         for name, column in (("seeds", answers.cohorts), ("bits", answers.bits)):
             with (self._folder / f"{group}.{name}").open("ab") as file:

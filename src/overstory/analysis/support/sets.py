@@ -44,7 +44,6 @@ class SetSupport(Support[SetMechanism]):
         return int(self.mechanism.inside * ONE)
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the symbols themselves."""
         return symbols_of(values, self.domain_size or 0)
 
 
@@ -74,7 +73,6 @@ class SubsetSupport(SetSupport):
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits."""
         size, members = self.system.subset_size, np.bitwise_count(batch.bits).sum(axis=1)
         if (wrong := members[members != size]).size:
             raise ParameterError(f"a report of {self.mechanism.name} has {size} members, not {wrong[0]}")
@@ -95,7 +93,6 @@ class PointSupport(SetSupport):
 
     @property
     def num_outputs(self) -> int:
-        """The space's points."""
         return self.space.sizes[0]
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002

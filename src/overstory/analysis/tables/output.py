@@ -30,17 +30,17 @@ from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from typing import TextIO
 
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from overstory.analysis.selection import Adjustment, IntervalKind
 
     F64 = NDArray[np.float64]
-    import pandas as pd
-    import polars as pl
-    import pyarrow as pa
 
 
 VALUE: Final = Column("value", csv="string", is_left=True)
