@@ -131,6 +131,11 @@ class Support(ServerHalf[O_co]):
         return self.mechanism.payload_bits
 
     @property
+    def encoding(self) -> Any:
+        """The mechanism's; a class of one kind of encoding says which."""
+        return self.mechanism.encoding
+
+    @property
     def domain_size(self) -> int | None:
         return self.mechanism.domain_size
 
@@ -145,7 +150,7 @@ class Support(ServerHalf[O_co]):
 
     def num_counts(self, labels: Sequence[str]) -> int:
         """Return the number of values, or of what each cohort counts."""
-        encoding, mechanism = self.mechanism.encoding, self.mechanism
+        encoding, mechanism = self.encoding, self.mechanism
         if encoding.by_seed:
             return int(mechanism.num_cohorts * encoding.num_symbols)
         if encoding.decoded or not encoding.pure:
@@ -154,7 +159,7 @@ class Support(ServerHalf[O_co]):
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
         """Return the labels where a count belongs to a label, else the numbers of bits."""
-        encoding = self.mechanism.encoding
+        encoding = self.encoding
         if encoding.by_seed:
             return [f"symbol{symbol}" for symbol in range(size)]
         if not encoding.pure or len(labels) != size:

@@ -130,7 +130,7 @@ class ItemSupport(Support[Any]):
 
     @property
     def size(self) -> int:
-        return int(self.mechanism.encoding.domain_size)
+        return int(self.encoding.domain_size)
 
     def table(self, values: Sequence[Any]) -> NDArray[np.int32]:
         """Return each set's items in a row after their number; what is left of a row is past the last item."""
@@ -152,12 +152,8 @@ class PaddedSupport(ItemSupport):
     """One item of a padded set, reported by an oracle: counts are the oracle's, of items and dummies."""
 
     mechanism: PaddedSampling
+    encoding: PaddedItems
     work = Work("that of the oracle")
-
-    @property
-    def encoding(self) -> PaddedItems:
-        """How a set is padded."""
-        return self.mechanism.encoding
 
     def core_seconds(self, num_reports: int, num_values: int) -> float:
         return self.inner.core_seconds(num_reports, num_values + self.encoding.num_dummies)
@@ -221,12 +217,8 @@ class ItemBitSupport(ItemSupport):
     """A bit for every item."""
 
     mechanism: ItemBitMechanism
+    encoding: ItemBits
     work = OneHotSupport.work
-
-    @property
-    def encoding(self) -> ItemBits:
-        """How many items of a set show."""
-        return self.mechanism.encoding
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         return OneHotSupport(self.mechanism).count(batch, values)

@@ -50,14 +50,8 @@ class SetSupport(Support[SetMechanism]):
 class SubsetSupport(SetSupport):
     """A subset supports its members."""
 
+    encoding: Subsets
     work = Work("n d bits added", cell=5e-11)
-
-    @property
-    def system(self) -> Subsets:
-        """The subsets."""
-        system = self.mechanism.encoding
-        assert isinstance(system, Subsets)
-        return system
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
         """Draw subsets; they are memoized, so all reports of a device are one."""
@@ -65,15 +59,15 @@ class SubsetSupport(SetSupport):
 
         return simulate_subsets(
             table[symbols],
-            self.system.domain_size,
-            self.system.subset_size,
+            self.encoding.domain_size,
+            self.encoding.subset_size,
             self.inside,
             stream.key,
             first_device=stream.first_device,
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        size, members = self.system.subset_size, np.bitwise_count(batch.bits).sum(axis=1)
+        size, members = self.encoding.subset_size, np.bitwise_count(batch.bits).sum(axis=1)
         if (wrong := members[members != size]).size:
             raise ParameterError(f"a report of {self.mechanism.name} has {size} members, not {wrong[0]}")
         return chosen(batch.accumulate(), values)
@@ -82,28 +76,24 @@ class SubsetSupport(SetSupport):
 class PointSupport(SetSupport):
     """A point supports the values on its hyperplane."""
 
+    encoding: Projective
     work = Work("n + q t d", value=4e-7)
 
     @property
-    def space(self) -> Projective:
-        """The projective space."""
-        system = self.mechanism.encoding
-        assert isinstance(system, Projective)
-        return system
-
-    @property
     def num_outputs(self) -> int:
-        return self.space.sizes[0]
+        return self.encoding.sizes[0]
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
         """Draw points; they are memoized, so all reports of a device are one."""
-        points = simulate_points(table[symbols], self.space, self.inside, stream.key, first_device=stream.first_device)
+        points = simulate_points(
+            table[symbols], self.encoding, self.inside, stream.key, first_device=stream.first_device
+        )
         return points.astype(np.uint64).reshape(-1, 1)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Sum the histogram of points over every value's hyperplane."""
         histogram = np.bincount(self.outputs(batch), minlength=self.num_outputs)
-        ones = count_plane_support(histogram, self.space)
+        ones = count_plane_support(histogram, self.encoding)
         return chosen(pooled(ones, len(batch)), values)
 
 

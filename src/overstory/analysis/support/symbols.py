@@ -28,9 +28,11 @@ class SymbolSupport(Support[SymbolMechanism]):
 
     @property
     def num_outputs(self) -> int:
+        """The alphabet's size."""
         return self.mechanism.encoding.num_symbols
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the symbols themselves."""
         return symbols_of(values, self.domain_size or 0)
 
     @abstractmethod
@@ -38,6 +40,7 @@ class SymbolSupport(Support[SymbolMechanism]):
         """Return the symbol that the channels work on, for each device."""
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
+        """Pass the encoded symbols through both channels."""
         encoded, rounds = self.encode(table, symbols, cohorts), self.mechanism.rounds
         alphas = [int(channel.alpha * ONE) for channel in (rounds.permanent, rounds.instantaneous)]
         permanent, instantaneous = (None if alpha == ONE else alpha for alpha in alphas)
@@ -62,9 +65,11 @@ class DirectSupport(SymbolSupport):
     work = Work("n + d")
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:  # noqa: ARG002
+        """Return the value."""
         return table[symbols]
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count symbols."""
         ones = np.bincount(self.outputs(batch), minlength=self.num_outputs)
         return chosen(pooled(ones, len(batch)), values)
 
@@ -73,6 +78,7 @@ class WordSupport(SymbolSupport):
     """Values that are hashed under a public seed: symbols of a domain, or strings, of which any can be asked for."""
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the word that each value is hashed from."""
         encoding = self.mechanism.encoding
         assert isinstance(encoding, LocalHash | SignMatrix)
         return words_of(encoding, values)
@@ -97,11 +103,13 @@ class HashSupport(WordSupport):
         return num_values
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Hash."""
         from overstory.kernels.small_hashes import encode_hash
 
         return encode_hash(table, symbols, cohorts, self.num_outputs)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Hash every value under every report's seed, and compare."""
         reported = self.outputs(batch).astype(np.uint32)
         from overstory.kernels.small_hashes import count_hash_support
 
@@ -124,11 +132,13 @@ class SignSupport(WordSupport):
         return (np.arange(num_devices, dtype=np.uint64) % SEEDS).astype(np.uint32)
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Look up the sign."""
         from overstory.kernels.symbols.signs import encode_signs
 
         return encode_signs(table, symbols, cohorts)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Compare signs."""
         from overstory.kernels.symbols.signs import count_sign_support
 
         ones = count_sign_support(batch.cohorts, self.outputs(batch).astype(np.uint32), self.asked(values))
@@ -172,6 +182,7 @@ class HadamardSupport(SymbolSupport):
     work = Work("n + d log d")
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Look up the sign."""
         from overstory.kernels.small_hashes import encode_hadamard
 
         return encode_hadamard(table[symbols], cohorts)
@@ -199,12 +210,14 @@ class LinearSupport(SymbolSupport):
         return encoding.num_bits, encoding.hash_bits
 
     def table(self, values: Sequence[Any]) -> NDArray[np.uint64]:
+        """Return the values themselves."""
         size = self.domain_size or 0
         if size > 1 << 63:  # no signed integer holds these
             return np.array([check_symbol(value, size) for value in values], np.uint64)
         return super().table(values).astype(np.uint64)
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[np.uint32]:
+        """Hash."""
         from overstory.kernels.small_hashes import encode_linear
 
         return encode_linear(table, symbols, cohorts, *self.shape)

@@ -38,6 +38,7 @@ class SeedSupport(SymbolSupport):
     work = Work("n + s d", seed=4e-8)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count reports by seed and symbol."""
         if values is not None:
             raise ParameterError(
                 f"{self.mechanism.name} counts by seed and symbol, not by value: give candidates to `estimate`"
@@ -79,12 +80,15 @@ class BalancedSupport(SeedSupport):
         return encoding
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return each value's symbols under all seeds."""
         return inner_products(self.encoding)[symbols_of(values, self.encoding.domain_size)]
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Look up the symbol."""
         return np.asarray(table[symbols, cohorts], np.uint32)
 
     def supports(self, counts: SupportCounts) -> SupportCounts:
+        """Return how many reports support each value of the domain."""
         table = self.table(self.values_of(None))
         seeds = np.arange(self.mechanism.num_cohorts)
         ones = np.array([counts.ones[seeds, row].sum() for row in table], np.int64)
@@ -124,12 +128,15 @@ class SeededSupport(SeedSupport):
 
     @property
     def seeds(self) -> NDArray[np.uint32]:
+        """The public seeds."""
         return np.array(self.encoding.seeds, np.uint32)
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the word that each value is hashed from."""
         return words_of(self.encoding, values)
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Hash each device's value under its seed."""
         from overstory.kernels.small_hashes import encode_hash
 
         return encode_hash(table, symbols, self.seeds[cohorts], self.num_outputs)

@@ -130,6 +130,7 @@ class SeedErrors:
     reports_per_device: float
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: NDArray[np.intp]) -> F64:
+        """Return the covariances of the raw counts at `places`; only what is off the diagonal means something."""
         read = _read(self.support, self.counts, self.names, self.reports_per_device, places)
         assert read.together is not None
         reports, effect = estimate.num_reports, np.broadcast_to(read.effect, len(estimate))[places]
