@@ -50,6 +50,7 @@ def test_a_search_pays_for_all_that_it_tried():
     found = Discovered(
         **values,
         counts=[500.0, 20.0],
+        raw_counts=[500.0, 20.0],
         standard_errors=[50.0, 50.0],
         p_values=[1e-20, 0.3],
         q_values=[1e-14, 1.0],

@@ -283,6 +283,7 @@ class ReportBatch:
         return SupportCounts(totals, ones[:, : self.num_bits])
 
     def count_bits(self) -> tuple[I64, I64]:
+        """Return what the function `count_bits` does."""
         return count_bits(self.bits, self.cohorts.astype(np.uint16, copy=False), self.num_cohorts)
 
     def octets(self) -> NDArray[np.uint8]:

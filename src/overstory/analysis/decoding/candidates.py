@@ -120,6 +120,7 @@ class CandidateMap:
         return (ordered.size - repeats) / (self.num_cohorts * self.num_candidates * self.num_bits)
 
     def take(self, columns: NDArray[np.intp]) -> CandidateMap:
+        """Return the map of some candidates, by index."""
         names = [str(self.candidates[int(index)]) for index in columns]
         return CandidateMap(names, self.positions[:, columns, :], self.num_bits)
 
