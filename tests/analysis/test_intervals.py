@@ -67,12 +67,6 @@ def test_a_decoding_keeps_them_too():
     assert found.interval()[0].min() >= 0
 
 
-def test_unbiased_counts_keep_the_unbiased_interval():
-    shown = estimate(np.array([-30.0, 50.0, 158.2]))
-    assert np.allclose(shown.interval(adjustment="none"), shown.confidence_interval())
-    assert postprocess(shown, "clip").counts.tolist() == [0.0, 50.0, 100.0]
-
-
 def test_what_is_not_known_has_no_interval():
     nothing = Estimate(values=["a"], counts=[0.0], raw_counts=[0.0], standard_errors=[np.inf], num_reports=0)
     assert postprocess(nothing, "clip").rows()[0]["low"] is None

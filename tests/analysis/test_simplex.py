@@ -1,4 +1,4 @@
-"""Least squares on the simplex: its optimality conditions, and a solver written quite differently."""
+"""Least squares on the simplex: its optimality conditions."""
 
 from typing import Any
 
@@ -28,17 +28,6 @@ def test_the_optimality_conditions_hold(seed: Any, size: Any, rows: Any) -> None
     assert shares.min() >= 0
     assert shares.sum() == pytest.approx(1)
     assert slope.min() >= level - tolerance
-
-
-def test_agrees_with_projected_gradient() -> None:
-    gram, moment = problem(7, 6, 30)
-    shares = np.full(6, 1 / 6)
-    for _ in range(20_000):
-        moved = shares - (gram @ shares - moment) / np.linalg.norm(gram, 2)
-        ordered = np.sort(moved)[::-1]
-        excess = (np.cumsum(ordered) - 1) / np.arange(1, 7)
-        shares = np.maximum(moved - excess[np.flatnonzero(ordered > excess)[-1]], 0)
-    np.testing.assert_allclose(simplex_least_squares(gram, moment), shares, atol=1e-9)
 
 
 def test_a_singular_problem_still_gives_a_distribution() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, chi2
 
-from overstory.analysis.reports import ReportBatch
 from overstory.discovery import CodedIntegers, discover, find, prefix_extension, simulate
 from overstory.discovery.prefixes import adjusted, counts_of, exact_p_values, needed_support
 from overstory.discovery.simulation import respond, support_counts
@@ -121,12 +120,3 @@ def test_the_dictionarys_mass_is_unbiased():
         z.append((found.known_frequency - HOLDERS / DEVICES) / found.known_standard_error)
     assert abs(np.mean(z)) * 10 < 4.9
     assert FALSE_ALARM < chi2.cdf(float((np.array(z) ** 2).sum()), 100) < 1 - FALSE_ALARM
-
-
-def test_simulated_reports_are_batches_of_the_mechanism():
-    plan = discover(epsilon=3.0, domain=CodedIntegers(16), known=[9], step=5, beam=8)
-    for group, batches in zip(plan.groups, simulate(plan, VALUES, np.random.default_rng(1)), strict=True):
-        for question, batch in zip(group.questions, batches, strict=True):
-            assert isinstance(batch, ReportBatch)
-            assert batch.num_bits == question.mechanism.payload_bits
-            assert int(batch.bits.max()) < question.mechanism.encoding.num_symbols

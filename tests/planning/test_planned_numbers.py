@@ -2,8 +2,7 @@
 
 import pytest
 
-from overstory.planning.numbers import best_for_mean, worst_error
-from overstory.planning.registry import plan_registry
+from overstory.planning.registry import best_for_mean, plan_registry, worst_error
 from overstory.protocol.domains import Interval
 from overstory.protocol.metrics.toml_fields import RegistryError
 from overstory.protocol.numeric import Duchi, Hybrid, Piecewise

@@ -417,11 +417,6 @@ class Selected:
         ----------
         around
             Returns the intervals that reach so far to either side.
-
-        Raises
-        ------
-        ParameterError
-            If there is no such adjustment, or the level is not between 0 and 1.
         """
         check_adjustment(adjustment)
         if adjustment == "fcr":

@@ -34,7 +34,7 @@ from overstory.discovery.prefixes import (
     search,
     selection_level,
 )
-from overstory.discovery.result import F64, Discovered, HeavyPrefix, nothing
+from overstory.discovery.result import F64, Discovered, HeavyPrefix
 from overstory.discovery.simulation import GroupReports, Progress, support_counts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
@@ -48,9 +48,10 @@ SHOWN: Final = 3
 """Prefixes that a note names."""
 SURE: Final = 3.0
 """Standard errors from which a note speaks of values without a code."""
+NO_REPORTS: Final = "there are no reports: nothing can be estimated"
 
 
-def find_prefixes(
+def _searched_prefixes(
     plan: Plan,
     reports: Sequence[GroupReports],
     num_devices: int,
@@ -58,7 +59,6 @@ def find_prefixes(
     correction: Correction,
     progress: Progress | None,
 ) -> Discovered:
-    """Return the dictionary's values and the searched ones; see `overstory.discovery.find`."""
     trail = search(plan, reports, max(KEEP, plan.beam), progress)
     parts, mass = _dictionary(plan, reports, num_devices)
     parts += _searched(plan, reports, trail, num_devices)
@@ -257,16 +257,12 @@ def find(
         raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
     check_interval_kind(interval_kind)
     _check(plan, reports)
-    return replace(_find(plan, reports, alpha, correction, progress), interval_kind=interval_kind)
-
-
-def _find(
-    plan: Plan, reports: Sequence[GroupReports], alpha: float, correction: Correction, progress: Progress | None
-) -> Discovered:
     num_devices = sum(len(batches[0]) for batches in reports)
-    if not num_devices:
-        return nothing(plan, alpha, correction, "there are no reports: nothing can be estimated")
-    return find_prefixes(plan, reports, num_devices, alpha, correction, progress)
+    if num_devices:
+        found = _searched_prefixes(plan, reports, num_devices, alpha, correction, progress)
+    else:
+        found = replace(joined(plan, [], 0, alpha, correction), notes=(NO_REPORTS,))
+    return replace(found, interval_kind=interval_kind)
 
 
 def _check(plan: Plan, reports: Sequence[GroupReports]) -> None:

@@ -18,7 +18,6 @@ from overstory.presentation.formats import finite
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.search.plans import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -206,29 +205,6 @@ class Discovered(Estimate):
             left out.
         """
         return output.plot(self, ax, rows_drawn(self) if limit is None else limit)
-
-
-def nothing(plan: Plan, alpha: float, correction: Correction, note: str) -> Discovered:
-    """Return the honest result of no reports."""
-    empty = np.zeros(0)
-    return Discovered(
-        values=(),
-        raw_values=(),
-        counts=empty,
-        raw_counts=empty,
-        standard_errors=empty,
-        p_values=empty,
-        q_values=empty,
-        sources=(),
-        num_reports=0,
-        tried=0,
-        alpha=alpha,
-        correction=correction,
-        threshold=None,
-        detectable_frequency=None,
-        epsilon=plan.epsilon,
-        notes=(note,),
-    )
 
 
 def discovery_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -110,11 +110,6 @@ def plan_for_domain(
     alpha
         The chance of any false detection, above 0 and below 1.
 
-    Raises
-    ------
-    ParameterError
-        When a number is out of range, or no oracle meets the needs.
-
     Examples
     --------
     >>> plan = plan_for_domain(100, 1.0, 10**5, share=0.01)

@@ -160,11 +160,6 @@ def compare_rows(
     contrast
         The difference of the shares, or their ratio with Fieller's interval.
 
-    Raises
-    ------
-    ParameterError
-        If a value is none of the table's, both rows are the same, or one is too small.
-
     Examples
     --------
     >>> import overstory

@@ -241,11 +241,6 @@ def linked_cells(
     other
         Which value of each variable stands for all that are not listed.
 
-    Raises
-    ------
-    ParameterError
-        If a part takes strings, or the counts are another mechanism's.
-
     Examples
     --------
     >>> from overstory.analysis.support.registry import SimulatedDevices, count_reports

@@ -164,11 +164,6 @@ def system_of(working: tuple[F64, F64], spread: tuple[F64, F64]) -> System:
     spread : tuple of two ndarray of float64, of the same shapes
         What J would be if the weights were the supports' real precision: their covariances go beyond the diagonal, for
         a string sets all its bits at once.
-
-    Raises
-    ------
-    ParameterError
-        If they have no one solution.
     """
     first, second = working
     try:
@@ -287,11 +282,6 @@ def linked_filters(
         Whether every string is in its list: then no value is called "other".
     reports_per_device, interval_kind, other
         See `linked_cells`; strings outside a list are added to `other`.
-
-    Raises
-    ------
-    ParameterError
-        If the counts are another mechanism's, or the candidates cannot be told apart.
     """
     per_device = check_reports_per_device(reports_per_device)
     apart = pair_counts(mechanism, counts)

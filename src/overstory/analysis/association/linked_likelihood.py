@@ -185,13 +185,7 @@ def linked_likelihood(
     complete: bool = False,
     interval_kind: IntervalKind = "population",
 ) -> TableEstimate:
-    """Return the likeliest table of the reports themselves; the parameters are those of `linked_filters`.
-
-    Raises
-    ------
-    ParameterError
-        Where there are no reports.
-    """
+    """Return the likeliest table of the reports themselves; the parameters are those of `linked_filters`."""
     if not len(batch):
         raise ParameterError("there are no reports: nothing can be estimated")
     likely, shown = [], []

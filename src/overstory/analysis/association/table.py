@@ -96,11 +96,6 @@ class TableEstimate:
     notes : tuple of str
         What a reader must know before trusting the numbers.
 
-    Raises
-    ------
-    ParameterError
-        If the cells' shape is not that of the labels, or a variable has fewer than two values.
-
     Examples
     --------
     >>> from overstory.analysis.association.independence import KroneckerCovariance
@@ -198,11 +193,6 @@ def pair_table(
         What standard errors are for.
     other
         Which value of each variable stands for all that are not listed.
-
-    Raises
-    ------
-    ParameterError
-        If the estimate has another number of values.
 
     Examples
     --------

@@ -124,11 +124,6 @@ def estimate_numbers(
     ranges
         The first symbol and the one past the last of further ranges whose shares are asked for; of `ranges` alone.
 
-    Raises
-    ------
-    ParameterError
-        When the mechanism is none of numbers, or the counts are another's.
-
     Examples
     --------
     >>> import numpy as np

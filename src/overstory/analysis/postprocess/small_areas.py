@@ -73,11 +73,6 @@ def smooth(shares: F64, variances: F64) -> Smoothed:
     variances
         Their known variances, above 0 (float64, shape (S, M)).
 
-    Raises
-    ------
-    ParameterError
-        When there are fewer than 3 groups, or variances of another shape or not above 0.
-
     Examples
     --------
     >>> noisy = np.array([[0.1], [0.3], [0.2], [0.9]])

@@ -68,11 +68,6 @@ def num_supports(part: Mechanism) -> int:
 def pair_counts(mechanism: JointMechanism, counts: SupportCounts) -> PairCounts:
     """Take a collection's counts apart.
 
-    Raises
-    ------
-    ParameterError
-        When they are another mechanism's, or no counts of pairs: a corner is not the cohort's reports.
-
     Examples
     --------
     >>> from overstory.protocol.mechanisms.joint import joint
@@ -90,13 +85,7 @@ def pair_counts(mechanism: JointMechanism, counts: SupportCounts) -> PairCounts:
 
 
 def apart(counts: SupportCounts, first: int, second: int) -> PairCounts:
-    """Take the counts of pairs of supports apart.
-
-    Raises
-    ------
-    ParameterError
-        When a corner is not the cohort's reports.
-    """
+    """Take the counts of pairs of supports apart."""
     table = counts.ones.reshape(-1, first + 1, second + 1)
     if not np.array_equal(table[:, first, second], counts.totals):
         raise ParameterError("these are no counts of pairs: the last count of a cohort is not its number of reports")

@@ -28,13 +28,7 @@ ANSWERS: Final[dict[type, type[Support[Any]]]] = {LinearHash: LinearSupport, Loc
 
 
 def groups_of(mechanism: SearchMechanism, cohorts: Cohorts) -> NDArray[np.int64]:
-    """Return the group of each device's number (int64, shape (n,)).
-
-    Raises
-    ------
-    ParameterError
-        When a device is not asked in the mechanism's wave.
-    """
+    """Return the group of each device's number (int64, shape (n,))."""
     groups: NDArray[np.int64] = np.searchsorted(mechanism.bounds, cohorts.astype(np.int64), side="right") - 1
     if groups.size and not 0 <= int(groups.min()) <= int(groups.max()) < len(mechanism.questions):
         raise ParameterError(f"a report of a device that is not asked in wave {mechanism.wave} of {mechanism.waves}")

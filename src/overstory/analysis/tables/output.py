@@ -98,13 +98,6 @@ CSV: Final = (
 interval of the row is corrected for: ``fcr`` or ``conditional`` for a detected value, else ``none``; the plain one is
 in columns of its own.
 """
-COLUMNS: Final = (
-    *("count", "raw_count", "standard_error", "frequency", "frequency_standard_error"),
-    *("low", "high", "frequency_low", "frequency_high", "z", "p_value", "q_value", "detected", "interval"),
-    *("adjustment", "plain_low", "plain_high", "plain_frequency_low", "plain_frequency_high"),
-)
-"""The columns of `columns`, for each value; those of `CORRECTED` may follow."""
-
 CORRECTED: Final = (
     Column("corrected_count", csv="corrected_estimate"),
     Column("corrected_frequency", csv="corrected_proportion"),
