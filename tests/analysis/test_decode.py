@@ -1,11 +1,8 @@
 """Decoders against dense textbook formulas, and what a decoded collection says of itself."""
 
-import io
-import json
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from overstory.analysis.decoding import decode, model
@@ -131,15 +128,6 @@ def test_reported_counts_are_a_distribution() -> None:
         assert decoded(counts, shelf, complete=True).raw_counts is not None
 
 
-def test_corrections_differ() -> None:
-    counts, shelf = collection(seed=4, held=np.array([3000] * 20 + [0] * 20), cohorts=16)
-    fdr = decoded(counts, shelf, correction="fdr").detected()
-    bonferroni = decoded(counts, shelf, correction="bonferroni").detected()
-    assert bonferroni.sum() < fdr.sum()
-    assert np.all(fdr[bonferroni])
-    assert decoded(counts, shelf, alpha=0.5).detected().sum() > fdr.sum()
-
-
 def test_colliding_candidates_share_one_estimate() -> None:
     rng = np.random.default_rng(6)
     shelf = random_map(rng, HELD.size)
@@ -195,24 +183,6 @@ def test_wrong_parameters_are_noticed() -> None:
 def test_a_clean_collection_has_no_notes() -> None:
     counts, shelf = collection()
     assert decoded(counts, shelf).notes == ()
-
-
-def test_candidates_added_later_need_only_the_counts() -> None:
-    counts, shelf = collection()
-    few = decoded(counts, shelf.take(np.array([0, 1, 2, 3])))
-    many = decoded(counts, shelf)
-    np.testing.assert_allclose(few.raw_counts, many.raw_counts[:4], atol=4 * many.standard_errors.max())
-
-
-def test_outputs_can_be_written() -> None:
-    counts, shelf = collection()
-    names = pa.array(shelf.candidates)
-    found = decoded(counts, CandidateMap(names, shelf.positions, shelf.num_bits), method="lasso")
-    written = found.to_json()
-    json.dumps(written, allow_nan=False)
-    assert {"method", "residual_dispersion", "cohort_p_value", "unallocated_count", "notes"} <= written.keys()
-    found.to_csv(io.StringIO())
-    assert "v0" in found.table(3)
 
 
 @pytest.mark.parametrize(

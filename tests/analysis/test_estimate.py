@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from overstory.analysis.estimate import Estimate, debias
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.tables.output import CSV, plot_height
+from overstory.analysis.tables.output import plot_height
 from overstory.protocol.errors import ParameterError
 from support.random_collections import FALSE_ALARM, P_STAR, Q_STAR, two_sided
 
@@ -72,40 +71,11 @@ def test_both_corrections_act() -> None:
     assert close.detected(0.001, "bonferroni").sum() == 1
 
 
-def test_json_has_the_contracts_keys_and_no_nan() -> None:
-    result = estimate().to_json(limit=2)
-    json.dumps(result, allow_nan=False)
-    row = result["estimates"][0]
-    wanted = {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected"}
-    assert wanted <= row.keys()
-    assert row["value"] == "ash"
-    assert len(result["estimates"]) == 2
-
-
-def test_csv_is_rappors() -> None:
-    target = io.StringIO()
-    found = estimate()
-    found.to_csv(target)
-    lines = list(csv.reader(io.StringIO(target.getvalue())))
-    assert tuple(lines[0]) == tuple(column.csv or column.name for column in CSV)
-    assert len(lines) == 6
-    first = dict(zip(tuple(column.csv or column.name for column in CSV), lines[1], strict=True))
-    assert float(first["proportion"]) == pytest.approx(float(first["estimate"]) / found.num_reports)
-    assert float(first["prop_low_95"]) < 5 / 6 < float(first["prop_high_95"])
-
-
 def test_csv_to_a_path_quotes_what_needs_quoting(tmp_path: Any) -> None:
     odd = debias(SupportCounts([4], [[2, 1]]), P_STAR, Q_STAR, ['a,"b"', "é"])
     odd.to_csv(tmp_path / "results.csv")
     with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as file:
         assert {line[0] for line in csv.reader(file)} == {"string", 'a,"b"', "é"}
-
-
-def test_table_lists_the_most_frequent_first() -> None:
-    lines = estimate().table(limit=2).splitlines()
-    assert lines[1].startswith("ash")
-    assert lines[1].endswith(" detected")
-    assert lines[-2] == "... and 3 more"
 
 
 def axes() -> Any:
@@ -115,14 +85,6 @@ def axes() -> Any:
     from matplotlib.figure import Figure
 
     return Figure().add_subplot()
-
-
-def test_plot_draws_on_the_given_axes() -> None:
-    ax = axes()
-    assert estimate().plot(ax) is ax
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels[:2] == ["ash", "elm"]
-    assert sorted(labels) == sorted(NAMES)
 
 
 def many(detected: int, absent: int) -> Estimate:

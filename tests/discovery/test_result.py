@@ -59,13 +59,6 @@ def test_csv_is_read_back():
     assert float(rows[0]["estimate"]) == pytest.approx(FOUND.counts[0], rel=1e-9)
 
 
-def test_the_table_shows_the_detected_ones():
-    lines = FOUND.table().splitlines()
-    assert len(lines) == len(FOUND.found()) + 1
-    assert lines[1].startswith(FOUND.values[0])
-    assert "not detected" in FOUND.table(everything=True)
-
-
 def test_it_draws_on_the_current_axes():
     import matplotlib as mpl
 

@@ -286,11 +286,6 @@ def measured_error(
 ) -> Measured:
     """Return the root mean square error of all frequencies, over `rounds` simulated collections.
 
-    Parameters
-    ----------
-    symbols : ndarray of int, shape (n,)
-        What each device holds.
-
     Examples
     --------
     >>> from overstory.analysis.comparison import rank

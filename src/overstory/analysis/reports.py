@@ -148,8 +148,6 @@ def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_coh
 
     Parameters
     ----------
-    reports : ndarray of uint64, shape (n, words)
-        Packed reports.
     cohorts : ndarray of uint16, shape (n,)
         Below `num_cohorts`, which is at least 1.
     """

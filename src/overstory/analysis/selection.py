@@ -171,11 +171,6 @@ def needed_p_value(
 
     With R selected of m tested, Benjamini and Hochberg's rule asks for alpha R / m, Bonferroni's for alpha / m.
 
-    Parameters
-    ----------
-    share : float
-        Share of absent candidates that the rule was given; see `adjusted_p_values`.
-
     Examples
     --------
     >>> needed_p_value(0.05, "fdr", 10, 1000), needed_p_value(0.05, "bonferroni", 10, 1000)

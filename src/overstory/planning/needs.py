@@ -75,7 +75,8 @@ def plan_from_parameters(
     1073003
     """
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
-    _check_domain(mechanism, num_candidates)
+    if mechanism.domain_size is not None and num_candidates > mechanism.domain_size:
+        raise ParameterError(f"{num_candidates} candidates do not fit a domain of {mechanism.domain_size} values")
     quantile = critical_value(alpha, num_candidates)
     detectable = detectable_frequency(mechanism, num_reports, num_candidates, quantile)
     detectable_fdr = detectable_frequency_fdr(mechanism, num_reports, num_candidates, alpha)
@@ -114,12 +115,6 @@ def check_collection(num_reports: int, num_candidates: int) -> tuple[int, int]:
     check_count("reports", reports, 1, MOST)
     check_count("candidates", candidates, 1, MOST)
     return reports, candidates
-
-
-def _check_domain(mechanism: BitMechanism, num_candidates: int) -> None:
-    size = mechanism.domain_size
-    if size is not None and num_candidates > size:
-        raise ParameterError(f"{num_candidates} candidates do not fit a domain of {size} values")
 
 
 LEAST_EPSILON: Final = 0.001

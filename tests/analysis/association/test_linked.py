@@ -346,12 +346,3 @@ def test_counts_of_another_collection_are_refused() -> None:
     with pytest.raises(ParameterError, match="counts 1 x 42 pairs"):
         linked_cells(linked("oue", (5, 6), epsilon=2.0), counts, ("x", "y"), labels_of((5, 6)))
     assert other.payload_bits == built.payload_bits
-
-
-def test_without_reports_nothing_is_claimed() -> None:
-    built = linked("oue", (3, 2), epsilon=1.0)
-    empty = SupportCounts.empty(1, 12)
-    table = linked_cells(built, empty, ("x", "y"), labels_of((3, 2)))
-    assert table.num_reports == 0
-    assert "no reports" in table.notes[0]
-    assert independence(table) is None

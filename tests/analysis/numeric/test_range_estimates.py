@@ -72,14 +72,6 @@ def test_weights_say_what_each_node_contributes(case, data):
     assert found == pytest.approx(consistent.consistent(own)[-1][start:stop].sum(), abs=1e-8)
 
 
-def test_the_weights_of_a_full_tree_are_those_of_methods():
-    """alpha = (B^(l+1) - B^l) / (B^(l+1) - 1) for a node l levels above the leaves."""
-    consistent = ConsistentTree(LevelTree(4**4, 4), (0.7,) * 4)
-    for height in range(1, 4):
-        own_weight = consistent.variances[-1 - height][0] / 0.7
-        assert own_weight == pytest.approx((4 ** (height + 1) - 4**height) / (4 ** (height + 1) - 1))
-
-
 SHARES = np.concatenate((np.full(4, 0.15), np.full(20, 0.4 / 20), np.zeros(8)))
 ORACLE = RangeOracle(RangeRandomizer(32, 1.0))
 RANGES = [(0, 4), (3, 17), (20, 32)]

@@ -187,10 +187,6 @@ def refusals(day: str, posts: int, refused: Mapping[str, int], before: Sequence[
 
     Parameters
     ----------
-    posts
-        Posts of the day, refused or not.
-    refused
-        Posts of the day that were refused, by reason.
     before
         Each earlier day's share of its posts by reason; a reason that is missing has 0.
 
@@ -323,8 +319,6 @@ def find_changes(comparisons: Sequence[Comparison], *, alpha: float = ALPHA, lea
 
     Parameters
     ----------
-    alpha
-        The false discovery rate.
     least
         Whether a change must be a point or a tenth of the value, too.
 

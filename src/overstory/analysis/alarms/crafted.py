@@ -353,16 +353,12 @@ def check_collection(
 
     Parameters
     ----------
-    counts
-        Its support counts.
     estimate
         What was estimated from these counts; None: checks that need it are left out.
     sums
         What was summed of its reports; None: checks that need the reports are left out.
     labels
         The strings that were looked for, where the mechanism has no domain.
-    period
-        The label of its period.
 
     Examples
     --------

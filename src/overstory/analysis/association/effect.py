@@ -90,18 +90,7 @@ class Conditional:
 
 
 def conditional(table: TableEstimate) -> Conditional:
-    """Return the shares of the columns' values in each row.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> conditional(table).shares.round(1).tolist()
-    [[0.7, 0.3], [0.0, 1.0]]
-    """
+    """Return the shares of the columns' values in each row."""
     rows, estimable = table.shares.sum(axis=1), sure(table)[0]
     shares = np.full(table.shares.shape, math.nan)
     shares[estimable] = table.shares[estimable] / rows[estimable, None]
@@ -149,27 +138,7 @@ class Compared:
 def compare_rows(
     table: TableEstimate, column: str, row: str, against: str, contrast: Contrast = "difference", level: float = 0.95
 ) -> Compared:
-    """Compare the shares of one column's value in two rows, with an interval.
-
-    Parameters
-    ----------
-    column
-        The value whose shares are compared.
-    row, against
-        The two rows.
-    contrast
-        The difference of the shares, or their ratio with Fieller's interval.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 2, 2, 3] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> compare_rows(table, "yes", "a", "b").apart
-    False
-    """
+    """Compare the shares of one column's value in two rows, with an interval."""
     shares = conditional(table)
     place, first, second = _place(table, 1, column), _place(table, 0, row), _place(table, 0, against)
     if first == second:
@@ -240,8 +209,6 @@ def cramers_v(
     ----------
     alpha
         Of the test of independence that decides whether there is more than an upper bound.
-    tested
-        The test, where it was made already.
 
     Returns
     -------

@@ -84,14 +84,8 @@ class PairCovariance:
 
     Parameters
     ----------
-    mechanism
-        The oracle of the cells.
     shares : ndarray of float64, shape (k_x, k_y)
         The cells at which variances are taken, as they were estimated.
-    num_reports, reports_per_device
-        As in `overstory.analysis.estimate.Estimate`.
-    kind
-        What intervals are for.
     beyond : ndarray of float64, shape (k_x, k_y)
         What the estimate's variances have beyond these: of seeds that are filled unevenly.
     """
@@ -290,11 +284,6 @@ class Independence:
 def independence(table: TableEstimate, alpha: float = 0.05) -> Independence | None:
     """Test whether the two variables of a table are independent.
 
-    Parameters
-    ----------
-    alpha
-        The chance of rejecting where they are.
-
     Returns
     -------
     Independence or None
@@ -351,14 +340,10 @@ def _detectable(table: TableEstimate, precision: F64, degrees: int, alpha: float
 
     critical = special.chdtri(degrees, alpha)
     needed = float(special.chndtrinc(critical, degrees, 1.0 - POWER))
-    roots = [np.sqrt(_possible(marginal.shares)) for marginal in table.marginals]
+    held = [np.maximum(marginal.shares, 1e-9) for marginal in table.marginals]
+    roots = [np.sqrt(shares / shares.sum()) for shares in held]
     # Delta = sqrt(a b') z, z of length phi and orthogonal to the roots of a and b: every direction is as likely.
     ways = [orthogonal(np.ones(len(root))).T @ (root[:, None] * orthogonal(root)) for root in roots]
     shape = np.kron(*ways)
     mean = float(np.einsum("ij,ik,kj->", precision, shape, shape, optimize=True)) / degrees
     return min(math.sqrt(needed / mean / (min(table.shares.shape) - 1)), 1.0)
-
-
-def _possible(shares: F64) -> F64:
-    held = np.maximum(shares, 1e-9)
-    return np.asarray(held / held.sum())

@@ -122,8 +122,6 @@ class FiniteVariable:
 
         Parameters
         ----------
-        projection : ndarray of float64, shape (K, K)
-            Q.
         shared
             Of two reports, which have the permanent response in common.
         """
@@ -228,16 +226,8 @@ def linked_cells(
 
     Parameters
     ----------
-    counts
-        Counts of pairs of supports.
-    names, labels
-        What the variables and their values are called.
-    method
-        Least squares, or each cell by itself.
     reports_per_device
         How many of the reports one device sent, its values unchanged.
-    interval_kind
-        What standard errors are for.
     other
         Which value of each variable stands for all that are not listed.
 
@@ -445,8 +435,6 @@ def boolean_variable(part: Mechanism, supported: I64, totals: I64, per_device: f
 
     Parameters
     ----------
-    part
-        The oracle whose noise the bit has.
     supported : ndarray of int64, shape (num_cohorts, 1)
         Reports whose bit is 1.
     """

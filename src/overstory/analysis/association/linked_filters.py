@@ -198,18 +198,13 @@ class FilterCovariance:
 
     Parameters
     ----------
-    system, bases
-        What the covariance of Delta follows from.
     scale : float
         1 / n, larger where devices reported repeatedly.
     marginals : tuple of two ndarray of float64
         The covariances of the rows' and of the columns' shares.
-    shares : ndarray of float64, shape (k_x, k_y)
     people : float
         1 / n times the reports of a device: the product of the marginals' covariances has the sampling of people as it
         would be if the variables were independent, and it is replaced by theirs.
-    kind
-        What intervals are for: of the reports themselves, people are not sampled.
     """
 
     system: System
@@ -272,8 +267,6 @@ def linked_filters(
 
     Parameters
     ----------
-    counts
-        Counts of pairs of supports by cohort.
     names, labels
         What the variables and their values are called; of strings, the candidates.
     maps

@@ -83,24 +83,7 @@ class Reported:
 
 
 def reported(table: TableEstimate, tested: Independence | None = None) -> Reported:
-    """Return the table to show.
-
-    Parameters
-    ----------
-    tested
-        The test of independence, where it was made already.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("oue", domain_size=4, epsilon=1.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 50, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> shown = reported(table).shares
-    >>> bool(shown.min() >= 0), round(float(shown.sum()), 9)
-    (True, 1.0)
-    """
+    """Return the table to show."""
     if not table.num_reports:
         return Reported(np.full(table.shares.shape, 1.0 / table.shares.size))
     asked = independence(table) if tested is None else tested
@@ -192,10 +175,6 @@ class TableSummary:
 
     Parameters
     ----------
-    table
-        The table.
-    level
-        The confidence level of all intervals.
     alpha
         The chance of rejecting independence wrongly, and the false discovery rate of detected cells.
     correction, adjustment
@@ -304,7 +283,8 @@ class TableSummary:
             return [f"{self.table.shares.size:,} cells are too many for a test of independence"]
         tested, lines = self.tested, []
         freedom = f"{tested.degrees} degree{'s' * (tested.degrees > 1)} of freedom"
-        how = f"chi-square {tested.statistic:,.1f} with {freedom}, p {_p_text(tested.p_value)}"
+        p = f"{tested.p_value:.3f}" if tested.p_value >= 0.001 else p_value(tested.p_value)
+        how = f"chi-square {tested.statistic:,.1f} with {freedom}, p {p}"
         if tested.rejected:
             lines.append(f"{first} and {second} depend on each other: {how}")
         else:
@@ -407,7 +387,3 @@ class TableSummary:
             ),
             shown,
         )
-
-
-def _p_text(probability: float) -> str:
-    return f"{probability:.3f}" if probability >= 0.001 else p_value(probability)

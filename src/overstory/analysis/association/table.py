@@ -181,16 +181,10 @@ def pair_table(
 
     Parameters
     ----------
-    mechanism
-        The oracle of the cells.
     estimate
         What it learned: the cells in order, the last variable's value changing first.
-    names, labels
-        Each variable's name and its values: two variables, or more.
     of
         Which two of them; cells that differ in the others add up.
-    interval_kind
-        What standard errors are for.
     other
         Which value of each variable stands for all that are not listed.
 
@@ -257,12 +251,6 @@ def divided_tables(
     ----------
     mechanism, counts
         Which devices answer which table, and what was counted.
-    names, labels
-        Each variable's name, and its values.
-    reports_per_device
-        How many of the reports one device sent.
-    other
-        Which value of each variable stands for all that are not listed.
 
     Examples
     --------

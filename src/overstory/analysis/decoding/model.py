@@ -127,11 +127,6 @@ class LinearModel:
         Residuals stand out by Benjamini and Hochberg's rule, at `FURTHER` once one does at `BY_CHANCE`.
         Returns the model itself where no other rows stand out than before, or more than `MOST_ASIDE` of them: then it
         is not a few strings that are missing.
-
-        Parameters
-        ----------
-        residuals : ndarray, shape (num_rows,)
-            Of the fit to this model, in all rows.
         """
         fitted, used = self.response - residuals, self.reports > 0
         scores = residuals * np.sqrt(replace(self, aside=None).weights_at(fitted))

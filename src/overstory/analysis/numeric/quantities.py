@@ -115,10 +115,6 @@ def estimate_numbers(
 
     Parameters
     ----------
-    mechanism, domain
-        The metric's.
-    counts
-        As a store has them.
     reports_per_device
         How many of the reports one device sent. They are taken to be alike, the worst case.
     ranges
@@ -302,11 +298,6 @@ def subtract(a: NumberEstimate, b: NumberEstimate, alpha: float = 0.05) -> list[
 
     Devices that report in both and keep their values share noise, which cancels in part: the intervals are then too
     long, never too short. Quantiles are not subtracted: they have no standard error.
-
-    Parameters
-    ----------
-    alpha
-        The false discovery rate of what is called changed.
     """
     reach, others = normal_reach(a.level), {(q.kind, q.of): q for q in b.quantities}
     rows = []

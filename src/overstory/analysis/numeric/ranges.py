@@ -40,11 +40,6 @@ if TYPE_CHECKING:
 class ConsistentTree:
     """The linear map from every node's own estimate to consistent ones, and back to what each node contributes.
 
-    Parameters
-    ----------
-    tree
-        Its shape.
-
     Examples
     --------
     >>> tree = ConsistentTree(LevelTree(4, 2), (1.0, 1.0))

@@ -59,8 +59,6 @@ class StreamKey:
 
     Parameters
     ----------
-    key
-        32 bytes.
     first_device
         The first row's device; a device's report does not depend on the rows that it is computed with.
     report_index
@@ -232,8 +230,6 @@ class SupportErrors:
 
     Parameters
     ----------
-    span
-        p* - q*.
     once
         c_1 and c_0 in one report.
     shared

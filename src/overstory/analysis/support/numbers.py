@@ -64,13 +64,7 @@ class GeneratorDraws:
 
 
 class KeyedDraws:
-    """A keyed function of device and position: a device's response to a position is always the same.
-
-    Parameters
-    ----------
-    places : ndarray of int64, shape (n,)
-        Each device's position.
-    """
+    """A keyed function of device and position: a device's response to a position is always the same."""
 
     def __init__(self, stream: StreamKey, places: I64) -> None:
         from overstory.kernels.devices import stream_starts

@@ -98,13 +98,7 @@ def sorted_answers(
     expected: int,
     progress: Callable[[str, float], object] | None = None,
 ) -> Iterator[Sequence[tuple[ReportBatch]]]:
-    """Yield the answers to each question, in the order of the questions; in temporary files where they are many.
-
-    Parameters
-    ----------
-    expected
-        About how many answers there are.
-    """
+    """Yield the answers to each question, in the order of the questions; in temporary files where they are many."""
     with ExitStack() as stack:
         groups = range(len(search.questions))
         kept: list[list[ReportBatch]] = [[] for _ in groups]

@@ -242,8 +242,9 @@ def plot(estimate: Estimate, ax: Any, limit: int) -> Any:
     low, high = (bound[drawn] / scale for bound in estimate.interval(0.95))
     place, filled = np.arange(drawn.size), detected[drawn]
     ax.hlines(place, low, high, color="C0", linewidth=2, alpha=0.5)
+    kind = INTERVAL_KINDS[estimate.interval_kind].partition(" (")[0]
     for chosen, fill, label in (
-        (filled, "C0", f"detected, {_interval_name(estimate)}"),
+        (filled, "C0", f"detected, 95% interval {kind} ({SHORT[estimate.adjustment]})"),
         (~filled, "white", "not detected"),
     ):
         if chosen.any():
@@ -264,12 +265,6 @@ def plot(estimate: Estimate, ax: Any, limit: int) -> Any:
 
 SHORT: Final = {"fcr": "false coverage rate 5%", "conditional": "given the detection", "none": "plain"}
 """The adjustments in a picture's key."""
-
-
-def _interval_name(estimate: Estimate) -> str:
-    """Return what the intervals of detected values are, in a few words."""
-    kind = INTERVAL_KINDS[estimate.interval_kind].partition(" (")[0]
-    return f"95% interval {kind} ({SHORT[estimate.adjustment]})"
 
 
 def plot_height(estimate: Estimate, limit: int = 50) -> float:
