@@ -9,13 +9,6 @@ from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 
 
-def test_shape_properties() -> None:
-    counts = SupportCounts([4, 6], [[1, 2, 3], [4, 5, 6]])
-    assert (counts.num_reports, counts.num_cohorts, counts.num_bits) == (10, 2, 3)
-    assert counts != SupportCounts([4, 6], [[1, 2, 3], [4, 5, 5]])
-    assert counts != "counts"
-
-
 def test_arrays_are_copies_and_cannot_be_changed() -> None:
     ones = np.array([[1, 2]])
     counts = SupportCounts([3], ones)
@@ -41,11 +34,6 @@ def test_arrays_are_copies_and_cannot_be_changed() -> None:
 def test_impossible_counts_are_refused(totals: Any, ones: Any, says: Any) -> None:
     with pytest.raises(ParameterError, match=says):
         SupportCounts(totals, ones)
-
-
-def test_empty_needs_a_shape() -> None:
-    with pytest.raises(ParameterError):
-        SupportCounts.empty(0, 8)
 
 
 def test_merging_other_shapes_is_refused() -> None:

@@ -9,7 +9,7 @@ from overstory.analysis.decoding import decode, model
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
-from support.random_collections import P_STAR, Q_STAR, noiseless, random_map, report
+from support.random_collections import P_STAR, Q_STAR, random_map, report
 
 HELD = np.array([60_000, 30_000, 15_000, 5_000, 0, 0, 0, 0, 0, 0])
 
@@ -76,16 +76,6 @@ def test_least_squares_is_the_textbooks(monkeypatch: Any, complete: Any) -> None
         assert found.unallocated == 0
     else:
         assert found.unallocated == pytest.approx((1 - f.sum()) * counts.num_reports)
-
-
-@pytest.mark.parametrize("options", [{}, {"complete": True}, {"method": "lasso"}])
-def test_without_noise_the_truth_comes_back(options: Any) -> None:
-    shelf = random_map(np.random.default_rng(1), HELD.size)
-    found = decoded(noiseless(shelf, HELD * 1000, HELD.sum() * 1000), shelf, **options)
-    np.testing.assert_allclose(found.counts, HELD * 1000, atol=4000 if options.get("method") else 400)
-    if not options.get("method"):
-        np.testing.assert_allclose(found.raw_counts, HELD * 1000, atol=400)
-        assert abs(found.unallocated) < 4000
 
 
 def test_a_single_candidate_by_hand() -> None:

@@ -11,47 +11,8 @@ from overstory.analysis.estimate import Estimate, debias
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.tables.output import plot_height
 from overstory.protocol.errors import ParameterError
-from support.random_collections import FALSE_ALARM, P_STAR, Q_STAR, two_sided
-
-
-def one_hot(rng: Any, held: Any, others: Any = 0) -> Any:
-    total = int(held.sum()) + others
-    ones = rng.binomial(held, P_STAR) + rng.binomial(total - held, Q_STAR)
-    return SupportCounts([total], [ones])
-
-
-HELD = np.array([50_000, 9_000, 1_000, 0, 0])
-NAMES = ["ash", "elm", "oak", "yew", "fir"]
-
-
-def estimate(seed: Any = 0) -> Any:
-    return debias(one_hot(np.random.default_rng(seed), HELD), P_STAR, Q_STAR, NAMES)
-
-
-def hits(make: Any, seeds: Any) -> Any:
-    inside = []
-    for seed in range(seeds):
-        low, high = make(seed).confidence_interval(0.95)
-        inside.append((low <= HELD) & (high >= HELD))
-    return np.array(inside)
-
-
-def test_intervals_cover_and_a_wrong_channel_does_not() -> Any:
-    inside = hits(estimate, 400)
-    for column in inside.T:
-        assert two_sided(column.sum(), column.size, 0.95) > FALSE_ALARM
-
-    def broken(seed: Any) -> Any:
-        return debias(one_hot(np.random.default_rng(seed), HELD), P_STAR + 0.01, Q_STAR, NAMES)
-
-    inside = hits(broken, 400)
-    assert two_sided(inside[:, 0].sum(), 400, 0.95) < FALSE_ALARM
-
-
-def test_debias_is_unbiased() -> None:
-    raw = np.array([estimate(seed).raw_counts for seed in range(400)])
-    z = (raw.mean(axis=0) - HELD) / (estimate().standard_errors / np.sqrt(400))
-    assert np.abs(z).max() < 5.3  # normal quantile of FALSE_ALARM over ten tails
+from support.estimates import estimate_of
+from support.random_collections import P_STAR, Q_STAR
 
 
 def test_several_cohorts_are_added_up() -> None:
@@ -62,10 +23,7 @@ def test_several_cohorts_are_added_up() -> None:
 
 
 def test_both_corrections_act() -> None:
-    found = estimate()
-    assert found.detected(0.05).tolist()[:2] == [True, True]
-    z = np.array([5.0, 2.4, 2.3, 2.2, 0.0])
-    close = Estimate(values=NAMES, counts=z, raw_counts=z, standard_errors=np.ones(5), num_reports=100)
+    close = estimate_of([5.0, 2.4, 2.3, 2.2, 0.0], 1.0)
     assert close.detected(0.05, "fdr").sum() == 4
     assert close.detected(0.05, "bonferroni").sum() == 2
     assert close.detected(0.001, "bonferroni").sum() == 1
@@ -89,9 +47,7 @@ def axes() -> Any:
 
 def many(detected: int, absent: int) -> Estimate:
     counts = np.array([500.0 - i for i in range(detected)] + [0.0] * absent)
-    names = [f"V_{i}" for i in range(counts.size)]
-    errors = np.full(counts.size, 5.0)
-    return Estimate(values=names, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=50_000)
+    return estimate_of(counts, 5.0, reports=50_000)
 
 
 def test_a_picture_says_how_much_it_leaves_out() -> None:
@@ -111,10 +67,7 @@ def test_a_picture_says_how_much_it_leaves_out() -> None:
 def test_a_label_is_text_whatever_stands_in_it(name: str) -> None:
     """T21: `$x_$` ended decode --plot with exit status 70, and `$5 to $10` was drawn as a formula."""
     ax = axes()
-    values = [name, "plain"]
-    counts, errors = np.array([50.0, 20.0]), np.ones(2)
-    found = Estimate(values=values, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=100)
-    found.plot(ax)
+    estimate_of([50.0, 20.0], 1.0, values=[name, "plain"], reports=100).plot(ax)
     ax.figure.savefig(io.BytesIO(), format="svg")
     label = ax.get_yticklabels()[0]
     assert not label.get_parse_math()

@@ -28,14 +28,13 @@ from overstory.analysis.postprocess.steps import (
 )
 from overstory.protocol.errors import ParameterError
 from papers.smart_homes.measurement import mean_squared_error
+from support.estimates import estimate_of
 
 COUNTS = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=20)
 
 
 def estimate(counts, reports=100, error=10.0, **rest):
-    counts = np.asarray(counts, float)
-    names, errors = [str(i) for i in range(counts.size)], np.full(counts.size, error)
-    return Estimate(values=names, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=reports, **rest)
+    return estimate_of(counts, error, reports=reports, **rest)
 
 
 @settings(deadline=None)

@@ -284,17 +284,7 @@ def measured_error(
     rounds: int = 1,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Measured:
-    """Return the root mean square error of all frequencies, over `rounds` simulated collections.
-
-    Examples
-    --------
-    >>> from overstory.analysis.comparison import rank
-    >>> symbols = np.arange(20_000) % 8
-    >>> best = rank(8, 1.0, 20_000)[0]
-    >>> measured = measured_error(best, symbols, 8, np.random.default_rng(1), rounds=20)
-    >>> bool(abs(measured.error - best.standard_error) < 4 * measured.standard_error)
-    True
-    """
+    """Return the root mean square error of all frequencies, over `rounds` simulated collections."""
     oracle = build_oracle(choice.name, **choice.parameters)
     truth = np.bincount(symbols, minlength=domain_size) / len(symbols)
     squares = []

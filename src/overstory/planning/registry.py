@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
-from overstory.analysis.comparison import Choice, rank, recommend, trade
+from overstory.analysis.comparison import rank, recommend, trade
 from overstory.analysis.selection import detectable_frequency, null_error
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import critical_value
@@ -253,7 +253,9 @@ def _derived(
     _need(needs, "epsilon_report")
     ranking = rank(domain.size, needs["epsilon_report"], reports, epsilon_permanent=needs.get("epsilon_permanent"))
     best = recommend(ranking)
-    return _chosen(name, best, reports, trade(ranking, best))
+    built = mechanism(best.name, **best.parameters)
+    written = {key: value for key, value in best.parameters.items() if key != "domain_size"}
+    return Planned(name, built, written, best.standard_error, reports, domain.size, trade(ranking, best))
 
 
 def _need(needs: Mapping[str, Any], *names: str) -> None:
@@ -391,13 +393,6 @@ def _for_numbers(name: str, domain: Interval, needs: Mapping[str, Any], reports:
         built = best_for_mean(epsilon, domain, resolution)
     written = {"epsilon": epsilon, "resolution": resolution}
     return PlannedNumbers(name, built, written, worst_error(built, reports), reports, num_values=1)
-
-
-def _chosen(name: str, choice: Choice, reports: int, instead: str | None) -> Planned:
-    built = mechanism(choice.name, **choice.parameters)
-    written = {key: value for key, value in choice.parameters.items() if key != "domain_size"}
-    values = choice.parameters["domain_size"]
-    return Planned(name, built, written, choice.standard_error, reports, values, instead)
 
 
 def _replaced(text: str, place: TomlPosition, planned: Planned) -> str:

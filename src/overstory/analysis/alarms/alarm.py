@@ -321,15 +321,6 @@ def find_changes(comparisons: Sequence[Comparison], *, alpha: float = ALPHA, lea
     ----------
     least
         Whether a change must be a point or a tenth of the value, too.
-
-    Examples
-    --------
-    >>> from overstory.analysis.estimate import Estimate
-    >>> weeks = [Estimate(values=["on"], counts=[count], raw_counts=[count], standard_errors=[50], num_reports=20_000)
-    ...          for count in [8_000] * 8 + [9_000]]
-    >>> [change] = find_changes([Comparison("switch", "2026-W47", weeks[8:], weeks[:8])])
-    >>> round(change.before, 3), round(change.after, 3), round(change.standard_error, 4)
-    (0.4, 0.45, 0.0046)
     """
     selection.check_alpha(alpha)
     measured = [_difference(comparison) for comparison in comparisons]

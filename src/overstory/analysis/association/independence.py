@@ -289,17 +289,6 @@ def independence(table: TableEstimate, alpha: float = 0.05) -> Independence | No
     Independence or None
         None without reports, for tables of more than 2,500 cells, and where the reports are so few that their errors
         are not known.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> tested = independence(table)
-    >>> tested.rejected, tested.degrees, round(tested.detectable, 2)
-    (True, 1, 0.03)
     """
     check_alpha(alpha)
     if not table.num_reports or table.shares.size > MOST_CELLS:

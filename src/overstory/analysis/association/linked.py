@@ -230,17 +230,6 @@ def linked_cells(
         How many of the reports one device sent, its values unchanged.
     other
         Which value of each variable stands for all that are not listed.
-
-    Examples
-    --------
-    >>> from overstory.analysis.support.registry import SimulatedDevices, count_reports
-    >>> from overstory.protocol.mechanisms.joint import joint
-    >>> linked = joint(of=[{"oracle": "grr", "domain_size": 2, "epsilon": 3.0}] * 2)
-    >>> devices = SimulatedDevices.holding(linked, range(4), np.array([0, 0, 1, 2] * 5_000), np.random.default_rng(1))
-    >>> counts = count_reports(linked, devices.report())
-    >>> table = linked_cells(linked, counts, ("os", "crash"), (("a", "b"), ("no", "yes")))
-    >>> table.shares.round(1).tolist()
-    [[0.5, 0.2], [0.2, -0.0]]
     """
     if mechanism.domain_size is None:
         raise ParameterError(f"{mechanism.name}: a part takes strings, whose candidates must be named")
@@ -300,7 +289,8 @@ def _marginals(covariance: LinkedCovariance) -> tuple[Marginal, Marginal]:
     found = []
     for place, shares in enumerate((covariance.rows, covariance.columns)):
         spread = [
-            each[place].base.diagonal() + diagonal(each[place]) @ shares - shares**2 for each in _both(covariance)
+            each[place].base.diagonal() + diagonal(each[place]) @ shares - shares**2
+            for each in (covariance.once, covariance.shared)
         ]
         total = spread[0] + (covariance.reports_per_device - 1.0) * spread[1]
         if covariance.kind == "reports":
@@ -308,10 +298,6 @@ def _marginals(covariance: LinkedCovariance) -> tuple[Marginal, Marginal]:
             total -= covariance.reports_per_device * held * (1.0 - held)
         found.append(Marginal(shares, np.sqrt(np.maximum(total, 0.0) / max(covariance.num_reports, 1))))
     return found[0], found[1]
-
-
-def _both(covariance: LinkedCovariance) -> tuple[tuple[Moments, Moments], tuple[Moments, Moments]]:
-    return covariance.once, covariance.shared
 
 
 @dataclass(frozen=True, eq=False)

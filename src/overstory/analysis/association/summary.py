@@ -179,16 +179,6 @@ class TableSummary:
         The chance of rejecting independence wrongly, and the false discovery rate of detected cells.
     correction, adjustment
         How cells are detected, and what their intervals are corrected for; see `Estimate`.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> print(TableSummary(table).sentences()[0])
-    os and crash depend on each other: chi-square 4,117.9 with 1 degree of freedom, p <1e-300
     """
 
     table: TableEstimate

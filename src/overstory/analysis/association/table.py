@@ -95,16 +95,6 @@ class TableEstimate:
         The rows' and the columns' shares, where more is known of them than the cells' sums.
     notes : tuple of str
         What a reader must know before trusting the numbers.
-
-    Examples
-    --------
-    >>> from overstory.analysis.association.independence import KroneckerCovariance
-    >>> exact = KroneckerCovariance(((np.zeros((2, 2)), np.zeros((2, 2))),))
-    >>> table = TableEstimate(
-    ...     names=("version", "crash"), labels=(("1", "2"), ("no", "yes")), shares=[[0.5, 0.1], [0.4, 0]],
-    ...     covariance=exact, num_reports=10, design="linked")
-    >>> [marginal.shares.round(1).tolist() for marginal in table.marginals]
-    [[0.6, 0.4], [0.9, 0.1]]
     """
 
     names: tuple[str, str]
@@ -187,15 +177,6 @@ def pair_table(
         Which two of them; cells that differ in the others add up.
     other
         Which value of each variable stands for all that are not listed.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 2] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> table.shares.round(1).tolist()
-    [[0.5, 0.2], [0.3, -0.0]]
     """
     sizes = [len(values) for values in labels]
     if len(estimate) != math.prod(sizes):
@@ -251,18 +232,6 @@ def divided_tables(
     ----------
     mechanism, counts
         Which devices answer which table, and what was counted.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.divided import divided
-    >>> from overstory.analysis.support.registry import SimulatedDevices
-    >>> asked = divided(oracle="grr", epsilon=3.0, sizes="2 2", tables="0 1, 0")
-    >>> held = np.repeat([0, 1, 3], [20_000, 10_000, 10_000])
-    >>> fleet = SimulatedDevices.holding(asked, range(4), held, np.random.default_rng(1))
-    >>> counts = DividedHalf(asked).count(fleet.report())
-    >>> (table,) = divided_tables(asked, counts, ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> table.shares.round(1).tolist(), table.num_reports < 40_000
-    ([[0.5, 0.3], [-0.0, 0.2]], True)
     """
     half = DividedHalf(mechanism)
     tables: list[tuple[int, TableEstimate]] = []

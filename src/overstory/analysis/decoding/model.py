@@ -272,7 +272,8 @@ def _variances(
     for cohort, reports in enumerate(model.reports[::bits]):
         if not reports:
             continue
-        design = _of_cohort(model.candidates, columns, cohort)
+        design = np.zeros((columns.size, bits))  # the bits that the candidates set in this cohort, a row for each
+        design[np.arange(columns.size)[:, None], model.candidates.positions[cohort, columns]] = 1.0
         # a_j, the candidates' coefficients on the cohort's bits: (X'WX)^-1 X'W.
         fitted = covariance @ (design - centre) * model.weights[cohort * bits : (cohort + 1) * bits]
         load = np.clip(shares @ design + hidden * fill, 0.0, 1.0)
@@ -283,13 +284,6 @@ def _variances(
         together += (listed + others - (fitted @ load) ** 2) / reports
         by_bit += fitted**2 @ (load * (1.0 - load)) / reports
     return together, by_bit
-
-
-def _of_cohort(candidates: CandidateMap, columns: NDArray[np.intp], cohort: int) -> F64:
-    """Return the bits that some candidates set in a cohort, a row for each."""
-    design = np.zeros((columns.size, candidates.num_bits))
-    design[np.arange(columns.size)[:, None], candidates.positions[cohort, columns]] = 1.0
-    return design
 
 
 def median(values: F64) -> float:

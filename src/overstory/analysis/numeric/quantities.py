@@ -119,17 +119,6 @@ def estimate_numbers(
         How many of the reports one device sent. They are taken to be alike, the worst case.
     ranges
         The first symbol and the one past the last of further ranges whose shares are asked for; of `ranges` alone.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from overstory.analysis.support.registry import SimulatedDevices, count_reports
-    >>> from overstory.protocol.numeric import Hybrid
-    >>> hybrid, rng = Hybrid(1.0), np.random.default_rng(1)
-    >>> devices = SimulatedDevices.holding(hybrid, [-0.5, 0.5], rng.integers(2, size=100_000), rng)
-    >>> learned = estimate_numbers(hybrid, hybrid.domain, count_reports(hybrid, devices.report()))
-    >>> learned.mean.low < 0 < learned.mean.high
-    True
     """
     estimator = _ESTIMATORS.get(mechanism.reading)
     if estimator is None:

@@ -255,15 +255,11 @@ def postprocess(estimate: Estimate, *steps: str | Step) -> Processed:
     """
     done = estimate if isinstance(estimate, Processed) else _with_counts(estimate, estimate.counts)
     for step in steps:
-        chosen = _step(step) if isinstance(step, str) else step
+        if isinstance(step, str) and step not in STEPS:
+            raise ParameterError(f"there is no post-processing step {step!r}: choose one of {', '.join(STEPS)}")
+        chosen = STEPS[step]() if isinstance(step, str) else step
         done = _with_counts(done, chosen(done), chosen.name)
     return done
-
-
-def _step(name: str) -> Step:
-    if name not in STEPS:
-        raise ParameterError(f"there is no post-processing step {name!r}: choose one of {', '.join(STEPS)}")
-    return STEPS[name]()
 
 
 def _with_counts(estimate: Estimate, counts: NDArray[np.float64], *names: str) -> Processed:
