@@ -34,7 +34,7 @@ from overstory.discovery.prefixes import (
     search,
     selection_level,
 )
-from overstory.discovery.result import F64, Discovered, HeavyPrefix
+from overstory.discovery.result import Discovered, HeavyPrefix
 from overstory.discovery.simulation import GroupReports, Progress, support_counts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
@@ -49,37 +49,6 @@ SHOWN: Final = 3
 SURE: Final = 3.0
 """Standard errors from which a note speaks of values without a code."""
 NO_REPORTS: Final = "there are no reports: nothing can be estimated"
-
-
-def _searched_prefixes(
-    plan: Plan,
-    reports: Sequence[GroupReports],
-    num_devices: int,
-    alpha: float,
-    correction: Correction,
-    progress: Progress | None,
-) -> Discovered:
-    trail = search(plan, reports, max(KEEP, plan.beam), progress)
-    parts, mass = _dictionary(plan, reports, num_devices)
-    parts += _searched(plan, reports, trail, num_devices)
-    elsewhere = _elsewhere_share(plan, reports, num_devices, mass)
-    result = replace(
-        joined(plan, parts, num_devices, alpha, correction),
-        levels=trail.levels,
-        tree=_tree(plan, trail),
-        known_frequency=mass[0],
-        known_standard_error=mass[1],
-        elsewhere_frequency=elsewhere[0],
-        elsewhere_standard_error=elsewhere[1],
-    )
-    return _prefix_limits(plan, replace(result, prefixes=_heavy_prefixes(plan, trail, result)), trail)
-
-
-def _tree(plan: Plan, trail: Trail) -> tuple[F64, ...]:
-    asked = zip(plan.levels, trail.levels, trail.frontiers, strict=False)
-    return tuple(
-        frequencies_of(question.mechanism, kept.supports, level.num_reports) for question, level, kept in asked
-    )
 
 
 def _tested(mechanism: Mechanism, rows: Any, supports: Any, sizes: tuple[int, int], tried: int, source: str) -> Tested:
@@ -258,11 +227,25 @@ def find(
     check_interval_kind(interval_kind)
     _check(plan, reports)
     num_devices = sum(len(batches[0]) for batches in reports)
-    if num_devices:
-        found = _searched_prefixes(plan, reports, num_devices, alpha, correction, progress)
-    else:
-        found = replace(joined(plan, [], 0, alpha, correction), notes=(NO_REPORTS,))
-    return replace(found, interval_kind=interval_kind)
+    if not num_devices:
+        nothing = joined(plan, [], 0, alpha, correction)
+        return replace(nothing, notes=(NO_REPORTS,), interval_kind=interval_kind)
+    trail = search(plan, reports, max(KEEP, plan.beam), progress)
+    parts, mass = _dictionary(plan, reports, num_devices)
+    parts += _searched(plan, reports, trail, num_devices)
+    elsewhere = _elsewhere_share(plan, reports, num_devices, mass)
+    asked = zip(plan.levels, trail.levels, trail.frontiers, strict=False)
+    found = replace(
+        joined(plan, parts, num_devices, alpha, correction),
+        interval_kind=interval_kind,
+        levels=trail.levels,
+        tree=tuple(frequencies_of(level.mechanism, kept.supports, of.num_reports) for level, of, kept in asked),
+        known_frequency=mass[0],
+        known_standard_error=mass[1],
+        elsewhere_frequency=elsewhere[0],
+        elsewhere_standard_error=elsewhere[1],
+    )
+    return _prefix_limits(plan, replace(found, prefixes=_heavy_prefixes(plan, trail, found)), trail)
 
 
 def _check(plan: Plan, reports: Sequence[GroupReports]) -> None:

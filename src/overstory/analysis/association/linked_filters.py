@@ -257,7 +257,6 @@ def linked_filters(
     names: Sequence[str],
     labels: Sequence[Sequence[str]],
     *,
-    maps: Sequence[CandidateMap | None] = (None, None),
     complete: bool = False,
     reports_per_device: float = 1.0,
     interval_kind: IntervalKind = "population",
@@ -269,8 +268,6 @@ def linked_filters(
     ----------
     names, labels
         What the variables and their values are called; of strings, the candidates.
-    maps
-        The candidates' bits, where they were made elsewhere; None: by the mechanism's own hashes.
     complete
         Whether every string is in its list: then no value is called "other".
     reports_per_device, interval_kind, other
@@ -283,8 +280,7 @@ def linked_filters(
     for place, part in enumerate(mechanism.components):
         named = tuple(labels[place])
         if isinstance(part.encoding, Bloom):
-            given = maps[place]
-            candidates = candidate_map(part.encoding, named) if given is None else given
+            candidates = candidate_map(part.encoding, named)
             variables.append(
                 filter_variable(part, candidates, supported[place], apart.totals, per_device, complete=complete)
             )
