@@ -10,19 +10,27 @@ from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support, Words
+from overstory.analysis.support.bits import OneHotSupport
 from overstory.analysis.support.positions import symbols_of
+from overstory.analysis.support.sets import PointSupport
+from overstory.analysis.support.symbols import DirectSupport
+from overstory.protocol.encodings.bits import OneHot
+from overstory.protocol.encodings.sets import Projective
+from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.divided import DividedMechanism
+
+_HALVES: dict[type, type[Support[Any]]] = {Direct: DirectSupport, OneHot: OneHotSupport, Projective: PointSupport}
+
+
+def half_of(part: Mechanism) -> Support[Any]:
+    """Return the server's half of one table's oracle."""
+    return _HALVES[type(part.encoding)](part)
 
 
 class DividedHalf(ServerHalf[DividedMechanism]):
     """The server's half: each report is counted by the oracle of its table."""
-
-    @property
-    def halves(self) -> list[Support[Any]]:
-        from overstory.analysis.support.registry import support_of
-
-        return list(map(support_of, self.mechanism.parts))
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
         return symbols_of(values, self.mechanism.domain_size)
@@ -30,11 +38,11 @@ class DividedHalf(ServerHalf[DividedMechanism]):
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
         held = np.asarray(table)[symbols]
         out = np.zeros((held.size, -(-self.mechanism.payload_bits // 64)), np.uint64)
-        for number, half in enumerate(self.halves):
-            here, cells_of = np.asarray(cohorts) == number, range(half.mechanism.domain_size or 0)
+        for number, part in enumerate(self.mechanism.parts):
+            here, half = np.asarray(cohorts) == number, half_of(part)
             keyed = StreamKey(bytes(byte ^ number for byte in stream.key), stream.first_device, stream.report_index)
             cells = self.cells(held, number).astype(np.int32)
-            sent = half.respond(half.table(cells_of), cells, np.zeros(held.size, np.uint16), keyed)
+            sent = half.respond(half.table(range(part.domain_size or 0)), cells, np.zeros(held.size, np.uint16), keyed)
             out[here, : sent.shape[1]] = sent[here]
         return out
 
@@ -51,13 +59,13 @@ class DividedHalf(ServerHalf[DividedMechanism]):
             raise ParameterError(f"{self.mechanism.name} counts the cells of its tables, not chosen values")
         totals = np.zeros(self.mechanism.num_cohorts, np.int64)
         ones = np.zeros((self.mechanism.num_cohorts, self.num_cells), np.int64)
-        for number, half in enumerate(self.halves):
+        for number, part in enumerate(self.mechanism.parts):
             rows = np.asarray(batch.cohorts) == number
             if not rows.any():
                 continue
-            size = half.mechanism.payload_bits
-            words = np.ascontiguousarray(batch.bits[rows, : -(-size // 64)])
-            counted = half.count(ReportBatch(np.zeros(len(words), np.uint16), words, size, 1), None)
+            words = np.ascontiguousarray(batch.bits[rows, : -(-part.payload_bits // 64)])
+            own = ReportBatch(np.zeros(len(words), np.uint16), words, part.payload_bits, 1)
+            counted = half_of(part).count(own, None)
             totals[number] = counted.num_reports
             ones[number, : counted.num_bits] = counted.ones.sum(axis=0)
         return SupportCounts(totals, ones)

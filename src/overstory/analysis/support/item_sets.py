@@ -31,8 +31,13 @@ from overstory.analysis.estimate import MOST_TOGETHER, Estimate
 from overstory.analysis.selection import normal_reach, people_variance
 from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words
 from overstory.analysis.support.bits import OneHotSupport
+from overstory.analysis.support.seeds.counting import BalancedSupport, SeededSupport
+from overstory.analysis.support.symbols import DirectSupport
 from overstory.analysis.support.work import Work
+from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.encodings.item_sets import ItemBits, PaddedItems, check_items
+from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
+from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.item_sets import ItemBitMechanism, PaddedSampling
 
@@ -42,6 +47,13 @@ if TYPE_CHECKING:
 
     F64 = NDArray[np.float64]
 
+ORACLES: Final[dict[type, type[Support[Any]]]] = {
+    Direct: DirectSupport,
+    OneHot: OneHotSupport,
+    BalancedHash: BalancedSupport,
+    SeededHash: SeededSupport,
+}
+"""The server's half of each oracle that reports an item: GRR, OUE, OLH."""
 NEAR: Final = 0.8
 """From this share of the most items that count on, the mean size suggests that many sets are larger."""
 
@@ -148,9 +160,8 @@ class PaddedSupport(ItemSupport):
 
     @property
     def inner(self) -> Support[Any]:
-        from overstory.analysis.support.registry import support_of
-
-        return support_of(self.mechanism.inner)
+        oracle = self.mechanism.inner
+        return ORACLES[type(oracle.encoding)](oracle)
 
     def num_counts(self, labels: Sequence[str]) -> int:
         return self.inner.num_counts(self._names(labels))

@@ -18,15 +18,22 @@ from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts, count_bits
 from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support, Words
+from overstory.analysis.support.bits import BloomSupport, OneHotSupport
 from overstory.analysis.support.positions import symbols_of
+from overstory.analysis.support.symbols import DirectSupport
 from overstory.kernels.columns import COMPILING, are_few
 from overstory.protocol.encodings.base import MAX_COHORTS
+from overstory.protocol.encodings.bits import Bloom, OneHot
+from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.joint import JointMechanism
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 
 I64 = NDArray[np.int64]
+
+_HALVES: Final[dict[type, type[Support[Any]]]] = {Direct: DirectSupport, OneHot: OneHotSupport, Bloom: BloomSupport}
+"""Of the encodings that can be linked."""
 
 TOGETHER: Final = 1 << 14
 """Products of bits that NumPy sums in the time of a block of `overstory.kernels.columns`."""
@@ -90,9 +97,7 @@ class LinkedSupport(ServerHalf[JointMechanism]):
 
     @property
     def halves(self) -> list[Support[Any]]:
-        from overstory.analysis.support.registry import support_of
-
-        return list(map(support_of, self.mechanism.components))
+        return [_HALVES[type(part.encoding)](part) for part in self.mechanism.components]
 
     @property
     def sizes(self) -> tuple[int, int]:
