@@ -19,16 +19,13 @@ from overstory.analysis.alarms.alarm import (
     volume,
 )
 from overstory.analysis.decoding import decode
-from overstory.analysis.estimate import Estimate
 from overstory.protocol.errors import ParameterError
+from support.estimates import estimate_of
 from support.random_collections import P_STAR, Q_STAR, random_map, report
 
 
 def week(*shares, reports=100_000, error=0.0):
-    counts = np.array(shares) * reports
-    errors = np.full(len(shares), error * reports)
-    names = [f"v{i}" for i in range(len(shares))]
-    return Estimate(values=names, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=reports)
+    return estimate_of(np.array(shares) * reports, error * reports, reports=reports)
 
 
 def change(value="v0", by=0.05, metric="m", q=0.001):
@@ -64,7 +61,7 @@ def test_one_false_discovery_rate_covers_all_metrics_of_a_run():
 
 
 def test_periods_without_reports_and_negative_shares():
-    nothing = Estimate(values=["v0"], counts=[0], raw_counts=[0], standard_errors=[np.inf], num_reports=0)
+    nothing = estimate_of([0], np.inf, reports=0)
     assert find_changes([Comparison("m", "w", [nothing], [week(0.4)] * 8)], least=False) == ()
     [found] = find_changes([Comparison("m", "w", [week(0.004)], [week(-0.001, error=0.0001), nothing])])
     assert found.before < 0 < found.after

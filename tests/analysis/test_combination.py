@@ -21,6 +21,7 @@ from overstory.analysis.support.base import pair_covariance
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
+from support.estimates import estimate_of
 from support.random_collections import FALSE_ALARM, P_STAR, Q_STAR, random_map, report
 from support.two_weeks import KINDS, WEEKS, collections, is_alarming
 
@@ -113,14 +114,7 @@ def test_errors_that_are_simply_added_up_are_noticed(monkeypatch):
 
 
 def few(counts, **more):
-    return Estimate(
-        values=list("abc"),
-        counts=counts,
-        raw_counts=counts,
-        standard_errors=np.full(3, 20.0),
-        num_reports=1_000,
-        **more,
-    )
+    return estimate_of(counts, 20.0, values=list("abc"), **more)
 
 
 @pytest.mark.parametrize("interval_kind", ["reports", "population"])

@@ -1,18 +1,15 @@
 """Decoders against dense textbook formulas, and what a decoded collection says of itself."""
 
-import io
-import json
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from overstory.analysis.decoding import decode, model
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
-from support.random_collections import P_STAR, Q_STAR, noiseless, random_map, report
+from support.random_collections import P_STAR, Q_STAR, random_map, report
 
 HELD = np.array([60_000, 30_000, 15_000, 5_000, 0, 0, 0, 0, 0, 0])
 
@@ -81,16 +78,6 @@ def test_least_squares_is_the_textbooks(monkeypatch: Any, complete: Any) -> None
         assert found.unallocated == pytest.approx((1 - f.sum()) * counts.num_reports)
 
 
-@pytest.mark.parametrize("options", [{}, {"complete": True}, {"method": "lasso"}])
-def test_without_noise_the_truth_comes_back(options: Any) -> None:
-    shelf = random_map(np.random.default_rng(1), HELD.size)
-    found = decoded(noiseless(shelf, HELD * 1000, HELD.sum() * 1000), shelf, **options)
-    np.testing.assert_allclose(found.counts, HELD * 1000, atol=4000 if options.get("method") else 400)
-    if not options.get("method"):
-        np.testing.assert_allclose(found.raw_counts, HELD * 1000, atol=400)
-        assert abs(found.unallocated) < 4000
-
-
 def test_a_single_candidate_by_hand() -> None:
     # 1000 reports, bits 0 and 1 set in 60%: y = (.6 - .25) / .5 = .7; the two other bits say y = (.25 - .25) / .5 = 0.
     # The candidate sets half the bits, so an unlisted string is taken to set each with 1/2:
@@ -129,15 +116,6 @@ def test_reported_counts_are_a_distribution() -> None:
         assert found.counts.sum() <= counts.num_reports * (1 + 1e-12)
         assert found.counts[found.detected()].min() > 0
         assert decoded(counts, shelf, complete=True).raw_counts is not None
-
-
-def test_corrections_differ() -> None:
-    counts, shelf = collection(seed=4, held=np.array([3000] * 20 + [0] * 20), cohorts=16)
-    fdr = decoded(counts, shelf, correction="fdr").detected()
-    bonferroni = decoded(counts, shelf, correction="bonferroni").detected()
-    assert bonferroni.sum() < fdr.sum()
-    assert np.all(fdr[bonferroni])
-    assert decoded(counts, shelf, alpha=0.5).detected().sum() > fdr.sum()
 
 
 def test_colliding_candidates_share_one_estimate() -> None:
@@ -195,24 +173,6 @@ def test_wrong_parameters_are_noticed() -> None:
 def test_a_clean_collection_has_no_notes() -> None:
     counts, shelf = collection()
     assert decoded(counts, shelf).notes == ()
-
-
-def test_candidates_added_later_need_only_the_counts() -> None:
-    counts, shelf = collection()
-    few = decoded(counts, shelf.take(np.array([0, 1, 2, 3])))
-    many = decoded(counts, shelf)
-    np.testing.assert_allclose(few.raw_counts, many.raw_counts[:4], atol=4 * many.standard_errors.max())
-
-
-def test_outputs_can_be_written() -> None:
-    counts, shelf = collection()
-    names = pa.array(shelf.candidates)
-    found = decoded(counts, CandidateMap(names, shelf.positions, shelf.num_bits), method="lasso")
-    written = found.to_json()
-    json.dumps(written, allow_nan=False)
-    assert {"method", "residual_dispersion", "cohort_p_value", "unallocated_count", "notes"} <= written.keys()
-    found.to_csv(io.StringIO())
-    assert "v0" in found.table(3)
 
 
 @pytest.mark.parametrize(

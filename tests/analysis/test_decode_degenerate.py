@@ -56,12 +56,6 @@ def test_no_reports() -> None:
     assert np.isinf(found.standard_errors).all()
 
 
-def test_all_bits_zero_and_all_bits_one() -> None:
-    shelf = random_map(np.random.default_rng(0), 5)
-    for ones in (0, 1000):
-        check(SupportCounts(np.full(8, 1000), np.full((8, 32), ones)), shelf)
-
-
 def test_empty_cohorts_are_left_out() -> None:
     rng = np.random.default_rng(1)
     shelf = random_map(rng, 5)
@@ -75,18 +69,6 @@ def test_empty_cohorts_are_left_out() -> None:
     np.testing.assert_allclose(found.raw_counts, alone.raw_counts)
     np.testing.assert_allclose(found.standard_errors, alone.standard_errors)
     assert "4 of 8 cohorts sent no report" in found.notes
-
-
-def test_more_candidates_than_rows() -> None:
-    rng = np.random.default_rng(2)
-    shelf = random_map(rng, 200, cohorts=2, bits=16)
-    check(report(rng, shelf, np.append([9000, 4000], np.zeros(198, int))), shelf)
-
-
-def test_all_candidates_alike() -> None:
-    shelf = CandidateMap(list("abc"), np.zeros((4, 3, 1), int), 8)
-    found = check(report(np.random.default_rng(3), shelf, np.array([900, 0, 0])), shelf)
-    assert found.colliding == (("a", "b", "c"),)
 
 
 def test_a_dependent_list_is_decoded_without_the_strings_outside() -> None:
@@ -105,11 +87,6 @@ def test_a_channel_without_noise(channel: Any) -> None:
     counts = report(np.random.default_rng(5), shelf, held, *channel)
     found = check(counts, shelf, *channel)
     np.testing.assert_allclose(found.raw_counts[:2], held[:2], rtol=0.1)
-
-
-def test_a_single_bit() -> None:
-    shelf = CandidateMap(["a"], np.zeros((1, 1, 1), int), 1)
-    check(SupportCounts([100], [[60]]), shelf)
 
 
 def test_few_reports_are_noted() -> None:

@@ -4,6 +4,7 @@ Every test here fails by chance with probability at most FALSE_ALARM, were the s
 """
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,6 @@ from scipy.stats import binom, norm
 
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.model import BY_CHANCE, LinearModel
-from overstory.analysis.estimate import Estimate
 from support.random_collections import FALSE_ALARM, P_STAR, Q_STAR, random_map, report, two_sided
 
 SEEDS = 120
@@ -38,25 +38,13 @@ wrong_channel = partial(decode, p_star=P_STAR + 0.02, q_star=Q_STAR)
 def overconfident(counts: Any, shelf: Any) -> Any:
     """A broken decoder: standard errors a tenth too small."""
     right = default(counts, shelf)
-    return Estimate(
-        values=right.values,
-        counts=right.counts,
-        raw_counts=right.raw_counts,
-        standard_errors=0.9 * right.standard_errors,
-        num_reports=right.num_reports,
-    )
+    return replace(right, standard_errors=0.9 * right.standard_errors)
 
 
 def clipped(counts: Any, shelf: Any) -> Any:
     """A broken decoder: reports the post-processed counts as if they were unbiased."""
     right = default(counts, shelf)
-    return Estimate(
-        values=right.values,
-        counts=right.counts,
-        raw_counts=right.counts,
-        standard_errors=right.standard_errors,
-        num_reports=right.num_reports,
-    )
+    return replace(right, raw_counts=right.counts)
 
 
 def bias_p_value(found: Any, held: Any = HELD) -> Any:
@@ -133,13 +121,7 @@ def false_share(found: Any, held: Any = HELD) -> Any:
 def careless(counts: Any, shelf: Any) -> Any:
     """A broken decoder: picks at z > 1.64, as if it looked at one candidate."""
     right = default(counts, shelf)
-    return Estimate(
-        values=right.values,
-        counts=right.counts,
-        raw_counts=np.where(right.z > 1.64, 9 * right.raw_counts, right.raw_counts),
-        standard_errors=right.standard_errors,
-        num_reports=right.num_reports,
-    )
+    return replace(right, raw_counts=np.where(right.z > 1.64, 9 * right.raw_counts, right.raw_counts))
 
 
 def test_false_discoveries_stay_under_their_rate(found: Any) -> None:

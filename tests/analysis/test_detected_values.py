@@ -10,20 +10,14 @@ import pytest
 from scipy.stats import binom, norm
 
 from overstory.analysis.difference import difference
-from overstory.analysis.estimate import Estimate
 from overstory.analysis.selection import Selected, needed_p_value, normal_reach
 from overstory.discovery.result import Discovered
 from overstory.protocol.errors import ParameterError
+from support.estimates import estimate_of
 from support.random_collections import FALSE_ALARM
 
 BENCH = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "detected_coverage.py"))
 PROMISED = 0.945
-
-
-def make(raw, errors=10.0, **more):
-    names = [f"v{i}" for i in range(len(raw))]
-    columns = {"counts": raw, "raw_counts": raw, "standard_errors": np.full(len(raw), errors)}
-    return Estimate(values=names, num_reports=1_000, **columns, **more)
 
 
 RAW = np.array([100.0, 45.0, 36.0, *np.linspace(-15, 15, 97)])
@@ -35,7 +29,7 @@ def is_surely_less(held, number, share=PROMISED):
 
 
 def test_detected_values_have_the_level_of_benjamini_and_yekutieli():
-    estimate = make(RAW)
+    estimate = estimate_of(RAW)
     detected = estimate.detected()
     assert detected.tolist() == [True] * 3 + [False] * 97
     low, high = estimate.interval()
@@ -50,6 +44,7 @@ def test_a_search_pays_for_all_that_it_tried():
     found = Discovered(
         **values,
         counts=[500.0, 20.0],
+        raw_counts=[500.0, 20.0],
         standard_errors=[50.0, 50.0],
         p_values=[1e-20, 0.3],
         q_values=[1e-14, 1.0],
@@ -107,17 +102,17 @@ def test_limits_of_a_change_look_at_both_tails(z):
 
 
 def test_what_was_not_detected_is_as_it_was():
-    plain, conditional = make(RAW, adjustment="none"), make(RAW, adjustment="conditional")
+    plain, conditional = estimate_of(RAW, adjustment="none"), estimate_of(RAW, adjustment="conditional")
     quiet = ~plain.detected()
     assert np.array_equal(np.array(plain.interval())[:, quiet], np.array(conditional.interval())[:, quiet])
     assert np.array_equal(conditional.corrected_counts()[quiet], RAW[quiet])
-    nothing = make(np.zeros(5))
+    nothing = estimate_of(np.zeros(5))
     assert np.allclose(nothing.interval(), nothing.confidence_interval())
 
 
 def test_the_needed_p_value_is_that_of_the_rule():
     for correction in ("fdr", "bonferroni"):
-        estimate = make(RAW, correction=correction, null_share=0.9)
+        estimate = estimate_of(RAW, correction=correction, null_share=0.9)
         number = int(estimate.detected().sum())
         share = 0.9 if correction == "fdr" else 1.0
         needed = needed_p_value(0.05, correction, number, len(estimate), share)
@@ -130,7 +125,7 @@ def test_every_output_names_the_adjustment(tmp_path):
         ("conditional", "for detected values, given that they were detected"),
         ("none", "not corrected for selection: too short for detected values"),
     ):
-        estimate = make(RAW, adjustment=adjustment)
+        estimate = estimate_of(RAW, adjustment=adjustment)
         assert estimate.to_json()["adjustment"] == adjustment
         assert [row["adjustment"] for row in estimate.rows()][:4] == [adjustment] * 3 + ["none"]
         assert estimate.table().splitlines()[-1].endswith(words)
@@ -144,11 +139,11 @@ def test_every_output_names_the_adjustment(tmp_path):
         assert estimate.to_arrow().column_names == list(next(iter(estimate))._fields)
         json.dumps(estimate.to_json(), allow_nan=False)
     with pytest.raises(ParameterError, match="adjustment = 'fdr': choose one of fcr, conditional, none"):
-        make(RAW, adjustment="fdr")
+        estimate_of(RAW, adjustment="fdr")
 
 
 def test_changed_values_pay_as_well():
-    both = difference(make(RAW), make(np.where(RAW == 100.0, 0.0, RAW)))
+    both = difference(estimate_of(RAW), estimate_of(np.where(RAW == 100.0, 0.0, RAW)))
     assert both.changed().tolist() == [True] + [False] * 99
     reach = normal_reach(1 - 0.05 / 100)
     rows = both.rows()

@@ -15,10 +15,10 @@ from scipy.stats import binom
 import overstory
 from overstory.analysis.decoding import decode
 from overstory.analysis.difference import Difference, difference
-from overstory.analysis.estimate import Estimate
 from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
+from support.estimates import estimate_of
 from support.random_collections import FALSE_ALARM, random_map, report
 from support.two_weeks import KINDS, ORACLES, WEEKS, collections, is_alarming
 
@@ -74,8 +74,7 @@ def test_an_interval_covers_what_its_kind_says(kind, interval_kind):
 
 
 def estimate(counts, reports=1_000, error=20.0, **more):
-    built = {"values": list("abc"), "counts": counts, "raw_counts": counts, "standard_errors": np.full(3, error)}
-    return Estimate(num_reports=reports, **built, **more)
+    return estimate_of(counts, error, values=list("abc"), reports=reports, **more)
 
 
 def test_the_population_adds_the_sampling_of_devices_not_of_reports():
@@ -117,7 +116,8 @@ def test_everything_that_shows_an_estimate_names_the_kind(tmp_path):
     for kind, words in (("reports", "of these reports"), ("population", "of all devices like these")):
         found = estimate([300.0, 70.0, 10.0], interval_kind=kind)
         assert found.to_json()["interval"] == kind
-        assert {row["interval"] for row in found.rows()} == {kind}
+        assert found["a"].interval == kind
+        assert {row["interval"] for row in found.rows()} == set(found.to_pandas()["interval"]) == {kind}
         assert words in found.table().splitlines()[-1]
         found.to_csv(tmp_path / "x.csv")
         lines = (tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()
@@ -137,14 +137,7 @@ def test_a_difference_is_taken_from_the_package_itself():
 def test_a_difference_has_error_interval_p_and_q():
     """Values are matched by name, whatever their order; kinds of the two estimates do not matter."""
     a = estimate([500.0, 300.0, 100.0], interval_kind="reports")
-    b = Estimate(
-        values=["c", "b", "x"],
-        counts=[300.0, 600.0, 5.0],
-        raw_counts=[300.0, 600.0, 5.0],
-        standard_errors=[30.0, 30.0, 30.0],
-        num_reports=2_000,
-        interval_kind="population",
-    )
+    b = estimate_of([300.0, 600.0, 5.0], 30.0, values=["c", "b", "x"], reports=2_000, interval_kind="population")
     both = difference(a, b)
     assert list(both.values) == ["b", "c"]
     assert np.allclose(both.differences, [0.3 - 0.3, 0.1 - 0.15])
@@ -182,9 +175,9 @@ def test_what_one_collection_does_not_know_is_unknown():
 
 def test_bad_arguments_are_refused():
     with pytest.raises(ParameterError, match="no value in common"):
-        difference(estimate([1.0, 2.0, 3.0]), _only("x"))
+        difference(estimate([1.0, 2.0, 3.0]), estimate_of([1.0], values=["x"]))
     with pytest.raises(ParameterError, match="lists a value twice"):
-        difference(estimate([1.0, 2.0, 3.0]), _only("a", "a"))
+        difference(estimate([1.0, 2.0, 3.0]), estimate_of([1.0, 1.0], values=["a", "a"]))
     with pytest.raises(ParameterError, match="interval_kind = 'both': choose one of reports, population"):
         estimate([1.0, 2.0, 3.0], interval_kind="both")
     with pytest.raises(ParameterError, match="choose one of"):
@@ -192,8 +185,3 @@ def test_bad_arguments_are_refused():
     oracle = overstory.oracle("grr", domain_size=2, epsilon=1.0)
     with pytest.raises(ParameterError, match="interval_kind"):
         oracle.estimate(SupportCounts([4], [[3, 1]]), interval_kind="all")
-
-
-def _only(*values):
-    ones = np.ones(len(values))
-    return Estimate(values=values, counts=ones, raw_counts=ones, standard_errors=ones, num_reports=9)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from typing import Any
 
 import numpy as np
@@ -10,49 +9,10 @@ import pytest
 
 from overstory.analysis.estimate import Estimate, debias
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.tables.output import CSV, plot_height
+from overstory.analysis.tables.output import plot_height
 from overstory.protocol.errors import ParameterError
-from support.random_collections import FALSE_ALARM, P_STAR, Q_STAR, two_sided
-
-
-def one_hot(rng: Any, held: Any, others: Any = 0) -> Any:
-    total = int(held.sum()) + others
-    ones = rng.binomial(held, P_STAR) + rng.binomial(total - held, Q_STAR)
-    return SupportCounts([total], [ones])
-
-
-HELD = np.array([50_000, 9_000, 1_000, 0, 0])
-NAMES = ["ash", "elm", "oak", "yew", "fir"]
-
-
-def estimate(seed: Any = 0) -> Any:
-    return debias(one_hot(np.random.default_rng(seed), HELD), P_STAR, Q_STAR, NAMES)
-
-
-def hits(make: Any, seeds: Any) -> Any:
-    inside = []
-    for seed in range(seeds):
-        low, high = make(seed).confidence_interval(0.95)
-        inside.append((low <= HELD) & (high >= HELD))
-    return np.array(inside)
-
-
-def test_intervals_cover_and_a_wrong_channel_does_not() -> Any:
-    inside = hits(estimate, 400)
-    for column in inside.T:
-        assert two_sided(column.sum(), column.size, 0.95) > FALSE_ALARM
-
-    def broken(seed: Any) -> Any:
-        return debias(one_hot(np.random.default_rng(seed), HELD), P_STAR + 0.01, Q_STAR, NAMES)
-
-    inside = hits(broken, 400)
-    assert two_sided(inside[:, 0].sum(), 400, 0.95) < FALSE_ALARM
-
-
-def test_debias_is_unbiased() -> None:
-    raw = np.array([estimate(seed).raw_counts for seed in range(400)])
-    z = (raw.mean(axis=0) - HELD) / (estimate().standard_errors / np.sqrt(400))
-    assert np.abs(z).max() < 5.3  # normal quantile of FALSE_ALARM over ten tails
+from support.estimates import estimate_of
+from support.random_collections import P_STAR, Q_STAR
 
 
 def test_several_cohorts_are_added_up() -> None:
@@ -63,35 +23,10 @@ def test_several_cohorts_are_added_up() -> None:
 
 
 def test_both_corrections_act() -> None:
-    found = estimate()
-    assert found.detected(0.05).tolist()[:2] == [True, True]
-    z = np.array([5.0, 2.4, 2.3, 2.2, 0.0])
-    close = Estimate(values=NAMES, counts=z, raw_counts=z, standard_errors=np.ones(5), num_reports=100)
+    close = estimate_of([5.0, 2.4, 2.3, 2.2, 0.0], 1.0)
     assert close.detected(0.05, "fdr").sum() == 4
     assert close.detected(0.05, "bonferroni").sum() == 2
     assert close.detected(0.001, "bonferroni").sum() == 1
-
-
-def test_json_has_the_contracts_keys_and_no_nan() -> None:
-    result = estimate().to_json(limit=2)
-    json.dumps(result, allow_nan=False)
-    row = result["estimates"][0]
-    wanted = {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected"}
-    assert wanted <= row.keys()
-    assert row["value"] == "ash"
-    assert len(result["estimates"]) == 2
-
-
-def test_csv_is_rappors() -> None:
-    target = io.StringIO()
-    found = estimate()
-    found.to_csv(target)
-    lines = list(csv.reader(io.StringIO(target.getvalue())))
-    assert tuple(lines[0]) == tuple(column.csv or column.name for column in CSV)
-    assert len(lines) == 6
-    first = dict(zip(tuple(column.csv or column.name for column in CSV), lines[1], strict=True))
-    assert float(first["proportion"]) == pytest.approx(float(first["estimate"]) / found.num_reports)
-    assert float(first["prop_low_95"]) < 5 / 6 < float(first["prop_high_95"])
 
 
 def test_csv_to_a_path_quotes_what_needs_quoting(tmp_path: Any) -> None:
@@ -99,13 +34,6 @@ def test_csv_to_a_path_quotes_what_needs_quoting(tmp_path: Any) -> None:
     odd.to_csv(tmp_path / "results.csv")
     with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as file:
         assert {line[0] for line in csv.reader(file)} == {"string", 'a,"b"', "é"}
-
-
-def test_table_lists_the_most_frequent_first() -> None:
-    lines = estimate().table(limit=2).splitlines()
-    assert lines[1].startswith("ash")
-    assert lines[1].endswith(" detected")
-    assert lines[-2] == "... and 3 more"
 
 
 def axes() -> Any:
@@ -117,19 +45,9 @@ def axes() -> Any:
     return Figure().add_subplot()
 
 
-def test_plot_draws_on_the_given_axes() -> None:
-    ax = axes()
-    assert estimate().plot(ax) is ax
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels[:2] == ["ash", "elm"]
-    assert sorted(labels) == sorted(NAMES)
-
-
 def many(detected: int, absent: int) -> Estimate:
     counts = np.array([500.0 - i for i in range(detected)] + [0.0] * absent)
-    names = [f"V_{i}" for i in range(counts.size)]
-    errors = np.full(counts.size, 5.0)
-    return Estimate(values=names, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=50_000)
+    return estimate_of(counts, 5.0, reports=50_000)
 
 
 def test_a_picture_says_how_much_it_leaves_out() -> None:
@@ -149,10 +67,7 @@ def test_a_picture_says_how_much_it_leaves_out() -> None:
 def test_a_label_is_text_whatever_stands_in_it(name: str) -> None:
     """T21: `$x_$` ended decode --plot with exit status 70, and `$5 to $10` was drawn as a formula."""
     ax = axes()
-    values = [name, "plain"]
-    counts, errors = np.array([50.0, 20.0]), np.ones(2)
-    found = Estimate(values=values, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=100)
-    found.plot(ax)
+    estimate_of([50.0, 20.0], 1.0, values=[name, "plain"], reports=100).plot(ax)
     ax.figure.savefig(io.BytesIO(), format="svg")
     label = ax.get_yticklabels()[0]
     assert not label.get_parse_math()

@@ -13,11 +13,10 @@ import pyarrow as pa
 import pytest
 
 import overstory
-from overstory.analysis.estimate import Estimate
 from overstory.analysis.postprocess.steps import postprocess
-from overstory.analysis.tables import output
 from overstory.analysis.tables.output import Row
 from overstory.protocol.errors import ParameterError
+from support.estimates import estimate_of
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -34,29 +33,14 @@ HOSTILE = [
 
 
 def estimate(values: Any, **more: Any) -> Any:
-    counts = 100.0 * np.arange(1, len(values) + 1)
-    given = {"raw_counts": counts, "standard_errors": np.full(len(values), 9.0), "num_reports": 1000}
-    return Estimate(values=values, counts=counts, **(given | more))
+    return estimate_of(100.0 * np.arange(1, len(values) + 1), 9.0, values=values, **more)
 
 
 LABELLED = estimate(["First", "Second", None], standard_errors=[9.0, np.inf, 9.0])
 
 
 def test_a_row_has_what_the_table_has() -> None:
-    assert Row._fields == ("value", *output.COLUMNS)
     assert LABELLED.rows()[0] == LABELLED[None]._asdict() | {"value": "(missing)"}
-
-
-@pytest.mark.parametrize("kind", ["reports", "population"])
-def test_a_frame_says_what_its_intervals_are_for(kind: Any) -> None:
-    """Rows and data frames had the bounds of an interval, and not of what kind it is."""
-    learned = estimate(["a", "b"], interval_kind=kind)
-    assert learned["a"].interval == kind
-    assert {row.interval for row in learned} == {kind}
-    assert learned.to_arrow().column("interval").to_pylist() == [kind] * 2
-    assert learned.to_pandas()["interval"].tolist() == [kind] * 2
-    assert learned.to_polars()["interval"].to_list() == [kind] * 2
-    assert learned.rows()[0]["interval"] == kind
 
 
 def test_rows_come_most_frequent_first_and_by_their_value() -> None:
@@ -103,7 +87,7 @@ def test_reprs_are_short() -> None:
 
 
 def test_every_library_takes_an_estimate_as_a_table() -> None:
-    columns = ["value", *output.COLUMNS]
+    columns = list(Row._fields)
     arrow = pa.table(LABELLED)
     assert arrow.column_names == columns
     assert arrow.column("value").to_pylist() == [None, "Second", "First"]

@@ -10,14 +10,14 @@ from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.postprocess.steps import STEPS, postprocess
 from overstory.analysis.reports import SupportCounts
+from support.estimates import estimate_of
 
 REPORTS = 100
 RAW = st.lists(st.floats(-300, 400), min_size=8, max_size=20)
 
 
 def estimate(raw):
-    names, errors = [str(i) for i in range(len(raw))], np.full(len(raw), 12.0)
-    return Estimate(values=names, counts=raw, raw_counts=raw, standard_errors=errors, num_reports=REPORTS)
+    return estimate_of(raw, 12.0, reports=REPORTS)
 
 
 def outside(shown):
@@ -67,14 +67,8 @@ def test_a_decoding_keeps_them_too():
     assert found.interval()[0].min() >= 0
 
 
-def test_unbiased_counts_keep_the_unbiased_interval():
-    shown = estimate(np.array([-30.0, 50.0, 158.2]))
-    assert np.allclose(shown.interval(adjustment="none"), shown.confidence_interval())
-    assert postprocess(shown, "clip").counts.tolist() == [0.0, 50.0, 100.0]
-
-
 def test_what_is_not_known_has_no_interval():
-    nothing = Estimate(values=["a"], counts=[0.0], raw_counts=[0.0], standard_errors=[np.inf], num_reports=0)
+    nothing = estimate_of([0.0], np.inf, reports=0)
     assert postprocess(nothing, "clip").rows()[0]["low"] is None
 
 
@@ -86,7 +80,6 @@ def test_the_shown_interval_covers(share):
     ones = rng.binomial(round(held), p, 2000) + rng.binomial(round(people - held), q, 2000)
     raw = (ones - people * q) / (p - q)
     error = np.sqrt(held * p * (1 - p) + (people - held) * q * (1 - q)) / (p - q)
-    built = {"counts": raw, "raw_counts": raw, "standard_errors": np.full(2000, error)}
-    shown = postprocess(Estimate(values=[str(i) for i in range(2000)], num_reports=people, **built), "clip")
+    shown = postprocess(estimate_of(raw, error, reports=people), "clip")
     low, high = shown.interval()
     assert np.mean((low <= held) & (held <= high)) > 0.93

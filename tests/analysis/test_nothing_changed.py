@@ -13,6 +13,7 @@ from overstory.analysis.difference import difference
 from overstory.analysis.estimate import Estimate
 from overstory.protocol.errors import ParameterError
 from support import two_weeks
+from support.estimates import estimate_of
 from support.random_collections import FALSE_ALARM
 from support.two_weeks import KINDS, WEEKS
 
@@ -169,12 +170,7 @@ def test_an_overlap_that_cannot_be_used_is_refused():
 
 
 def test_without_covariances_the_overall_test_is_that_of_the_smallest_q():
-    def plain(counts):
-        return Estimate(
-            values=list("abc"), counts=counts, raw_counts=counts, standard_errors=[20.0] * 3, num_reports=1_000
-        )
-
-    both = difference(plain([500.0, 300.0, 100.0]), plain([300.0, 300.0, 100.0]))
+    both = difference(estimate_of([500.0, 300.0, 100.0], 20.0), estimate_of([300.0, 300.0, 100.0], 20.0))
     assert both.overall_test == "simes"
     assert both.overall_p_value == both.q_values.min()
     assert "from the smallest q" in both.table()

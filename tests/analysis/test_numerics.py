@@ -5,6 +5,8 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import linalg, special
 
 from overstory.analysis import selection
@@ -100,3 +102,29 @@ def test_shares_are_the_same_by_either_way(monkeypatch, size):
     few = simplex_least_squares(gram, right[:, 0])
     monkeypatch.setattr(gls, "MANY", 0)
     np.testing.assert_allclose(few, simplex_least_squares(gram, right[:, 0]), rtol=1e-9, atol=1e-12)
+
+
+def problem(seed, size, rows):
+    rng = np.random.default_rng(seed)
+    design = rng.normal(size=(rows, size))
+    response = rng.normal(size=rows) + design @ rng.dirichlet(np.full(size, 0.3))
+    return design.T @ design, design.T @ response
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 25), st.integers(1, 40))
+def test_the_optimality_conditions_hold(seed, size, rows):
+    gram, moment = problem(seed, size, rows)
+    shares = simplex_least_squares(gram, moment)
+    slope = gram @ shares - moment
+    level = slope[shares > 0].max()
+    tolerance = 1e-5 * (1 + np.abs(gram).max())
+    assert shares.min() >= 0
+    assert shares.sum() == pytest.approx(1)
+    assert slope.min() >= level - tolerance
+
+
+def test_a_singular_problem_still_gives_a_distribution():
+    shares = simplex_least_squares(np.ones((3, 3)), np.ones(3))
+    assert shares.sum() == pytest.approx(1)
+    assert simplex_least_squares(np.zeros((2, 2)), np.zeros(2)).sum() == pytest.approx(1)

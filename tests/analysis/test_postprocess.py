@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 from scipy.stats import norm
 
 from overstory.analysis.estimate import Estimate
@@ -29,14 +28,13 @@ from overstory.analysis.postprocess.steps import (
 )
 from overstory.protocol.errors import ParameterError
 from papers.smart_homes.measurement import mean_squared_error
+from support.estimates import estimate_of
 
 COUNTS = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=20)
 
 
 def estimate(counts, reports=100, error=10.0, **rest):
-    counts = np.asarray(counts, float)
-    names, errors = [str(i) for i in range(counts.size)], np.full(counts.size, error)
-    return Estimate(values=names, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=reports, **rest)
+    return estimate_of(counts, error, reports=reports, **rest)
 
 
 @settings(deadline=None)
@@ -53,23 +51,6 @@ def test_the_projection_is_optimal_by_its_kkt_conditions(values, total):
         deltas = (found - values)[held]
         assert np.ptp(deltas) <= slack
         assert (values[~held] + deltas.mean() <= 2 * slack).all()
-
-
-@settings(deadline=None)
-@given(COUNTS, st.integers(0, 2**32))
-def test_no_other_distribution_is_nearer(values, seed):
-    found = project_simplex(values, 1.0)
-    for other in np.random.default_rng(seed).dirichlet(np.ones(len(values)), 20):
-        assert np.sum((found - values) ** 2) <= np.sum((other - values) ** 2) * (1 + 1e-9) + 1e-9
-
-
-@settings(deadline=None)
-@given(COUNTS)
-def test_projecting_twice_changes_nothing_and_order_is_kept(values):
-    once = project_simplex(values, 50.0)
-    assert np.allclose(project_simplex(once, 50.0), once, atol=1e-8)
-    order = np.argsort(values)
-    assert (np.diff(once[order]) >= -1e-9).all()
 
 
 @settings(deadline=None)
@@ -159,21 +140,6 @@ def test_the_likeliest_symbols_are_what_expectation_maximization_climbs_to(suppo
     assert shares.sum() == pytest.approx(1)
     assert climbed.log_likelihood <= ours + 1e-6
     assert ours <= climbed.log_likelihood + climbed.shortfall + 1e-6
-
-
-def test_the_likeliest_bits_against_a_general_optimizer():
-    supports, p_star, q_star = np.array([420.0, 380.0, 250.0, 300.0]), 0.5, 0.27
-
-    def loss(logits):
-        shares = np.exp(logits - logits.max())
-        ones = q_star + (p_star - q_star) * shares / shares.sum()
-        return -(supports @ np.log(ones) + (1000 - supports) @ np.log(1 - ones))
-
-    theirs = minimize(
-        loss, np.zeros(4), method="Nelder-Mead", options={"maxiter": 20000, "xatol": 1e-9, "fatol": 1e-10}
-    )
-    ours = likeliest_of_bits(supports, 1000, p_star, q_star)
-    assert loss(np.log(np.maximum(ours, 1e-12))) <= theirs.fun + 1e-6
 
 
 @pytest.mark.parametrize("supports", ["bits", "symbols"])

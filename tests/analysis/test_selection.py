@@ -34,13 +34,6 @@ def test_q_values_say_at_which_rate_each_is_found(p_values: Any) -> None:
         assert textbook_step_up(p_values, rate * (1 - 1e-9)) <= set(np.flatnonzero(q <= rate).tolist())
 
 
-@given(P_VALUES)
-def test_corrections_differ_and_are_ordered(p_values: Any) -> None:
-    bonferroni = selection.adjusted_p_values(p_values, "bonferroni")
-    assert np.all(bonferroni + 1e-12 >= selection.adjusted_p_values(p_values, "fdr"))
-    np.testing.assert_allclose(bonferroni, np.minimum(1, p_values * p_values.size))
-
-
 def test_the_null_share_is_near_the_truth_and_never_above_one() -> None:
     rng = np.random.default_rng(5)
     p_values = np.concatenate((rng.random(6_000), rng.random(4_000) ** 40))

@@ -55,12 +55,6 @@ def test_a_code_is_a_short_fraction_in_the_strings_interval(order, text):
         assert domain.holds(domain.code(text), 96)
 
 
-@given(st.lists(st.text(LETTERS, max_size=16), unique=True))
-def test_no_two_strings_share_a_code(texts):
-    wide = ModelStrings(TREES, width=256)
-    assert len({wide.code(text) for text in texts}) == len(texts)
-
-
 @pytest.mark.parametrize(
     ("words", "order", "width"), [(TREES, 2, 14), (("ab", "ba", "a"), 1, 12), (("x",), 0, 10), (("a" * 8,), 2, 12)]
 )

@@ -45,12 +45,6 @@ def test_a_partitioned_device_reveals_what_is_stated(oracle):
     assert plan.epsilon <= 1.2
 
 
-def test_a_dictionary_costs_nothing_more():
-    plan = discover(epsilon=1.1, domain=TINY, known=[1, 5], step=2, beam=2)
-    for group in range(len(plan.groups)):
-        assert worst_ratio(plan, group, range(24)) <= plan.epsilon <= 1.1
-
-
 def test_a_broken_plan_fails_the_same_check():
     """A device that answers two questions at the whole epsilon each."""
     plan = prefix_extension(epsilon=1.2, domain=TINY, step=1, oracle="grr")

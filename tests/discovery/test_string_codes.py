@@ -18,15 +18,6 @@ NAMES = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 TEXT = st.text(max_size=8).filter(lambda text: len(text.encode("utf-8", "surrogatepass")) <= 8)
 
 
-@given(st.lists(st.text(NAMES, max_size=20), unique=True))
-def test_no_two_strings_of_an_alphabet_share_a_code(values):
-    domain = CodedStrings(20, alphabet=NAMES)
-    codes = [domain.code(value) for value in values]
-    assert len(set(codes)) == len(values)
-    assert [domain.value(code) for code in codes] == [value.encode() for value in values]
-    assert all(0 <= code < 1 << 112 for code in codes)
-
-
 @given(st.text("aé語🌳", max_size=9))
 def test_an_alphabet_may_hold_any_characters(value):
     domain = CodedStrings(9, alphabet="aé語🌳")
@@ -153,13 +144,6 @@ def test_what_has_no_code_is_elsewhere(domain, value, says):
         domain.code(value)
     plan = discover(epsilon=1.0, domain=domain)
     assert plan.held(plan.groups[0].questions[0], None) is None
-
-
-def test_a_value_of_the_wrong_kind_is_a_mistake_and_not_elsewhere():
-    for domain in (CodedStrings(3, alphabet="ab"), CodedStrings(3)):
-        with pytest.raises(ParameterError, match="is no string") as caught:
-            domain.code(7)
-        assert not isinstance(caught.value, NoCodeError)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The planner's choice for sets: exact errors, held to simulated collections; needs, and what the command prints."""
+"""The planner's choice for sets: exact errors, held to simulated collections; and what the command prints."""
 
 import json
 import math
@@ -11,19 +11,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.cli.main import main
 from overstory.planning.item_sets import MOST_LEFT_OUT, other_mechanism, rank_item_mechanisms, sizes_about
-from overstory.planning.registry import plan_registry
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import RegistryError, parse_registry
-from support.registry_texts import registry_of
-
-NEEDS = "needs = {epsilon_report = 1.0, reports = 100000, typical = 2}"
-DOMAIN = '{kind = "set", of = {kind = "integers", min = 1, max = 40}, most = 6}'
-
-
-def text_with(needs=NEEDS, domain=DOMAIN):
-    text = registry_of({"plugins": {"domain": domain, "max_values": "5"}})
-    lines = [line for line in text.splitlines() if not line.startswith(("oracle", "parameters"))]
-    return "\n".join([*lines, needs]) + "\n"
 
 
 def simulated_error(choice, sizes, domain_size, reports, seed, blocks=300):
@@ -71,29 +59,6 @@ def test_the_length_follows_the_sizes_and_leaves_little_out():
     everyone = rank_item_mechanisms(100, 20, 1.0, 10**6)
     assert [c.error for c in everyone] == sorted(c.error for c in everyone)
     assert "item-bits would have" in other_mechanism(everyone)
-
-
-def test_needs_of_a_set_become_an_oracle_and_the_registry_reads_it():
-    text, (planned,) = plan_registry(text_with(), None)
-    metric = parse_registry(text)["plugins"]
-    assert metric.mechanism.digest == planned.mechanism.digest
-    assert metric.mechanism.parameters["length"] < 6
-    assert "item-bits would have" in planned.plain_words()
-    assert 0 < planned.standard_error < planned.detected_half < planned.detected_nine_in_ten < 1
-
-
-@pytest.mark.parametrize(
-    ("needs", "words"),
-    [
-        ("needs = {reports = 1000}", "needs lack epsilon_report"),
-        ("needs = {epsilon_report = 1.0, reports = 1000, typical = 7}", "typical = 7: give the mean size of a set"),
-        ("needs = {epsilon_report = 1.0, reports = 1000, typical = true}", "True: give a number"),
-        ("needs = {epsilon_report = 1.0, epsilon_permanent = 2.0, reports = 1000}", "epsilon_permanent"),
-    ],
-)
-def test_wrong_needs_are_named(needs, words):
-    with pytest.raises(RegistryError, match=words):
-        plan_registry(text_with(needs), None)
 
 
 def test_the_command_prints_the_comparison(capsys):

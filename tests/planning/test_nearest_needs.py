@@ -1,14 +1,17 @@
-"""Needs that cannot be met: what is proposed instead is possible, and is the nearest that is."""
+"""Needs that cannot be met: what is proposed instead is possible, and is the nearest that is; or one sentence."""
 
 import math
 
 import pytest
 
+import overstory
 from overstory.planning import plan_from_needs, plan_from_parameters
 from overstory.planning.domain import plan_for_domain
 from overstory.planning.nearest import MOST_EPSILON, nearest
+from overstory.planning.sample_size import required_sample_size
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import rappor
+from overstory.protocol.mechanisms.registry import mechanism
 
 STRINGS = [
     (1.07, 4.39, 10**4, 200, 0.01),
@@ -101,3 +104,18 @@ def test_where_no_number_of_devices_is_enough_it_says_so(refused):
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(ParameterError, match="give a fraction above 0 and at most 1"):
         plan_for_domain(10, 1.0, 1000, share=share)
+
+
+@pytest.mark.parametrize("share", [5e-324, 1e-160])
+def test_a_share_that_nobody_could_detect_is_refused(share):
+    with pytest.raises(ParameterError, match="no number of devices would be enough"):
+        required_sample_size(mechanism("oue", domain_size=9, epsilon=1.0), share, 9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-17, 1e-10])
+@pytest.mark.parametrize("name", ["olh", "blh", "l-grr", "loloha"])
+def test_an_epsilon_below_the_grid_is_refused(name, epsilon):
+    two = name in {"l-grr", "loloha"}
+    needs = {"epsilon_permanent": epsilon, "epsilon_report": epsilon / 2} if two else {"epsilon": epsilon}
+    with pytest.raises(ParameterError, match=r"too small|nothing can be learned"):
+        overstory.oracle(name, domain_size=100, **needs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.stats import chi2
 
 import overstory
 from overstory.analysis.association.table import TableEstimate, pair_table
@@ -21,6 +22,15 @@ def population(rows: int, columns: int, dependence: float) -> Any:
     band = np.exp(-(((columns * places / rows - values) / 1.2) ** 2) / 2)
     band /= band.sum(axis=1, keepdims=True)
     return (1 - dependence) * np.outer(first, second) + dependence * first[:, None] * band
+
+
+def clipped_chi_square(table: TableEstimate) -> float:
+    """Return the p-value that noise fools: of the chi-square of a table that was clipped and normalized first."""
+    cells = np.maximum(table.shares, 0.0)
+    cells = cells / cells.sum() * table.num_reports
+    expected = np.outer(cells.sum(axis=1), cells.sum(axis=0)) / table.num_reports
+    statistic = float(((cells - expected) ** 2 / np.maximum(expected, 1e-9)).sum())
+    return float(chi2.sf(statistic, (cells.shape[0] - 1) * (cells.shape[1] - 1)))
 
 
 def drawn_table(oracle: Any, shares: Any, num_reports: int, seed: int) -> TableEstimate:

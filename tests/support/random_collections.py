@@ -34,15 +34,6 @@ def report(rng: Any, shelf: Any, held: Any, p_star: Any = P_STAR, q_star: Any = 
     return SupportCounts(totals, ones)
 
 
-def noiseless(shelf: Any, held: Any, reports: Any, p_star: Any = P_STAR, q_star: Any = Q_STAR) -> Any:
-    """The expected counts, rounded, of equal cohorts; nothing random."""
-    shares = np.asarray(held) / reports
-    size = reports // shelf.num_cohorts
-    truly = (shelf.dense() @ shares).reshape(shelf.num_cohorts, shelf.num_bits)
-    ones = np.rint(size * (q_star + (p_star - q_star) * truly)).astype(np.int64)
-    return SupportCounts(np.full(shelf.num_cohorts, size), ones)
-
-
 def two_sided(hits: Any, trials: Any, rate: Any) -> Any:
     """Binomial p-value of ``hits`` in ``trials`` under ``rate``."""
     from scipy.stats import binomtest

@@ -74,7 +74,6 @@ class Choice:
 
     @property
     def standard_error(self) -> float:
-        """Root mean square error of a frequency."""
         return math.sqrt(self.variance)
 
     def to_json(self) -> dict[str, Any]:
@@ -285,22 +284,7 @@ def measured_error(
     rounds: int = 1,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Measured:
-    """Return the root mean square error of all frequencies, over `rounds` simulated collections.
-
-    Parameters
-    ----------
-    symbols : ndarray of int, shape (n,)
-        What each device holds.
-
-    Examples
-    --------
-    >>> from overstory.analysis.comparison import rank
-    >>> symbols = np.arange(20_000) % 8
-    >>> best = rank(8, 1.0, 20_000)[0]
-    >>> measured = measured_error(best, symbols, 8, np.random.default_rng(1), rounds=20)
-    >>> bool(abs(measured.error - best.standard_error) < 4 * measured.standard_error)
-    True
-    """
+    """Return the root mean square error of all frequencies, over `rounds` simulated collections."""
     oracle = build_oracle(choice.name, **choice.parameters)
     truth = np.bincount(symbols, minlength=domain_size) / len(symbols)
     squares = []

@@ -100,6 +100,11 @@ class Estimate(Frame):
         return len(self.values)
 
     @property
+    def num_tested(self) -> int:
+        """How many values were tested together."""
+        return len(self)
+
+    @property
     def frequencies(self) -> F64:
         """Reported counts as fractions of the reports."""
         return np.asarray(self.counts / max(self.num_reports, 1))
@@ -244,8 +249,8 @@ class Estimate(Frame):
     def _selected(self) -> selection.Selected:
         detected = self.detected()
         number, share = int(np.count_nonzero(detected)), self.null_share if self.correction == "fdr" else 1.0
-        needed = selection.needed_p_value(self.alpha, self.correction, number, len(self), share)
-        return selection.Selected(detected, self.p_values, len(self), needed)
+        needed = selection.needed_p_value(self.alpha, self.correction, number, self.num_tested, share)
+        return selection.Selected(detected, self.p_values, self.num_tested, needed)
 
     def order(self) -> NDArray[np.intp]:
         """Return the values' indices, most frequent first."""

@@ -156,14 +156,12 @@ class FrequencyOracle:
         ParameterError
             When the reports are another mechanism's, or candidates are missing or outside the domain.
         """
-        batch = reports if isinstance(reports, ReportBatch) else self._batch(reports)
+        if isinstance(reports, Batch):
+            batch = ReportBatch.from_wire(reports)
+        else:
+            batch = reports if isinstance(reports, ReportBatch) else ReportBatch.of(self.mechanism, reports)
         with at_most(threads):
             return count_reports(self.mechanism, batch, candidates)
-
-    def _batch(self, reports: Batch | Iterable[Report]) -> ReportBatch:
-        if isinstance(reports, Batch):
-            return ReportBatch.from_wire(reports)
-        return ReportBatch.of(self.mechanism, reports)
 
     def estimate(
         self,

@@ -148,8 +148,6 @@ def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_coh
 
     Parameters
     ----------
-    reports : ndarray of uint64, shape (n, words)
-        Packed reports.
     cohorts : ndarray of uint16, shape (n,)
         Below `num_cohorts`, which is at least 1.
     """
@@ -207,13 +205,7 @@ def count_slowly(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_c
 
 
 def packed_words(octets: NDArray[np.uint8], num_bits: int) -> NDArray[np.uint64]:
-    """Return reports as they travel, shape (n, ceil(num_bits / 8)), as words of 64 bits: a view where none is padded.
-
-    Raises
-    ------
-    ParameterError
-        When the shape is another.
-    """
+    """Return reports as they travel, shape (n, ceil(num_bits / 8)), as words of 64 bits; a view if none is padded."""
     width, padded = -(-num_bits // 8), 8 * -(-num_bits // 64)
     if octets.ndim != 2 or octets.shape[1] != width:
         raise ParameterError(f"reports of {num_bits} bits have {width} bytes each, not shape {octets.shape}")

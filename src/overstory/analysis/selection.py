@@ -40,13 +40,11 @@ from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.search.plans import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     F64 = NDArray[np.float64]
-    from collections.abc import Callable, Mapping
-
     Interval = tuple[F64, F64]
 
 
@@ -172,11 +170,6 @@ def needed_p_value(
     """Return the p-value that each selected candidate had to reach.
 
     With R selected of m tested, Benjamini and Hochberg's rule asks for alpha R / m, Bonferroni's for alpha / m.
-
-    Parameters
-    ----------
-    share : float
-        Share of absent candidates that the rule was given; see `adjusted_p_values`.
 
     Examples
     --------
@@ -419,11 +412,6 @@ class Selected:
         ----------
         around
             Returns the intervals that reach so far to either side.
-
-        Raises
-        ------
-        ParameterError
-            If there is no such adjustment, or the level is not between 0 and 1.
         """
         check_adjustment(adjustment)
         if adjustment == "fcr":

@@ -34,7 +34,7 @@ from overstory.discovery.prefixes import (
     search,
     selection_level,
 )
-from overstory.discovery.result import F64, Discovered, HeavyPrefix, nothing
+from overstory.discovery.result import Discovered, HeavyPrefix
 from overstory.discovery.simulation import GroupReports, Progress, support_counts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
@@ -48,38 +48,7 @@ SHOWN: Final = 3
 """Prefixes that a note names."""
 SURE: Final = 3.0
 """Standard errors from which a note speaks of values without a code."""
-
-
-def find_prefixes(
-    plan: Plan,
-    reports: Sequence[GroupReports],
-    num_devices: int,
-    alpha: float,
-    correction: Correction,
-    progress: Progress | None,
-) -> Discovered:
-    """Return the dictionary's values and the searched ones; see `overstory.discovery.find`."""
-    trail = search(plan, reports, max(KEEP, plan.beam), progress)
-    parts, mass = _dictionary(plan, reports, num_devices)
-    parts += _searched(plan, reports, trail, num_devices)
-    elsewhere = _elsewhere_share(plan, reports, num_devices, mass)
-    result = replace(
-        joined(plan, parts, num_devices, alpha, correction),
-        levels=trail.levels,
-        tree=_tree(plan, trail),
-        known_frequency=mass[0],
-        known_standard_error=mass[1],
-        elsewhere_frequency=elsewhere[0],
-        elsewhere_standard_error=elsewhere[1],
-    )
-    return _prefix_limits(plan, replace(result, prefixes=_heavy_prefixes(plan, trail, result)), trail)
-
-
-def _tree(plan: Plan, trail: Trail) -> tuple[F64, ...]:
-    asked = zip(plan.levels, trail.levels, trail.frontiers, strict=False)
-    return tuple(
-        frequencies_of(question.mechanism, kept.supports, level.num_reports) for question, level, kept in asked
-    )
+NO_REPORTS: Final = "there are no reports: nothing can be estimated"
 
 
 def _tested(mechanism: Mechanism, rows: Any, supports: Any, sizes: tuple[int, int], tried: int, source: str) -> Tested:
@@ -257,16 +226,26 @@ def find(
         raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
     check_interval_kind(interval_kind)
     _check(plan, reports)
-    return replace(_find(plan, reports, alpha, correction, progress), interval_kind=interval_kind)
-
-
-def _find(
-    plan: Plan, reports: Sequence[GroupReports], alpha: float, correction: Correction, progress: Progress | None
-) -> Discovered:
     num_devices = sum(len(batches[0]) for batches in reports)
     if not num_devices:
-        return nothing(plan, alpha, correction, "there are no reports: nothing can be estimated")
-    return find_prefixes(plan, reports, num_devices, alpha, correction, progress)
+        nothing = joined(plan, [], 0, alpha, correction)
+        return replace(nothing, notes=(NO_REPORTS,), interval_kind=interval_kind)
+    trail = search(plan, reports, max(KEEP, plan.beam), progress)
+    parts, mass = _dictionary(plan, reports, num_devices)
+    parts += _searched(plan, reports, trail, num_devices)
+    elsewhere = _elsewhere_share(plan, reports, num_devices, mass)
+    asked = zip(plan.levels, trail.levels, trail.frontiers, strict=False)
+    found = replace(
+        joined(plan, parts, num_devices, alpha, correction),
+        interval_kind=interval_kind,
+        levels=trail.levels,
+        tree=tuple(frequencies_of(level.mechanism, kept.supports, of.num_reports) for level, of, kept in asked),
+        known_frequency=mass[0],
+        known_standard_error=mass[1],
+        elsewhere_frequency=elsewhere[0],
+        elsewhere_standard_error=elsewhere[1],
+    )
+    return _prefix_limits(plan, replace(found, prefixes=_heavy_prefixes(plan, trail, found)), trail)
 
 
 def _check(plan: Plan, reports: Sequence[GroupReports]) -> None:

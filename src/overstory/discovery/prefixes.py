@@ -127,6 +127,7 @@ def joined(plan: Plan, parts: Sequence[Tested], num_devices: int, alpha: float, 
         values=tuple(plan.domain.text(values[i]) for i in order),
         raw_values=tuple(values[i] for i in order),
         counts=counts[order],
+        raw_counts=counts[order],
         standard_errors=errors[order],
         p_values=p_values[order],
         q_values=q_values[order],
@@ -269,18 +270,14 @@ def search(plan: Plan, reports: Sequence[GroupReports], keep: int, progress: Pro
             return Trail(tuple(levels), tuple(frontiers), tuple(ended), has_reports=len(batch) > 0)
         frontier = extend(question, batch, parents, keep if is_last else plan.beam, plan.domain)
         frontiers.append(frontier)
-        codes = () if is_last else _only(plan.domain, question, frontier.rows)
+        numbers = (number_of(raw, question.num_bits) for raw in byte_strings(frontier.rows))
+        # The only code that begins with each prefix, or None where there may be several.
+        codes = () if is_last else tuple(plan.domain.only(number, question.num_bits) for number in numbers)
         levels.append(_level(question, batch, frontier, sum(code is not None for code in codes)))
         if not is_last:
             ended.append(tuple(code for code in codes if code is not None))
             parents = frontier.rows[[code is None for code in codes]]
     return Trail(tuple(levels), tuple(frontiers), tuple(ended))
-
-
-def _only(domain: CodedDomain, question: Question, rows: Rows) -> tuple[int | None, ...]:
-    """Return, for each prefix, the only code that begins with it, or None where there may be several."""
-    numbers = (number_of(raw, question.num_bits) for raw in byte_strings(rows))
-    return tuple(domain.only(number, question.num_bits) for number in numbers)
 
 
 def _level(question: Question, batch: ReportBatch | Answers, frontier: Frontier, num_ended: int) -> Level:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,25 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.estimate import freeze_columns
-from overstory.analysis.selection import (
-    Adjustment,
-    Correction,
-    IntervalKind,
-    Selected,
-    check_adjustment,
-    check_alpha,
-    check_interval_kind,
-    needed_p_value,
-    normal_reach,
-    people_variance,
-)
+from overstory.analysis.estimate import Estimate, freeze_columns
+from overstory.analysis.selection import Correction
 from overstory.analysis.tables import output
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import finite
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_text import UNFOLDED, as_text
-from overstory.protocol.search.plans import Plan
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +49,6 @@ class Level:
     background: float  # the mean estimate of all that was tried and not kept
 
     def to_json(self) -> dict[str, Any]:
-        """Return the level as JSON values."""
         return {name: finite(value) for name, value in asdict(self).items()}
 
 
@@ -75,35 +62,28 @@ class HeavyPrefix:
     standard_error: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the prefix as JSON values."""
         return asdict(self)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Discovered:
-    """Heavy hitters, most frequent first.
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Discovered(Estimate):
+    """Heavy hitters, most frequent first: an estimate of all values that the last questions kept, detected or not.
+
+    Of many that were tried only the largest are kept, so one that barely passed is likely too large: `interval` and
+    `corrected_counts` take that into account, for the selection was among all that were tried.
 
     Attributes
     ----------
-    values : tuple of str
-        As the domain shows them: all that the last question kept, detected or not.
     raw_values : tuple
-        The values themselves, integers or bytes.
-    counts : ndarray of float64, shape (M,)
-        Unbiased counts among all reports. Of many that were tried only the largest are kept, so one that barely
-        passed is likely too large: `interval` and `corrected_counts` take that into account.
-    standard_errors : ndarray of float64, shape (M,)
-        Of the counts among these devices: the randomizers' noise, and that a group is a sample of the users.
+        The values themselves, integers or bytes; `values` are texts, as the domain shows them.
     p_values : ndarray of float64, shape (M,)
         The chance that a value nobody has looks at least this frequent.
     q_values : ndarray of float64, shape (M,)
         The smallest alpha at which it is detected, over all `tried`.
     sources : tuple of str
         Which question each value comes from.
-    num_reports, tried : int
-        Devices, and values that the last questions tried.
-    alpha, correction
-        The level and the rule of the selection; see `find`.
+    tried : int
+        Values that the last questions tried.
     threshold : float or None
         The frequency that a searched value had to reach under that rule.
     detectable_frequency : float or None
@@ -120,25 +100,13 @@ class Discovered:
         The share of devices whose value has no code (too long, or of other characters), and its standard error.
     prefixes : tuple of HeavyPrefix
         Prefixes that surely begin some users' values, none of which was detected; most frequent first.
-    interval_kind : {"reports", "population"}
-        What intervals are for: these devices, or all devices like these.
-    notes : tuple of str
-        What a reader must know before trusting the numbers.
-    adjustment : {"fcr", "conditional", "none"}
-        What `interval` corrects for; see `Estimate`. The selection was among all that were tried.
     """
 
-    values: tuple[str, ...]
     raw_values: tuple[Any, ...]
-    counts: F64
-    standard_errors: F64
-    p_values: F64
-    q_values: F64
+    p_values: F64 = field()
+    q_values: F64 = field()
     sources: tuple[str, ...]
-    num_reports: int
     tried: int
-    alpha: float
-    correction: Correction
     threshold: float | None
     detectable_frequency: float | None
     epsilon: float
@@ -149,80 +117,30 @@ class Discovered:
     elsewhere_frequency: float | None = None
     elsewhere_standard_error: float | None = None
     prefixes: tuple[HeavyPrefix, ...] = ()
-    interval_kind: IntervalKind = "reports"
-    notes: tuple[str, ...] = ()
-    adjustment: Adjustment = "fcr"
 
     def __post_init__(self) -> None:
-        check_alpha(self.alpha)
-        check_interval_kind(self.interval_kind)
-        check_adjustment(self.adjustment)
-        freeze_columns(self, "counts", "standard_errors", "p_values", "q_values")
-
-    def __len__(self) -> int:
-        return len(self.values)
+        super().__post_init__()
+        freeze_columns(self, "p_values", "q_values")
 
     @property
-    def raw_counts(self) -> F64:
-        """The counts: they are unbiased."""
-        return self.counts
+    def num_tested(self) -> int:
+        return self.tried
 
-    @property
-    def frequencies(self) -> F64:
-        """Counts as fractions of the reports."""
-        return np.asarray(self.counts / max(self.num_reports, 1))
-
-    def detected(self, alpha: float | None = None) -> NDArray[np.bool_]:
-        """Return which values are surely there, at a level over all that was tried."""
-        level = self.alpha if alpha is None else alpha
-        check_alpha(level)
-        return np.asarray(self.q_values <= level) & (self.counts > 0)
-
-    def found(self) -> tuple[Any, ...]:
-        """Return the detected values themselves, most frequent first."""
-        return tuple(value for value, yes in zip(self.raw_values, self.detected(), strict=True) if yes)
-
-    def errors(self, kind: IntervalKind | None = None) -> F64:
-        """Return the counts' standard errors of a kind; of `interval_kind` unless given. See `Estimate.errors`."""
-        chosen = self.interval_kind if kind is None else kind
-        check_interval_kind(chosen)
-        if chosen == "reports":
-            return self.standard_errors
-        return np.asarray(np.sqrt(self.standard_errors**2 + people_variance(self.counts, self.num_reports, 1.0)))
-
-    def confidence_interval(self, level: float = 0.95) -> tuple[F64, F64]:
-        """Return the bounds of the counts' two-sided normal interval, in reports; not corrected for selection.
+    def detected(self, alpha: float | None = None, correction: Correction | None = None) -> NDArray[np.bool_]:
+        """Return which values are surely there, at a level over all that was tried, by the rule of the search.
 
         Raises
         ------
         ParameterError
-            If the level is not between 0 and 1.
+            If the level is not between 0 and 1, or another rule is asked for.
         """
-        return self._around(normal_reach(level) * self.errors())
+        if correction not in {None, self.correction}:
+            raise ParameterError(f"correction = {correction!r}: this search was tested by {self.correction}")
+        return super().detected(alpha, "fdr")  # q-values are already those of the rule
 
-    def interval(
-        self, level: float = 0.95, kind: IntervalKind | None = None, adjustment: Adjustment | None = None
-    ) -> tuple[F64, F64]:
-        """Return the interval to show, in reports: as that of an `Estimate`, selected among all that were tried."""
-        chosen = self.adjustment if adjustment is None else adjustment
-        return self._selected.interval(chosen, self.counts, self.errors(kind), level, self._around)
-
-    def _around(self, reach: F64) -> tuple[F64, F64]:
-        return self.counts - reach, self.counts + reach
-
-    def corrected_counts(self, kind: IntervalKind | None = None) -> F64:
-        """Return counts without what detection adds to those of detected values; see `Estimate.corrected_counts`."""
-        return self._selected.corrected(self.counts, self.errors(kind))
-
-    @cached_property
-    def _selected(self) -> Selected:
-        detected = self.detected()
-        needed = needed_p_value(self.alpha, self.correction, int(np.count_nonzero(detected)), self.tried)
-        return Selected(detected, self.p_values, self.tried, needed)
-
-    def order(self) -> NDArray[np.intp]:
-        """Return the values' indices, which are most frequent first."""
-        return np.arange(len(self))
+    def found(self) -> tuple[Any, ...]:
+        """Return the detected values themselves, most frequent first."""
+        return tuple(value for value, yes in zip(self.raw_values, self.detected(), strict=True) if yes)
 
     def summary(self) -> dict[str, Any]:
         """Return the figures of the discovery, without its values, ready for JSON."""
@@ -246,18 +164,18 @@ class Discovered:
             "notes": list(self.notes),
         }
 
-    def rows(self, *, everything: bool = False, level: float = 0.95) -> list[dict[str, Any]]:
+    def rows(self, limit: int | None = None, level: float = 0.95, *, everything: bool = False) -> list[dict[str, Any]]:
         """Return a dictionary per detected value, or per kept one: as of any estimate, and the value's source."""
-        both = zip(output.rows(self, None, level), self.sources, strict=True)
+        both = zip(super().rows(limit, level), self.sources, strict=False)
         return [{**row, "source": source} for row, source in both if everything or row["detected"]]
 
-    def to_json(self, *, everything: bool = False) -> dict[str, Any]:
+    def to_json(self, limit: int | None = None, level: float = 0.95, *, everything: bool = False) -> dict[str, Any]:
         """Return `summary` and, under ``estimates``, `rows`."""
-        return {**self.summary(), "estimates": self.rows(everything=everything)}
+        return super().to_json(limit, level, everything=everything)
 
-    def table(self, *, everything: bool = False) -> str:
+    def table(self, limit: int | None = None, level: float = 0.95, *, everything: bool = False) -> str:
         """Return a plain-text table, most frequent first."""
-        return as_text([discovery_table(self.rows(everything=everything))], UNFOLDED).rstrip("\n")
+        return as_text([discovery_table(self.rows(limit, level, everything=everything))], UNFOLDED).rstrip("\n")
 
     def to_csv(self, target: str | PathLike[str] | TextIO, *, everything: bool = True) -> None:
         """Write a row for each kept value, with a header: the columns of results.csv, and the value's source."""
@@ -271,7 +189,7 @@ class Discovered:
         columns = output.file_columns(adjustment=self.adjustment)
         target.writelines(csv_lines((*columns, Column("source")), chosen))
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Any = None, limit: int = 50) -> Any:  # noqa: ARG002 - a search is drawn with all that it kept
         """Draw the search: what each level kept, over its cut, and what was detected. Returns the axes."""
         return plot_search(self, ax)
 
@@ -287,28 +205,6 @@ class Discovered:
             left out.
         """
         return output.plot(self, ax, rows_drawn(self) if limit is None else limit)
-
-
-def nothing(plan: Plan, alpha: float, correction: Correction, note: str) -> Discovered:
-    """Return the honest result of no reports."""
-    empty = np.zeros(0)
-    return Discovered(
-        values=(),
-        raw_values=(),
-        counts=empty,
-        standard_errors=empty,
-        p_values=empty,
-        q_values=empty,
-        sources=(),
-        num_reports=0,
-        tried=0,
-        alpha=alpha,
-        correction=correction,
-        threshold=None,
-        detectable_frequency=None,
-        epsilon=plan.epsilon,
-        notes=(note,),
-    )
 
 
 def discovery_table(rows: Sequence[Mapping[str, Any]]) -> Table:

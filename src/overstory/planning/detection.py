@@ -30,15 +30,6 @@ def count_error(mechanism: Mechanism, num_reports: float, frequency: float, num_
     ----------
     num_fitted
         How many strings are estimated together: see `fitted_candidates`.
-
-    Examples
-    --------
-    For RAPPOR's section 5.2 (`bench/plan_gain.py` prints the Cramer-Rao bound, too):
-
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
-    >>> round(count_error(rappor, 10**6, 0.0, 200))
-    2976
     """
     own_share = information(mechanism, num_fitted)
     own, others = (frequency_variance(mechanism, num_reports, x, num_candidates=num_fitted) for x in (frequency, 0.0))
@@ -197,16 +188,6 @@ def reports_needed(mechanism: BitMechanism, num_candidates: int, frequency: floa
     """Return the fewest reports with which a string of that share is detected: N = (Q sd_1 / share)^2.
 
     sd_1 is the standard error of a frequency from one report; it falls with sqrt(N).
-
-    Examples
-    --------
-    The paper's examples (section 4.2, ln 3), with 10^5 candidates: about 10^6, 10^8 and 10^10.
-
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> basic = mechanism("basic-rappor-one-time", domain_size=2, p=0.5, q=0.75)
-    >>> quantile = critical_value(0.05, 10**5)
-    >>> [f"{reports_needed(basic, 10**5, share, quantile):.1e}" for share in (0.01, 0.001, 0.0001)]
-    ['9.6e+05', '9.6e+07', '9.6e+09']
     """
     check_share(frequency)
     fitted = fitted_candidates(mechanism, num_candidates, frequency)

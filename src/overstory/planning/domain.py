@@ -64,7 +64,6 @@ class DomainPlan:
         return mechanism(self.best.name, **self.best.parameters)
 
     def sentences(self) -> Iterator[str]:
-        """Say what the recommended oracle detects."""
         smallest, given = self.smallest_share, f"With {plural(self.num_reports, 'report')}"
         if smallest is None:
             yield f"{given} no share is detected nine times in ten."
@@ -110,11 +109,6 @@ def plan_for_domain(
         A share that is to be detected, above 0 and at most 1.
     alpha
         The chance of any false detection, above 0 and below 1.
-
-    Raises
-    ------
-    ParameterError
-        When a number is out of range, or no oracle meets the needs.
 
     Examples
     --------

@@ -103,11 +103,6 @@ def rank_item_mechanisms(
     sizes
         The chance, or the number of devices, of each size from 0; `most` for all unless given.
 
-    Raises
-    ------
-    ParameterError
-        When a number is out of range.
-
     Examples
     --------
     >>> best = rank_item_mechanisms(30, 5, 1.0, 100_000)[0]

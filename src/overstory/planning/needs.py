@@ -75,7 +75,8 @@ def plan_from_parameters(
     1073003
     """
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
-    _check_domain(mechanism, num_candidates)
+    if mechanism.domain_size is not None and num_candidates > mechanism.domain_size:
+        raise ParameterError(f"{num_candidates} candidates do not fit a domain of {mechanism.domain_size} values")
     quantile = critical_value(alpha, num_candidates)
     detectable = detectable_frequency(mechanism, num_reports, num_candidates, quantile)
     detectable_fdr = detectable_frequency_fdr(mechanism, num_reports, num_candidates, alpha)
@@ -114,12 +115,6 @@ def check_collection(num_reports: int, num_candidates: int) -> tuple[int, int]:
     check_count("reports", reports, 1, MOST)
     check_count("candidates", candidates, 1, MOST)
     return reports, candidates
-
-
-def _check_domain(mechanism: BitMechanism, num_candidates: int) -> None:
-    size = mechanism.domain_size
-    if size is not None and num_candidates > size:
-        raise ParameterError(f"{num_candidates} candidates do not fit a domain of {size} values")
 
 
 LEAST_EPSILON: Final = 0.001
@@ -180,20 +175,21 @@ def plan_from_needs(
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
 
     def best_for(epsilon: float, ceiling: float, number: int) -> BitMechanism:
-        return _best_design(
-            epsilon,
-            ceiling,
-            number,
-            num_candidates,
-            alpha,
-            frequency,
-            num_bits=num_bits,
-            num_hashes=num_hashes,
-            num_cohorts=num_cohorts,
-            thrifty=thrifty,
-            hash_family=hash_family,
-            hash_key=hash_key,
-        )
+        designs = []
+        for hashes in _allowed(num_hashes, num_bits):
+            enough = max(epsilon, sufficient_permanent(epsilon, hashes))
+            small = design(
+                epsilon,
+                min(ceiling, enough) if thrifty else ceiling,
+                num_bits=SIZES[0] if num_bits is None else num_bits,
+                num_hashes=hashes,
+                num_cohorts=1 if num_cohorts is None else num_cohorts,
+                hash_family=hash_family,
+                hash_key=hash_key,
+                frequency=frequency,
+            )
+            designs.append(_sized(small, number, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
+        return min(designs, key=lambda mechanism: rare_error(mechanism, number, num_candidates, alpha))
 
     best = best_for(epsilon_report, epsilon_permanent, num_reports)
     plan = plan_from_parameters(best, num_reports, num_candidates, alpha=alpha, share=share)
@@ -205,38 +201,6 @@ def plan_from_needs(
         basic_standard_error=_bit_error(best, num_reports) if hashes == 1 else None,
         comparison=_compare(plan, epsilon_report, epsilon_permanent),
     )
-
-
-def _best_design(
-    epsilon_report: float,
-    epsilon_permanent: float,
-    num_reports: int,
-    num_candidates: int,
-    alpha: float,
-    frequency: float,
-    *,
-    num_bits: int | None,
-    num_hashes: int | Sequence[int] | None,
-    num_cohorts: int | None,
-    thrifty: bool,
-    hash_family: str,
-    hash_key: str,
-) -> BitMechanism:
-    designs = []
-    for hashes in _allowed(num_hashes, num_bits):
-        enough = max(epsilon_report, sufficient_permanent(epsilon_report, hashes))
-        small = design(
-            epsilon_report,
-            min(epsilon_permanent, enough) if thrifty else epsilon_permanent,
-            num_bits=SIZES[0] if num_bits is None else num_bits,
-            num_hashes=hashes,
-            num_cohorts=1 if num_cohorts is None else num_cohorts,
-            hash_family=hash_family,
-            hash_key=hash_key,
-            frequency=frequency,
-        )
-        designs.append(_sized(small, num_reports, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
-    return min(designs, key=lambda mechanism: rare_error(mechanism, num_reports, num_candidates, alpha))
 
 
 def _nearest(

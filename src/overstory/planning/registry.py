@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Final
 
-from overstory.analysis.comparison import Choice, rank, recommend, trade
+from overstory.analysis.comparison import rank, recommend, trade
 from overstory.analysis.selection import detectable_frequency, null_error
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import critical_value
 from overstory.planning.item_sets import other_mechanism, rank_item_mechanisms, sizes_about
 from overstory.planning.needs import plan_from_needs
-from overstory.planning.numbers import ESTIMATES, PlannedNumbers, plan_numbers
-from overstory.planning.numbers import NEEDS as NUMBERS
 from overstory.planning.sample_size import smallest_share
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.protocol.domains import AnyDomain, ItemSet
@@ -28,6 +28,9 @@ from overstory.protocol.metrics.metric_table import NOT_PLANNED
 from overstory.protocol.metrics.toml_fields import Fields, read_root
 from overstory.protocol.metrics.toml_positions import Path as KeyPath
 from overstory.protocol.metrics.toml_positions import TomlPosition
+from overstory.protocol.numeric.means import Duchi, Hybrid, MeanRandomizer, Piecewise
+from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.windows import SquareWave
 from overstory.protocol.search.mechanism import SearchMechanism, prefix_search
 
 SEARCH: Final = ("epsilon_report", "reports", "waves")
@@ -35,6 +38,10 @@ STRINGS: Final = ("epsilon_report", "epsilon_permanent", "reports", "candidates"
 SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
 WINDOW: Final = ("epsilon_window", "window", "reports")
 SETS: Final = ("epsilon_report", "reports", "typical")
+NUMBERS: Final = ("epsilon_report", "reports", "estimate", "resolution")
+ESTIMATES: Final = ("mean", "distribution")
+RESOLUTION: Final = 64
+"""Positions of a planned metric: values then come again, and are moved by at most a 64th of the range."""
 WHOLE: Final = ("reports", "candidates", "window", "resolution", "waves")
 """What is counted; `thrifty` is true or false, and all other needs are numbers."""
 
@@ -70,7 +77,6 @@ class Planned:
 
     @property
     def linkable(self) -> Linkability:
-        """What the reports of a device have in common, in bits."""
         return linkability(self.mechanism, self.group)
 
     @property
@@ -93,11 +99,9 @@ class Planned:
         return f"a value is detected about half the time from a share of {_percent(half)}, {reliable}"
 
     def toml(self) -> str:
-        """Return the two lines for the registry."""
         return oracle_toml(self.mechanism.name, self.parameters)
 
     def plain_words(self) -> str:
-        """Return the plan in one sentence."""
         lines = self.toml().replace("\n", ", ")
         error = f"standard error of a share {self.standard_error:.3%} at {self.num_reports:,} reports; {self.unseen()}"
         instead = "" if self.instead is None else f" (instead: {self.instead})"
@@ -140,9 +144,7 @@ def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def plan_registry(
-    text: str, folder: Folder | None, *, source: str | None = None
-) -> tuple[str, list[Planned | PlannedNumbers]]:
+def plan_registry(text: str, folder: Folder | None, *, source: str | None = None) -> tuple[str, list[Planned]]:
     r"""Return a registry's text with oracle and parameters in place of every metric's needs, and what was planned.
 
     The needs stay as a comment; all other text stays as it is.
@@ -188,7 +190,7 @@ def _with_needs(root: Fields) -> dict[str, Fields]:
     return {name: Fields(metrics[name], ("metrics", name), root.positions, root.faults) for name in waiting}  # type: ignore[index]
 
 
-def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | PlannedNumbers | None:
+def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | None:
     needs = fields.subtable("needs", "a table such as {epsilon_report = 1.0, reports = 100000}")
     if needs is None:
         return None
@@ -232,14 +234,14 @@ def _check_kinds(needs: Fields) -> None:
 
 def _derived(
     name: str, domain: AnyDomain, candidates: tuple[str, ...] | None, needs: Mapping[str, Any], reports: int
-) -> Planned | PlannedNumbers:
+) -> Planned:
     if reports < 1:
         raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
     if (family := domain.families[0]) not in ACCEPTED:
         names = ", ".join(names_for(domain.families))
         raise ParameterError(f"no plan is made for {FAMILIES[family].values}: give an oracle ({names}) with parameters")
     if isinstance(domain, Interval):
-        return plan_numbers(name, domain, needs, reports)
+        return _for_numbers(name, domain, needs, reports)
     if "codes" in domain.families:
         return _for_a_search(name, domain, needs, reports)
     if domain.size is None:
@@ -251,7 +253,9 @@ def _derived(
     _need(needs, "epsilon_report")
     ranking = rank(domain.size, needs["epsilon_report"], reports, epsilon_permanent=needs.get("epsilon_permanent"))
     best = recommend(ranking)
-    return _chosen(name, best, reports, trade(ranking, best))
+    built = mechanism(best.name, **best.parameters)
+    written = {key: value for key, value in best.parameters.items() if key != "domain_size"}
+    return Planned(name, built, written, best.standard_error, reports, domain.size, trade(ranking, best))
 
 
 def _need(needs: Mapping[str, Any], *names: str) -> None:
@@ -327,14 +331,71 @@ def _for_a_window(name: str, domain_size: int, needs: Mapping[str, Any], reports
     return Planned(name, best, given, error, reports, domain_size)
 
 
-def _chosen(name: str, choice: Choice, reports: int, instead: str | None) -> Planned:
-    built = mechanism(choice.name, **choice.parameters)
-    written = {key: value for key, value in choice.parameters.items() if key != "domain_size"}
-    values = choice.parameters["domain_size"]
-    return Planned(name, built, written, choice.standard_error, reports, values, instead)
+MEANS: Final[tuple[type[MeanRandomizer], ...]] = (Hybrid, Piecewise, Duchi)
 
 
-def _replaced(text: str, place: TomlPosition, planned: Planned | PlannedNumbers) -> str:
+@dataclass(frozen=True)
+class PlannedNumbers(Planned):
+    """What was derived for one metric of numbers: the error is that of the mean of people who hold the worst value."""
+
+    mechanism: NumericRandomizer
+
+    def plain_words(self) -> str:
+        lines, learned = self.toml().replace("\n", ", "), self.mechanism.reading
+        error = f"standard error of the mean at most {self.standard_error:.3g} at {self.num_reports:,} reports"
+        return f"{self.metric}: {lines}; for the {learned}; {error}; {self.linkable.words()}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "metric": self.metric,
+            "oracle": self.mechanism.name,
+            "parameters": dict(self.parameters),
+            "epsilon_report": self.mechanism.epsilon_report,
+            "estimate": self.mechanism.reading,
+            "standard_error": self.standard_error,
+            "reports": self.num_reports,
+            "linkable": self.linkable.to_json(),
+        }
+
+
+def worst_error(built: NumericRandomizer, reports: int) -> float:
+    """Return the standard error of the mean of people who all hold the worst value.
+
+    Examples
+    --------
+    >>> round(worst_error(Hybrid(1.0), 10_000), 4)
+    0.0207
+    """
+    low, high = Fraction(built.domain.minimum), Fraction(built.domain.maximum)
+    width = high - low
+    worst = max(built.variance(value) / width**2 for value in (low, (low + high) / 2, high))
+    return math.sqrt(worst / reports) * float(width)
+
+
+def best_for_mean(epsilon: float, domain: Interval, resolution: int) -> MeanRandomizer:
+    """Return the mechanism whose mean has the least error in the worst case; of equal ones the smaller reports.
+
+    Examples
+    --------
+    >>> best_for_mean(0.5, Interval(0, 1), 64).name, best_for_mean(2.0, Interval(0, 1), 64).name
+    ('duchi', 'hybrid')
+    """
+    built = [kind(epsilon, domain, resolution) for kind in MEANS]
+    return min(built, key=lambda each: (round(worst_error(each, 1), 9), each.payload_bits))
+
+
+def _for_numbers(name: str, domain: Interval, needs: Mapping[str, Any], reports: int) -> Planned:
+    """The mean with the least error in the worst case, or all of the distribution."""
+    _need(needs, "epsilon_report")
+    epsilon, resolution = needs["epsilon_report"], needs.get("resolution", RESOLUTION)
+    built: NumericRandomizer = SquareWave(epsilon, domain, resolution)
+    if needs.get("estimate", "mean") == "mean":
+        built = best_for_mean(epsilon, domain, resolution)
+    written = {"epsilon": epsilon, "resolution": resolution}
+    return PlannedNumbers(name, built, written, worst_error(built, reports), reports, num_values=1)
+
+
+def _replaced(text: str, place: TomlPosition, planned: Planned) -> str:
     """Return the text with the needs as a comment, and what was planned under it, indented alike."""
     line_start = text.rfind("\n", 0, place.start) + 1
     indent = text[line_start : place.start]

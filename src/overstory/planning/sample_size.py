@@ -79,7 +79,7 @@ def required_sample_size(
     check_share(share)
     shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
     variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
-    few, enough = 0, math.ceil(variance * (_reach(alpha, num_candidates) / share) ** 2) + 1
+    few, enough = 0, math.ceil(variance * ((critical_value(alpha, num_candidates) + NINE_IN_TEN) / share) ** 2) + 1
     while not shown(share, enough):
         few, enough = enough, 2 * enough
         if enough > MOST_PEOPLE:
@@ -135,8 +135,3 @@ def _shown(
         return nearly_lowest > 0 and nearly_lowest >= quantile * error(nearly_lowest, people)
 
     return shown
-
-
-def _reach(alpha: float, num_candidates: int) -> float:
-    """Return Q + z: how many standard errors a share must be away from nothing."""
-    return critical_value(alpha, num_candidates) + NINE_IN_TEN

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.support.registry import server_half
-from overstory.analysis.tables.output import COLUMNS, file_columns, records
+from overstory.analysis.tables.output import Row, file_columns, records
 from overstory.presentation.document import Column
 from overstory.presentation.render_data import csv_lines, csv_records, for_spreadsheet
 from overstory.protocol.errors import ParameterError
@@ -54,7 +54,7 @@ def check_counts(metric: Metric, periods: int) -> None:
 
 def check_cells(values: int, ranges: int, limit: int | None) -> None:
     """Refuse an answer of so many values for so many ranges of periods where it would be too large."""
-    columns = len(COLUMNS) + 1
+    columns = len(Row._fields)
     rows = ranges * min(values, limit or values)
     if rows * columns > MOST_CELLS:
         each = MOST_CELLS // columns // ranges

@@ -20,7 +20,7 @@ from overstory.analysis.tables.columns import read_numbers
 from overstory.files.columns.layout import Form
 from overstory.files.columns.reader import ANY_FORM, BLOCK, blocks
 from overstory.files.io import Advance
-from overstory.planning.numbers import best_for_mean
+from overstory.planning.registry import best_for_mean
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chi2, ncx2
+from scipy.stats import binom, ncx2
 
 from overstory.analysis.association.effect import _noncentrality, compare_rows, conditional, cramers_v
 from overstory.analysis.association.independence import independence
 from overstory.analysis.association.summary import reported
 from overstory.analysis.postprocess.likelihood import likeliest_of_bits
-from support.association_populations import drawn_table, oracle_of, population
+from support.association_populations import clipped_chi_square, drawn_table, oracle_of, population
 
 ALARM = 1e-6
 SEEDS = 120
@@ -99,18 +99,9 @@ def test_independent_variables_are_rejected_one_time_in_twenty(
         tested = independence(table)
         assert tested is not None
         rejected += tested.rejected
-        naive += _clipped_chi_square(table) < 0.05
+        naive += clipped_chi_square(table) < 0.05
     assert _at_most(rejected, many, 0.06), rejected
     assert not _at_most(naive, many, 0.06), "the statistic that noise fools must fail the same check"
-
-
-def _clipped_chi_square(table: Any) -> float:
-    """Return the p-value of the chi-square of a table that was clipped and normalized first."""
-    cells = np.maximum(table.shares, 0.0)
-    cells = cells / cells.sum() * table.num_reports
-    expected = np.outer(cells.sum(axis=1), cells.sum(axis=0)) / table.num_reports
-    statistic = float(((cells - expected) ** 2 / np.maximum(expected, 1e-9)).sum())
-    return float(chi2.sf(statistic, (cells.shape[0] - 1) * (cells.shape[1] - 1)))
 
 
 @pytest.mark.parametrize(("name", "epsilon"), [("oue", 2.0), ("grr", 2.0)])

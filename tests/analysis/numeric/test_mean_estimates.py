@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.numeric import MeanEstimate, MeanOracle, ReportSums
-from overstory.analysis.numeric.means import SPLIT, _sum_of_squares, positions
+from overstory.analysis.numeric.means import SPLIT, _sum_of_squares, draw_payloads, positions
+from overstory.analysis.support.registry import SimulatedDevices
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
-from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.sampling import SeededEntropy
 from support.numeric_alarms import Alarm, check_cells, check_coverage, check_spread, check_unbiased
 
@@ -50,11 +50,13 @@ def no_rest(payloads, randomizer):
 @pytest.mark.parametrize("kind", KINDS)
 def test_simulated_reports_follow_the_exact_channel(kind):
     randomizer = kind(1.0, Interval(0, 1), 20)
-    payloads = MeanOracle(randomizer).simulate(np.full(COPIES, VALUE), np.random.default_rng(1))
-    check_cells(np.bincount(payloads, minlength=1 << randomizer.payload_bits), chances(randomizer))
-    device = [randomizer.randomize(VALUE, SeededEntropy(i)).bits for i in range(6000)]
-    coarse = np.bincount(device, minlength=1 << randomizer.payload_bits)
-    check_cells(coarse, chances(randomizer))
+    fleet = SimulatedDevices.holding(randomizer, [VALUE], np.zeros(COPIES, np.int64), np.random.default_rng(8))
+    for payloads in (
+        MeanOracle(randomizer).simulate(np.full(COPIES, VALUE), np.random.default_rng(1)),
+        fleet.report().bits[:, 0].astype(np.int64),
+        [randomizer.randomize(VALUE, SeededEntropy(i)).bits for i in range(6000)],
+    ):
+        check_cells(np.bincount(payloads, minlength=1 << randomizer.payload_bits), chances(randomizer))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -150,35 +152,11 @@ def test_sums_merge_in_any_split_and_give_the_naive_mean(payloads, cut):
     assert found.standard_error == pytest.approx(float(variance) ** 0.5, rel=1e-12)
 
 
-def test_device_reports_are_accumulated_as_payloads_are():
-    oracle = MeanOracle(Piecewise(1.0))
-    reports = [oracle.randomizer.randomize(0.1, SeededEntropy(i)) for i in range(50)]
-    assert oracle.accumulate(reports) == oracle.accumulate(np.array([r.bits for r in reports]))
-
-
 def test_a_mean_outside_the_domain_is_kept_and_clamped_only_by_name():
     found = MeanEstimate(1.2, 0.1, 10, (-1.0, 1.0))
     assert (found.value, found.clamped) == (1.2, 1.0)
     assert found.confidence_interval(0.95) == pytest.approx((1.004, 1.396), abs=1e-3)
     assert MeanOracle(Duchi(1.0)).estimate(MeanOracle(Duchi(1.0)).accumulate([1])).standard_error == np.inf
-
-
-class Strange(NumericRandomizer):
-    """A randomizer that nothing knows."""
-
-    payload_bits = odds = num_positions = report_groups = None
-    name = "strange"
-
-    def value_at(self, position):
-        return Fraction(position)
-
-    def position(self, value):
-        return 0
-
-    def draw(self, position, entropy): ...
-    def debias(self, payload): ...
-    def variance(self, value): ...
-    def thresholds(self): ...
 
 
 @pytest.mark.parametrize(
@@ -191,7 +169,7 @@ class Strange(NumericRandomizer):
         (lambda: MeanOracle(Duchi(1.0)).accumulate(np.array([0.5])), "whole numbers"),
         (lambda: MeanOracle(Duchi(1.0)).simulate([np.nan], np.random.default_rng(1)), "finite"),
         (lambda: MeanOracle(Duchi(1.0, Interval(0, 1, "reject"))).simulate([2.0], np.random.default_rng(1)), "rejects"),
-        (lambda: MeanOracle(Strange(1.0)).simulate([0.0], np.random.default_rng(1)), "no bulk form"),
+        (lambda: draw_payloads(object(), np.zeros(1, np.int64), None), "no bulk form of object"),
         (lambda: MeanEstimate(0.0, 1.0, 1, (0.0, 1.0)).confidence_interval(1.0), "between 0 and 1"),
     ],
 )

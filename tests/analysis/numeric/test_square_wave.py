@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from overstory.analysis.numeric import SquareWaveOracle
 from overstory.analysis.numeric.distribution import transition_table
-from overstory.analysis.postprocess.likelihood import expectation_maximization, smoothed
+from overstory.analysis.postprocess.likelihood import expectation_maximization
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.numbers import bucket_edges
 from overstory.protocol.errors import ParameterError
@@ -73,22 +73,6 @@ def test_every_step_climbs_and_the_shortfall_is_true(rows, data):
         assert best <= run.log_likelihood + run.shortfall + 1e-7
         assert run.shares.min() >= 0
         assert run.shares.sum() == pytest.approx(1)
-
-
-def test_expectation_maximization_recovers_the_shares_of_exact_counts():
-    rng = np.random.default_rng(1)
-    table = rng.dirichlet(np.ones(8), 4).T
-    truth = np.array([0.5, 0.3, 0.2, 0.0])
-    found = expectation_maximization(1e9 * table @ truth, table, tolerance=1e-3)
-    assert np.allclose(found.shares, truth, atol=1e-3)
-    assert found.converged
-    assert found.shortfall < 100
-
-
-def test_smoothing_keeps_the_sum_and_leaves_equal_shares_alone():
-    shares = np.random.default_rng(1).dirichlet(np.ones(9))
-    assert smoothed(shares).sum() == pytest.approx(1)
-    assert np.allclose(smoothed(np.full(5, 0.2)), 0.2)
 
 
 def decoded(oracle, values, **choices):

@@ -1,10 +1,8 @@
 """What a store keeps of numbers: whole numbers that add up, from which the estimates follow without rounding."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.analysis.numeric import MeanOracle, RangeOracle, ReportSums, SquareWaveOracle
@@ -15,7 +13,6 @@ from overstory.analysis.support.registry import SimulatedDevices, count_reports,
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
 from overstory.protocol.sampling import SeededEntropy
-from support.numeric_alarms import check_cells
 
 MEANS = [Duchi, Piecewise, Hybrid]
 NUMBERS = [*MEANS, SquareWave]
@@ -45,18 +42,6 @@ def test_stored_counts_hold_the_exact_sums(kind, resolution):
     assert len(server_half(mechanism).count_names(counts.num_bits, ())) == counts.num_bits
 
 
-@pytest.mark.parametrize("kind", NUMBERS)
-@given(cuts=st.lists(st.integers(0, 300), max_size=4), seed=st.integers(0, 1000))
-@settings(max_examples=20)
-def test_counts_add_up_in_any_order(kind, cuts, seed):
-    mechanism = kind(1.0, RANGE, 32)
-    payloads = MeanOracle(mechanism).simulate(np.linspace(-5, 40, 300), seed)
-    parts = np.split(payloads, sorted(cuts))
-    np.random.default_rng(seed).shuffle(parts)
-    counts = [count_reports(mechanism, batch_of(mechanism, part)) for part in parts]
-    assert sum(counts[1:], start=counts[0]) == count_reports(mechanism, batch_of(mechanism, payloads))
-
-
 def test_ten_billion_reports_do_not_overflow():
     mechanism = Hybrid(2.0, RANGE)
     payloads = MeanOracle(mechanism).simulate(np.full(1000, 39.0), 5)
@@ -84,31 +69,6 @@ def test_every_drawn_payload_is_valid_and_none_past_the_limit(kind):
     valid = [payload for payload in range(2 * mechanism.payload_limit) if mechanism.valid(payload)]
     assert set(valid) == sent
     assert not mechanism.valid(-1)
-
-
-@pytest.mark.parametrize("kind", NUMBERS)
-def test_simulated_devices_follow_the_channel(kind):
-    mechanism, place, count = kind(1.0, RANGE, 6), 4, 60_000
-    value = float(mechanism.value_at(place))
-    assert mechanism.position(value) == place
-    devices = SimulatedDevices.holding(mechanism, [value], np.zeros(count, np.int64), np.random.default_rng(8))
-    sent = devices.report().bits[:, 0].astype(np.int64)
-    chances = np.zeros(mechanism.payload_limit)
-    for payload in range(mechanism.payload_limit):
-        chances[payload] = float(_chance(mechanism, payload, place))
-    assert chances.sum() == pytest.approx(1)
-    check_cells(np.bincount(sent, minlength=chances.size), chances)
-
-
-def _chance(mechanism, payload, place):
-    if isinstance(mechanism, Hybrid):
-        share = Fraction(mechanism.piecewise_threshold, 1 << 32)
-        branch, weight = (mechanism.piecewise, share) if payload & 1 else (mechanism.duchi, 1 - share)
-        return weight * _chance(branch, payload >> 1, place)
-    if isinstance(mechanism, Duchi):
-        one = mechanism.channel.other + mechanism.channel.alpha * Fraction(place, mechanism.resolution)
-        return {0: 1 - one, 1: one}.get(payload, Fraction(0))
-    return mechanism.channel.probability(payload, place)
 
 
 @pytest.mark.parametrize("mechanism", [*(kind(1.0, RANGE, 50) for kind in NUMBERS), RangeRandomizer(40, 1.0)])

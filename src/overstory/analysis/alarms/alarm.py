@@ -43,7 +43,7 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -94,7 +94,6 @@ class Alarm:
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the alarm as JSON values."""
         return {
             "kind": self.kind,
             "severity": self.severity,
@@ -188,10 +187,6 @@ def refusals(day: str, posts: int, refused: Mapping[str, int], before: Sequence[
 
     Parameters
     ----------
-    posts
-        Posts of the day, refused or not.
-    refused
-        Posts of the day that were refused, by reason.
     before
         Each earlier day's share of its posts by reason; a reason that is missing has 0.
 
@@ -307,7 +302,6 @@ class Change:
         return abs(self.change) >= min(LEAST_POINTS, LEAST_TENTH * max(self.before, 0.0))
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
         reach = selection.normal_reach(self.level) * self.standard_error
         return {
             "value": self.value,
@@ -325,19 +319,8 @@ def find_changes(comparisons: Sequence[Comparison], *, alpha: float = ALPHA, lea
 
     Parameters
     ----------
-    alpha
-        The false discovery rate.
     least
         Whether a change must be a point or a tenth of the value, too.
-
-    Examples
-    --------
-    >>> from overstory.analysis.estimate import Estimate
-    >>> weeks = [Estimate(values=["on"], counts=[count], raw_counts=[count], standard_errors=[50], num_reports=20_000)
-    ...          for count in [8_000] * 8 + [9_000]]
-    >>> [change] = find_changes([Comparison("switch", "2026-W47", weeks[8:], weeks[:8])])
-    >>> round(change.before, 3), round(change.after, 3), round(change.standard_error, 4)
-    (0.4, 0.45, 0.0046)
     """
     selection.check_alpha(alpha)
     measured = [_difference(comparison) for comparison in comparisons]

@@ -50,13 +50,14 @@ from overstory.protocol.mechanisms.base import Mechanism
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    F64 = NDArray[np.float64]
-    I64 = NDArray[np.int64]
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.decoding.decoder import Decoded
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
     from overstory.protocol.mechanisms.base import LocalRandomizer
+
+    F64 = NDArray[np.float64]
+    I64 = NDArray[np.int64]
 
 
 EXPECTED: Final = 20.0
@@ -74,23 +75,11 @@ def ones_distribution(bits: int, own: int, p_star: float, q_star: float) -> F64:
     return np.convolve(binomial_law(own, p_star), binomial_law(bits - own, q_star))
 
 
-def chi_square(observed: I64, chances: F64) -> tuple[float, int, float]:
-    """Return chi-square of counts against fixed chances, its degrees of freedom and its p-value.
-
-    Neighbouring cells are merged until each is expected to have `EXPECTED` counts.
-
-    Examples
-    --------
-    >>> chi_square(np.array([60, 40]), np.array([0.5, 0.5]))[:2]
-    (4.0, 1)
-    """
-    return chi_square_of_mixture(observed, chances, chances)
-
-
 def chi_square_of_mixture(observed: I64, first: F64, second: F64) -> tuple[float, int, float]:
-    """Return the same against the nearest mixture of two laws, whose shares are not known; see the module.
+    """Return chi-square of counts against the nearest mixture of two laws, its degrees of freedom and its p-value.
 
-    Cells are merged by the smaller of the two chances, so that every mixture fills them.
+    Neighbouring cells are merged until each is expected to have `EXPECTED` counts by the smaller of the two chances,
+    so that every mixture fills them. The laws' shares are not known; see the module.
 
     Examples
     --------
@@ -327,7 +316,6 @@ class Check:
         return f"{self.means} ({self.detail}, p = {chance}; not seen by this check: {self.cannot_see})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
         return {
             "name": self.name,
             **({} if self.period is None else {"period": self.period}),
@@ -353,24 +341,12 @@ def check_collection(
 
     Parameters
     ----------
-    counts
-        Its support counts.
     estimate
         What was estimated from these counts; None: checks that need it are left out.
     sums
         What was summed of its reports; None: checks that need the reports are left out.
     labels
         The strings that were looked for, where the mechanism has no domain.
-    period
-        The label of its period.
-
-    Examples
-    --------
-    >>> import numpy as np, overstory
-    >>> oue = overstory.oracle("oue", domain_size=10, epsilon=1.0)
-    >>> counts = oue.accumulate(oue.simulate(np.arange(20_000) % 10, 1))
-    >>> [(check.name, check.raised) for check in check_collection(oue.mechanism, counts, oue.estimate(counts))]
-    [('sum', False), ('below-zero', False)]
     """
     if not isinstance(mechanism, Mechanism) or counts.num_reports < LEAST_REPORTS:
         return ()

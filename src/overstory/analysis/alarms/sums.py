@@ -126,7 +126,6 @@ class ReportSums:
 
     @classmethod
     def from_json(cls, parsed: dict[str, Any]) -> ReportSums:
-        """Read what `to_json` wrote."""
         ones, upper, seeds = (np.array(parsed[name], np.int64) for name in ("ones", "pairs", "seeds"))
         return cls(int(parsed["reports"]), ones, int(parsed["pair_reports"]), symmetric(upper), seeds)
 

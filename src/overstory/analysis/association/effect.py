@@ -70,7 +70,6 @@ class Conditional:
 
     @cached_property
     def standard_errors(self) -> F64:
-        """The standard errors of the shares; nan in rows that are not estimable."""
         errors = np.full(self.shares.shape, math.nan)
         for row in np.flatnonzero(self.estimable):
             weights = self.weights(int(row))
@@ -79,7 +78,6 @@ class Conditional:
         return errors
 
     def interval(self, level: float = 0.95) -> tuple[F64, F64]:
-        """Return both ends of the shares' two-sided normal interval, moved into 0 .. 1."""
         reach = selection.normal_reach(level) * self.standard_errors
         return np.clip(self.shares - reach, 0.0, 1.0), np.clip(self.shares + reach, 0.0, 1.0)
 
@@ -92,18 +90,7 @@ class Conditional:
 
 
 def conditional(table: TableEstimate) -> Conditional:
-    """Return the shares of the columns' values in each row.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> conditional(table).shares.round(1).tolist()
-    [[0.7, 0.3], [0.0, 1.0]]
-    """
+    """Return the shares of the columns' values in each row."""
     rows, estimable = table.shares.sum(axis=1), sure(table)[0]
     shares = np.full(table.shares.shape, math.nan)
     shares[estimable] = table.shares[estimable] / rows[estimable, None]
@@ -151,32 +138,7 @@ class Compared:
 def compare_rows(
     table: TableEstimate, column: str, row: str, against: str, contrast: Contrast = "difference", level: float = 0.95
 ) -> Compared:
-    """Compare the shares of one column's value in two rows, with an interval.
-
-    Parameters
-    ----------
-    column
-        The value whose shares are compared.
-    row, against
-        The two rows.
-    contrast
-        The difference of the shares, or their ratio with Fieller's interval.
-
-    Raises
-    ------
-    ParameterError
-        If a value is none of the table's, both rows are the same, or one is too small.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 2, 2, 3] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> compare_rows(table, "yes", "a", "b").apart
-    False
-    """
+    """Compare the shares of one column's value in two rows, with an interval."""
     shares = conditional(table)
     place, first, second = _place(table, 1, column), _place(table, 0, row), _place(table, 0, against)
     if first == second:
@@ -229,7 +191,6 @@ class CramersV:
     left_out: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values; None where there is no number."""
         return {
             "estimate": None if math.isnan(self.estimate) else self.estimate,
             "low": self.low,
@@ -248,8 +209,6 @@ def cramers_v(
     ----------
     alpha
         Of the test of independence that decides whether there is more than an upper bound.
-    tested
-        The test, where it was made already.
 
     Returns
     -------

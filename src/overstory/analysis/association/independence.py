@@ -38,11 +38,11 @@ from overstory.analysis.variance import clustering, support_noise
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from overstory.analysis.association.table import TableEstimate
     from overstory.analysis.selection import IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
 
     F64 = NDArray[np.float64]
-    from overstory.analysis.association.table import TableEstimate
 
 
 class TableCovariance(Protocol):
@@ -84,14 +84,8 @@ class PairCovariance:
 
     Parameters
     ----------
-    mechanism
-        The oracle of the cells.
     shares : ndarray of float64, shape (k_x, k_y)
         The cells at which variances are taken, as they were estimated.
-    num_reports, reports_per_device
-        As in `overstory.analysis.estimate.Estimate`.
-    kind
-        What intervals are for.
     beyond : ndarray of float64, shape (k_x, k_y)
         What the estimate's variances have beyond these: of seeds that are filled unevenly.
     """
@@ -126,7 +120,6 @@ class PairCovariance:
         return np.asarray(weights * (self.variances() - diagonal / self._devices) + apart / self._devices)
 
     def at(self, shares: F64) -> PairCovariance:
-        """Return those at other cells."""
         return replace(self, shares=shares)
 
     @property
@@ -166,12 +159,10 @@ class DenseCovariance:
     people: float
 
     def variances(self) -> F64:
-        """Return the diagonal."""
         held = np.clip(self.shares, 0.0, 1.0)
         return np.asarray(np.diag(self.noise).reshape(held.shape) + self.people * held * (1.0 - held))
 
     def apply(self, weights: F64) -> F64:
-        """Return the products with the matrix, and with the people's."""
         held = np.clip(self.shares, 0.0, 1.0)
         possible = held / max(1.0, float(held.sum()))
         flat = weights.reshape(*weights.shape[:-2], -1)
@@ -197,12 +188,10 @@ class KroneckerCovariance:
     terms: tuple[tuple[F64, F64], ...]
 
     def variances(self) -> F64:
-        """Return the sum of the products of the diagonals."""
         parts: list[Any] = [np.outer(np.diag(rows), np.diag(columns)) for rows, columns in self.terms]
         return np.asarray(sum(parts))
 
     def apply(self, weights: F64) -> F64:
-        """Return the sum of ``A w B'``."""
         parts: list[Any] = [rows @ weights @ columns.T for rows, columns in self.terms]
         return np.asarray(sum(parts))
 
@@ -227,7 +216,6 @@ class SummedCovariance:
     rest: int
 
     def variances(self) -> F64:
-        """Return the diagonal of the sums, row by row."""
         rows, wide = self.cells.variances().shape
         columns = wide // self.rest
         unit = np.zeros((columns, rows, columns))
@@ -280,7 +268,6 @@ class Independence:
 
     @property
     def rejected(self) -> bool:
-        """Whether the variables depend on each other, at level `alpha`."""
         return self.p_value <= self.alpha
 
     def to_json(self) -> dict[str, Any]:
@@ -297,27 +284,11 @@ class Independence:
 def independence(table: TableEstimate, alpha: float = 0.05) -> Independence | None:
     """Test whether the two variables of a table are independent.
 
-    Parameters
-    ----------
-    alpha
-        The chance of rejecting where they are.
-
     Returns
     -------
     Independence or None
         None without reports, for tables of more than 2,500 cells, and where the reports are so few that their errors
         are not known.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> tested = independence(table)
-    >>> tested.rejected, tested.degrees, round(tested.detectable, 2)
-    (True, 1, 0.03)
     """
     check_alpha(alpha)
     if not table.num_reports or table.shares.size > MOST_CELLS:
@@ -358,14 +329,10 @@ def _detectable(table: TableEstimate, precision: F64, degrees: int, alpha: float
 
     critical = special.chdtri(degrees, alpha)
     needed = float(special.chndtrinc(critical, degrees, 1.0 - POWER))
-    roots = [np.sqrt(_possible(marginal.shares)) for marginal in table.marginals]
+    held = [np.maximum(marginal.shares, 1e-9) for marginal in table.marginals]
+    roots = [np.sqrt(shares / shares.sum()) for shares in held]
     # Delta = sqrt(a b') z, z of length phi and orthogonal to the roots of a and b: every direction is as likely.
     ways = [orthogonal(np.ones(len(root))).T @ (root[:, None] * orthogonal(root)) for root in roots]
     shape = np.kron(*ways)
     mean = float(np.einsum("ij,ik,kj->", precision, shape, shape, optimize=True)) / degrees
     return min(math.sqrt(needed / mean / (min(table.shares.shape) - 1)), 1.0)
-
-
-def _possible(shares: F64) -> F64:
-    held = np.maximum(shares, 1e-9)
-    return np.asarray(held / held.sum())

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.mechanisms.joint import JointMechanism
@@ -98,7 +97,6 @@ class FiniteVariable:
 
     @property
     def raw(self) -> F64:
-        """The mean of phi."""
         p, q = self.rates
         return np.asarray((self.supported - q) / (p - q))
 
@@ -116,7 +114,6 @@ class FiniteVariable:
 
     @property
     def shares(self) -> F64:
-        """The mean of u."""
         projection, centre = self.projection
         return np.asarray(projection @ self.raw + centre)
 
@@ -125,8 +122,6 @@ class FiniteVariable:
 
         Parameters
         ----------
-        projection : ndarray of float64, shape (K, K)
-            Q.
         shared
             Of two reports, which have the permanent response in common.
         """
@@ -166,7 +161,6 @@ class LinkedCovariance:
     kind: IntervalKind = "population"
 
     def variances(self) -> F64:
-        """Return the cells' variances, shape (k_x, k_y)."""
         total = self._spread(self.once) + (self.reports_per_device - 1.0) * self._spread(self.shared)
         if self.kind == "reports":
             held = np.clip(self.shares, 0.0, 1.0)
@@ -182,7 +176,6 @@ class LinkedCovariance:
         return np.asarray(cells + np.outer(first, second) - self.shares**2)
 
     def apply(self, weights: F64) -> F64:
-        """Return the covariances with weighted sums of cells, shape (..., k_x, k_y) in and out."""
         total = self._products(self.once, weights)
         if self.reports_per_device != 1.0:
             total += (self.reports_per_device - 1.0) * self._products(self.shared, weights)
@@ -204,7 +197,6 @@ class LinkedCovariance:
         return np.asarray(total - self.shares * (weights * self.shares).sum(axis=(-2, -1), keepdims=True))
 
     def at(self, shares: F64) -> LinkedCovariance:
-        """Return those at other cells."""
         return replace(self, shares=shares, rows=shares.sum(axis=1), columns=shares.sum(axis=0))
 
 
@@ -234,34 +226,10 @@ def linked_cells(
 
     Parameters
     ----------
-    counts
-        Counts of pairs of supports.
-    names, labels
-        What the variables and their values are called.
-    method
-        Least squares, or each cell by itself.
     reports_per_device
         How many of the reports one device sent, its values unchanged.
-    interval_kind
-        What standard errors are for.
     other
         Which value of each variable stands for all that are not listed.
-
-    Raises
-    ------
-    ParameterError
-        If a part takes strings, or the counts are another mechanism's.
-
-    Examples
-    --------
-    >>> from overstory.analysis.support.registry import SimulatedDevices, count_reports
-    >>> from overstory.protocol.mechanisms.joint import joint
-    >>> linked = joint(of=[{"oracle": "grr", "domain_size": 2, "epsilon": 3.0}] * 2)
-    >>> devices = SimulatedDevices.holding(linked, range(4), np.array([0, 0, 1, 2] * 5_000), np.random.default_rng(1))
-    >>> counts = count_reports(linked, devices.report())
-    >>> table = linked_cells(linked, counts, ("os", "crash"), (("a", "b"), ("no", "yes")))
-    >>> table.shares.round(1).tolist()
-    [[0.5, 0.2], [0.2, -0.0]]
     """
     if mechanism.domain_size is None:
         raise ParameterError(f"{mechanism.name}: a part takes strings, whose candidates must be named")
@@ -321,7 +289,8 @@ def _marginals(covariance: LinkedCovariance) -> tuple[Marginal, Marginal]:
     found = []
     for place, shares in enumerate((covariance.rows, covariance.columns)):
         spread = [
-            each[place].base.diagonal() + diagonal(each[place]) @ shares - shares**2 for each in _both(covariance)
+            each[place].base.diagonal() + diagonal(each[place]) @ shares - shares**2
+            for each in (covariance.once, covariance.shared)
         ]
         total = spread[0] + (covariance.reports_per_device - 1.0) * spread[1]
         if covariance.kind == "reports":
@@ -329,10 +298,6 @@ def _marginals(covariance: LinkedCovariance) -> tuple[Marginal, Marginal]:
             total -= covariance.reports_per_device * held * (1.0 - held)
         found.append(Marginal(shares, np.sqrt(np.maximum(total, 0.0) / max(covariance.num_reports, 1))))
     return found[0], found[1]
-
-
-def _both(covariance: LinkedCovariance) -> tuple[tuple[Moments, Moments], tuple[Moments, Moments]]:
-    return covariance.once, covariance.shared
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,8 +421,6 @@ def boolean_variable(part: Mechanism, supported: I64, totals: I64, per_device: f
 
     Parameters
     ----------
-    part
-        The oracle whose noise the bit has.
     supported : ndarray of int64, shape (num_cohorts, 1)
         Reports whose bit is 1.
     """

@@ -32,15 +32,15 @@ from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    F64 = NDArray[np.float64]
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import IntervalKind
     from overstory.protocol.mechanisms.joint import JointMechanism
 
+    F64 = NDArray[np.float64]
     I64 = NDArray[np.int64]
 
 
@@ -75,11 +75,9 @@ class DenseSystem:
     covariance: F64
 
     def solve(self, right: F64) -> F64:
-        """Multiply by the inverse."""
         return _times(right, self.inverse)
 
     def covary(self, weights: F64) -> F64:
-        """Multiply by the covariance."""
         return _times(weights, self.covariance)
 
     def diagonal(self, first: F64, second: F64) -> F64:
@@ -166,11 +164,6 @@ def system_of(working: tuple[F64, F64], spread: tuple[F64, F64]) -> System:
     spread : tuple of two ndarray of float64, of the same shapes
         What J would be if the weights were the supports' real precision: their covariances go beyond the diagonal, for
         a string sets all its bits at once.
-
-    Raises
-    ------
-    ParameterError
-        If they have no one solution.
     """
     first, second = working
     try:
@@ -205,18 +198,13 @@ class FilterCovariance:
 
     Parameters
     ----------
-    system, bases
-        What the covariance of Delta follows from.
     scale : float
         1 / n, larger where devices reported repeatedly.
     marginals : tuple of two ndarray of float64
         The covariances of the rows' and of the columns' shares.
-    shares : ndarray of float64, shape (k_x, k_y)
     people : float
         1 / n times the reports of a device: the product of the marginals' covariances has the sampling of people as it
         would be if the variables were independent, and it is replaced by theirs.
-    kind
-        What intervals are for: of the reports themselves, people are not sampled.
     """
 
     system: System
@@ -228,7 +216,6 @@ class FilterCovariance:
     kind: IntervalKind
 
     def variances(self) -> F64:
-        """Return the cells' variances, shape (k_x, k_y)."""
         a, b = self.shares.sum(axis=1), self.shares.sum(axis=0)
         first, second = self.marginals
         total = self.scale * self.system.diagonal(*self.bases)
@@ -238,7 +225,6 @@ class FilterCovariance:
         return np.asarray(np.maximum(total + self.people * drawn, 0.0))
 
     def apply(self, weights: F64) -> F64:
-        """Return the covariances with weighted sums of cells."""
         a, b = self.shares.sum(axis=1), self.shares.sum(axis=0)
         first, second = self.marginals
         (x, y), (held, alone) = self.bases, self._people
@@ -271,7 +257,6 @@ def linked_filters(
     names: Sequence[str],
     labels: Sequence[Sequence[str]],
     *,
-    maps: Sequence[CandidateMap | None] = (None, None),
     complete: bool = False,
     reports_per_device: float = 1.0,
     interval_kind: IntervalKind = "population",
@@ -281,21 +266,12 @@ def linked_filters(
 
     Parameters
     ----------
-    counts
-        Counts of pairs of supports by cohort.
     names, labels
         What the variables and their values are called; of strings, the candidates.
-    maps
-        The candidates' bits, where they were made elsewhere; None: by the mechanism's own hashes.
     complete
         Whether every string is in its list: then no value is called "other".
     reports_per_device, interval_kind, other
         See `linked_cells`; strings outside a list are added to `other`.
-
-    Raises
-    ------
-    ParameterError
-        If the counts are another mechanism's, or the candidates cannot be told apart.
     """
     per_device = check_reports_per_device(reports_per_device)
     apart = pair_counts(mechanism, counts)
@@ -304,8 +280,7 @@ def linked_filters(
     for place, part in enumerate(mechanism.components):
         named = tuple(labels[place])
         if isinstance(part.encoding, Bloom):
-            given = maps[place]
-            candidates = candidate_map(part.encoding, named) if given is None else given
+            candidates = candidate_map(part.encoding, named)
             variables.append(
                 filter_variable(part, candidates, supported[place], apart.totals, per_device, complete=complete)
             )

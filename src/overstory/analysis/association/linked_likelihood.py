@@ -65,7 +65,7 @@ class Likeliest:
     converged: bool
 
 
-def likeliest_table(first: F64, second: F64, *, most_steps: int = MOST_STEPS) -> Likeliest:
+def likeliest_table(first: F64, second: F64) -> Likeliest:
     """Maximize the likelihood of the cells' shares.
 
     Parameters
@@ -81,7 +81,7 @@ def likeliest_table(first: F64, second: F64, *, most_steps: int = MOST_STEPS) ->
     """
     cells = np.full((first.shape[1], second.shape[1]), 1.0 / (first.shape[1] * second.shape[1]))
     level = -np.inf
-    for steps in range(0, most_steps, 3):
+    for steps in range(0, MOST_STEPS, 3):
         once, _ = _step(first, second, cells)
         twice, before = _step(first, second, once)
         change, curve = once - cells, twice - 2 * once + cells
@@ -94,7 +94,7 @@ def likeliest_table(first: F64, second: F64, *, most_steps: int = MOST_STEPS) ->
         if reached < max(level, before):  # a jump that lost likelihood is taken back
             cells, reached = twice, before
         level = reached
-    return Likeliest(cells, most_steps, converged=False)
+    return Likeliest(cells, MOST_STEPS, converged=False)
 
 
 def _step(first: F64, second: F64, cells: F64) -> tuple[F64, float]:
@@ -181,27 +181,18 @@ def linked_likelihood(
     names: Sequence[str],
     labels: Sequence[Sequence[str]],
     *,
-    maps: Sequence[CandidateMap | None] = (None, None),
     complete: bool = False,
     interval_kind: IntervalKind = "population",
 ) -> TableEstimate:
-    """Return the likeliest table of the reports themselves; the parameters are those of `linked_filters`.
-
-    Raises
-    ------
-    ParameterError
-        Where there are no reports.
-    """
+    """Return the likeliest table of the reports themselves; the parameters are those of `linked_filters`."""
     if not len(batch):
         raise ParameterError("there are no reports: nothing can be estimated")
     likely, shown = [], []
     for place, part in enumerate(mechanism.components):
-        named, given = tuple(labels[place]), maps[place]
-        is_filter = isinstance(part.encoding, Bloom)
-        if isinstance(part.encoding, Bloom) and given is None:
-            given = candidate_map(part.encoding, named)
-        likely.append(likelihoods(mechanism, batch, place, given if is_filter else None, complete=complete))
-        shown.append((*named, OTHER) if is_filter and not complete else named)
+        named = tuple(labels[place])
+        candidates = candidate_map(part.encoding, named) if isinstance(part.encoding, Bloom) else None
+        likely.append(likelihoods(mechanism, batch, place, candidates, complete=complete))
+        shown.append(named if candidates is None or complete else (*named, OTHER))
     others = [len(each) - 1 if len(each) > len(given) else None for each, given in zip(shown, labels, strict=True)]
     return table_of_likelihoods(
         (likely[0], likely[1]),

@@ -22,11 +22,11 @@ from overstory.presentation.svg import BLUE, VERMILION
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from overstory.analysis.association.summary import TableSummary
     from overstory.analysis.association.table import TableEstimate
+    from overstory.presentation.svg import Picture
 
     F64 = NDArray[np.float64]
-    from overstory.analysis.association.summary import TableSummary
-    from overstory.presentation.svg import Picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,23 +49,7 @@ class Departures:
 
 
 def departures(table: TableEstimate, alpha: float = 0.05) -> Departures:
-    """Return the departures of all cells; of more than 2,500 cells none is sure, and their errors are not known.
-
-    Parameters
-    ----------
-    alpha
-        The false discovery rate.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> departures(table).differences.round(1).tolist(), departures(table).sure.tolist()
-    ([[0.1, -0.1], [-0.1, 0.1]], [[True, True], [True, True]])
-    """
+    """Return the departures of all cells; of more than 2,500 cells none is sure, and their errors are not known."""
     cells = table.shares
     rows, columns = cells.sum(axis=1), cells.sum(axis=0)
     product = np.outer(rows, columns)

@@ -41,16 +41,14 @@ from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import finite, interval, p_value, percent
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from overstory.analysis.association.independence import Independence
-    from overstory.analysis.association.table import TableEstimate
-
-    F64 = NDArray[np.float64]
     from collections.abc import Sequence
 
-    from overstory.analysis.association.table import Marginal
+    from numpy.typing import NDArray
+
+    from overstory.analysis.association.table import Marginal, TableEstimate
     from overstory.analysis.selection import Adjustment, Correction
+
+    F64 = NDArray[np.float64]
 
 
 AT_ONCE: Final = 20
@@ -75,7 +73,6 @@ class Reported:
 
     @property
     def note(self) -> str:
-        """How the table came about, for its reader."""
         made = "the shares shown are the likeliest that are not negative and add up to 100%"
         if self.shrunk < 1.0:
             return (
@@ -86,24 +83,7 @@ class Reported:
 
 
 def reported(table: TableEstimate, tested: Independence | None = None) -> Reported:
-    """Return the table to show.
-
-    Parameters
-    ----------
-    tested
-        The test of independence, where it was made already.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("oue", domain_size=4, epsilon=1.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 50, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> shown = reported(table).shares
-    >>> bool(shown.min() >= 0), round(float(shown.sum()), 9)
-    (True, 1.0)
-    """
+    """Return the table to show."""
     if not table.num_reports:
         return Reported(np.full(table.shares.shape, 1.0 / table.shares.size))
     asked = independence(table) if tested is None else tested
@@ -195,24 +175,10 @@ class TableSummary:
 
     Parameters
     ----------
-    table
-        The table.
-    level
-        The confidence level of all intervals.
     alpha
         The chance of rejecting independence wrongly, and the false discovery rate of detected cells.
     correction, adjustment
         How cells are detected, and what their intervals are corrected for; see `Estimate`.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> from overstory.analysis.association.table import pair_table
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 3] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> print(TableSummary(table).sentences()[0])
-    os and crash depend on each other: chi-square 4,117.9 with 1 degree of freedom, p <1e-300
     """
 
     table: TableEstimate
@@ -247,7 +213,6 @@ class TableSummary:
 
     @cached_property
     def v(self) -> CramersV | None:
-        """Cramer's V."""
         return cramers_v(self.table, self.level, self.alpha, tested=self.tested)
 
     @cached_property
@@ -256,7 +221,6 @@ class TableSummary:
 
     @cached_property
     def conditional(self) -> Conditional:
-        """The shares of the columns' values in each row."""
         return conditional(self.table)
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -272,7 +236,6 @@ class TableSummary:
             yield dict(zip(ROW, (row, column, *numbers, bool(detected[i, j])), strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
         table = self.table
         return {
             "variables": list(table.names),
@@ -301,7 +264,6 @@ class TableSummary:
         ]
 
     def sentences(self) -> list[str]:
-        """Return what the table says of the two variables together."""
         first, second = self.table.names
         if not self.table.num_reports:
             return [f"there are no reports of {first} and {second}"]
@@ -311,7 +273,8 @@ class TableSummary:
             return [f"{self.table.shares.size:,} cells are too many for a test of independence"]
         tested, lines = self.tested, []
         freedom = f"{tested.degrees} degree{'s' * (tested.degrees > 1)} of freedom"
-        how = f"chi-square {tested.statistic:,.1f} with {freedom}, p {_p_text(tested.p_value)}"
+        p = f"{tested.p_value:.3f}" if tested.p_value >= 0.001 else p_value(tested.p_value)
+        how = f"chi-square {tested.statistic:,.1f} with {freedom}, p {p}"
         if tested.rejected:
             lines.append(f"{first} and {second} depend on each other: {how}")
         else:
@@ -414,7 +377,3 @@ class TableSummary:
             ),
             shown,
         )
-
-
-def _p_text(probability: float) -> str:
-    return f"{probability:.3f}" if probability >= 0.001 else p_value(probability)

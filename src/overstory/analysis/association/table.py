@@ -32,17 +32,15 @@ from overstory.analysis.support.divided import DividedHalf
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
+    from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.mechanisms.divided import DividedMechanism
 
     F64 = NDArray[np.float64]
-    from overstory.analysis.reports import SupportCounts
-    from overstory.protocol.mechanisms.divided import DividedMechanism
 
 
 Design = Literal["pair", "linked"]
@@ -67,7 +65,6 @@ class Marginal:
     standard_errors: F64
 
     def interval(self, level: float = 0.95) -> tuple[F64, F64]:
-        """Return both ends of the shares' two-sided normal interval."""
         reach = selection.normal_reach(level) * self.standard_errors
         return self.shares - reach, self.shares + reach
 
@@ -98,21 +95,6 @@ class TableEstimate:
         The rows' and the columns' shares, where more is known of them than the cells' sums.
     notes : tuple of str
         What a reader must know before trusting the numbers.
-
-    Raises
-    ------
-    ParameterError
-        If the cells' shape is not that of the labels, or a variable has fewer than two values.
-
-    Examples
-    --------
-    >>> from overstory.analysis.association.independence import KroneckerCovariance
-    >>> exact = KroneckerCovariance(((np.zeros((2, 2)), np.zeros((2, 2))),))
-    >>> table = TableEstimate(
-    ...     names=("version", "crash"), labels=(("1", "2"), ("no", "yes")), shares=[[0.5, 0.1], [0.4, 0]],
-    ...     covariance=exact, num_reports=10, design="linked")
-    >>> [marginal.shares.round(1).tolist() for marginal in table.marginals]
-    [[0.6, 0.4], [0.9, 0.1]]
     """
 
     names: tuple[str, str]
@@ -152,11 +134,9 @@ class TableEstimate:
 
     @cached_property
     def standard_errors(self) -> F64:
-        """The standard errors of the cells, shape (k_x, k_y)."""
         return np.asarray(np.sqrt(np.maximum(self.covariance.variances(), 0.0)))
 
     def interval(self, level: float = 0.95) -> tuple[F64, F64]:
-        """Return both ends of the cells' two-sided normal interval."""
         reach = selection.normal_reach(level) * self.standard_errors
         return self.shares - reach, self.shares + reach
 
@@ -191,32 +171,12 @@ def pair_table(
 
     Parameters
     ----------
-    mechanism
-        The oracle of the cells.
     estimate
         What it learned: the cells in order, the last variable's value changing first.
-    names, labels
-        Each variable's name and its values: two variables, or more.
     of
         Which two of them; cells that differ in the others add up.
-    interval_kind
-        What standard errors are for.
     other
         Which value of each variable stands for all that are not listed.
-
-    Raises
-    ------
-    ParameterError
-        If the estimate has another number of values.
-
-    Examples
-    --------
-    >>> import overstory
-    >>> oracle = overstory.oracle("grr", domain_size=4, epsilon=3.0)
-    >>> counts = oracle.accumulate(oracle.simulate([0, 0, 1, 2] * 5_000, rng=1))
-    >>> table = pair_table(oracle.mechanism, oracle.estimate(counts), ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> table.shares.round(1).tolist()
-    [[0.5, 0.2], [0.3, -0.0]]
     """
     sizes = [len(values) for values in labels]
     if len(estimate) != math.prod(sizes):
@@ -272,24 +232,6 @@ def divided_tables(
     ----------
     mechanism, counts
         Which devices answer which table, and what was counted.
-    names, labels
-        Each variable's name, and its values.
-    reports_per_device
-        How many of the reports one device sent.
-    other
-        Which value of each variable stands for all that are not listed.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.divided import divided
-    >>> from overstory.analysis.support.registry import SimulatedDevices
-    >>> asked = divided(oracle="grr", epsilon=3.0, sizes="2 2", tables="0 1, 0")
-    >>> held = np.repeat([0, 1, 3], [20_000, 10_000, 10_000])
-    >>> fleet = SimulatedDevices.holding(asked, range(4), held, np.random.default_rng(1))
-    >>> counts = DividedHalf(asked).count(fleet.report())
-    >>> (table,) = divided_tables(asked, counts, ["os", "crash"], [["a", "b"], ["no", "yes"]])
-    >>> table.shares.round(1).tolist(), table.num_reports < 40_000
-    ([[0.5, 0.3], [-0.0, 0.2]], True)
     """
     half = DividedHalf(mechanism)
     tables: list[tuple[int, TableEstimate]] = []

@@ -330,7 +330,6 @@ class CandidateGroups:
 
     @classmethod
     def of(cls, candidates: CandidateMap) -> CandidateGroups:
-        """Group the candidates whose columns are equal."""
         groups = colliding(candidates)
         if not groups:
             return cls(candidates, None, [])

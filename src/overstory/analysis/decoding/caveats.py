@@ -12,6 +12,8 @@ from overstory.analysis.decoding.model import median
 from overstory.privacy.text import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from overstory.analysis.decoding.candidates import CandidateMap
@@ -78,81 +80,54 @@ def caveats(
     balance: tuple[float, float],
     *,
     colliding: int,
-) -> tuple[str, ...]:
-    """Return the notes that apply."""
-    if counts.num_reports == 0:
-        return ("there are no reports: nothing can be estimated",)
-    notes = (
-        *fit.notes,
-        _set_aside(fit),
-        _dispersed(fit),
-        _unallocated(fit, counts.num_reports),
-        _empty(counts),
-        _unbalanced(balance),
-        f"{colliding} group(s) of candidates set the same bits in every cohort: only each group's sum can be estimated"
-        if colliding
-        else "",
-        _undecided(candidates, counts, fit),
-        _too_few(counts, standard_errors),
-    )
-    return tuple(note for note in notes if note)
+) -> Iterator[str]:
+    """Yield the notes that apply."""
+    reports = counts.num_reports
+    if not reports:
+        yield "there are no reports: nothing can be estimated"
+        return
+    yield from _of_fit(fit, reports)
+    if empty := int(np.count_nonzero(counts.totals == 0)):
+        yield f"{empty} of {counts.num_cohorts} cohorts sent no report"
+    if balance[1] < UNBALANCED:
+        yield cohorts_differ(f"chi-square {balance[0]:.0f}")
+    if colliding:
+        yield (
+            f"{colliding} group(s) of candidates set the same bits in every cohort: only each group's sum can be "
+            "estimated"
+        )
+    if fit.method == "pursuit":
+        rows = int(np.count_nonzero(counts.totals)) * counts.num_bits
+        yield (
+            f"{candidates.num_candidates:,} candidates on {rows:,} rows: estimates are unbiased as far as the strings "
+            "that were not fitted spread evenly. 95% intervals hold on average over the strings; a single string's, "
+            "which shares bits with some of those, can hold in fewer than 90% of collections"
+        )
+    finite = standard_errors[np.isfinite(standard_errors)]
+    typical = median(finite) / reports if finite.size else 0.0
+    if typical > NEEDED_SHARE:
+        yield f"fewer reports than needed: a count is uncertain by {typical:.0%} of all reports"
 
 
-def _set_aside(fit: Fit) -> str:
-    if not fit.num_aside:
-        return ""
-    return (
-        f"{plural(fit.num_aside, 'bit')} are set far more often than your list explains, and were set aside: one "
-        f"string outside it, or a few together, hold about {fit.missing:.0%} of the reports. To test a guess, add it "
-        "to the candidates and decode again"
-    )
-
-
-def _dispersed(fit: Fit) -> str:
+def _of_fit(fit: Fit, reports: int) -> Iterator[str]:
+    yield from fit.notes
+    if fit.num_aside:
+        yield (
+            f"{plural(fit.num_aside, 'bit')} are set far more often than your list explains, and were set aside: one "
+            f"string outside it, or a few together, hold about {fit.missing:.0%} of the reports. To test a guess, add "
+            "it to the candidates and decode again"
+        )
     reach = dispersion_reach(fit.degrees_of_freedom)
     if fit.dispersion > 1.0 + reach:
         widened = "" if fit.method == "lasso" else f"; standard errors are {fit.widening:.2f} times wider for it"
-        return f"{residuals_vary(fit.dispersion)}{widened}"
-    if fit.dispersion < 1.0 - reach:
-        return (
+        yield f"{residuals_vary(fit.dispersion)}{widened}"
+    elif fit.dispersion < 1.0 - reach:
+        yield (
             f"residuals vary only {fit.dispersion:.2f} times as much as the channel's noise: "
             "the parameters are not those of the clients"
         )
-    return ""
-
-
-def _unallocated(fit: Fit, num_reports: int) -> str:
     error = np.sqrt(fit.unallocated_variance) * fit.widening
     if misses_strings(fit.unallocated, error):
         rare = ", or that are too rare to fit" if fit.method == "pursuit" else ""
-        about, spread = (f"{share * num_reports:,.0f}" for share in (min(fit.unallocated, 1.0), error))
-        return f"about {about} of the reports (standard error {spread}) hold strings that are not in your list{rare}"
-    return ""
-
-
-def _empty(counts: SupportCounts) -> str:
-    empty = int(np.count_nonzero(counts.totals == 0))
-    return f"{empty} of {counts.num_cohorts} cohorts sent no report" if empty else ""
-
-
-def _unbalanced(balance: tuple[float, float]) -> str:
-    chi_square, p_value = balance
-    return cohorts_differ(f"chi-square {chi_square:.0f}") if p_value < UNBALANCED else ""
-
-
-def _undecided(candidates: CandidateMap, counts: SupportCounts, fit: Fit) -> str:
-    if fit.method != "pursuit":
-        return ""
-    rows = int(np.count_nonzero(counts.totals)) * counts.num_bits
-    return (
-        f"{candidates.num_candidates:,} candidates on {rows:,} rows: estimates are unbiased as far as the strings "
-        "that were not fitted spread evenly. 95% intervals hold on average over the strings; a single string's, which "
-        "shares bits with some of those, can hold in fewer than 90% of collections"
-    )
-
-
-def _too_few(counts: SupportCounts, standard_errors: NDArray[np.float64]) -> str:
-    finite = standard_errors[np.isfinite(standard_errors)]
-    typical = median(finite) / counts.num_reports if finite.size else 0.0
-    note = f"fewer reports than needed: a count is uncertain by {typical:.0%} of all reports"
-    return note if typical > NEEDED_SHARE else ""
+        about, spread = (f"{share * reports:,.0f}" for share in (min(fit.unallocated, 1.0), error))
+        yield f"about {about} of the reports (standard error {spread}) hold strings that are not in your list{rare}"

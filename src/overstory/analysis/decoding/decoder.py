@@ -35,15 +35,12 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from overstory.analysis.decoding.model import Fit, LinearModel
-    from overstory.analysis.estimate import Estimate
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.selection import Correction, IntervalKind
+    from overstory.protocol.channels import BinaryChannel
 
     F64 = NDArray[np.float64]
     Indices = NDArray[np.intp]
-    from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import Correction
-    from overstory.protocol.channels import BinaryChannel
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +62,6 @@ class DecodedErrors:
     complete: bool
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: Indices) -> F64:
-        """Return the covariances of the raw counts at `places`; only what is off the diagonal means something."""
         model = self.fit.model
         assert model is not None
         chosen = places if self.member is None else self.member[places]
@@ -241,8 +237,37 @@ def decode(
     first = None if permanent is None else (float(permanent.keep_one), float(permanent.raise_zero))
     model = linear_model(counts, groups.map, p_star, q_star, permanent=first, reports_per_device=per_device)
     fit = _silent(model) if counts.num_reports == 0 else _fit(model, method, complete=complete)
-    joint = None if fit.model is None else DecodedErrors(fit, groups.member, complete)
-    return _decoded(counts, candidate_map, groups, fit, alpha, correction, interval_kind, per_device, joint)
+    # Shares times N: counts, raw counts and standard errors; the reported count is divided among equal columns.
+    reports = counts.num_reports
+    scale = reports or 1
+    raw = groups.spread(fit.raw) * scale
+    errors = groups.spread(fit.standard_errors) * scale
+    balance = cohort_balance(counts, per_device)
+    notes = tuple(caveats(counts, groups.map, fit, errors, balance, colliding=len(groups.colliding)))
+    names = candidate_map.candidates
+    return Decoded(
+        values=names,
+        counts=groups.spread(fit.reported, divide=True) * scale,
+        raw_counts=raw,
+        standard_errors=errors,
+        num_reports=reports,
+        interval_kind=interval_kind,
+        reports_per_device=per_device,
+        # Storey's share of absent candidates, where all candidates were tested alike.
+        null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
+        alpha=alpha,
+        correction=correction,
+        notes=notes + (repeated_note(per_device) if reports else ()),
+        joint_errors=None if fit.model is None else DecodedErrors(fit, groups.member, complete),
+        method=fit.method,
+        unallocated=fit.unallocated * scale,
+        unallocated_standard_error=float(np.sqrt(fit.unallocated_variance)) * scale * fit.widening,
+        dispersion=fit.dispersion,
+        degrees_of_freedom=fit.degrees_of_freedom,
+        cohort_chi_square=balance[0],
+        cohort_p_value=balance[1],
+        colliding=tuple(tuple(str(names[index]) for index in group) for group in groups.colliding),
+    )
 
 
 def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
@@ -286,48 +311,3 @@ def _silent(model: LinearModel) -> Fit:
     """Return what no reports say: nothing."""
     size = model.candidates.num_candidates
     return Fit(np.zeros(size), np.full(size, np.inf), np.zeros(size), 0.0, np.inf, 1.0, 0, "gls")
-
-
-def _decoded(
-    counts: SupportCounts,
-    candidates: CandidateMap,
-    groups: CandidateGroups,
-    fit: Fit,
-    alpha: float,
-    correction: Correction,
-    interval_kind: IntervalKind,
-    per_device: float,
-    joint: DecodedErrors | None,
-) -> Decoded:
-    """Scale to reports and standard errors, and gather what the reader must know."""
-    # Shares times N: counts, raw counts and standard errors; the reported count is divided among equal columns.
-    reports = counts.num_reports
-    scale = reports or 1
-    raw = groups.spread(fit.raw) * scale
-    errors = groups.spread(fit.standard_errors) * scale
-    balance = cohort_balance(counts, per_device)
-    notes = caveats(counts, groups.map, fit, errors, balance, colliding=len(groups.colliding))
-    names = candidates.candidates
-    return Decoded(
-        values=names,
-        counts=groups.spread(fit.reported, divide=True) * scale,
-        raw_counts=raw,
-        standard_errors=errors,
-        num_reports=reports,
-        interval_kind=interval_kind,
-        reports_per_device=per_device,
-        # Storey's share of absent candidates, where all candidates were tested alike.
-        null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
-        alpha=alpha,
-        correction=correction,
-        notes=notes + (repeated_note(per_device) if reports else ()),
-        joint_errors=joint,
-        method=fit.method,
-        unallocated=fit.unallocated * scale,
-        unallocated_standard_error=float(np.sqrt(fit.unallocated_variance)) * scale * fit.widening,
-        dispersion=fit.dispersion,
-        degrees_of_freedom=fit.degrees_of_freedom,
-        cohort_chi_square=balance[0],
-        cohort_p_value=balance[1],
-        colliding=tuple(tuple(str(names[index]) for index in group) for group in groups.colliding),
-    )

@@ -100,13 +100,7 @@ MANY: Final = 256
 
 
 def cholesky_solve(matrix: F64, right: F64) -> F64:
-    """Solve a positive definite system.
-
-    Parameters
-    ----------
-    matrix : ndarray, shape (n, n)
-    right : ndarray, shape (n, m)
-    """
+    """Solve a positive definite system."""
     if len(matrix) >= MANY:
         from scipy.linalg import cho_factor, cho_solve
 
@@ -119,10 +113,6 @@ def cholesky_inverse(matrix: F64) -> tuple[F64, float]:
     """Return the inverse of a positive definite matrix and its reciprocal condition number (in the 1-norm).
 
     From `MANY` unknowns on, the number is LAPACK's estimate.
-
-    Parameters
-    ----------
-    matrix : ndarray, shape (n, n)
     """
     if len(matrix) >= MANY:
         return _lapack_inverse(matrix)
@@ -164,7 +154,6 @@ class NormalEquations:
 
     @classmethod
     def of(cls, model: LinearModel) -> NormalEquations:
-        """Sum over the rows, for every candidate."""
         w, y = model.weights, model.response
         return cls(
             gram(model.candidates, w),
@@ -301,7 +290,7 @@ def _let_go(model: LinearModel, fit: Fit, covariance: F64, edge: F64, residuals:
     raw = fit.raw - slope * lift
     left = 1.0 - raw.sum() + lift / model.fill
     variance = covariance.sum() + (slope.sum() + 1.0 / model.fill) ** 2 / information
-    residuals = residuals + _projected(model, slope, lift)
+    residuals = residuals + lift * (predict(model.candidates, slope) - model.fill * slope.sum() - 1.0)
     phi, degrees = dispersion(model, residuals, raw.size + 1)
     return replace(
         fit,
@@ -315,11 +304,6 @@ def _let_go(model: LinearModel, fit: Fit, covariance: F64, edge: F64, residuals:
         notes=(_UNEVEN.format(raw.sum() + left),),
         is_freed=True,
     )
-
-
-def _projected(model: LinearModel, slope: F64, lift: float) -> F64:
-    """Return what letting go adds to the residuals."""
-    return np.asarray(lift * (predict(model.candidates, slope) - model.fill * slope.sum() - 1.0))
 
 
 def _fit_plain(model: LinearModel, normal: NormalEquations) -> Solution:

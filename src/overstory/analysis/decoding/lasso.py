@@ -63,7 +63,6 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: 
 
     Parameters
     ----------
-    response : ndarray, shape (num_rows,)
     penalty : float
         scikit-learn's ``alpha`` times ``num_rows``.
 

@@ -127,11 +127,6 @@ class LinearModel:
         Residuals stand out by Benjamini and Hochberg's rule, at `FURTHER` once one does at `BY_CHANCE`.
         Returns the model itself where no other rows stand out than before, or more than `MOST_ASIDE` of them: then it
         is not a few strings that are missing.
-
-        Parameters
-        ----------
-        residuals : ndarray, shape (num_rows,)
-            Of the fit to this model, in all rows.
         """
         fitted, used = self.response - residuals, self.reports > 0
         scores = residuals * np.sqrt(replace(self, aside=None).weights_at(fitted))
@@ -277,7 +272,8 @@ def _variances(
     for cohort, reports in enumerate(model.reports[::bits]):
         if not reports:
             continue
-        design = _of_cohort(model.candidates, columns, cohort)
+        design = np.zeros((columns.size, bits))  # the bits that the candidates set in this cohort, a row for each
+        design[np.arange(columns.size)[:, None], model.candidates.positions[cohort, columns]] = 1.0
         # a_j, the candidates' coefficients on the cohort's bits: (X'WX)^-1 X'W.
         fitted = covariance @ (design - centre) * model.weights[cohort * bits : (cohort + 1) * bits]
         load = np.clip(shares @ design + hidden * fill, 0.0, 1.0)
@@ -288,13 +284,6 @@ def _variances(
         together += (listed + others - (fitted @ load) ** 2) / reports
         by_bit += fitted**2 @ (load * (1.0 - load)) / reports
     return together, by_bit
-
-
-def _of_cohort(candidates: CandidateMap, columns: NDArray[np.intp], cohort: int) -> F64:
-    """Return the bits that some candidates set in a cohort, a row for each."""
-    design = np.zeros((columns.size, candidates.num_bits))
-    design[np.arange(columns.size)[:, None], candidates.positions[cohort, columns]] = 1.0
-    return design
 
 
 def median(values: F64) -> float:

@@ -73,7 +73,6 @@ class _Columns:
         return float(self.model.weights @ (self.model.response - self.model.fill) ** 2)
 
     def equations(self, columns: Indices) -> NormalEquations:
-        """Return the normal equations of some columns."""
         model = self.model
         w = model.weights
         block = gram(model.candidates, w, columns)
@@ -170,7 +169,8 @@ def _search(columns: _Columns, background: _Background) -> _Background:
 
 def _pursue(columns: _Columns, background: _Background) -> Indices:
     """Add members from among the candidates that now look best, and drop those the others made superfluous."""
-    entry = _entry(columns.edge.size)
+    # The z that one of that many absent candidates passes, on average.
+    entry = -normal_quantile(1.0 / (columns.edge.size + 1.0))
     # Marginal z of each candidate given the members: (x_s - o)'W r / (phi^(1/2) ||x_s - o||_W).
     z = _scores(columns.model, background) / np.sqrt(columns.lengths * max(1.0, background.dispersion))
     z[background.members] = -np.inf
@@ -249,8 +249,3 @@ def _scores(model: LinearModel, background: _Background) -> F64:
     """Return (x_s - o)' W r for every candidate."""
     weighted = model.weights * background.residuals
     return np.asarray(correlate(model.candidates, weighted) - model.fill * weighted.sum())
-
-
-def _entry(candidates: int) -> float:
-    """Return the z that one of that many absent candidates passes, on average."""
-    return -normal_quantile(1.0 / (candidates + 1.0))

@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import Adjustment, IntervalKind
     from overstory.presentation.document import Block
 
     F64 = NDArray[np.float64]
-    from overstory.analysis.estimate import Estimate
 
 
 OverallTest = Literal["covariance", "simes"]

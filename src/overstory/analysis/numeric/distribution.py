@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     F64 = NDArray[np.float64]
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -485,17 +484,7 @@ class _Reports:
 
 
 def fit_many(counts: F64, table: F64, tolerance: float, start: F64) -> F64:
-    """Fit each row of counts as `expectation_maximization` does, all at once; shape (rows, d).
-
-    Parameters
-    ----------
-    counts : ndarray of float64, shape (rows, m)
-        How often each output was seen, in each collection.
-    table : ndarray of float64, shape (m, d)
-        P(output | bin).
-    start : ndarray of float64, shape (d,)
-        The shares to start from.
-    """
+    """Fit each row of counts as `expectation_maximization` does, all at once; shape (rows, d)."""
     learned = np.empty((len(counts), table.shape[1]))
     rows, before = np.arange(len(counts)), np.full(len(counts), -np.inf)
     shares, total = np.tile(start, (len(counts), 1)), counts.sum(axis=1)

@@ -33,8 +33,6 @@ def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) 
 
     Parameters
     ----------
-    values : array_like, shape (n,)
-        Numbers of its domain.
     rng
         Where all randomness comes from: a seed, a generator, or None for a fresh one.
 

@@ -95,7 +95,6 @@ class NumberEstimate:
         return next(self.of_kind("mean"), None)
 
     def of_kind(self, kind: str) -> Iterator[Quantity]:
-        """Yield the quantities of a kind."""
         return (quantity for quantity in self.quantities if quantity.kind == kind)
 
     def to_json(self) -> dict[str, Any]:
@@ -116,30 +115,10 @@ def estimate_numbers(
 
     Parameters
     ----------
-    mechanism, domain
-        The metric's.
-    counts
-        As a store has them.
     reports_per_device
         How many of the reports one device sent. They are taken to be alike, the worst case.
     ranges
         The first symbol and the one past the last of further ranges whose shares are asked for; of `ranges` alone.
-
-    Raises
-    ------
-    ParameterError
-        When the mechanism is none of numbers, or the counts are another's.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from overstory.analysis.support.registry import SimulatedDevices, count_reports
-    >>> from overstory.protocol.numeric import Hybrid
-    >>> hybrid, rng = Hybrid(1.0), np.random.default_rng(1)
-    >>> devices = SimulatedDevices.holding(hybrid, [-0.5, 0.5], rng.integers(2, size=100_000), rng)
-    >>> learned = estimate_numbers(hybrid, hybrid.domain, count_reports(hybrid, devices.report()))
-    >>> learned.mean.low < 0 < learned.mean.high
-    True
     """
     estimator = _ESTIMATORS.get(mechanism.reading)
     if estimator is None:
@@ -308,11 +287,6 @@ def subtract(a: NumberEstimate, b: NumberEstimate, alpha: float = 0.05) -> list[
 
     Devices that report in both and keep their values share noise, which cancels in part: the intervals are then too
     long, never too short. Quantiles are not subtracted: they have no standard error.
-
-    Parameters
-    ----------
-    alpha
-        The false discovery rate of what is called changed.
     """
     reach, others = normal_reach(a.level), {(q.kind, q.of): q for q in b.quantities}
     rows = []

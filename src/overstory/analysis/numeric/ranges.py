@@ -40,11 +40,6 @@ if TYPE_CHECKING:
 class ConsistentTree:
     """The linear map from every node's own estimate to consistent ones, and back to what each node contributes.
 
-    Parameters
-    ----------
-    tree
-        Its shape.
-
     Examples
     --------
     >>> tree = ConsistentTree(LevelTree(4, 2), (1.0, 1.0))
@@ -105,11 +100,9 @@ class ConsistentTree:
         return float(slopes[0][0]), by_level
 
     def _sums(self, nodes: F64) -> F64:
-        """Add up each parent's children."""
         return np.asarray(np.add.reduceat(nodes, np.arange(0, nodes.size, self.tree.branching)))
 
     def _spread(self, parents: F64, size: int) -> F64:
-        """Give each child its parent's number."""
         return np.repeat(parents, self.tree.branching)[:size]
 
 

@@ -63,7 +63,6 @@ class MaximumLikelihood:
         return f"maximum-likelihood({self.supports})"
 
     def __call__(self, estimate: Estimate) -> F64:
-        """Return the counts."""
         if not np.array_equal(estimate.counts, estimate.raw_counts):
             raise ParameterError("maximum likelihood starts from the raw counts: make it the first step")
         reports = estimate.num_reports

@@ -31,8 +31,9 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    F64 = NDArray[np.float64]
     from overstory.analysis.estimate import Estimate
+
+    F64 = NDArray[np.float64]
 
 
 FEWEST: Final = 3
@@ -71,19 +72,6 @@ def smooth(shares: F64, variances: F64) -> Smoothed:
         The unbiased shares of M values in S groups, at least 3 (float64, shape (S, M)).
     variances
         Their known variances, above 0 (float64, shape (S, M)).
-
-    Raises
-    ------
-    ParameterError
-        When there are fewer than 3 groups, or variances of another shape or not above 0.
-
-    Examples
-    --------
-    >>> noisy = np.array([[0.1], [0.3], [0.2], [0.9]])
-    >>> smooth(noisy, np.full((4, 1), 1.0)).shares.round(3).tolist()  # as far apart as noise puts them
-    [[0.375], [0.375], [0.375], [0.375]]
-    >>> smooth(noisy, np.full((4, 1), 0.01)).shares.round(3).tolist()
-    [[0.121], [0.306], [0.214], [0.859]]
     """
     if shares.ndim != 2 or shares.shape != variances.shape or not (variances > 0).all():
         raise ParameterError("give shares and their variances by group and value, and variances above 0")
@@ -129,7 +117,6 @@ class WeightedShares:
     errors: F64
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary per value, most frequent first."""
         order = np.argsort(-self.shares, kind="stable")
         return [
             {"value": self.values[place], **with_interval(self.shares[place], self.errors[place])}

@@ -14,9 +14,9 @@ Smoothing: what an ordered domain allows, because neighbours tend to be alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -43,10 +43,7 @@ class Step(Protocol):
 class Clip:
     """Move each count to the nearest one that is possible: not negative, and no more than the reports."""
 
-    @property
-    def name(self) -> str:
-        """The step's name."""
-        return "clip"
+    name: ClassVar[str] = "clip"
 
     def __call__(self, estimate: Estimate) -> F64:
         return np.clip(estimate.counts, 0.0, estimate.num_reports)
@@ -78,10 +75,7 @@ class EstFreq:
 class Norm:
     """Add one number to all counts, so that they sum to the number of reports. Linear, so still unbiased."""
 
-    @property
-    def name(self) -> str:
-        """The step's name."""
-        return "norm"
+    name: ClassVar[str] = "norm"
 
     def __call__(self, estimate: Estimate) -> F64:
         return np.asarray(estimate.counts + (estimate.num_reports - estimate.counts.sum()) / max(len(estimate), 1))
@@ -95,10 +89,7 @@ class NormSub:
     from many small counts, so sums over many symbols are biased: ask for ranges before it, not after.
     """
 
-    @property
-    def name(self) -> str:
-        """The step's name."""
-        return "norm-sub"
+    name: ClassVar[str] = "norm-sub"
 
     def __call__(self, estimate: Estimate) -> F64:
         return project_simplex(estimate.counts, estimate.num_reports)
@@ -120,7 +111,6 @@ class BaseCut:
 
     @property
     def name(self) -> str:
-        """The step's name, with alpha when it was chosen."""
         return "base-cut" if self.alpha is None else f"base-cut(alpha={self.alpha:g})"
 
     def __call__(self, estimate: Estimate) -> F64:
@@ -169,11 +159,9 @@ class Smooth:
 
     @property
     def name(self) -> str:
-        """The step's name, with the penalty when it was chosen."""
         return "smooth" if self.penalty is None else f"smooth(penalty={self.penalty:g})"
 
     def __call__(self, estimate: Estimate) -> F64:
-        """Return the counts."""
         from scipy.fft import dct, idct
 
         errors = estimate.standard_errors[np.isfinite(estimate.standard_errors)]
@@ -265,40 +253,16 @@ def postprocess(estimate: Estimate, *steps: str | Step) -> Processed:
     >>> done.counts.tolist(), done.raw_counts.tolist(), done.steps
     ([60.0, 40.0, 0.0], [70.0, 50.0, -20.0], ('norm-sub',))
     """
-    done = _as_processed(estimate)
+    done = estimate if isinstance(estimate, Processed) else _with_counts(estimate, estimate.counts)
     for step in steps:
-        chosen = _step(step) if isinstance(step, str) else step
+        if isinstance(step, str) and step not in STEPS:
+            raise ParameterError(f"there is no post-processing step {step!r}: choose one of {', '.join(STEPS)}")
+        chosen = STEPS[step]() if isinstance(step, str) else step
         done = _with_counts(done, chosen(done), chosen.name)
     return done
 
 
-def _step(name: str) -> Step:
-    if name not in STEPS:
-        raise ParameterError(f"there is no post-processing step {name!r}: choose one of {', '.join(STEPS)}")
-    return STEPS[name]()
-
-
-def _as_processed(estimate: Estimate) -> Processed:
-    if isinstance(estimate, Processed):
-        return estimate
-    return _with_counts(estimate, estimate.counts)
-
-
 def _with_counts(estimate: Estimate, counts: NDArray[np.float64], *names: str) -> Processed:
+    given = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
     before = estimate.steps if isinstance(estimate, Processed) else ()
-    return Processed(
-        values=estimate.values,
-        counts=counts,
-        raw_counts=estimate.raw_counts,
-        standard_errors=estimate.standard_errors,
-        num_reports=estimate.num_reports,
-        interval_kind=estimate.interval_kind,
-        reports_per_device=estimate.reports_per_device,
-        null_share=estimate.null_share,
-        alpha=estimate.alpha,
-        correction=estimate.correction,
-        notes=estimate.notes,
-        joint_errors=estimate.joint_errors,
-        adjustment=estimate.adjustment,
-        steps=(*before, *names),
-    )
+    return Processed(**{**given, "counts": counts, "steps": (*before, *names)})

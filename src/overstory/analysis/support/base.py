@@ -58,8 +58,6 @@ class StreamKey:
 
     Parameters
     ----------
-    key
-        32 bytes.
     first_device
         The first row's device; a device's report does not depend on the rows that it is computed with.
     report_index
@@ -125,8 +123,12 @@ class Support(ServerHalf[O_co]):
         return self.mechanism.payload_bits
 
     @property
+    def encoding(self) -> Any:
+        """The mechanism's; a class of one kind of encoding says which."""
+        return self.mechanism.encoding
+
+    @property
     def domain_size(self) -> int | None:
-        """How many values there are; None where they are strings."""
         return self.mechanism.domain_size
 
     @property
@@ -140,7 +142,7 @@ class Support(ServerHalf[O_co]):
 
     def num_counts(self, labels: Sequence[str]) -> int:
         """Return the number of values, or of what each cohort counts."""
-        encoding, mechanism = self.mechanism.encoding, self.mechanism
+        encoding, mechanism = self.encoding, self.mechanism
         if encoding.by_seed:
             return int(mechanism.num_cohorts * encoding.num_symbols)
         if encoding.decoded or not encoding.pure:
@@ -149,7 +151,7 @@ class Support(ServerHalf[O_co]):
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
         """Return the labels where a count belongs to a label, else the numbers of bits."""
-        encoding = self.mechanism.encoding
+        encoding = self.encoding
         if encoding.by_seed:
             return [f"symbol{symbol}" for symbol in range(size)]
         if not encoding.pure or len(labels) != size:
@@ -222,8 +224,6 @@ class SupportErrors:
 
     Parameters
     ----------
-    span
-        p* - q*.
     once
         c_1 and c_0 in one report.
     shared
@@ -239,7 +239,6 @@ class SupportErrors:
 
     @classmethod
     def of(cls, mechanism: Mechanism) -> SupportErrors:
-        """Return a mechanism's."""
         p_star, q_star, cluster = float(mechanism.p_star), float(mechanism.q_star), clustering(mechanism)
         return cls(
             p_star - q_star,
@@ -249,7 +248,6 @@ class SupportErrors:
         )
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: Indices) -> F64:
-        """Return the covariances of the raw counts at `places`; only what is off the diagonal means something."""
         reports, each = estimate.num_reports, estimate.reports_per_device
         counts = estimate.raw_counts[places]
         holders = np.clip(counts, 0, reports)
@@ -281,7 +279,6 @@ class SampledErrors:
     totals: NDArray[np.int64]
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: Indices) -> F64:
-        """Return the covariances of the raw counts at `places`; only what is off the diagonal means something."""
         size, reports = self.sample.domain_size, max(estimate.num_reports, 1)
         asked = np.zeros((len(self.totals), size))
         for offset in self.sample.offsets:

@@ -14,7 +14,7 @@ from overstory.analysis.support.positions import positions_of
 from overstory.analysis.support.work import PER_BIT, REGRESSION, Work
 from overstory.analysis.variance import support_noise
 from overstory.protocol.channels import BinaryChannel
-from overstory.protocol.encodings.bits import Bloom, SampledBits
+from overstory.protocol.encodings.bits import SampledBits
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
@@ -29,11 +29,11 @@ class OneHotSupport(Support[BitMechanism]):
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
         """Return the positions that each value sets in each cohort."""
-        return positions_of(self.mechanism.encoding, values)
+        return positions_of(self.encoding, values)
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
         """Pass the values' bits through both channels."""
-        return self.simulate(table, symbols, cohorts, stream, self.mechanism.encoding.num_bits)
+        return self.simulate(table, symbols, cohorts, stream, self.encoding.num_bits)
 
     def simulate(
         self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey, num_bits: int
@@ -55,7 +55,6 @@ class OneHotSupport(Support[BitMechanism]):
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits."""
         return chosen(batch.accumulate(), values)
 
 
@@ -65,16 +64,12 @@ class BloomSupport(OneHotSupport):
     work = REGRESSION
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits by cohort."""
         _whole(self.mechanism, values)
         return batch.accumulate()
 
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> Estimate:
-        """Decode; see `overstory.analysis.decoding.decode`."""
-        encoding = self.mechanism.encoding
-        assert isinstance(encoding, Bloom)
         if names is None:
             raise ParameterError(
                 f"{self.mechanism.name} needs candidates: a Bloom filter can only be asked for given strings"
@@ -82,7 +77,7 @@ class BloomSupport(OneHotSupport):
         from overstory.analysis.decoding import decode
         from overstory.analysis.decoding.candidates import CandidateMap
 
-        candidates = CandidateMap(names, positions_of(encoding, names), encoding.num_bits)
+        candidates = CandidateMap(names, positions_of(self.encoding, names), self.encoding.num_bits)
         p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
         return decode(
             counts,
@@ -98,23 +93,19 @@ class BloomSupport(OneHotSupport):
 class SampledSupport(OneHotSupport):
     """Bits of a sample of the symbols: a report speaks for those that its cohort was asked for, and for no other."""
 
+    encoding: SampledBits
     work = Work("n d' bits added", cell=7e-9)
-
-    @property
-    def sample(self) -> SampledBits:
-        """Which symbols a cohort is asked for."""
-        encoding = self.mechanism.encoding
-        assert isinstance(encoding, SampledBits)
-        return encoding
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:  # noqa: ARG002 - all that a device can hold
         """Return the bit at each distance from the cohort; one past the last where there is none."""
-        none, distances = self.sample.num_bits, range(self.sample.domain_size)
-        return np.array([self.sample.places.get(distance, none) for distance in distances], np.int32).reshape(1, -1, 1)
+        none, distances = self.encoding.num_bits, range(self.encoding.domain_size)
+        return np.array([self.encoding.places.get(distance, none) for distance in distances], np.int32).reshape(
+            1, -1, 1
+        )
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
         """Encode distances from the cohort, with a bit more for what is not asked for; then drop that bit."""
-        asked, size = self.sample.num_bits, self.sample.domain_size
+        asked, size = self.encoding.num_bits, self.encoding.domain_size
         distances = ((symbols.astype(np.int64) - cohorts) % size).astype(np.int32)
         bits = self.simulate(table, distances, np.zeros(len(symbols), np.uint16), stream, asked + 1)
         bits[:, asked // 64] &= np.uint64((1 << asked % 64) - 1)
@@ -127,9 +118,9 @@ class SampledSupport(OneHotSupport):
 
     def asked(self, counts: SupportCounts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return for each symbol how many reports were asked for it, and in how many its bit was set."""
-        size = self.sample.domain_size
+        size = self.encoding.domain_size
         asked, ones = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        for bit, offset in enumerate(self.sample.offsets):
+        for bit, offset in enumerate(self.encoding.offsets):
             asked += np.roll(counts.totals, offset)
             ones += np.roll(counts.ones[:, bit], offset)
         return asked, ones
@@ -166,7 +157,7 @@ class SampledSupport(OneHotSupport):
             num_reports=reports,
             reports_per_device=reports_per_device,
             notes=notes,
-            joint_errors=SampledErrors(self.sample, counts.totals),
+            joint_errors=SampledErrors(self.encoding, counts.totals),
             **choices,
         )
 

@@ -33,11 +33,9 @@ class DividedHalf(ServerHalf[DividedMechanism]):
     """The server's half: each report is counted by the oracle of its table."""
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the symbols of all variables together."""
         return symbols_of(values, self.mechanism.domain_size)
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        """Return the reports of each device's table."""
         held = np.asarray(table)[symbols]
         out = np.zeros((held.size, -(-self.mechanism.payload_bits // 64)), np.uint64)
         for number, part in enumerate(self.mechanism.parts):
@@ -74,7 +72,6 @@ class DividedHalf(ServerHalf[DividedMechanism]):
 
     @property
     def num_cells(self) -> int:
-        """Cells of the largest table."""
         return max(part.domain_size or 0 for part in self.mechanism.parts)
 
     def of_table(self, counts: SupportCounts, table: int) -> SupportCounts:
@@ -83,9 +80,7 @@ class DividedHalf(ServerHalf[DividedMechanism]):
         return SupportCounts([counts.totals[table]], counts.ones[table : table + 1, :size])
 
     def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - tables have cells of their own
-        """Return the number of tables times the cells of the largest."""
         return self.mechanism.num_cohorts * self.num_cells
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - tables have cells of their own
-        """Return the cells' numbers in their table."""
         return [f"cell{cell}" for cell in range(size)]

@@ -106,7 +106,6 @@ class ItemEstimate(Estimate):
     mean_size: MeanSize
 
     def summary(self) -> dict[str, Any]:
-        """Return the facts about the estimate, the mean size among them, ready for JSON."""
         return {**super().summary(), "mean_size": self.mean_size.to_json(self.interval_kind)}
 
 
@@ -131,8 +130,7 @@ class ItemSupport(Support[Any]):
 
     @property
     def size(self) -> int:
-        """The number of items."""
-        return int(self.mechanism.encoding.domain_size)
+        return int(self.encoding.domain_size)
 
     def table(self, values: Sequence[Any]) -> NDArray[np.int32]:
         """Return each set's items in a row after their number; what is left of a row is past the last item."""
@@ -154,25 +152,18 @@ class PaddedSupport(ItemSupport):
     """One item of a padded set, reported by an oracle: counts are the oracle's, of items and dummies."""
 
     mechanism: PaddedSampling
+    encoding: PaddedItems
     work = Work("that of the oracle")
 
-    @property
-    def encoding(self) -> PaddedItems:
-        """How a set is padded."""
-        return self.mechanism.encoding
-
     def core_seconds(self, num_reports: int, num_values: int) -> float:
-        """Return the oracle's."""
         return self.inner.core_seconds(num_reports, num_values + self.encoding.num_dummies)
 
     @property
     def inner(self) -> Support[Any]:
-        """The oracle's own."""
         oracle = self.mechanism.inner
         return ORACLES[type(oracle.encoding)](oracle)
 
     def num_counts(self, labels: Sequence[str]) -> int:
-        """Return the oracle's number of counts."""
         return self.inner.num_counts(self._names(labels))
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
@@ -183,7 +174,6 @@ class PaddedSupport(ItemSupport):
         return [*labels, *(f"padding {number + 1}" for number in range(self.encoding.num_dummies))]
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count as the oracle does, over items and dummies."""
         if values is not None:
             raise ParameterError(f"{self.mechanism.name} counts all items: name none")
         return self.inner.count(batch, None)
@@ -201,7 +191,6 @@ class PaddedSupport(ItemSupport):
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> ItemEstimate:
-        """Multiply the oracle's estimate of drawn symbols by L; see the module's head."""
         oracle = self.inner.estimate(counts, None, reports_per_device=reports_per_device)
         length, items, reports = self.encoding.length, slice(0, self.size), counts.num_reports
         raw = length * oracle.raw_counts[items]
@@ -228,15 +217,10 @@ class ItemBitSupport(ItemSupport):
     """A bit for every item."""
 
     mechanism: ItemBitMechanism
+    encoding: ItemBits
     work = OneHotSupport.work
 
-    @property
-    def encoding(self) -> ItemBits:
-        """How many items of a set show."""
-        return self.mechanism.encoding
-
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits."""
         return OneHotSupport(self.mechanism).count(batch, values)
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
@@ -267,7 +251,6 @@ class ItemBitSupport(ItemSupport):
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> ItemEstimate:
-        """Debias every count by itself."""
         debiased = super().estimate(counts, names, reports_per_device=reports_per_device)
         return with_size(debiased, self._mean_size(debiased), **choices)
 

@@ -68,11 +68,6 @@ def num_supports(part: Mechanism) -> int:
 def pair_counts(mechanism: JointMechanism, counts: SupportCounts) -> PairCounts:
     """Take a collection's counts apart.
 
-    Raises
-    ------
-    ParameterError
-        When they are another mechanism's, or no counts of pairs: a corner is not the cohort's reports.
-
     Examples
     --------
     >>> from overstory.protocol.mechanisms.joint import joint
@@ -90,13 +85,7 @@ def pair_counts(mechanism: JointMechanism, counts: SupportCounts) -> PairCounts:
 
 
 def apart(counts: SupportCounts, first: int, second: int) -> PairCounts:
-    """Take the counts of pairs of supports apart.
-
-    Raises
-    ------
-    ParameterError
-        When a corner is not the cohort's reports.
-    """
+    """Take the counts of pairs of supports apart."""
     table = counts.ones.reshape(-1, first + 1, second + 1)
     if not np.array_equal(table[:, first, second], counts.totals):
         raise ParameterError("these are no counts of pairs: the last count of a cohort is not its number of reports")
@@ -108,12 +97,10 @@ class LinkedSupport(ServerHalf[JointMechanism]):
 
     @property
     def halves(self) -> list[Support[Any]]:
-        """The server's halves of the parts."""
         return [_HALVES[type(part.encoding)](part) for part in self.mechanism.components]
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many supports each part has."""
         first, second = map(num_supports, self.mechanism.components)
         return first, second
 
@@ -149,7 +136,6 @@ class LinkedSupport(ServerHalf[JointMechanism]):
         return beside(first, second, low.payload_bits, self.mechanism.payload_bits)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count pairs of supports by cohort."""
         if values is not None:
             raise ParameterError(
                 f"{self.mechanism.name} counts pairs of supports, not values: give candidates to decode"
@@ -179,7 +165,6 @@ class LinkedSupport(ServerHalf[JointMechanism]):
         return count_bit_pairs(batch, first, second)
 
     def _symbols(self, bits: Words, place: int) -> I64:
-        """Return the symbols of a part."""
         symbols = words_of_part(self.mechanism, bits, place)[:, 0].astype(np.int64)
         return symbols_of(symbols, self.mechanism.components[place].payload_limit)
 

@@ -60,18 +60,11 @@ class GeneratorDraws:
         self._rng, self._count = rng, count
 
     def below(self, size: int) -> I64:
-        """Draw from the generator."""
         return self._rng.integers(size, size=self._count)
 
 
 class KeyedDraws:
-    """A keyed function of device and position: a device's response to a position is always the same.
-
-    Parameters
-    ----------
-    places : ndarray of int64, shape (n,)
-        Each device's position.
-    """
+    """A keyed function of device and position: a device's response to a position is always the same."""
 
     def __init__(self, stream: StreamKey, places: I64) -> None:
         from overstory.kernels.devices import stream_starts
@@ -81,7 +74,6 @@ class KeyedDraws:
         self._next = 0
 
     def below(self, size: int) -> I64:
-        """Take a device's next word."""
         from overstory.kernels.devices import below, stream_words
 
         if size > ONE:
@@ -174,7 +166,6 @@ class NumberHalf(ServerHalf[NumericRandomizer]):
     """What all randomizers of numbers have in common: positions, and draws from them."""
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the values' positions."""
         return positions(self.mechanism, np.array([float(value) for value in values]))
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002 - one cohort
@@ -184,7 +175,6 @@ class NumberHalf(ServerHalf[NumericRandomizer]):
         return drawn.astype(np.uint64).reshape(-1, 1)
 
     def payloads(self, batch: ReportBatch) -> I64:
-        """Return the payloads as numbers."""
         payloads = batch.bits[:, 0].astype(np.int64)
         if payloads.size and int(payloads.max()) >= self.mechanism.payload_limit:
             limit = self.mechanism.payload_limit
@@ -210,7 +200,6 @@ class MeanHalf(NumberHalf):
         return SupportCounts([branch.size for branch in branches], ones)
 
     def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - there are none
-        """Return the number of pairs, over branches."""
         wide = max(self.branch_bits)
         return len(self.branch_bits) * (wide * (wide + 1) // 2)
 
@@ -222,7 +211,6 @@ class MeanHalf(NumberHalf):
 
     @property
     def branch_bits(self) -> tuple[int, ...]:
-        """The bits of a payload, by branch."""
         if isinstance(self.mechanism, Hybrid):
             return self.mechanism.duchi.payload_bits, self.mechanism.piecewise.payload_bits
         return (self.mechanism.payload_bits,)
@@ -240,15 +228,12 @@ class WaveHalf(NumberHalf):
         return bucket_edges(cells, min(cells, MOST_BUCKETS))
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
-        """Count buckets."""
         return self.count_payloads(self.payloads(batch))
 
     def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - there are none
-        """Return the number of buckets."""
         return self.cells.size - 1
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
-        """Return each bucket's first cell."""
         return [f"cell{first}" for first in self.cells[:size].tolist()]
 
     def count_payloads(self, payloads: I64) -> SupportCounts:
@@ -272,11 +257,9 @@ class LevelHalf(ServerHalf[RangeRandomizer]):
     """Range queries: the bits of every level, a level in the place of a cohort."""
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the symbols."""
         return symbols_of(values, self.mechanism.domain_size)
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        """Return the reports of each device's level: the bits of its nodes."""
         held, tree = table[symbols], self.mechanism.tree
         out = np.zeros((held.size, -(-self.mechanism.payload_bits // 64)), np.uint64)
         for level, mechanism in enumerate(self.mechanism.mechanisms):
@@ -297,9 +280,7 @@ class LevelHalf(ServerHalf[RangeRandomizer]):
         return SupportCounts(counts.totals, np.where(np.arange(counts.num_bits) < widths[:, None], counts.ones, 0))
 
     def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - a level counts nodes
-        """Return the number of levels times the bits of the widest."""
         return self.mechanism.num_cohorts * self.mechanism.payload_bits
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - a level counts nodes
-        """Return the nodes' numbers in their level."""
         return [f"node{node}" for node in range(size)]

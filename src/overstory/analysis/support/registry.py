@@ -90,11 +90,6 @@ HALVES: Final[dict[type, type[ServerHalf[Any]]]] = {
 def server_half(mechanism: LocalRandomizer) -> ServerHalf[Any]:
     """Return what counts a mechanism's reports, whichever its kind.
 
-    Raises
-    ------
-    ParameterError
-        When nothing does.
-
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
@@ -110,13 +105,7 @@ def server_half(mechanism: LocalRandomizer) -> ServerHalf[Any]:
 
 
 def count_reports(mechanism: LocalRandomizer, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:
-    """Return the counts of a batch of a mechanism's reports.
-
-    Raises
-    ------
-    ParameterError
-        When the reports are another mechanism's, or `values` are missing or outside the domain.
-    """
+    """Return the counts of a batch of a mechanism's reports."""
     shape = mechanism.payload_bits, mechanism.num_cohorts
     if (batch.num_bits, batch.num_cohorts) != shape:
         raise ParameterError(

@@ -28,13 +28,7 @@ ANSWERS: Final[dict[type, type[Support[Any]]]] = {LinearHash: LinearSupport, Loc
 
 
 def groups_of(mechanism: SearchMechanism, cohorts: Cohorts) -> NDArray[np.int64]:
-    """Return the group of each device's number (int64, shape (n,)).
-
-    Raises
-    ------
-    ParameterError
-        When a device is not asked in the mechanism's wave.
-    """
+    """Return the group of each device's number (int64, shape (n,))."""
     groups: NDArray[np.int64] = np.searchsorted(mechanism.bounds, cohorts.astype(np.int64), side="right") - 1
     if groups.size and not 0 <= int(groups.min()) <= int(groups.max()) < len(mechanism.questions):
         raise ParameterError(f"a report of a device that is not asked in wave {mechanism.wave} of {mechanism.waves}")
@@ -60,11 +54,9 @@ class SearchHalf(ServerHalf[SearchMechanism]):
         return SupportCounts(totals, totals[:, None])
 
     def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - none is listed
-        """Return the number of questions."""
         return len(self.mechanism.questions)
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - none is listed
-        """Return the name of the one count."""
         return ["answers"] * size
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
@@ -80,7 +72,6 @@ class SearchHalf(ServerHalf[SearchMechanism]):
         return (first + drawn.astype(np.uint64) * (stop - first) // self.mechanism.num_cohorts).astype(np.uint32)
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        """Return the packed answers of devices that hold ``table[symbols]``, each to its own question."""
         mechanism, groups = self.mechanism, groups_of(self.mechanism, cohorts)
         answers = np.zeros((len(symbols), -(-mechanism.payload_bits // 64)), np.uint64)
         for group, question in enumerate(mechanism.questions):
@@ -107,13 +98,7 @@ def sorted_answers(
     expected: int,
     progress: Callable[[str, float], object] | None = None,
 ) -> Iterator[Sequence[tuple[ReportBatch]]]:
-    """Yield the answers to each question, in the order of the questions; in temporary files where they are many.
-
-    Parameters
-    ----------
-    expected
-        About how many answers there are.
-    """
+    """Yield the answers to each question, in the order of the questions; in temporary files where they are many."""
     with ExitStack() as stack:
         groups = range(len(search.questions))
         kept: list[list[ReportBatch]] = [[] for _ in groups]
@@ -149,7 +134,6 @@ class _Spill:
         self._types: dict[int, tuple[Any, Any]] = {}
 
     def add(self, group: int, answers: ReportBatch) -> None:
-        """Append answers to a group's files."""
         self._types[group] = answers.cohorts.dtype, answers.bits.dtype
         for name, column in (("seeds", answers.cohorts), ("bits", answers.bits)):
             with (self._folder / f"{group}.{name}").open("ab") as file:

@@ -44,21 +44,14 @@ class SetSupport(Support[SetMechanism]):
         return int(self.mechanism.inside * ONE)
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the symbols themselves."""
         return symbols_of(values, self.domain_size or 0)
 
 
 class SubsetSupport(SetSupport):
     """A subset supports its members."""
 
+    encoding: Subsets
     work = Work("n d bits added", cell=5e-11)
-
-    @property
-    def system(self) -> Subsets:
-        """The subsets."""
-        system = self.mechanism.encoding
-        assert isinstance(system, Subsets)
-        return system
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
         """Draw subsets; they are memoized, so all reports of a device are one."""
@@ -66,16 +59,15 @@ class SubsetSupport(SetSupport):
 
         return simulate_subsets(
             table[symbols],
-            self.system.domain_size,
-            self.system.subset_size,
+            self.encoding.domain_size,
+            self.encoding.subset_size,
             self.inside,
             stream.key,
             first_device=stream.first_device,
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits."""
-        size, members = self.system.subset_size, np.bitwise_count(batch.bits).sum(axis=1)
+        size, members = self.encoding.subset_size, np.bitwise_count(batch.bits).sum(axis=1)
         if (wrong := members[members != size]).size:
             raise ParameterError(f"a report of {self.mechanism.name} has {size} members, not {wrong[0]}")
         return chosen(batch.accumulate(), values)
@@ -84,29 +76,24 @@ class SubsetSupport(SetSupport):
 class PointSupport(SetSupport):
     """A point supports the values on its hyperplane."""
 
+    encoding: Projective
     work = Work("n + q t d", value=4e-7)
 
     @property
-    def space(self) -> Projective:
-        """The projective space."""
-        system = self.mechanism.encoding
-        assert isinstance(system, Projective)
-        return system
-
-    @property
     def num_outputs(self) -> int:
-        """The space's points."""
-        return self.space.sizes[0]
+        return self.encoding.sizes[0]
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
         """Draw points; they are memoized, so all reports of a device are one."""
-        points = simulate_points(table[symbols], self.space, self.inside, stream.key, first_device=stream.first_device)
+        points = simulate_points(
+            table[symbols], self.encoding, self.inside, stream.key, first_device=stream.first_device
+        )
         return points.astype(np.uint64).reshape(-1, 1)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Sum the histogram of points over every value's hyperplane."""
         histogram = np.bincount(self.outputs(batch), minlength=self.num_outputs)
-        ones = count_plane_support(histogram, self.space)
+        ones = count_plane_support(histogram, self.encoding)
         return chosen(pooled(ones, len(batch)), values)
 
 

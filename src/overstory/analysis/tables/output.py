@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -30,17 +30,18 @@ from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from typing import TextIO
 
-    from numpy.typing import NDArray
-
-    from overstory.analysis.selection import Adjustment, IntervalKind
-
-    F64 = NDArray[np.float64]
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from overstory.analysis.estimate import Estimate
+    from overstory.analysis.selection import Adjustment, IntervalKind
+
+    F64 = NDArray[np.float64]
 
 
 VALUE: Final = Column("value", csv="string", is_left=True)
@@ -97,13 +98,6 @@ CSV: Final = (
 interval of the row is corrected for: ``fcr`` or ``conditional`` for a detected value, else ``none``; the plain one is
 in columns of its own.
 """
-COLUMNS: Final = (
-    *("count", "raw_count", "standard_error", "frequency", "frequency_standard_error"),
-    *("low", "high", "frequency_low", "frequency_high", "z", "p_value", "q_value", "detected", "interval"),
-    *("adjustment", "plain_low", "plain_high", "plain_frequency_low", "plain_frequency_high"),
-)
-"""The columns of `columns`, for each value; those of `CORRECTED` may follow."""
-
 CORRECTED: Final = (
     Column("corrected_count", csv="corrected_estimate"),
     Column("corrected_frequency", csv="corrected_proportion"),
@@ -126,37 +120,7 @@ def label_text(label: Any) -> str:
     return MISSING if label is None else str(label)
 
 
-class Shown(Protocol):
-    """What has estimates to show: an `Estimate`, or a discovery."""
-
-    @property
-    def values(self) -> Sequence[Any]: ...
-    @property
-    def counts(self) -> F64: ...
-    @property
-    def raw_counts(self) -> F64: ...
-    @property
-    def standard_errors(self) -> F64: ...
-    @property
-    def interval_kind(self) -> IntervalKind: ...
-    @property
-    def adjustment(self) -> Adjustment: ...
-    @property
-    def num_reports(self) -> int: ...
-    @property
-    def p_values(self) -> F64: ...
-    @property
-    def q_values(self) -> F64: ...
-    def detected(self) -> NDArray[np.bool_]: ...
-    def errors(self) -> F64: ...
-    def interval(
-        self, level: float = 0.95, kind: IntervalKind | None = None, adjustment: Adjustment | None = None
-    ) -> tuple[F64, F64]: ...
-    def corrected_counts(self) -> F64: ...
-    def order(self) -> NDArray[np.intp]: ...
-
-
-def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: float = 0.95) -> dict[str, NDArray[Any]]:
+def columns(estimate: Estimate, places: NDArray[np.intp] | None = None, level: float = 0.95) -> dict[str, NDArray[Any]]:
     """Return the columns of the values at `places`: all, most frequent first, unless given."""
     chosen = estimate.order() if places is None else places
     low, high = estimate.interval(level)
@@ -191,7 +155,7 @@ def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: floa
 
 
 def rows(
-    estimate: Shown, limit: int | None = None, level: float = 0.95, *, everything: bool = True
+    estimate: Estimate, limit: int | None = None, level: float = 0.95, *, everything: bool = True
 ) -> list[dict[str, Any]]:
     """Return a dictionary per value or detected value, most frequent first; unknown numbers become None."""
     order = estimate.order()
@@ -201,11 +165,11 @@ def rows(
     return [dict(zip(keys, row, strict=True)) for row in zip(_labels(estimate, places), *numbers, strict=True)]
 
 
-def _labels(estimate: Shown, places: NDArray[np.intp]) -> Iterator[str]:
+def _labels(estimate: Estimate, places: NDArray[np.intp]) -> Iterator[str]:
     return map(label_text, map(estimate.values.__getitem__, places.tolist()))
 
 
-def table(estimate: Shown, limit: int | None, level: float, notes: Sequence[str] = ()) -> str:
+def table(estimate: Estimate, limit: int | None, level: float, notes: Sequence[str] = ()) -> str:
     """Return the rows as text: aligned under a header, then what the intervals are for, and notes."""
     shown = rows(estimate, limit, level)
     left = len(estimate.values) - len(shown)
@@ -216,7 +180,7 @@ def table(estimate: Shown, limit: int | None, level: float, notes: Sequence[str]
 
 
 def write_csv(
-    estimate: Shown, target: str | PathLike[str] | TextIO, more: Mapping[str, Sequence[Any]] | None = None
+    estimate: Estimate, target: str | PathLike[str] | TextIO, more: Mapping[str, Sequence[Any]] | None = None
 ) -> None:
     """Write every value, most frequent first; `more` columns, in the order of the values, come last."""
     if isinstance(target, str | PathLike):
@@ -226,7 +190,7 @@ def write_csv(
     target.writelines(estimate_lines(estimate, more))
 
 
-def estimate_lines(estimate: Shown, more: Mapping[str, Sequence[Any]] | None = None) -> Iterator[str]:
+def estimate_lines(estimate: Estimate, more: Mapping[str, Sequence[Any]] | None = None) -> Iterator[str]:
     """Yield the lines that `write_csv` writes."""
     added = more or {}
     order = estimate.order().tolist()
@@ -249,7 +213,7 @@ def file_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[C
 
 
 def records(
-    estimate: Shown, limit: int | None = None, level: float = 0.95, more: Iterable[Iterable[Any]] = ()
+    estimate: Estimate, limit: int | None = None, level: float = 0.95, more: Iterable[Iterable[Any]] = ()
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the values of the columns of `file_columns`, most frequent first, and of `more`; labels are texts."""
     places = estimate.order()[:limit]
@@ -265,7 +229,7 @@ LONGEST: Final = 40
 """Characters of a label in it."""
 
 
-def plot(estimate: Shown, ax: Any, limit: int) -> Any:
+def plot(estimate: Estimate, ax: Any, limit: int) -> Any:
     """Draw a row per value, most frequent on top: the estimate with its interval; what was detected is filled."""
     if ax is None:
         from matplotlib import pyplot as plt
@@ -278,8 +242,9 @@ def plot(estimate: Shown, ax: Any, limit: int) -> Any:
     low, high = (bound[drawn] / scale for bound in estimate.interval(0.95))
     place, filled = np.arange(drawn.size), detected[drawn]
     ax.hlines(place, low, high, color="C0", linewidth=2, alpha=0.5)
+    kind = INTERVAL_KINDS[estimate.interval_kind].partition(" (")[0]
     for chosen, fill, label in (
-        (filled, "C0", f"detected, {_interval_name(estimate)}"),
+        (filled, "C0", f"detected, 95% interval {kind} ({SHORT[estimate.adjustment]})"),
         (~filled, "white", "not detected"),
     ):
         if chosen.any():
@@ -302,13 +267,7 @@ SHORT: Final = {"fcr": "false coverage rate 5%", "conditional": "given the detec
 """The adjustments in a picture's key."""
 
 
-def _interval_name(estimate: Shown) -> str:
-    """Return what the intervals of detected values are, in a few words."""
-    kind = INTERVAL_KINDS[estimate.interval_kind].partition(" (")[0]
-    return f"95% interval {kind} ({SHORT[estimate.adjustment]})"
-
-
-def plot_height(estimate: Shown, limit: int = 50) -> float:
+def plot_height(estimate: Estimate, limit: int = 50) -> float:
     """Return how high a picture of an estimate should be, in inches."""
     return 1.2 + ROW * max(min(len(estimate.values), limit), 4)
 
@@ -513,7 +472,7 @@ def _picture(estimate: Any) -> str:
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "overstory"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph ", UserWarning)  # the browser has fonts of its own
         figure = Figure(figsize=(8, height), layout="constrained")
-        estimate.plot(figure.subplots(), SHOWN)
+        plot(estimate, figure.subplots(), SHOWN)
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     return f"data:image/svg+xml;base64,{b64encode(drawn.getvalue()).decode()}"
 
