@@ -6,7 +6,7 @@ import pytest
 
 from overstory.cli import main as command_line
 from overstory.privacy import statement
-from overstory.protocol.numeric.registry import NUMERIC, numeric
+from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
 
 
 def run(capsys, *arguments):
@@ -14,11 +14,11 @@ def run(capsys, *arguments):
     return status, *capsys.readouterr()
 
 
-@pytest.mark.parametrize("name", sorted(NUMERIC))
+@pytest.mark.parametrize("name", sorted([*FAMILIES["numbers"].builders, "ranges"]))
 def test_privacy_of_every_name(capsys, name):
     given = {"epsilon": 1.5} | ({"domain_size": 64} if name == "ranges" else {"minimum": -2.0, "maximum": 5.0})
     options = [text for key, value in given.items() for text in ("--param", f"{key}={value}")]
-    said = statement(numeric(name, **given))
+    said = statement(any_mechanism(name, **given))
     status, out, err = run(capsys, "privacy", name, *options, "--json")
     assert (status, err) == (0, "")
     assert json.loads(out) == json.loads(json.dumps(said.to_json()))
@@ -51,10 +51,10 @@ def test_the_error_of_a_mean_at_equal_privacy(capsys):
     assert (status, err) == (0, "")
     read = json.loads(out)
     rows = {row["name"]: row for row in read["randomizers"]}
-    assert set(rows) == set(NUMERIC) - {"ranges"}
+    assert set(rows) == set(FAMILIES["numbers"].builders)
     assert read["randomizers"] == sorted(read["randomizers"], key=lambda row: row["worst"])
     for name, row in rows.items():
-        built = numeric(name, epsilon=1.0, minimum=-1.0, maximum=1.0)
+        built = any_mechanism(name, epsilon=1.0, minimum=-1.0, maximum=1.0)
         assert row["middle"] == pytest.approx((float(built.variance(0)) / 10**4) ** 0.5)
         assert row["end"] == pytest.approx((float(built.variance(1)) / 10**4) ** 0.5)
         assert row["epsilon_report"] <= 1
