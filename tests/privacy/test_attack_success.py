@@ -17,7 +17,7 @@ from overstory.privacy.payloads.base import CANDIDATES, percent
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.numeric.registry import NUMERIC
+from overstory.protocol.metrics.mechanisms import FAMILIES
 from overstory.protocol.sampling import SeededEntropy
 from support.enumerated_tables import TableDevice
 
@@ -156,7 +156,7 @@ def test_every_success_is_within_what_epsilon_allows(built):
 
 
 def test_numbers_and_ranges_are_bounded():
-    for name, maker in NUMERIC.items():
+    for name, maker in FAMILIES["numbers"].builders.items():
         given = {"domain_size": 16, "epsilon": 1.0} if name == "ranges" else {"epsilon": 1.0, "resolution": 4}
         stated = attack(maker(**given))
         assert not stated.exact

@@ -13,7 +13,7 @@ from overstory.protocol.encodings.base import encode
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.numeric.registry import numeric
+from overstory.protocol.metrics.mechanisms import any_mechanism
 
 TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
 CASES = [
@@ -99,7 +99,7 @@ def test_one_round_shares_its_payload_and_no_round_but_a_fresh_one_nothing():
     oue = linkability(mechanism("oue", domain_size=5, epsilon=1.0))
     assert oue.shared(1) == oue.shared(30) == oue.unchanged.shannon_bits
     assert linkability(mechanism("opt-wb", domain_size=5, epsilon=1.0, window=3)).shared(30) == 0
-    ranges = linkability(numeric("ranges", domain_size=16, epsilon=1.0, branching=4))
+    ranges = linkability(any_mechanism("ranges", domain_size=16, epsilon=1.0, branching=4))
     assert ranges.shared(1) == ranges.unchanged.shannon_bits
     two = mechanism("l-osue", domain_size=5, **TWO)
     assert Likeness(levels=(linkability(two).likeness, Likeness())).beyond(1) == linkability(two).likeness.beyond(1) / 2

@@ -18,7 +18,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.numeric.registry import numeric
+from overstory.protocol.metrics.mechanisms import any_mechanism
 from support.privacy_cases import some_mechanism
 
 OLD = {"num_seeds": 1 << 31}
@@ -165,7 +165,7 @@ def test_devices_that_share_a_secret_are_seen_by_this_test(name):
 @pytest.mark.parametrize("name", ["square-wave", "piecewise", "hybrid", "duchi"])
 def test_numbers_state_what_their_channels_give(name):
     """By adding up the whole channel of one position, of the middle."""
-    built = numeric(name, epsilon=1.0, resolution=16)
+    built = any_mechanism(name, epsilon=1.0, resolution=16)
     drawn = exact_reports(built, 8)
     assert sum(drawn.values()) == 1
     assert linkability(built).bits == pytest.approx(-math.log2(sum(p * p for p in drawn.values())), abs=1e-8)
@@ -188,7 +188,7 @@ def exact_reports(built, position):
 
 
 def test_a_range_trees_level_is_public_and_its_payload_stays():
-    stated = linkability(numeric("ranges", domain_size=16, epsilon=1.0, branching=4))
+    stated = linkability(any_mechanism("ranges", domain_size=16, epsilon=1.0, branching=4))
     levels = [linkability(mechanism("oue", domain_size=size, epsilon=1.0)).bits for size in (4, 16)]
     assert stated.always.bits == 1
     assert stated.bits == pytest.approx(-math.log2(sum(2.0**-bits for bits in levels) / 4))

@@ -33,7 +33,7 @@ from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.numeric.registry import numeric
+from overstory.protocol.metrics.mechanisms import any_mechanism
 from support.registry_texts import registry_text
 
 NAMES = {"domain_size": 3}
@@ -219,7 +219,7 @@ def test_nobody_hides_a_change_of_value_among_values_that_stay() -> None:
 
 
 def test_square_wave_by_enumeration() -> None:
-    wave = numeric("square-wave", epsilon=1.0, resolution=3)
+    wave = any_mechanism("square-wave", epsilon=1.0, resolution=3)
     cells, each = range(wave.channel.num_cells), range(3)
     known = [{Report(0, cell): wave.channel.probability(cell, at) for cell in cells} for at in each]
     bound = largest(blankets_of(wave), 3, 0.2)
@@ -395,7 +395,7 @@ def test_as_few_reports_of_a_cohort_as_is_said(cohorts: int, people: int) -> Non
 
 def test_square_wave() -> None:
     for epsilon, expected in ((1.0, 0.01099), (2.0, 0.02838), (4.0, 0.10404)):
-        built = numeric("square-wave", epsilon=epsilon)
+        built = any_mechanism("square-wave", epsilon=epsilon)
         assert shuffled(built, 10**5, 1e-6).epsilon == pytest.approx(expected, rel=0.005)
 
 
@@ -429,7 +429,7 @@ def test_what_it_rests_on_stands_with_it() -> None:
     assert found.reports == 900_000
     assert found.known_cohort == built.epsilon_permanent
     assert any("900,000 of the 1,000,000" in sentence for sentence in found.rests_on)
-    assert GENERIC in shuffled(numeric("duchi", epsilon=1.0), 10**5).rests_on
+    assert GENERIC in shuffled(any_mechanism("duchi", epsilon=1.0), 10**5).rests_on
     assert "1e-09" in found.words()
     assert "900,000" in found.words()
 

@@ -15,9 +15,9 @@ from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.client.upload.sender import ReportSender
-from overstory.protocol.domains import Bins, Categories, Integers
+from overstory.protocol.domains import Bins, Categories, Integers, Strings
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.metrics import Strings, load_registry
+from overstory.protocol.metrics import load_registry
 
 REGISTRY = load_registry(Path(__file__).parents[2] / "examples" / "metrics.toml", read_candidates=False)
 DEVICES = 4000

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.metrics.mechanisms import any_mechanism
 from overstory.protocol.numeric import LevelReport, RangeRandomizer
-from overstory.protocol.numeric.registry import numeric
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports
 
@@ -33,7 +33,7 @@ INPUTS: list[tuple[str, dict[str, Any], Any]] = [
 
 def answer(name: str, parameters: dict[str, Any], value: Any, secret: str, metric: str, seed: int) -> dict[str, Any]:
     """All that follows from a vector's inputs: three fresh reports, one permanent one at each level."""
-    built = numeric(name, **parameters)
+    built = any_mechanism(name, **parameters)
     entropy = SeededEntropy(seed)
     fresh = [travelling(built, built.randomize(value, entropy)) for _ in range(3)]
     kept = [built.responder(bytes.fromhex(secret), metric, cohort)(value) for cohort in range(built.num_cohorts)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,8 @@ from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.encodings.item_sets import Items
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.item_sets import ITEM_SETS
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.metrics.mechanisms import FAMILIES
 from overstory.trial.population import READ_OFF, empty
 from overstory.trial.run import TrialBudget, chunks
 
@@ -254,7 +255,7 @@ def collect_sets(
     Parameters
     ----------
     oracle
-        "auto" for the mechanism of least error, or one of `ITEM_SETS` by name.
+        "auto" for the mechanism of least error, or one of them by name.
     most
         As many items of one set count; as many as make the least error, unless given.
 
@@ -267,8 +268,9 @@ def collect_sets(
     """
     if budget.epsilon_permanent is not None or budget.reports != 1:
         raise ParameterError("sets are reported in one round: leave out --epsilon-permanent and --reports-per-device")
-    if oracle != "auto" and oracle not in ITEM_SETS:
-        raise ParameterError(f"there is no mechanism {oracle!r} for sets: choose auto, {', '.join(ITEM_SETS)}")
+    builders = FAMILIES["sets"].builders
+    if oracle != "auto" and oracle not in builders:
+        raise ParameterError(f"there is no mechanism {oracle!r} for sets: choose auto, {', '.join(builders)}")
     counted = max(len(people.sizes) - 1, 1) if most is None else most
     size, instead = len(people.items), ""
     if oracle == "auto":
@@ -277,7 +279,7 @@ def collect_sets(
             ranking = tuple(choice for choice in ranking if choice.parameters.get("length", most) == most)
         mechanism, instead = ranking[0].mechanism, other_mechanism(ranking)
     else:
-        mechanism = ITEM_SETS[oracle](domain_size=size, most=counted, epsilon=budget.epsilon)
+        mechanism = cast("Mechanism", builders[oracle](domain_size=size, most=counted, epsilon=budget.epsilon))
     pair, rng = FrequencyOracle(mechanism), np.random.default_rng([seed, 1])
 
     def batches() -> Iterator[Any]:

@@ -27,10 +27,10 @@ from overstory.protocol.domains import Bins
 from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
 from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.protocol.numeric.registry import NUMERIC, numeric
 from overstory.trial.column import TAILS, round_bins, symbols
 from overstory.trial.population import empty
 
@@ -178,11 +178,11 @@ def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interva
         return RangeRandomizer(RANGE_BINS, epsilon)
     if learned == "distribution":
         _check_oracle(oracle, ("square-wave",), learned)
-        return numeric("square-wave", epsilon=epsilon, **domain.completes(""))
+        return any_mechanism("square-wave", epsilon=epsilon, **domain.completes(""))
     if oracle == "auto":
         return best_for_mean(epsilon, domain, MeanRandomizer.resolution)
-    _check_oracle(oracle, tuple(name for name in NUMERIC if name not in {"ranges", "square-wave"}), learned)
-    return numeric(oracle, epsilon=epsilon, **domain.completes(""))
+    _check_oracle(oracle, tuple(name for name in FAMILIES["numbers"].builders if name != "square-wave"), learned)
+    return any_mechanism(oracle, epsilon=epsilon, **domain.completes(""))
 
 
 def _check_oracle(oracle: str, names: Sequence[str], learned: str) -> None:

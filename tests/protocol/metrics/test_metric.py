@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from overstory.protocol import channels
 from overstory.protocol.channels import BinaryChannel, round_up
-from overstory.protocol.domains import Bins, Categories, Integers, ItemSet, StringTable, Table
+from overstory.protocol.domains import Bins, Categories, Integers, ItemSet, Strings, StringTable, Table
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Metric, Strings, load_registry, parse_registry
+from overstory.protocol.metrics import Metric, load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.registry_texts import BINS, COLOURS, LISTED, STRINGS, registry_text
 

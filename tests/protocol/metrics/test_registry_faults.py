@@ -5,9 +5,8 @@ from unittest.mock import Mock
 import pytest
 
 from overstory.protocol.errors import FormatError
-from overstory.protocol.metrics import Fault, RegistryError, load_registry, parse_registry, toml_fields
+from overstory.protocol.metrics import Fault, RegistryError, load_registry, parse_registry, toml_positions
 from overstory.protocol.metrics.metric_table import KEYS
-from overstory.protocol.metrics.toml_positions import positions
 from support.registry_texts import BINS, COLOURS, FIRST_LINE, LISTED, STRINGS, registry_text
 
 
@@ -271,11 +270,11 @@ def test_lines_of_files_with_other_line_ends_are_the_same():
 
 def test_lines_are_looked_for_where_there_is_a_fault_alone(monkeypatch):
     """That was a third of reading a registry of 1,000 metrics."""
-    monkeypatch.setattr(toml_fields, "positions", Mock(side_effect=positions))
+    monkeypatch.setattr(toml_positions, "positions", Mock(side_effect=toml_positions.positions))
     parse_registry(registry_text())
-    assert not toml_fields.positions.called
+    assert not toml_positions.positions.called
     faults(registry_text(without="title"))
-    assert toml_fields.positions.call_count == 1
+    assert toml_positions.positions.call_count == 1
 
 
 def test_no_key_is_left_out_of_these_tests():

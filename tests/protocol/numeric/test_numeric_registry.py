@@ -15,14 +15,15 @@ from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.bits import l_osue
+from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
 from overstory.protocol.numeric import RangeRandomizer, SquareWave, means, randomizer, windows
-from overstory.protocol.numeric.registry import NUMERIC, numeric
 from overstory.protocol.sampling import SeededEntropy, symbol_sampler
 from overstory.protocol.wire.upload import decode_batch, encode_reports
 from support.exact_draws import exact_distribution, worst_ratio
 from support.numeric_vectors import PATH, answer, travelling
 
 ONE = 1 << 32
+NAMES = {*FAMILIES["numbers"].builders, "ranges"}
 SMALL = {
     "square-wave": ({"epsilon": 1.0, "resolution": 5}, {"epsilon": 4.0, "resolution": 2, "minimum": -3.0}),
     "duchi": ({"epsilon": 1.0, "resolution": 3}, {"epsilon": 0.01, "resolution": 2, "maximum": 9.0}),
@@ -76,15 +77,15 @@ def drawn_at_will(monkeypatch):
 
 
 def test_every_name_is_under_contract():
-    assert set(SMALL) == set(NUMERIC), "give each registry name its parameters here"
-    assert {vector["name"] for vector in KNOWN["vectors"]} == set(NUMERIC), "add vectors with support.numeric_vectors"
-    assert all(numeric(name, **sets[0]).name == name for name, sets in SMALL.items())
+    assert set(SMALL) == NAMES, "give each registry name its parameters here"
+    assert {vector["name"] for vector in KNOWN["vectors"]} == NAMES, "add vectors with support.numeric_vectors"
+    assert all(any_mechanism(name, **sets[0]).name == name for name, sets in SMALL.items())
 
 
 @pytest.mark.parametrize(("name", "given"), CASES)
 @pytest.mark.usefixtures("drawn_at_will")
 def test_epsilon_is_the_worst_log_ratio_of_what_is_drawn(name, given):
-    built = numeric(name, **given)
+    built = any_mechanism(name, **given)
     exact = math.log(worst_ratio([chances(built, value) for value in values_of(built)]))
     assert exact - 1e-12 <= built.epsilon_report <= exact + 1e-9
     assert built.epsilon_report <= given["epsilon"]
@@ -94,7 +95,7 @@ def test_epsilon_is_the_worst_log_ratio_of_what_is_drawn(name, given):
 @pytest.mark.parametrize(("name", "given"), CASES)
 @pytest.mark.usefixtures("drawn_at_will")
 def test_reports_are_unbiased(name, given):
-    built = numeric(name, **given)
+    built = any_mechanism(name, **given)
     for value in values_of(built):
         mean = defaultdict(Fraction)
         for report, chance in chances(built, value).items():
@@ -108,7 +109,7 @@ def test_reports_are_unbiased(name, given):
 @pytest.mark.parametrize(("name", "given"), [case for case in CASES if case.values[0] != "ranges"])
 @pytest.mark.usefixtures("drawn_at_will")
 def test_nothing_to_report_is_as_private_as_a_value(name, given, monkeypatch):
-    built = numeric(name, **given)
+    built = any_mechanism(name, **given)
 
     def silent(entropy):
         monkeypatch.setattr(randomizer, "KeyedEntropy", lambda *_, **__: entropy)
@@ -122,7 +123,7 @@ def test_nothing_to_report_is_as_private_as_a_value(name, given, monkeypatch):
 
 @pytest.mark.parametrize(("name", "given"), CASES)
 def test_a_device_answers_as_those_of_mechanisms_do(name, given):
-    built, secret = numeric(name, **given), bytes(16)
+    built, secret = any_mechanism(name, **given), bytes(16)
     for cohort in range(built.num_cohorts):
         responder, draws = built.responder(secret, "m", cohort), []
         for value in values_of(built):
@@ -209,7 +210,7 @@ def truths(built, value):
 
 @pytest.mark.parametrize(("name", "given"), CASES)
 def test_reports_survive_the_wire(name, given):
-    built = numeric(name, **given)
+    built = any_mechanism(name, **given)
     sent = [built.randomize(value, SeededEntropy(i)) for i, value in enumerate(values_of(built) * 5)]
     raw = encode_reports(built, [travelling(built, report) for report in sent])
     batch = decode_batch(raw)
@@ -219,7 +220,7 @@ def test_reports_survive_the_wire(name, given):
 
 
 def test_a_report_that_its_level_has_not_is_refused():
-    ranges = numeric("ranges", epsilon=1.0, domain_size=100)
+    ranges = any_mechanism("ranges", epsilon=1.0, domain_size=100)
     assert ranges.from_wire(Report(0, 3)).level == 1
     with pytest.raises(WireError, match="level 1 has bits past its 2"):
         ranges.from_wire(Report(0, 4))
@@ -237,16 +238,16 @@ def test_a_level_with_cohorts_does_not_travel():
 
 @pytest.mark.parametrize(("name", "given"), CASES)
 def test_parameters_make_it_again_and_its_form_is_plain(name, given):
-    built = numeric(name, **given)
-    again = numeric(name, **built.parameters)
+    built = any_mechanism(name, **given)
+    again = any_mechanism(name, **built.parameters)
     assert (again, again.digest) == (built, built.digest)
     assert json.loads(json.dumps(built.canonical(), allow_nan=False)) == built.canonical()
-    assert numeric(name, **{**given, "epsilon": 1.25}).digest != built.digest
+    assert any_mechanism(name, **{**given, "epsilon": 1.25}).digest != built.digest
 
 
 @pytest.mark.parametrize(("name", "given"), CASES)
 def test_terms_say_what_it_costs(name, given):
-    built = numeric(name, **given)
+    built = any_mechanism(name, **given)
     terms = terms_of(built)
     assert terms.epsilon_n(1) == terms.epsilon_n(50) == built.epsilon_report
     assert terms.change_leak(2) == math.inf

@@ -308,14 +308,14 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
 
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
     """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
+    from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
     from overstory.protocol.numeric.randomizer import NumericRandomizer
-    from overstory.protocol.numeric.registry import NUMERIC, numeric
 
     low, high = args.numeric
-    names = [name for name in NUMERIC if name != "ranges"]  # which answers shares of ranges, and no mean
+    names = list(FAMILIES["numbers"].builders)
     with progress("collections are simulated", len(names) * (numbers is not None)) as bar:
         for place, name in enumerate(names):
-            built = numeric(name, epsilon=args.epsilon, minimum=low, maximum=high)
+            built = any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high)
             assert isinstance(built, NumericRandomizer)
             row = _exact(built, args.reports)
             if numbers is not None:

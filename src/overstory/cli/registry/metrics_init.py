@@ -295,7 +295,7 @@ def _guess(epsilon: float) -> str:
 
 
 def _id(text: str) -> str:
-    from overstory.protocol.wire.upload import METRIC_ID
+    from overstory.protocol.wire import METRIC_ID
 
     if METRIC_ID.fullmatch(text) is None:
         raise ParameterError(f"{text!r}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first")

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from overstory.privacy import CentralPrivacy, Claim, PrivacyStatement
     from overstory.privacy.terms import Terms
     from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.protocol.mechanisms.registry import Builders
     from overstory.protocol.metrics import Metric
-    from overstory.protocol.metrics.mechanisms import Builders
 
 
 REGISTRY_FILE: Final = "metrics.toml"
@@ -65,10 +65,12 @@ def _oracles() -> list[str]:
     return sorted(_makers())
 
 
-def _makers() -> Builders:
+def _makers() -> Builders[LocalRandomizer]:
+    from overstory.protocol.mechanisms.registry import Builders
     from overstory.protocol.metrics.mechanisms import BUILDERS, names_for
 
-    return {name: BUILDERS[name] for name in names_for(("symbols", "strings", "ordered", "numbers", "sets"))}
+    names = names_for(("symbols", "strings", "ordered", "numbers", "sets"))
+    return Builders({name: BUILDERS.places[name] for name in names})
 
 
 def _warn_of_namesake(name: str) -> None:

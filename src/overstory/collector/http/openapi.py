@@ -12,8 +12,9 @@ from overstory.collector.ingest.ingest import JSON
 from overstory.protocol.metrics.shards import MOST
 from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.oblivious.release import RELEASE_TYPE
+from overstory.protocol.wire import GROUP
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import GROUP, MEDIA_TYPE
+from overstory.protocol.wire.upload import MEDIA_TYPE
 
 VERSION: Final = "0.5.0"
 """The version of the HTTP interface, not of the program: it changes when clients may notice."""

@@ -12,16 +12,20 @@ What is too large to list has codes instead, for a search that walks along their
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, Domain
-from overstory.protocol.domains.intervals import Interval
-from overstory.protocol.domains.item_sets import ItemSet, item_set
-from overstory.protocol.domains.numbers import Bins, Integers, Outside
-from overstory.protocol.domains.strings import Strings, StringTable, table_of
-from overstory.protocol.domains.tables import Table
-from overstory.protocol.domains.unknown import UnknownIntegers, UnknownStrings
+from overstory._lazy import lazy_names
 from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, Domain
+    from overstory.protocol.domains.intervals import Interval
+    from overstory.protocol.domains.item_sets import ItemSet
+    from overstory.protocol.domains.numbers import Bins, Integers, Outside
+    from overstory.protocol.domains.strings import Strings, StringTable
+    from overstory.protocol.domains.tables import Table
+    from overstory.protocol.domains.unknown import UnknownIntegers, UnknownStrings
 
 __all__ = [
     "MAX_SIZE",
@@ -41,17 +45,42 @@ __all__ = [
     "domain_from",
 ]
 
-_KINDS: Final[Mapping[str, tuple[Callable[..., AnyDomain], Mapping[str, str]]]] = {
-    "categories": (Categories, {}),
-    "integers": (Integers, {"min": "minimum", "max": "maximum"}),
-    "bins": (Bins, {"min": "minimum", "max": "maximum"}),
-    "strings": (Strings, {}),
-    "set": (lambda **given: item_set(domain_from, **given), {}),
-    "interval": (Interval, {"min": "minimum", "max": "maximum"}),
-    "unknown-strings": (UnknownStrings, {}),
-    "unknown-integers": (UnknownIntegers, {}),
-    "table": (lambda **given: table_of(domain_from, **given), {}),
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "MAX_SIZE": "protocol.domains.domains",
+        "AnyDomain": "protocol.domains.domains",
+        "Bins": "protocol.domains.numbers",
+        "Categories": "protocol.domains.domains",
+        "Domain": "protocol.domains.domains",
+        "Integers": "protocol.domains.numbers",
+        "Interval": "protocol.domains.intervals",
+        "ItemSet": "protocol.domains.item_sets",
+        "Outside": "protocol.domains.numbers",
+        "StringTable": "protocol.domains.strings",
+        "Strings": "protocol.domains.strings",
+        "Table": "protocol.domains.tables",
+        "UnknownIntegers": "protocol.domains.unknown",
+        "UnknownStrings": "protocol.domains.unknown",
+    },
+)
+
+_KINDS: Final[Mapping[str, str]] = {
+    "categories": "domains:Categories",
+    "integers": "numbers:Integers",
+    "bins": "numbers:Bins",
+    "strings": "strings:Strings",
+    "set": "item_sets:item_set",
+    "interval": "intervals:Interval",
+    "unknown-strings": "unknown:UnknownStrings",
+    "unknown-integers": "unknown:UnknownIntegers",
+    "table": "strings:table_of",
 }
+"""By the name of a kind: the module here, and what builds the domain. Naming a kind imports its module."""
+_OF_OTHERS: Final = ("set", "table")
+"""Kinds of other domains."""
+_FIELDS: Final = {"min": "minimum", "max": "maximum"}
+"""Parameters whose names are functions of Python."""
 
 
 def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
@@ -76,9 +105,11 @@ def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
     kind = given.pop("domain", None)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ParameterError(f"there is no domain {kind!r}: choose one of {', '.join(_KINDS)}")
-    build, names = _KINDS[kind]
+    module, _, name = _KINDS[kind].partition(":")
+    build: Callable[..., AnyDomain] = getattr(import_module(f"{__name__}.{module}"), name)
+    parts = (domain_from,) if kind in _OF_OTHERS else ()
     try:
-        return build(**{names.get(key, key): value for key, value in given.items()})
+        return build(*parts, **{_FIELDS.get(key, key): value for key, value in given.items()})
     except TypeError as error:
         detail = str(error).partition("__init__() ")[2] or str(error)
         raise ParameterError(f"domain {kind}: {detail}") from None

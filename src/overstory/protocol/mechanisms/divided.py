@@ -186,7 +186,3 @@ def _numbers(name: str, text: str) -> Sequence[int]:
         return [int(number) for number in str(text).split()]
     except ValueError:
         raise ParameterError(f"{name} = {text!r}: give whole numbers with spaces between them") from None
-
-
-DIVIDED: Final[Mapping[str, Callable[..., DividedMechanism]]] = {"divided": divided}
-"""By name: what divides devices."""

@@ -285,10 +285,3 @@ def _bits(parameters: dict[str, Any], encoding: ItemBits, epsilon: float, family
 def _variance(built: Mechanism) -> float:
     """Return n times the variance of a rare item's share."""
     return float(built.q_star * (1 - built.q_star) / (built.p_star - built.q_star) ** 2)
-
-
-ITEM_SETS: Final[Mapping[str, Callable[..., Mechanism]]] = {
-    "padding-and-sampling": padding_and_sampling,
-    "item-bits": item_bits,
-}
-"""By name; the family `sets` of `overstory.protocol.metrics.mechanisms`."""

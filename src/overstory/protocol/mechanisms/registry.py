@@ -1,46 +1,78 @@
-"""The registry: a name, a mechanism. Everything else is parametrized over it."""
+"""The registries: a name, what builds a mechanism. Everything else is parametrized over them.
+
+Naming a mechanism imports its module, and no other: a device that reports by one of them loads that one.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError, suggestion
-from overstory.protocol.mechanisms import bits, sets, symbols
-from overstory.protocol.mechanisms import bits as sampled
-from overstory.protocol.mechanisms import bits as unary
 from overstory.protocol.mechanisms.base import REBUILD, Mechanism
 
-REGISTRY: Final[dict[str, Callable[..., Mechanism]]] = {
-    "grr": symbols.grr,
-    "sue": unary.sue,
-    "oue": unary.oue,
-    "blh": symbols.blh,
-    "olh": symbols.olh,
-    "linear-hash": symbols.linear_hash,
-    "hadamard": symbols.hadamard,
-    "subset": sets.subset,
-    "projective": sets.projective,
-    "random-matrix": symbols.random_matrix,
-    "rappor": bits.rappor,
-    "rappor-one-time": bits.rappor_one_time,
-    "basic-rappor": bits.basic_rappor,
-    "basic-rappor-one-time": bits.basic_rappor_one_time,
-    "wb": unary.wb,
-    "opt-wb": unary.opt_wb,
-    "opt-dr": unary.opt_dr,
-    "l-grr": symbols.l_grr,
-    "l-sue": unary.l_sue,
-    "l-osue": unary.l_osue,
-    "l-soue": unary.l_soue,
-    "dbitflip": sampled.dbitflip,
-    "loloha": symbols.loloha,
-}
-
 Built = TypeVar("Built")
+
+
+class Builders(Mapping[str, Callable[..., Built]]):
+    """What builds mechanisms, by name.
+
+    Parameters
+    ----------
+    places
+        By name: the module below `overstory.protocol` and the function in it, with a colon between them.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self.places = places
+
+    def __getitem__(self, name: str) -> Callable[..., Built]:
+        module, _, function = self.places[name].partition(":")
+        build: Callable[..., Built] = getattr(import_module(f"overstory.protocol.{module}"), function)
+        return build
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+REGISTRY: Final[Builders[Mechanism]] = Builders(
+    {
+        "grr": "mechanisms.symbols:grr",
+        "sue": "mechanisms.bits:sue",
+        "oue": "mechanisms.bits:oue",
+        "blh": "mechanisms.symbols:blh",
+        "olh": "mechanisms.symbols:olh",
+        "linear-hash": "mechanisms.symbols:linear_hash",
+        "hadamard": "mechanisms.symbols:hadamard",
+        "subset": "mechanisms.sets:subset",
+        "projective": "mechanisms.sets:projective",
+        "random-matrix": "mechanisms.symbols:random_matrix",
+        "rappor": "mechanisms.bits:rappor",
+        "rappor-one-time": "mechanisms.bits:rappor_one_time",
+        "basic-rappor": "mechanisms.bits:basic_rappor",
+        "basic-rappor-one-time": "mechanisms.bits:basic_rappor_one_time",
+        "wb": "mechanisms.bits:wb",
+        "opt-wb": "mechanisms.bits:opt_wb",
+        "opt-dr": "mechanisms.bits:opt_dr",
+        "l-grr": "mechanisms.symbols:l_grr",
+        "l-sue": "mechanisms.bits:l_sue",
+        "l-osue": "mechanisms.bits:l_osue",
+        "l-soue": "mechanisms.bits:l_soue",
+        "dbitflip": "mechanisms.bits:dbitflip",
+        "loloha": "mechanisms.symbols:loloha",
+    }
+)
+"""The frequency oracles."""
 
 
 def mechanism(name: str, **parameters: Any) -> Mechanism:

@@ -1,6 +1,5 @@
 """Metrics: what is collected, why, how privately, how often, for how long. The standard library alone."""
 
-from overstory.protocol.domains.strings import Strings
 from overstory.protocol.metrics.budget import PersonBudget
 from overstory.protocol.metrics.metric import Metric, OverCap
 from overstory.protocol.metrics.metric_table import metric_from_json
@@ -23,7 +22,6 @@ __all__ = [
     "Period",
     "PersonBudget",
     "RegistryError",
-    "Strings",
     "UnknownMetricError",
     "load_registry",
     "metric_from_json",

@@ -79,12 +79,10 @@ class PersonBudget:
 
 
 def read_budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | None:
-    """Return a registry's budget, or None where it has none or a fault, which is noted.
+    """Return a registry's budget, or None after noting a fault.
 
     A budget that one report of a metric exceeds is a fault: the metric could never be reported.
     """
-    if "budget" not in root.table:
-        return None
     table, before = root.subtable("budget", TABLE), len(root.faults)
     if table is None:
         return None

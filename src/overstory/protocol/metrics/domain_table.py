@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from overstory.protocol.domains import AnyDomain, Strings, StringTable, domain_from
+from overstory.protocol.domains import domain_from
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics.toml_fields import Fields
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+    from overstory.protocol.domains import AnyDomain
 
 
 Folder: TypeAlias = "Path | Traversable"
@@ -109,18 +111,16 @@ def read_domain(fields: Fields, folder: Folder | None, *, read_candidates: bool 
 
 def _with_candidates(domain: AnyDomain | None, table: Fields, folder: Folder) -> DomainRead:
     """Return a domain with the lines of its candidate files."""
-    if isinstance(domain, Strings):
-        return DomainRead(domain, _candidates(table, folder, "candidates", domain.candidates))
-    if isinstance(domain, StringTable):
-        lists = (
-            _candidates(table, folder, "of", part.candidates) if isinstance(part, Strings) else None
-            for part in domain.of
-        )
-        return DomainRead(domain, None, tuple(lists))
-    return DomainRead(domain)
+    if domain is None or not domain.candidate_files:
+        return DomainRead(domain)
+    if table.table["kind"] == "strings":
+        return DomainRead(domain, _candidates(table, folder, "candidates", domain))
+    variables: Iterable[AnyDomain] = domain.of  # type: ignore[attr-defined] # the other kind with files: a table
+    return DomainRead(domain, None, tuple(_candidates(table, folder, "of", part) for part in variables))
 
 
-def _candidates(table: Fields, folder: Folder, key: str, name: str | None) -> tuple[str, ...] | None:
+def _candidates(table: Fields, folder: Folder, key: str, domain: AnyDomain) -> tuple[str, ...] | None:
+    name = next(iter(domain.candidate_files), None)
     return None if name is None else _file(table, folder, key, name)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from overstory.protocol.errors import ParameterError, suggestion
 from overstory.protocol.metrics.toml_fields import Fields
-from overstory.protocol.wire.upload import GROUP, METRIC_ID
+from overstory.protocol.wire import GROUP, METRIC_ID
 
 OTHER: Final = "other"
 """The group of devices that are in none of the listed ones."""
@@ -173,9 +173,7 @@ def _rare(shares: Mapping[str, float], devices: int, floor: int) -> Iterator[tup
 
 
 def read_groups(fields: Fields) -> Groups | None:
-    """Return the groups that a metric's table gives; None where there are none, or after noting each fault."""
-    if "groups" not in fields.table:
-        return None
+    """Return the groups that a metric's table gives; None after noting each fault."""
     table = fields.subtable("groups", WANTED)
     if table is None:
         return None

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.protocol.mechanisms.base import LocalRandomizer
-from overstory.protocol.mechanisms.divided import DIVIDED
-from overstory.protocol.mechanisms.item_sets import ITEM_SETS
-from overstory.protocol.mechanisms.joint import joint
-from overstory.protocol.mechanisms.registry import REGISTRY, build_from
-from overstory.protocol.numeric.registry import NUMERIC
-from overstory.protocol.search.mechanism import SEARCHES
-
-Builders = Mapping[str, Callable[..., LocalRandomizer]]
+from overstory.protocol.mechanisms.registry import REGISTRY, Builders, build_from
 
 
 @dataclass(frozen=True)
@@ -31,26 +23,48 @@ class Family:
     """
 
     values: str
-    builders: Builders
+    builders: Builders[LocalRandomizer]
 
 
-def _with(parameter: str) -> Builders:
-    return {name: build for name, build in REGISTRY.items() if parameter in inspect.signature(build).parameters}
+STRINGS_ALONE: Final = ("rappor", "rappor-one-time")
+STRINGS_TOO: Final = ("blh", "olh", "random-matrix", "loloha")
+"""Oracles that hash what they report."""
 
+_ORACLES: Final = REGISTRY.places
 
 FAMILIES: Final[Mapping[str, Family]] = {
-    "symbols": Family("symbols", _with("domain_size")),
-    "strings": Family("strings", _with("hash_key")),
-    "ordered": Family("ordered symbols", {name: NUMERIC[name] for name in ("ranges",)}),
-    "tuples": Family("pairs of values", {"joint": joint}),
-    "divided": Family("combinations, divided over tables", DIVIDED),
-    "codes": Family("values that nobody listed", SEARCHES),
-    "numbers": Family("numbers", {name: build for name, build in NUMERIC.items() if name != "ranges"}),
-    "sets": Family("sets of items", ITEM_SETS),
+    "symbols": Family("symbols", Builders({name: _ORACLES[name] for name in _ORACLES if name not in STRINGS_ALONE})),
+    "strings": Family("strings", Builders({name: _ORACLES[name] for name in (*STRINGS_TOO, *STRINGS_ALONE)})),
+    "ordered": Family("ordered symbols", Builders({"ranges": "numeric.ranges:ranges"})),
+    "tuples": Family("pairs of values", Builders({"joint": "mechanisms.joint:joint"})),
+    "divided": Family("combinations, divided over tables", Builders({"divided": "mechanisms.divided:divided"})),
+    "codes": Family("values that nobody listed", Builders({"prefix-search": "search.mechanism:prefix_search"})),
+    "numbers": Family(
+        "numbers",
+        Builders(
+            {
+                "square-wave": "numeric.windows:square_wave",
+                "duchi": "numeric.means:duchi",
+                "piecewise": "numeric.means:piecewise",
+                "hybrid": "numeric.means:hybrid",
+            }
+        ),
+    ),
+    "sets": Family(
+        "sets of items",
+        Builders(
+            {
+                "padding-and-sampling": "mechanisms.item_sets:padding_and_sampling",
+                "item-bits": "mechanisms.item_sets:item_bits",
+            }
+        ),
+    ),
 }
 """By the names that `AnyDomain.families` has."""
 
-BUILDERS: Final[Builders] = {name: build for family in FAMILIES.values() for name, build in family.builders.items()}
+BUILDERS: Final[Builders[LocalRandomizer]] = Builders(
+    {name: place for family in FAMILIES.values() for name, place in family.builders.places.items()}
+)
 """Every mechanism that a metric can have."""
 
 

@@ -7,14 +7,16 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, digest
-from overstory.protocol.metrics.groups import Groups
 from overstory.protocol.metrics.period import DAY, Period
 from overstory.protocol.sampling import context
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.groups import Groups
 
 OverCap = Literal["drop", "first", "nearest"]
 """What a device does with a value past the cap on distinct values."""

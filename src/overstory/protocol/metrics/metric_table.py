@@ -7,20 +7,21 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from overstory.protocol.domains import AnyDomain
+from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.mechanisms.registry import parameters_of
 from overstory.protocol.metrics.domain_table import Folder, read_domain
-from overstory.protocol.metrics.groups import read_groups
 from overstory.protocol.metrics.mechanisms import BUILDERS, FAMILIES, any_mechanism, names_for, values_of
 from overstory.protocol.metrics.metric import Metric, OverCap
 from overstory.protocol.metrics.period import Period
 from overstory.protocol.metrics.toml_fields import Fields
-from overstory.protocol.metrics.toml_positions import TomlPosition
-from overstory.protocol.wire.upload import METRIC_ID
+from overstory.protocol.wire import METRIC_ID
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.groups import Groups
 
 KEYS: Final = (
     "title",
@@ -99,7 +100,7 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
         "transport": fields.choice("transport", ("direct", "oblivious"), "direct"),
         "publish": fields.choice("publish", ("nothing", "estimates"), "nothing"),
         "publish_least": fields.whole("publish_least", 2, MOST_REPORTS, default=PUBLISH_LEAST),
-        "groups": read_groups(fields),
+        "groups": _groups(fields),
         "candidates": candidates,
         "candidate_lists": lists,
     }
@@ -139,6 +140,8 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
         stated = entry["digest"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"this is no metric of a public registry: {error!r}") from None
+    from overstory.protocol.metrics.toml_positions import TomlPosition
+
     nowhere: defaultdict[tuple[str | int, ...], TomlPosition] = defaultdict(lambda: TomlPosition(1, 0, 0, 0))
     root = Fields({name: table}, (), nowhere)
     fields = root.subtable(name, "a table")
@@ -244,6 +247,15 @@ def _built(fields: Fields, oracle: str, parameters: Mapping[str, Any]) -> LocalR
         named = sorted(set(fields.table.get("parameters", {})).intersection(named_words), key=named_words.index)
         fields.fault(f"parameters.{named[0]}" if named else "parameters", str(error))
         return None
+
+
+def _groups(fields: Fields) -> Groups | None:
+    """Return the groups; who has none loads nothing of them."""
+    if "groups" not in fields.table:
+        return None
+    from overstory.protocol.metrics.groups import read_groups
+
+    return read_groups(fields)
 
 
 def _period(fields: Fields) -> Period | None:

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.mechanisms.base import digest
-from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.domain_table import Folder
-from overstory.protocol.metrics.groups import check_one_variable
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME, build_metric
 from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root
@@ -24,6 +22,7 @@ from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_r
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    from overstory.protocol.metrics.budget import PersonBudget
     from overstory.protocol.metrics.oblivious import ObliviousRoute
     from overstory.protocol.metrics.shards import Shards
 
@@ -263,7 +262,7 @@ def parse_registry(
     """
     root = read_root(text, source=source)
     version, metrics = _version(root), _metrics(root, folder, read_candidates=read_candidates)
-    budget, opt_out, route = read_budget(root, metrics), _opt_out(root, metrics), _oblivious(root, metrics)
+    budget, opt_out, route = _budget(root, metrics), _opt_out(root, metrics), _oblivious(root, metrics)
     shards = _shards(root, metrics)
     if root.faults:
         raise RegistryError(root.faults, source=source)
@@ -283,6 +282,15 @@ def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:
         whose = f", because estimates of {', '.join(published)} are published" if published else ""
         return root.text("opt_out", f"a sentence on how a person stops the collection{whose}")
     return None
+
+
+def _budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | None:
+    """Return the budget; who has none loads nothing of it."""
+    if "budget" not in root.table:
+        return None
+    from overstory.protocol.metrics.budget import read_budget
+
+    return read_budget(root, metrics)
 
 
 def _oblivious(root: Fields, metrics: Mapping[str, Metric]) -> ObliviousRoute | None:
@@ -313,7 +321,10 @@ def _metrics(root: Fields, folder: Folder | None, *, read_candidates: bool) -> d
     tabled = {name: fields for name, fields in read.items() if fields is not None}
     built = {n: build_metric(fields, folder, read_candidates=read_candidates) for n, fields in tabled.items()}
     metrics = {name: metric for name, metric in built.items() if metric is not None}
-    check_one_variable(tables, {name: metric.groups for name, metric in metrics.items()})
+    if any(metric.groups is not None for metric in metrics.values()):
+        from overstory.protocol.metrics.groups import check_one_variable
+
+        check_one_variable(tables, {name: metric.groups for name, metric in metrics.items()})
     return metrics
 
 

@@ -11,11 +11,16 @@ import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from overstory.protocol.errors import FormatError, suggestion
-from overstory.protocol.metrics.toml_positions import Path, TomlPosition, positions
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.toml_positions import TomlPosition
+
+Path = tuple[str | int, ...]
+"""Keys, and indices into arrays, from the document's root."""
 
 
 @dataclass(frozen=True, order=True)
@@ -205,7 +210,7 @@ def read_root(text: str, *, source: str | None = None) -> Fields:
         raise RegistryError([_syntax(error, text)], source=source) from None
 
 
-class _Positions(Mapping[Path, TomlPosition]):
+class _Positions(Mapping[Path, "TomlPosition"]):
     """The positions in a document, found when a fault asks for its line: a device's registry has none."""
 
     def __init__(self, text: str, source: str | None) -> None:
@@ -213,6 +218,8 @@ class _Positions(Mapping[Path, TomlPosition]):
 
     @cached_property
     def _found(self) -> dict[Path, TomlPosition]:
+        from overstory.protocol.metrics.toml_positions import positions
+
         try:
             return positions(self._text)
         except RecursionError as error:

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, SymbolChannel
 from overstory.protocol.domains.intervals import Interval
@@ -270,3 +271,21 @@ class Hybrid(MeanRandomizer):
         """Return both branches' integers, and the choice's."""
         branches = {"duchi": self.duchi.thresholds(), "piecewise": self.piecewise.thresholds()}
         return {"threshold": self.piecewise_threshold, **branches}
+
+
+def _builder(kind: type[MeanRandomizer]) -> Callable[..., MeanRandomizer]:
+    def build(
+        *,
+        epsilon: float,
+        minimum: float = -1.0,
+        maximum: float = 1.0,
+        outside: Literal["clamp", "reject"] = "clamp",
+        resolution: int = MeanRandomizer.resolution,
+    ) -> MeanRandomizer:
+        return kind(epsilon, Interval(minimum, maximum, outside), resolution)
+
+    build.__doc__ = kind.__doc__
+    return build
+
+
+duchi, piecewise, hybrid = _builder(Duchi), _builder(Piecewise), _builder(Hybrid)

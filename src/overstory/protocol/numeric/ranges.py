@@ -248,3 +248,8 @@ class RangeRandomizer(LocalRandomizer):
         """Return all that a report's meaning and privacy depend on, as JSON values."""
         levels = [mechanism.canonical() for mechanism in self.mechanisms]
         return {"name": self.name, "domain_size": self.domain_size, "branching": self.branching, "levels": levels}
+
+
+def ranges(*, domain_size: int, epsilon: float, branching: int = 4) -> RangeRandomizer:
+    """Range queries over a tree (Cormode et al. 2019): OUE at one level of it."""
+    return RangeRandomizer(domain_size, epsilon, branching)

@@ -21,9 +21,10 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, check_probability, log_ratio, round_up
+from overstory.protocol.domains.intervals import Interval
 from overstory.protocol.encodings.base import check_count, check_symbol
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.randomizer import MAX_RESOLUTION, NumericRandomizer, check_numeric_epsilon
@@ -237,3 +238,15 @@ class SquareWave(NumericRandomizer):
     def thresholds(self) -> dict[str, Any]:
         """Return the window's width and alpha's threshold."""
         return {"window": self.channel.window, "threshold": self.channel.threshold}
+
+
+def square_wave(
+    *,
+    epsilon: float,
+    minimum: float = 0.0,
+    maximum: float = 1.0,
+    outside: Literal["clamp", "reject"] = "clamp",
+    resolution: int = SquareWave.resolution,
+) -> SquareWave:
+    """Square Wave (Li et al. 2020): a nearby number, for the whole distribution."""
+    return SquareWave(epsilon, Interval(minimum, maximum, outside), resolution)

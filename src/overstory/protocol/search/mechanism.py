@@ -274,7 +274,3 @@ def prefix_search(
 def _short(key: str) -> str:
     """Return a key that leaves room for the questions' names."""
     return key if len(key.encode()) <= LONGEST_KEY else digest({"key": key}).hex()
-
-
-SEARCHES: Final[Mapping[str, Callable[..., LocalRandomizer]]] = {"prefix-search": prefix_search}
-"""Mechanisms that search, by name."""

@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol
 
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import LocalRandomizer
-from overstory.protocol.wire.upload import GROUP, METRIC_ID, PERIODS, Upload, cohort_width, encode_columns
+from overstory.protocol.wire import GROUP, METRIC_ID
+from overstory.protocol.wire.upload import PERIODS, Upload, cohort_width, encode_columns
 
 _HEX_16: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)

@@ -36,6 +36,7 @@ from typing import Final, Protocol
 from overstory.protocol.encodings.base import MAX_COHORTS, SEEDS, check_cohort, check_count
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.wire import GROUP, METRIC_ID
 
 MAGIC: Final = b"OVSB"
 VERSION: Final = 1
@@ -189,12 +190,6 @@ GROUPED_VERSION: Final = 2
 UPLOAD_HEADER: Final = struct.Struct("<4sBBBB16siI")
 ID_BYTES: Final = 16
 PERIODS: Final = range(-(1 << 31), 1 << 31)
-
-METRIC_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
-"""What a metric may be called."""
-
-GROUP: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._+-]{0,30}[A-Za-z0-9._+-])?", re.ASCII)
-"""What a group may be called: one name for each group, without invisible or look-alike characters."""
 
 _METRIC_BYTES: Final = re.compile(METRIC_ID.pattern.encode())
 _GROUP_BYTES: Final = re.compile(GROUP.pattern.encode())
