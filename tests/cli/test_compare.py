@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from overstory.protocol.numeric.registry import NUMERIC, numeric
+from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
 from support.running import within
 
 NEEDS = ("--domain-size", 10, "--epsilon", 2, "--reports", 5000)
@@ -105,10 +105,10 @@ def of_numbers(folder, low, high, *more):
 def test_the_error_of_a_mean_at_equal_privacy(folder):
     read = json.loads(of_numbers(folder, -1, 1, "--json"))
     rows = {row["name"]: row for row in read["randomizers"]}
-    assert set(rows) == set(NUMERIC) - {"ranges"}
+    assert set(rows) == set(FAMILIES["numbers"].builders)
     assert read["randomizers"] == sorted(read["randomizers"], key=lambda row: row["worst"])
     for name, row in rows.items():
-        built = numeric(name, epsilon=1.0, minimum=-1.0, maximum=1.0)
+        built = any_mechanism(name, epsilon=1.0, minimum=-1.0, maximum=1.0)
         assert row["middle"] == pytest.approx((float(built.variance(0)) / 10**4) ** 0.5)
         assert row["end"] == pytest.approx((float(built.variance(1)) / 10**4) ** 0.5)
         assert row["epsilon_report"] <= 1

@@ -9,7 +9,7 @@ from overstory.files.rappor import RapporParameters, write_params
 from overstory.privacy import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.numeric.registry import NUMERIC, numeric
+from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
 from support.privacy_cases import some_parameters
 
 
@@ -19,7 +19,7 @@ def run(capsys, *arguments):
 
 
 RANGE, SIZE = {"epsilon": 1.5, "minimum": -2.0, "maximum": 5.0}, {"epsilon": 1.5, "domain_size": 64}
-BUILT = {name: (numeric, SIZE if name == "ranges" else RANGE) for name in NUMERIC}
+BUILT = dict.fromkeys(FAMILIES["numbers"].builders, (any_mechanism, RANGE)) | {"ranges": (any_mechanism, SIZE)}
 BUILT |= {name: (mechanism, some_parameters(name)) for name in REGISTRY}
 
 
