@@ -10,7 +10,7 @@ import pytest
 
 from overstory.privacy.payloads.registry import epsilon_between, terms_of
 from overstory.privacy.registry.changes import Change, Kind, compare_registries
-from overstory.privacy.registry.lifetime import lifetime_epsilon
+from overstory.privacy.registry.cost import lifetime_epsilon
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import Metric, parse_registry
 from referee.model import cohorts_of, lived, step, truth

@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.lifetime import lifetime_epsilon, most_responses
+from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.base import LocalRandomizer
