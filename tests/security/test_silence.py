@@ -6,7 +6,7 @@ import pytest
 
 from overstory.client import Client, Outcome
 from overstory.client.upload.http import Response
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_uploads
 from support.registry_texts import plain_registry
@@ -165,37 +165,3 @@ def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
         spent = ledger_of(rows).epsilon
     assert math.isclose(spent, 4.0, rel_tol=1e-8)
     assert spent <= metric_cost(registry["m"]).line("values").epsilon
-
-
-def test_the_estimates_of_the_other_values_stay_unbiased_for_bits():
-    """Nothing adds to no value: of 4,000 devices a quarter holds nothing, and the others' counts are right."""
-    built, devices = mechanism("oue", domain_size=4, epsilon=3.0), 4000
-    ones = [0] * 4
-    for number in range(devices):
-        secret = number.to_bytes(16, "big")
-        value = number % 4
-        respond = built.responder(secret, "m", 0)
-        bits = built.nothing(secret, "m", 0) if value == 3 else respond(value)
-        for place in range(4):
-            ones[place] += bits >> place & 1
-    p, q = float(built.p_star), float(built.q_star)
-    estimates = [(count - devices * q) / (p - q) for count in ones]
-    spread = math.sqrt(devices * max(p * (1 - p), q * (1 - q))) / (p - q)
-    for estimate, truth in zip(estimates, (1000, 1000, 1000, 0), strict=True):
-        assert abs(estimate - truth) < 5 * spread
-
-
-def test_nothing_spreads_evenly_over_symbols():
-    """A quarter holds nothing: each value of four gains a sixteenth of the devices, exactly 1/k of the share."""
-    built, devices = mechanism("grr", domain_size=4, epsilon=3.0), 8000
-    counts = [0] * 4
-    for number in range(devices):
-        secret = number.to_bytes(16, "big")
-        value = number % 4
-        held_by = built.nothing(secret, "m", 0) if value == 3 else built.responder(secret, "m", 0)(value)
-        counts[held_by] += 1
-    p, q = float(built.p_star), float(built.q_star)
-    estimates = [(count - devices * q) / (p - q) for count in counts]
-    spread = math.sqrt(devices * p * (1 - p)) / (p - q)
-    for estimate, truth in zip(estimates, (2500, 2500, 2500, 500), strict=True):
-        assert abs(estimate - truth) < 5 * spread
