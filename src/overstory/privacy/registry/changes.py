@@ -66,7 +66,6 @@ class Change:
     detail: str  # in a sentence
 
     def to_json(self) -> dict[str, str]:
-        """Return JSON values."""
         return {"metric": self.metric, "what": self.what, "kind": str(self.kind), "detail": self.detail}
 
 
@@ -181,7 +180,6 @@ def _limits(budget: PersonBudget | None) -> str:
 
 
 def _of_a_name(name: str, earlier: Sequence[MetricRegistry], new: MetricRegistry) -> Iterator[Change]:
-    """Compare a metric with those that had its id before."""
     yield from _against_all(earlier, lambda old: _of_a_metric(old[name], new[name], old.budget))
     yield from _of_the_account(name, earlier, new[name])
 
@@ -194,7 +192,13 @@ def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Itera
     if old.domain.canonical() != new.domain.canonical():
         yield from _of_the_domain(old, new)
     if (old.candidates, old.candidate_lists) != (new.candidates, new.candidate_lists):
-        yield _of_the_candidates(new)
+        kind, detail = Kind.HARMLESS, "stored counts can be decoded again with the new list"
+        if new.counted_by_label:
+            kind, detail = (
+                Kind.BREAKS,
+                "reports are counted by candidate as they come in: stored counts are of the old list",
+            )
+        yield Change(new.id, "candidates", kind, detail)
     yield from _of_the_words(old, new, budget)
     if old.transport != new.transport:
         yield Change(new.id, "transport", *_BECOMES[new.transport])
@@ -231,7 +235,8 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
         after.epsilon_n,
     )
     permanent = old.mechanism.epsilon_permanent, new.mechanism.epsilon_permanent
-    yield from _worse(new.id, "any number of reports of one unchanged value", (0,), *map(_always, permanent))
+    ever = "any number of reports of one unchanged value"
+    yield from _worse(new.id, ever, (0,), lambda _: permanent[0], lambda _: permanent[1])
     yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
     if not after.fresh:  # of fresh noise the line on several reports says it
         yield from _worse(new.id, "any two histories", CHANGES, before.epsilon_any, after.epsilon_any)
@@ -290,10 +295,6 @@ def _answered_again(earlier: Sequence[LocalRandomizer], new: LocalRandomizer) ->
 
 def _asks(mechanism: LocalRandomizer, number: int) -> bool:
     return not mechanism.once or mechanism.asks(number)
-
-
-def _always(epsilon: float) -> Callable[[int], float]:
-    return lambda _: epsilon
 
 
 def _worse(
@@ -423,10 +424,3 @@ def _of_the_groups(old: Metric, new: Metric) -> Iterator[Change]:
 
 def _grouped(groups: Groups | None) -> tuple[str, ...]:
     return () if groups is None else (groups.by, *sorted(groups.shares))
-
-
-def _of_the_candidates(new: Metric) -> Change:
-    if new.counted_by_label:
-        detail = "reports are counted by candidate as they come in: stored counts are of the old list"
-        return Change(new.id, "candidates", Kind.BREAKS, detail)
-    return Change(new.id, "candidates", Kind.HARMLESS, "stored counts can be decoded again with the new list")

@@ -62,7 +62,6 @@ class CostLine:
 
     @property
     def amount(self) -> str:
-        """The epsilon as it is printed."""
         return "no bound" if math.isinf(self.epsilon) else f"epsilon {epsilon_text(self.epsilon)}"
 
     @property
@@ -76,7 +75,6 @@ class CostLine:
 
     @property
     def claim(self) -> Claim:
-        """The line as a claim of a privacy statement."""
         return Claim(self.about, self.epsilon, self.assumption, self.caution)
 
     def to_json(self) -> dict[str, Any]:
@@ -114,15 +112,12 @@ class MetricCost:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """The lines as claims of a privacy statement."""
         return tuple(line.claim for line in self.lines)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Return each line as the epsilon and its words."""
         yield from ((line.amount, line.words) for line in self.lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "metric": self.metric,
             "attribute": self.attribute,
