@@ -9,11 +9,11 @@ from overstory.client.upload.http import Response
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_uploads
+from support.privacy_cases import toml_parameters
 from support.registry_texts import plain_registry
 
 DAY, NOON = 86_400, 1_795_262_400.0
 STRINGS = ("rappor", "rappor-one-time")
-PARAMETERS = {"domain_size": 8, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 3}
 HISTORIES = {
     "unchanged": (1, 1, 1, 1),
     "changing": (1, 2, 1, 2),
@@ -23,23 +23,12 @@ HISTORIES = {
 }
 
 
-def needed(oracle):
-    """Parameters that the registry does not derive, from the names that the oracle takes."""
-    import inspect
-
-    taken = inspect.signature(REGISTRY[oracle]).parameters
-    wanted = {name: value for name, value in PARAMETERS.items() if name in taken and name != "domain_size"}
-    if oracle.endswith("one-time"):
-        wanted = {"f": 0.5}
-    return ", ".join(f"{name} = {value}" for name, value in wanted.items())
-
-
 def registry_of(oracle, over_cap, size=8):
     numbers = f'{{kind = "integers", min = 0, max = {size - 1}, outside = "reject"}}'
     domain = '{kind = "strings"}' if oracle in STRINGS else numbers
     keys = {
         "oracle": f'"{oracle}"',
-        "parameters": f"{{{needed(oracle)}}}",
+        "parameters": toml_parameters(oracle),
         "max_values": "2",
         "over_cap": f'"{over_cap}"',
     }
