@@ -20,7 +20,7 @@ from overstory.protocol.sampling import KeyedEntropy
 DECLARED = {
     "grr": {"domain_size": 6, "epsilon": 1.0},
     "olh": {"domain_size": 50, "epsilon": 1.0},
-    "blh": {"epsilon": 1.0, "num_seeds": 1 << 31},
+    "linear-hash": {"domain_size": 50, "epsilon": 1.0},
     "hadamard": {"domain_size": 50, "epsilon": 1.0},
     "l-grr": {"domain_size": 6, "epsilon_permanent": 2.0, "epsilon_report": 1.0},
     "subset": {"domain_size": 10, "epsilon": 1.0},
@@ -234,9 +234,9 @@ FAULTS: list[tuple[str, type[Device], str, dict[str, Any]]] = [
     ("hadamard", FewCohortsTrue, "cohorts alike", {}),
     ("subset", Runs, "pairs of other values", {}),
     *((name, Repeated, "identical neighbouring reports", {}) for name in ("grr", *SETS)),
-    *((name, CohortOfTheValue, "cohorts and values", OWN) for name in ("olh", "blh", "hadamard")),
-    *((name, LowCohorts, "cohorts uniform", OWN) for name in ("olh", "blh", "hadamard")),
-    ("blh", FewSeeds, "seeds drawn twice", OWN),
+    *((name, CohortOfTheValue, "cohorts and values", OWN) for name in ("olh", "linear-hash", "hadamard")),
+    *((name, LowCohorts, "cohorts uniform", OWN) for name in ("olh", "linear-hash", "hadamard")),
+    ("linear-hash", FewSeeds, "seeds drawn twice", OWN),
     ("olh", CohortForgotten, "memory of the cohort", OWN),
 ]
 
@@ -267,7 +267,7 @@ def test_seeds_that_the_system_draws_pass() -> None:
         def cohort(self, value: int, declared: Declared, entropy: Any) -> int:
             return int.from_bytes(os.urandom(4), "little") >> 1
 
-    assert failed("blh", FromTheSystem(1), own_cohorts=True, alpha=1e-9) == []
+    assert failed("linear-hash", FromTheSystem(1), own_cohorts=True, alpha=1e-9) == []
 
 
 @pytest.mark.sampled(1)

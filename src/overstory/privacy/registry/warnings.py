@@ -165,10 +165,13 @@ def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
         sentence = f"each report carries its device's own of {cohorts:,} public numbers ({linkable.always.words()})"
         if not metric.mechanism.counted_by_value:
             sentence += f"; after retention_days a count of fewer than {FEWEST_TOGETHER} reports is deleted"
-        fewer = f"an oracle with at most {MOST_SEEDS:,} hides a device among many"
-        if "num_seeds" in metric.mechanism.parameters:
-            fewer = f"num_seeds = {DEFAULT_SEEDS} hides a device among many, under a new metric id"
-        yield "parameters", f"{sentence}: {fewer}"
+        yield "parameters", f"{sentence}: {_fewer(metric)}"
+
+
+def _fewer(metric: Metric) -> str:
+    if "num_seeds" in metric.mechanism.parameters:
+        return f"num_seeds = {DEFAULT_SEEDS} hides a device among many, under a new metric id"
+    return f"an oracle with at most {MOST_SEEDS:,} hides a device among many"
 
 
 def _published(metric: Metric) -> Iterator[tuple[str, str]]:
