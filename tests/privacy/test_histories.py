@@ -32,7 +32,6 @@ HISTORIES = [
 ]
 
 
-@pytest.mark.sampled(60)
 @pytest.mark.parametrize(("first", "second"), HISTORIES, ids=str)
 @pytest.mark.parametrize(("name", "given"), CASES, ids=str)
 def test_two_histories(name, given, first, second):

@@ -398,7 +398,9 @@ def test_what_it_rests_on_stands_with_it() -> None:
     assert found.reports == 900_000
     assert found.known_cohort == built.epsilon_permanent
     assert any("900,000 of the 1,000,000" in sentence for sentence in found.rests_on)
-    assert GENERIC in shuffled(numeric("duchi", epsilon=1.0), 10**5).rests_on
+    generic = shuffled(numeric("duchi", epsilon=1.0), 10**5, 1e-6)
+    assert GENERIC in generic.rests_on
+    assert generic.epsilon == pytest.approx(clones(1.0).epsilon(10**5, 1e-6), rel=0.005)
     assert "1e-09" in found.words()
     assert "900,000" in found.words()
 

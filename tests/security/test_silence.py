@@ -6,7 +6,8 @@ import pytest
 
 from overstory.client import Client, Outcome
 from overstory.client.upload.http import Response
-from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_uploads
 from support.privacy_cases import toml_parameters
@@ -154,3 +155,18 @@ def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
         spent = ledger_of(rows).epsilon
     assert math.isclose(spent, 4.0, rel_tol=1e-8)
     assert spent <= metric_cost(registry["m"]).line("values").epsilon
+
+
+@pytest.mark.parametrize(("oracle", "truth"), [("oue", (1000, 1000, 1000, 0)), ("grr", (1250, 1250, 1250, 250))])
+def test_nothing_adds_to_no_bit_and_evenly_to_symbols(oracle, truth):
+    """Of 4,000 devices a quarter holds nothing: of symbols each value gains 1/k of the share, of bits none does."""
+    built, devices, counts = mechanism(oracle, domain_size=4, epsilon=3.0), 4000, [0] * 4
+    for number in range(devices):
+        secret, value = number.to_bytes(16, "big"), number % 4
+        sent = built.nothing(secret, "m", 0) if value == 3 else built.responder(secret, "m", 0)(value)
+        for place in range(4):
+            counts[place] += built.supports(Report(0, sent), place)
+    p, q = float(built.p_star), float(built.q_star)
+    estimates = [(count - devices * q) / (p - q) for count in counts]
+    spread = math.sqrt(devices * max(p * (1 - p), q * (1 - q))) / (p - q)
+    assert all(abs(estimate - true) < 5 * spread for estimate, true in zip(estimates, truth, strict=True))
