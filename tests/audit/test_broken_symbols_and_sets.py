@@ -20,7 +20,7 @@ from overstory.protocol.sampling import KeyedEntropy
 DECLARED = {
     "grr": {"domain_size": 6, "epsilon": 1.0},
     "olh": {"domain_size": 50, "epsilon": 1.0},
-    "blh": {"epsilon": 1.0, "num_seeds": 1 << 31},
+    "linear-hash": {"domain_size": 50, "epsilon": 1.0},
     "hadamard": {"domain_size": 50, "epsilon": 1.0},
     "l-grr": {"domain_size": 6, "epsilon_permanent": 2.0, "epsilon_report": 1.0},
     "subset": {"domain_size": 10, "epsilon": 1.0},
@@ -219,11 +219,34 @@ def test_a_right_client_passes(name: str, own: bool) -> None:
     assert failed(name, Device(1), own_cohorts=own) == []
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", DECLARED)
-def test_a_memory_that_is_none_is_noticed(name: str) -> None:
-    kind = "report" if name in {"subset", "projective"} else "symbol"
-    assert f"memory of the {kind}" in failed(name, Forgetful(1), 10_000)
+SETS, LONG, OWN = ("subset", "projective"), {"reports": 10_000}, {"reports": 2000, "own_cohorts": True}
+FAULTS: list[tuple[str, type[Device], str, dict[str, Any]]] = [
+    *((name, Forgetful, f"memory of the {'report' if name in SETS else 'symbol'}", LONG) for name in DECLARED),
+    *((name, NoiseOfEveryMetric, "two metrics of a device", LONG) for name in DECLARED),
+    *((name, Weaker, "rate of the own symbol", {}) for name in ("grr", "olh", "hadamard")),
+    *((name, Weaker, "rate of reports in the own set", {}) for name in SETS),
+    ("grr", NeverTheLast, "reported symbols", {}),
+    ("subset", NeverTheLast, "other values alike", {}),
+    ("projective", NeverTheLast, "points alike", {}),
+    ("grr", NextSymbol, "other symbols even", {}),
+    ("grr", OneValueTrue, "values alike", {}),
+    ("subset", OneValueTrue, "values alike", {}),
+    ("hadamard", FewCohortsTrue, "cohorts alike", {}),
+    ("subset", Runs, "pairs of other values", {}),
+    *((name, Repeated, "identical neighbouring reports", {}) for name in ("grr", *SETS)),
+    *((name, CohortOfTheValue, "cohorts and values", OWN) for name in ("olh", "linear-hash", "hadamard")),
+    *((name, LowCohorts, "cohorts uniform", OWN) for name in ("olh", "linear-hash", "hadamard")),
+    ("linear-hash", FewSeeds, "seeds drawn twice", OWN),
+    ("olh", CohortForgotten, "memory of the cohort", OWN),
+]
+
+
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize(("name", "client", "check", "settings"), FAULTS)
+def test_the_check_that_fails_names_the_fault(
+    name: str, client: type[Device], check: str, settings: dict[str, Any]
+) -> None:
+    assert check in failed(name, client(1), **{"reports": 4000, **settings})
 
 
 @pytest.mark.sampled(3)
@@ -239,72 +262,12 @@ def test_noise_that_two_values_share_is_noticed(name: str) -> None:
     assert failed(name, NoiseOfTheFirstValue(1), reports) == ["two values of a device"]
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", DECLARED)
-def test_noise_that_two_metrics_share_is_noticed(name: str) -> None:
-    assert "two metrics of a device" in failed(name, NoiseOfEveryMetric(1), 10_000)
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", ["grr", "olh", "hadamard", "subset", "projective"])
-def test_a_larger_epsilon_is_noticed(name: str) -> None:
-    noticed = failed(name, Weaker(1), 4000)
-    assert "rate of the own symbol" in noticed or "rate of reports in the own set" in noticed
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("name", "check"),
-    [("grr", "reported symbols"), ("subset", "other values alike"), ("projective", "points alike")],
-)
-def test_an_output_that_never_comes_is_noticed(name: str, check: str) -> None:
-    assert check in failed(name, NeverTheLast(1), 4000)
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", ["olh", "blh", "hadamard"])
-def test_a_seed_that_tells_the_value_is_noticed(name: str) -> None:
-    assert "cohorts and values" in failed(name, CohortOfTheValue(1), own_cohorts=True)
-
-
-def test_seeds_of_a_small_generator_are_noticed() -> None:
-    assert "seeds drawn twice" in failed("blh", FewSeeds(1), own_cohorts=True)
-
-
-def test_a_device_that_changes_its_seed_is_noticed() -> None:
-    assert "memory of the cohort" in failed("olh", CohortForgotten(1), own_cohorts=True)
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize(
-    ("name", "client", "check"),
-    [
-        ("grr", NextSymbol, "other symbols even"),
-        ("grr", OneValueTrue, "values alike"),
-        ("subset", OneValueTrue, "values alike"),
-        ("hadamard", FewCohortsTrue, "cohorts alike"),
-        ("subset", Runs, "pairs of other values"),
-        ("grr", Repeated, "identical neighbouring reports"),
-        ("subset", Repeated, "identical neighbouring reports"),
-        ("projective", Repeated, "identical neighbouring reports"),
-    ],
-)
-def test_the_check_that_fails_names_the_fault(name: str, client: type[Device], check: str) -> None:
-    assert check in failed(name, client(1), 4000)
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", ["olh", "blh", "hadamard"])
-def test_cohorts_that_are_not_uniform_are_noticed(name: str) -> None:
-    assert "cohorts uniform" in failed(name, LowCohorts(1), own_cohorts=True)
-
-
 def test_seeds_that_the_system_draws_pass() -> None:
     class FromTheSystem(Device):
         def cohort(self, value: int, declared: Declared, entropy: Any) -> int:
             return int.from_bytes(os.urandom(4), "little") >> 1
 
-    assert failed("blh", FromTheSystem(1), own_cohorts=True, alpha=1e-9) == []
+    assert failed("linear-hash", FromTheSystem(1), own_cohorts=True, alpha=1e-9) == []
 
 
 @pytest.mark.sampled(1)

@@ -140,7 +140,7 @@ def test_of_too_few_reports_nothing_is_said() -> None:
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", SMALL)
-def test_guesses_and_right_ones_are_those_of_exact_likelihoods(name: str) -> None:
+def test_scores_guesses_and_right_ones_are_those_of_exact_likelihoods(name: str) -> None:
     """Every report that there is, of every cohort, weighed by its exact probability."""
     declared = declare(mechanism(name, **SMALL[name][0]))
     exact, conformance = declared.mechanism, conformance_of(declared)
@@ -157,6 +157,8 @@ def test_guesses_and_right_ones_are_those_of_exact_likelihoods(name: str) -> Non
             for cohort, payload in zip(cohorts.tolist(), payloads, strict=True)
         ]
     )
+    assert np.allclose(scores, np.log(likely[:, 1] / likely[:, 0]), rtol=0, atol=1e-9)
+    assert np.abs(scores).max() <= declared.epsilon + 1e-9
     guessed = np.abs(scores) > 1e-9
     one_each = answers.take(slice(None, None, len(every)))  # a report of each cohort
     levels = conformance.levels(one_each)(0.0)[0]

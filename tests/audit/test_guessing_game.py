@@ -55,28 +55,6 @@ def test_few_guesses_can_certify_nothing() -> None:
     assert odds(1.0) == math.inf
 
 
-def test_a_score_is_the_log_ratio_of_exact_likelihoods() -> None:
-    from overstory.audit.answers import Answers, Questions
-    from overstory.audit.clients import packed
-    from overstory.protocol.mechanisms.base import Report
-    from support.contract_cases import SMALL
-
-    rng = np.random.default_rng(1)
-    for name, cases in SMALL.items():
-        declared = declare(mechanism(name, **cases[0]))
-        exact = declared.mechanism
-        limit, weight = exact.payload_limit, exact.payload_weight
-        every = [y for y in range(limit) if weight is None or y.bit_count() == weight]
-        payloads = rng.choice(every, 60).tolist()
-        cohorts = rng.integers(0, declared.num_cohorts, 60)
-        asked = Questions("", "c", np.arange(60), cohorts, np.zeros(60, np.int64))
-        scores = conformance_of(declared).scores(Answers(asked, cohorts, packed(payloads, declared)))
-        for payload, cohort, score in zip(payloads, cohorts.tolist(), scores.tolist(), strict=True):
-            likely = [float(exact.likelihood(Report(cohort, payload), value)) for value in declared.values[:2]]
-            assert math.isclose(score, math.log(likely[1] / likely[0]), abs_tol=1e-9), name
-            assert abs(score) <= declared.epsilon + 1e-9
-
-
 def test_levels_are_those_that_scores_have_and_as_frequent() -> None:
     declared, rng = small_rappor(), np.random.default_rng(1)
     conformance = conformance_of(declared)

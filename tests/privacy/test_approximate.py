@@ -17,7 +17,8 @@ from overstory.privacy.payloads.symbols import SymbolTerms
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
-from support.enumerated_tables import TableDevice, bit_table
+from overstory.protocol.sampling import bit_sampler
+from support.referee_laws import BitLaw
 
 FALSE_ALARM = 1e-6
 METER = mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10)
@@ -29,17 +30,29 @@ SMALL = [
 ]
 
 
-def device_of(built):
-    """The device, and a value for every way in which its bits can be."""
-    bits = built.encoding.num_bits
-    tables = [bit_table(c, bits) for c in (built.rounds.permanent, built.rounds.instantaneous)]
+def words_of(built):
+    """A value for every way in which its bits can be."""
     ones = getattr(built.encoding, "num_hashes", 1)
-    return [word for word in range(1 << bits) if word.bit_count() == ones], TableDevice(*tables)
+    return [word for word in range(1 << built.encoding.num_bits) if word.bit_count() == ones]
 
 
-def true_delta(device, first, second, odds):
+def laws_of(built, channel=None):
+    """P(report | bits) by the bits, read off the sampler: of all that is drawn afresh for a report."""
+    size = built.encoding.num_bits
+    bits = BitLaw(bit_sampler(channel or built.rounds.instantaneous, size), size)
+    chances = {
+        (word, report): math.prod(
+            one if report >> bit & 1 else 1 - one
+            for bit, one in enumerate(bits.chance(bit, word >> bit & 1) for bit in range(size))
+        )
+        for word, report in product(range(1 << size), repeat=2)
+    }
+    return lambda word: {report: chances[word, report] for report in range(1 << size)}
+
+
+def true_delta(law_of, first, second, odds):
     """The sum over outcomes of P - odds Q, where that is above 0; every report is drawn afresh."""
-    rows = [[device.seen(value, 1) for value in history] for history in (first, second)]
+    rows = [[law_of(word) for word in history] for history in (first, second)]
     total = Fraction(0)
     for outcome in product(rows[0][0], repeat=len(first)):
         one, other = (math.prod(row[seen] for row, seen in zip(way, outcome, strict=True)) for way in rows)
@@ -51,7 +64,7 @@ def true_delta(device, first, second, odds):
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.55, 0.9])
 def test_no_two_histories_have_a_larger_delta_and_some_have_it(name, given, share):
     built = mechanism(name, **given)
-    values, device = device_of(built)
+    values, device = words_of(built), laws_of(built)
     for reports in (1, 2) if built.encoding.num_bits > 2 else (1, 2, 3):
         epsilon = share * terms_of(built).epsilon_any(reports)
         stated, odds = delta_at(terms_of(built), reports, epsilon), Fraction(math.exp(epsilon))
@@ -66,7 +79,7 @@ def test_no_two_histories_have_a_larger_delta_and_some_have_it(name, given, shar
 @pytest.mark.parametrize("delta", [1e-3, 0.02, 0.3])
 def test_the_inverse_is_exact(delta):
     built = mechanism("wb", domain_size=2, epsilon=3.0, window=3)
-    values, device = device_of(built)
+    values, device = words_of(built), laws_of(built)
     epsilon = epsilon_at(terms_of(built), 3, delta)
     first, second = [values[0]] * 3, [values[1]] * 3
     assert true_delta(device, first, second, Fraction(math.exp(epsilon))) <= Fraction(delta)
@@ -75,10 +88,9 @@ def test_the_inverse_is_exact(delta):
 
 def test_a_device_with_less_noise_is_caught():
     built = mechanism("wb", domain_size=2, epsilon=2.0, window=2)
-    values, _ = device_of(built)
-    real = built.rounds.instantaneous
+    values, real = words_of(built), built.rounds.instantaneous
     lazy = BinaryChannel.of(float(real.keep_one) + 0.01, float(real.raise_zero))
-    broken = TableDevice(bit_table(built.rounds.permanent, 2), bit_table(lazy, 2))
+    broken = laws_of(built, lazy)
     stated = delta_at(terms_of(built), 2, 0.5)
     delta = true_delta(broken, [values[0]] * 2, [values[1]] * 2, Fraction(math.exp(0.5)))
     assert delta > Fraction(stated)

@@ -18,13 +18,13 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.mechanisms.sets import SetMechanism
 from papers.rappor.attacker import (
     false_discovery_rate,
     missed_share,
     nothing_to_learn,
     posterior_of_bits,
 )
+from support.referee_device import device
 
 CASES = {
     "rappor": mechanism("rappor", num_bits=4, num_hashes=2, num_cohorts=2, f=0.5, p=0.5, q=0.75),
@@ -56,65 +56,15 @@ def values_of(known):
     return ["a", "b", "c", "d"] if known.name == "rappor" else [0, 1, 2, 3]
 
 
-def outputs_of(known):
-    if known.name == "subset":
-        return [word for word in range(1 << 4) if word.bit_count() == known.encoding.subset_size]
-    return range(known.encoding.sizes[0] if isinstance(known, SetMechanism) else 1 << known.payload_bits)
-
-
-def bits_table(channel, width):
-    """P(output word | input word), from the channel alone."""
-    rate = {1: float(channel.keep_one), 0: float(channel.raise_zero)}
-
-    def chance(word, out):
-        ones = (rate[word >> i & 1] if out >> i & 1 else 1 - rate[word >> i & 1] for i in range(width))
-        return math.prod(ones)
-
-    words = range(1 << width)
-    return {word: [chance(word, out) for out in words] for word in words}
-
-
-def likelihoods(known, cohort, values):
-    """P(reports | value) by summing over every permanent response there is."""
-    if isinstance(known, SetMechanism):
-        total, own, _ = known.encoding.sizes
-
-        def chance(value, outs):
-            inside = known.encoding.contains(outs[0], value)
-            one = float(known.inside) / own if inside else float(1 - known.inside) / (total - own)
-            return one * (len(set(outs)) == 1)
-
-        return chance
-    if isinstance(known, BitMechanism):
-        first, second = (
-            bits_table(c, known.payload_bits) for c in (known.rounds.permanent, known.rounds.instantaneous)
-        )
-        start = {value: known.encode(value, cohort) for value in values}
-    else:
-        size = known.encoding.num_symbols
-        keep, other = (lambda c: float(c.keep)), (lambda c: float(c.other))
-        first, second = (
-            {z: [keep(c) if y == z else other(c) for y in range(size)] for z in range(size)}
-            for c in (known.rounds.permanent, known.rounds.instantaneous)
-        )
-        start = {value: known.encoding.symbol(value, cohort) for value in values}
-
-    def chance(value, outs):
-        return sum(p * math.prod(second[z][out] for out in outs) for z, p in enumerate(first[start[value]]))
-
-    return chance
-
-
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("reports", [1, 2])
 def test_the_posterior_is_what_summing_over_all_permanent_responses_gives(name, reports):
     known, cohort = CASES[name], CASES[name].num_cohorts - 1 if CASES[name].num_cohorts < 10 else 3
     values = values_of(known)
     prior = dict(zip(values, (0.1, 0.2, 0.3, 0.4), strict=True))
-    chance = likelihoods(known, cohort, values)
-    checked = 0
-    for outs in product(outputs_of(known), repeat=reports):
-        joint = {value: prior[value] * chance(value, outs) for value in values}
+    real, checked = device(known, cohort), 0
+    for outs in product(real.outputs(), repeat=reports):
+        joint = {value: prior[value] * float(real.chance(value, outs)) for value in values}
         if sum(joint.values()) == 0:
             with pytest.raises(ParameterError, match="no device"):
                 posterior(known, [Report(cohort, out) for out in outs], prior)
@@ -135,7 +85,8 @@ def test_no_reports_move_the_odds_by_more_than_epsilon_n_and_some_by_as_much(nam
         chosen = {0, (1 << known.payload_bits) - 1} | {
             known.encode(v, cohort) for v in values if isinstance(known, BitMechanism)
         }
-        outs = [out for out in outputs_of(known) if len(outputs_of(known)) <= 16 or out in chosen]
+        outputs = [out for out in range(1 << known.payload_bits) if known.valid(out)]
+        outs = [out for out in outputs if len(outputs) <= 16 or out in chosen]
         for out in outs:
             evidence = evidence_of(known, [Report(cohort, out)] * reports)
             weights = [float(evidence(value)) for value in values]
@@ -212,17 +163,17 @@ def test_what_is_no_report_or_no_prior_is_refused(reports, prior, words):
 def test_figures_7_and_8_by_going_through_all_reports_of_two_values(f, frequency):
     known = mechanism("rappor", num_bits=4, num_hashes=2, num_cohorts=1, f=f, p=0.5, q=0.75)
     apart = next(w for w in map(str, range(100)) if not known.encode(w, 0) & known.encode("v", 0))
-    chance, own = likelihoods(known, 0, ["v", apart]), known.encode("v", 0)
+    real, own = device(known, 0), known.encode("v", 0)
     held, seen = [0.0] * 3, [0.0] * 3
     for out in range(16):
         ones = (out & own).bit_count()
-        held[ones] += frequency * chance("v", (out,))
-        seen[ones] += frequency * chance("v", (out,)) + (1 - frequency) * chance(apart, (out,))
+        held[ones] += frequency * float(real.chance("v", (out,)))
+        seen[ones] += frequency * float(real.chance("v", (out,))) + (1 - frequency) * float(real.chance(apart, (out,)))
     for ones in range(3):
         assert posterior_of_bits(known, frequency, ones) == pytest.approx(held[ones] / seen[ones], rel=1e-9)
     assert false_discovery_rate(known, frequency) == pytest.approx(1 - held[2] / seen[2], rel=1e-9)
     assert missed_share(known) == pytest.approx(1 - held[2] / frequency, rel=1e-9)
-    silent = sum(p for word, p in enumerate(bits_table(known.rounds.permanent, 4)[own]) if not word & own)
+    silent = float(sum(chance for response, chance in real.response_law("v").items() if not response & own))
     assert nothing_to_learn(known) == pytest.approx(silent, rel=1e-9)
     assert nothing_to_learn(known) == pytest.approx((f / 2) ** 2)
 

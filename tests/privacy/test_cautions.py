@@ -6,7 +6,6 @@ import pytest
 
 from overstory.privacy import epsilon_between, statement, terms_of
 from overstory.privacy.caveats import first_change_above
-from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import oue, rappor, wb
@@ -93,12 +92,6 @@ def test_many_reports_are_never_stated_below_few():
     with pytest.raises(ParameterError, match="reports = 0"):
         terms.epsilon_n(0)
     assert terms_of(oue(domain_size=5, epsilon=1)).epsilon_any(2) == math.inf
-
-
-def test_sums_are_rounded_up_only():
-    assert add_up([(1, 0.1), (1, 0.2)]) == 0.30000000000000004
-    assert add_up([(10, 0.1)]) == 1.0000000000000002
-    assert add_up([]) == 0
 
 
 def test_what_is_not_known_is_refused():

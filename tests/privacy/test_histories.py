@@ -10,30 +10,60 @@ from overstory.privacy.histories import pairs
 from overstory.privacy.histories.pairs import bit_losses
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
-from support.enumerated_device import Device, log_worst
+from support.referee_cases import SIZED, STRINGS, apart_cohort
+from support.referee_device import SymbolDevice, device
 
 BASIC = mechanism("basic-rappor", domain_size=3, f=0.5, p=0.5, q=0.75)
-RAPPOR = mechanism("rappor", num_bits=3, num_hashes=1, num_cohorts=1, f=0.5, p=0.25, q=0.75)
-GOOGLE = mechanism("rappor", num_bits=3, num_hashes=2, num_cohorts=1, hash_family="google-rappor-python")
+GOOGLE = {"num_bits": 3, "num_hashes": 2, "num_cohorts": 1, "hash_family": "google-rappor-python"}
+CASES = [
+    *((name, {"domain_size": 3} | given) for name, given in SIZED.items()),
+    ("loloha", {"domain_size": 4, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "hash_range": 2}),
+    *STRINGS.items(),
+    ("rappor", GOOGLE),
+]
+HISTORIES = [
+    ([0], [1]),
+    ([0, 0], [1, 1]),
+    ([0, 0], [0, 1]),
+    ([0, 1], [2, 2]),
+    ([0, 1], [1, 2]),
+    ([0, 1, 0], [0, 1, 2]),
+    ([0, 1, 0], [1, 0, 1]),
+]
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [([0], [1]), ([0, 0], [1, 1]), ([0, 0], [0, 1]), ([0, 1], [2, 2]), ([0, 1, 0], [0, 1, 2]), ([0, 1, 0], [1, 0, 1])],
-)
-@pytest.mark.parametrize("built", [BASIC, RAPPOR, GOOGLE], ids=["basic", "keyed", "google"])
-def test_two_histories(built, first, second):
-    if built is not BASIC:
+@pytest.mark.parametrize(("first", "second"), HISTORIES, ids=str)
+@pytest.mark.parametrize(("name", "given"), CASES, ids=str)
+def test_two_histories(name, given, first, second):
+    built = mechanism(name, **given)
+    if "domain_size" not in given:
         first, second = ([f"v{value}" for value in history] for history in (first, second))
-    one, other = (Device(built).reports(history) for history in (first, second))
-    exact = max(log_worst(one, other), log_worst(other, one))
-    stated = epsilon_between(built, first, second)
-    assert Decimal(stated) >= exact
-    assert Decimal(stated) - exact < Decimal("1e-9")
+    stated = epsilon_between(built, first, second, cohort=apart_cohort(built))
+    assert holds(stated, device(built, apart_cohort(built)), first, second)
 
 
-def test_a_history_is_nothing_apart_from_itself():
-    assert epsilon_between(BASIC, [0, 1, 1], [0, 1, 1]) == 0
+def holds(stated, real, first, second):
+    """Never below what is true, and above it by less than 1e-9."""
+    histories = tuple(first), tuple(second)
+    exact = max(real.loss(*histories), real.loss(*reversed(histories)))
+    return stated == exact == inf or 0 <= Decimal(stated) - exact < Decimal("1e-9")
+
+
+def test_a_device_that_memoizes_values_instead_of_symbols_is_caught():
+    """Two values with one symbol: their change must show nothing, and it would."""
+
+    class Memoizing(SymbolDevice):
+        def response(self, value):
+            return value
+
+    built = mechanism("loloha", domain_size=4, epsilon_permanent=2.0, epsilon_report=1.0, hash_range=2)
+    cohort = apart_cohort(built)
+    symbols = [built.encode(value, cohort) for value in range(4)]
+    one, other = next((a, b) for a in range(4) for b in range(a) if symbols[a] == symbols[b])
+    histories = [one, one], [one, other]
+    assert epsilon_between(built, *histories, cohort=cohort) == 0
+    assert holds(0, device(built, cohort), *histories)
+    assert not holds(0, Memoizing(built, cohort), *histories)
 
 
 def test_the_leak_of_a_change_is_the_worst_of_such_histories():

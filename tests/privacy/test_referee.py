@@ -36,13 +36,10 @@ def claims_of(one: Any, reports: int) -> dict[str, float]:
         claims["change"] = told.change_leak[reports]
     for distinct in range(1, reports + 1):
         claims[f"values {distinct}"] = told.epsilon_values(distinct, reports=reports)
-    spent, same = (
-        Ledger((Account("metric", one.digest.hex(), told.terms, numbered),))
-        for numbered in (tuple((number, 1) for number in range(reports)), ((0, reports),))
-    )
-    claims[f"ledger of {reports} values"] = spent.epsilon
-    claims["ledger, any"] = spent.epsilon_any
-    claims["ledger of 1 values"] = same.epsilon
+        numbered = (0, reports - distinct + 1), *((number, 1) for number in range(1, distinct))
+        ledger = Ledger((Account("metric", one.digest.hex(), told.terms, numbered),))
+        claims[f"ledger of {distinct} values"] = ledger.epsilon
+    claims["ledger, any"] = ledger.epsilon_any
     return claims
 
 
@@ -54,9 +51,7 @@ def truths_of(truth: Truth, reports: int) -> dict[str, Decimal]:
     else:
         found["change"] = truth.change(reports)
     for distinct in range(1, reports + 1):
-        found[f"values {distinct}"] = truth.same_pattern(reports, distinct)
-    found[f"ledger of {reports} values"] = found[f"values {reports}"]
-    found["ledger of 1 values"] = found["values 1"]
+        found[f"values {distinct}"] = found[f"ledger of {distinct} values"] = truth.same_pattern(reports, distinct)
     return found
 
 
@@ -157,10 +152,19 @@ class Loud(SymbolDevice):
         return {one: part * (1 - rare) + rare * (one == response) for one, part in law.items()}
 
 
+class KeptMore(SymbolDevice):
+    """Broken: the permanent response is the value once in a million times more often than it should be."""
+
+    def first(self, value: Any) -> Any:
+        rare, own = Fraction(1, 10**6), self.mechanism.encode(value, self.cohort)
+        return {one: part * (1 - rare) + rare * (one == own) for one, part in super().first(value).items()}
+
+
 BROKEN = [
     (LeftAlone, "basic-rappor", 1),
     (LeftAlone, "l-osue", 1),
     (OftenKept, "l-sue", 1),
+    (KeptMore, "grr", 1),
     (Loud, "l-grr", 1),
     (Loud, "loloha", 2),
     (Redrawn, "grr", 2),
@@ -176,6 +180,21 @@ def test_a_device_that_is_broken_is_noticed(broken: type[Device], name: str, rep
     one = of_case(name, {"domain_size": 3} | SIZED[name])
     truth = truth_of(one, most=3, make=broken)
     assert any("below" in fault for fault in faults(claims_of(one, reports), truths_of(truth, reports)))
+
+
+@pytest.mark.parametrize(
+    ("made", "stated"),
+    [
+        (("rappor", {"num_bits": 4, "num_hashes": 2, "num_cohorts": 1}), {"num_hashes": 1}),
+        (("l-grr", {"domain_size": 4, "epsilon_permanent": 2.0, "epsilon_report": 1.0}), {"published": True}),
+    ],
+)
+def test_epsilons_of_other_parameters_are_noticed(made: tuple[str, dict[str, Any]], stated: dict[str, Any]) -> None:
+    """As pure-LDP's, for the wrong number of hashes; and those of a published second round for the exact one."""
+    name, given = made
+    truth, other = truth_of(of_case(name, given)), of_case(name, given | stated)
+    assert faults(claims_of(of_case(name, given), 1), truths_of(truth, 1)) == []
+    assert any("report: " in fault and "below" in fault for fault in faults(claims_of(other, 1), truths_of(truth, 1)))
 
 
 @pytest.mark.parametrize("name", ["grr", "oue", "l-osue", "l-grr", "basic-rappor", "subset", "dbitflip", "loloha"])

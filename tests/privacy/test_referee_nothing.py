@@ -10,7 +10,6 @@ from test_referee import ALL, claims_of, faults, ids, of_size, truths_of
 
 from overstory.privacy import terms_of
 from overstory.privacy.histories import pairs
-from overstory.privacy.payloads.registry import terms_from_json
 from overstory.privacy.terms import Terms
 from support.referee_cases import of_case, truth_of
 from support.referee_device import NOTHING, Truth
@@ -43,22 +42,6 @@ def leaks(terms: Terms, truth: Truth, reports: int = 2) -> bool:
 
 
 L_SOUE = {"domain_size": 3, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
-# As an earlier version wrote them to a ledger, which counted changes between values alone: 1.9779.
-WRITTEN = {
-    "kind": "bits",
-    "permanent": [3139872686, 1155094610],
-    "instantaneous": [2147483648, 309341504],
-    "differences": [[1, 1]],
-    "shapes": [[0, 1, 1, 1]],
-    "most_values": 3,
-}
-
-
-def test_terms_that_an_earlier_version_wrote_count_it_and_are_written_alike() -> None:
-    read = terms_from_json(WRITTEN)
-    assert read == terms_of(of_case("l-soue", L_SOUE))
-    assert read.canonical() == WRITTEN
-    assert leaks(read, truth_of(of_case("l-soue", L_SOUE)))
 
 
 def test_a_leak_of_values_alone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,10 @@
 """What a device's disk holds: of no oracle the value, nor what it is encoded as, whenever the device is killed."""
 
+import contextlib
 import json
 import os
 import signal
 import sqlite3
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,35 +16,23 @@ from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
+from support.privacy_cases import toml_parameters
 from support.processes import in_child
 from support.registry_texts import plain_registry
 
 NAMES = [f"forest-secret-{number:03}" for number in range(256)]
 VALUES = [NAMES[137], NAMES[9], NAMES[137]]
-TRIED = (
-    "{}",
-    "{epsilon = 1.0}",
-    "{f = 0.0, p = 0.25, q = 0.75, num_bits = 256}",
-    "{f = 0.5}",
-    "{epsilon_permanent = 2.0}",
-    "{epsilon_permanent = 2.0, epsilon_report = 1.0}",
-    "{epsilon = 1.0, window = 4}",
-    "{epsilon_permanent = 2.0, epsilon_report = 1.0, num_sampled = 8}",
-    "{epsilon_permanent = 2.0, epsilon_report = 1.0, hash_range = 2}",
-)
+WITHOUT_F = "{f = 0.0, p = 0.25, q = 0.75, num_bits = 256}"
 DOMAINS = (f'{{kind = "categories", names = {NAMES}}}', '{kind = "strings", candidates = "unread.txt"}')
 
 
-@cache
-def toml_of(oracle, tried=TRIED):
-    """The registry of one metric of an oracle, by the first domain and parameters that it takes."""
+def toml_of(oracle, parameters=None):
+    """The registry of one metric of an oracle, by the first domain that it takes."""
     for domain in DOMAINS:
-        for parameters in tried:
-            text = plain_registry("m", oracle=f'"{oracle}"', parameters=parameters, domain=domain)
-            try:
-                parse_registry(text)
-            except RegistryError:
-                continue
+        given = parameters or toml_parameters(oracle)
+        text = plain_registry("m", oracle=f'"{oracle}"', parameters=given, domain=domain)
+        with contextlib.suppress(RegistryError):
+            parse_registry(text)
             return text
     raise AssertionError(oracle)
 
@@ -89,7 +77,7 @@ def killed(folder, text, moment):
     return folder / "state"
 
 
-CASES = {oracle: (oracle,) for oracle in sorted(ORACLES)} | {"f = 0": ("rappor", (TRIED[2],))}
+CASES = {oracle: (oracle,) for oracle in sorted(ORACLES)} | {"f = 0": ("rappor", WITHOUT_F)}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL")

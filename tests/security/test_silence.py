@@ -6,14 +6,15 @@ import pytest
 
 from overstory.client import Client, Outcome
 from overstory.client.upload.http import Response
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_uploads
+from support.privacy_cases import toml_parameters
 from support.registry_texts import plain_registry
 
 DAY, NOON = 86_400, 1_795_262_400.0
 STRINGS = ("rappor", "rappor-one-time")
-PARAMETERS = {"domain_size": 8, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 3}
 HISTORIES = {
     "unchanged": (1, 1, 1, 1),
     "changing": (1, 2, 1, 2),
@@ -23,23 +24,12 @@ HISTORIES = {
 }
 
 
-def needed(oracle):
-    """Parameters that the registry does not derive, from the names that the oracle takes."""
-    import inspect
-
-    taken = inspect.signature(REGISTRY[oracle]).parameters
-    wanted = {name: value for name, value in PARAMETERS.items() if name in taken and name != "domain_size"}
-    if oracle.endswith("one-time"):
-        wanted = {"f": 0.5}
-    return ", ".join(f"{name} = {value}" for name, value in wanted.items())
-
-
 def registry_of(oracle, over_cap, size=8):
     numbers = f'{{kind = "integers", min = 0, max = {size - 1}, outside = "reject"}}'
     domain = '{kind = "strings"}' if oracle in STRINGS else numbers
     keys = {
         "oracle": f'"{oracle}"',
-        "parameters": f"{{{needed(oracle)}}}",
+        "parameters": toml_parameters(oracle),
         "max_values": "2",
         "over_cap": f'"{over_cap}"',
     }
@@ -167,35 +157,16 @@ def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
     assert spent <= metric_cost(registry["m"]).line("values").epsilon
 
 
-def test_the_estimates_of_the_other_values_stay_unbiased_for_bits():
-    """Nothing adds to no value: of 4,000 devices a quarter holds nothing, and the others' counts are right."""
-    built, devices = mechanism("oue", domain_size=4, epsilon=3.0), 4000
-    ones = [0] * 4
+@pytest.mark.parametrize(("oracle", "truth"), [("oue", (1000, 1000, 1000, 0)), ("grr", (1250, 1250, 1250, 250))])
+def test_nothing_adds_to_no_bit_and_evenly_to_symbols(oracle, truth):
+    """Of 4,000 devices a quarter holds nothing: of symbols each value gains 1/k of the share, of bits none does."""
+    built, devices, counts = mechanism(oracle, domain_size=4, epsilon=3.0), 4000, [0] * 4
     for number in range(devices):
-        secret = number.to_bytes(16, "big")
-        value = number % 4
-        respond = built.responder(secret, "m", 0)
-        bits = built.nothing(secret, "m", 0) if value == 3 else respond(value)
+        secret, value = number.to_bytes(16, "big"), number % 4
+        sent = built.nothing(secret, "m", 0) if value == 3 else built.responder(secret, "m", 0)(value)
         for place in range(4):
-            ones[place] += bits >> place & 1
-    p, q = float(built.p_star), float(built.q_star)
-    estimates = [(count - devices * q) / (p - q) for count in ones]
-    spread = math.sqrt(devices * max(p * (1 - p), q * (1 - q))) / (p - q)
-    for estimate, truth in zip(estimates, (1000, 1000, 1000, 0), strict=True):
-        assert abs(estimate - truth) < 5 * spread
-
-
-def test_nothing_spreads_evenly_over_symbols():
-    """A quarter holds nothing: each value of four gains a sixteenth of the devices, exactly 1/k of the share."""
-    built, devices = mechanism("grr", domain_size=4, epsilon=3.0), 8000
-    counts = [0] * 4
-    for number in range(devices):
-        secret = number.to_bytes(16, "big")
-        value = number % 4
-        held_by = built.nothing(secret, "m", 0) if value == 3 else built.responder(secret, "m", 0)(value)
-        counts[held_by] += 1
+            counts[place] += built.supports(Report(0, sent), place)
     p, q = float(built.p_star), float(built.q_star)
     estimates = [(count - devices * q) / (p - q) for count in counts]
-    spread = math.sqrt(devices * p * (1 - p)) / (p - q)
-    for estimate, truth in zip(estimates, (2500, 2500, 2500, 500), strict=True):
-        assert abs(estimate - truth) < 5 * spread
+    spread = math.sqrt(devices * max(p * (1 - p), q * (1 - q))) / (p - q)
+    assert all(abs(estimate - true) < 5 * spread for estimate, true in zip(estimates, truth, strict=True))

@@ -17,3 +17,9 @@ def some_parameters(name):
 
 def some_mechanism(name, **parameters):
     return mechanism(name, **some_parameters(name) | parameters)
+
+
+def toml_parameters(name):
+    """The same as TOML, but for what the domain says."""
+    given = {key: value for key, value in some_parameters(name).items() if key != "domain_size"}
+    return f"{{{', '.join(f'{key} = {value}' for key, value in given.items())}}}"

@@ -75,12 +75,15 @@ def cohorts_of(one: Mechanism) -> list[int]:
     """Return all cohorts where they are few, else as many seeds as tell all values apart and some that do not."""
     if one.num_cohorts <= 8:
         return list(range(one.num_cohorts))
-    values = values_of(one, 4)
-    symbol = one.encoding.symbol
-    apart = next(
-        s for s in count() if len({symbol(v, s) for v in values}) == min(len(values), one.encoding.num_symbols)
-    )
-    return [apart, *range(1, SEEDS)]
+    return [apart_cohort(one), *range(1, SEEDS)]
+
+
+def apart_cohort(one: Mechanism) -> int:
+    """Return a cohort in which as many values as possible are encoded differently."""
+    if one.num_cohorts == 1 or one.encoding.domain_size is None:
+        return 0
+    values = values_of(one, 5)
+    return max(range(min(one.num_cohorts, 50)), key=lambda cohort: len({one.encode(v, cohort) for v in values}))
 
 
 def truth_of(one: Mechanism, *, most: int = 4, extra: tuple[Any, ...] = (), make: Any = device) -> Truth:

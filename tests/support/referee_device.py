@@ -49,7 +49,29 @@ class Device:
 
     def permanent_loss(self, one: Any, other: Any) -> Decimal:
         """Worst log ratio of seeing the permanent response itself."""
+        return worst(self.response_law(one), self.response_law(other))
+
+    def response_law(self, value: Any) -> Law:
+        """P(permanent response | value)."""
         raise NotImplementedError
+
+    def chance(self, value: Any, reports: Sequence[int]) -> Fraction:
+        """P(these reports | one value that does not change)."""
+        raise NotImplementedError
+
+    def report_law(self, value: Any) -> Law:
+        """P(report | value)."""
+        chances = {report: self.chance(value, (report,)) for report in self.outputs()}
+        return {report: chance for report, chance in chances.items() if chance}
+
+    def outputs(self) -> Sequence[int]:
+        """Return all that a report can be."""
+        return [payload for payload in range(self.mechanism.payload_limit) if self.mechanism.valid(payload)]
+
+    def anything(self, values: Sequence[Any], reports: int) -> Decimal:
+        """Return the loss between any two histories of so many reports."""
+        histories = list(product(values, repeat=reports))
+        return max(self.loss(one, other) for one, other in product(histories, repeat=2))
 
     def patterns(self, history: History) -> tuple[Hashable, ...]:
         """Return, for each report, which draw of a permanent response it sees."""
@@ -118,12 +140,24 @@ class BitDevice(Device):
             total[outcome] = chance
         return total
 
-    def permanent_loss(self, one: Any, other: Any) -> Decimal:
-        total = Decimal(0)
-        for bit in range(self.mechanism.payload_bits):
-            chances = [self.rounds[0].chance(bit, self.word(value) >> bit & 1) for value in (one, other)]
-            total += worst(*({1: chance, 0: 1 - chance} for chance in chances))
-        return total
+    def response_law(self, value: Any) -> Law:
+        word = self.word(value)
+        ones = [self.rounds[0].chance(bit, word >> bit & 1) for bit in range(self.mechanism.payload_bits)]
+        law = {
+            response: math.prod(one if response >> bit & 1 else 1 - one for bit, one in enumerate(ones))
+            for response in self.outputs()
+        }
+        return {response: chance for response, chance in law.items() if chance}
+
+    def chance(self, value: Any, reports: Sequence[int]) -> Fraction:
+        word, once = self.word(value), (0,) * len(reports)
+        return math.prod(
+            (
+                self.seen(bit, once, (word >> bit & 1,) * len(reports))[tuple(report >> bit & 1 for report in reports)]
+                for bit in range(self.mechanism.payload_bits)
+            ),
+            start=Fraction(1),
+        )
 
 
 class SymbolDevice(Device):
@@ -187,8 +221,23 @@ class SymbolDevice(Device):
     def loss(self, one: History, other: History) -> Decimal:
         return worst(self.seen(one), self.seen(other))
 
-    def permanent_loss(self, one: Any, other: Any) -> Decimal:
-        return worst(self.first(one), self.first(other))
+    def response_law(self, value: Any) -> Law:
+        return self.first(value)
+
+    def chance(self, value: Any, reports: Sequence[int]) -> Fraction:
+        return self.group(value, len(reports)).get(tuple(reports), NEVER)
+
+    def anything(self, values: Sequence[Any], reports: int) -> Decimal:
+        """Outcome by outcome: the history that makes it likeliest against the one that makes it least likely."""
+        most: dict[Any, Fraction] = {}
+        least: dict[Any, Fraction] = {}
+        histories = [self.seen(history) for history in product(values, repeat=reports)]
+        for outcomes in histories:
+            for outcome, chance in outcomes.items():
+                most[outcome] = max(most.get(outcome, chance), chance)
+                least[outcome] = min(least.get(outcome, chance), chance)
+        certain = any(outcome not in outcomes for outcomes in histories for outcome in most)
+        return ENDLESS if certain else worst(most, least)
 
 
 def device(mechanism: Mechanism, cohort: int) -> Device:
@@ -255,8 +304,7 @@ class Truth:
 
     def anything(self, reports: int) -> Decimal:
         """Return the loss between any two histories."""
-        histories = list(product(self.values, repeat=reports))
-        return self._worst(product(histories, repeat=2))
+        return max(one.anything(self.values, reports) for one in self.devices)
 
     def _worst(self, pairs: Iterable[tuple[History, History]]) -> Decimal:
         return max((one.loss(a, b) for a, b in pairs for one in self.devices), default=Decimal(0))

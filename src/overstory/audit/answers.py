@@ -67,7 +67,6 @@ class Questions:
         return [f"{self.prefix}{client}" for client in self.clients.tolist()]
 
     def write(self, path: Path, declared: Declared) -> None:
-        """Write values.csv."""
         texts = [quoted(text) for text in declared.texts]
         cohorts = [""] * len(self) if self.cohorts is None else self.cohorts.tolist()
         lines = zip(self.names(), cohorts, self.values.tolist(), strict=True)
@@ -131,7 +130,6 @@ class Answers:
 
     @property
     def values(self) -> Column:
-        """The place of each line's value."""
         return self.questions.values
 
     def take(self, rows: Any) -> Answers:

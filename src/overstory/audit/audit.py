@@ -30,8 +30,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 
 if TYPE_CHECKING:
-    from overstory.audit.answers import Answers
-    from overstory.audit.checks import Check
     from overstory.audit.clients import AuditedClient
     from overstory.audit.declared import Declared
     from overstory.audit.game import Game
@@ -111,7 +109,6 @@ class AuditResult:
         return "deviates" if self.failed else "no fault found"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the outcome as JSON values."""
         best = max(self.games, key=lambda game: game.lower)
         return {
             "verdict": self.verdict,
@@ -139,25 +136,27 @@ class AuditResult:
                 }
                 for game in self.games
             ],
-            "tests": [
-                {
-                    "name": timed.check.name,
-                    "expected": timed.check.expected,
-                    "observed": timed.check.observed,
-                    "statistic": finite(timed.check.statistic),
-                    "interval": None if timed.check.low is None else [timed.check.low, timed.check.high],
-                    "p_value": timed.check.p_value,
-                    "adjusted": adjusted,
-                    "verdict": "deviates" if adjusted <= self.alpha else "as declared",
-                    "seconds": round(timed.seconds, 4),
-                }
-                for timed, adjusted in zip(self.timed, self.adjusted, strict=True)
-            ],
+            "tests": self._tests(),
             "notes": list(self.notes),
         }
 
+    def _tests(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": timed.check.name,
+                "expected": timed.check.expected,
+                "observed": timed.check.observed,
+                "statistic": finite(timed.check.statistic),
+                "interval": None if timed.check.low is None else [timed.check.low, timed.check.high],
+                "p_value": timed.check.p_value,
+                "adjusted": adjusted,
+                "verdict": "deviates" if adjusted <= self.alpha else "as declared",
+                "seconds": round(timed.seconds, 4),
+            }
+            for timed, adjusted in zip(self.timed, self.adjusted, strict=True)
+        ]
+
     def blocks(self) -> Iterator[Block]:
-        """Return the outcome for a person."""
         yield Paragraph(
             f"{self.mechanism}, epsilon {epsilon_text(self.declared)} for one report; {self.reports:,} reports of "
             f"fresh devices, {self.lines:,} lines in all; values {self.pair[0]!r} and {self.pair[1]!r} by a fair coin"
@@ -168,27 +167,15 @@ class AuditResult:
         yield Paragraph(NO_PROOF)
 
     def _table(self) -> Table:
-        rows = [
-            {
-                "check": timed.check.name,
-                "expected": timed.check.expected,
-                "observed": timed.check.observed,
-                "low": timed.check.low,
-                "high": timed.check.high,
-                "adjusted": adjusted,
-                "verdict": "DEVIATES" if adjusted <= self.alpha else "",
-            }
-            for timed, adjusted in zip(self.timed, self.adjusted, strict=True)
-        ]
         columns = (
-            TableColumn("check", is_left=True),
+            TableColumn("name", "check", is_left=True),
             TableColumn("expected", is_left=True),
             TableColumn("observed", "came", is_left=True),
-            TableColumn("interval", "99.9% interval", _interval, ("low", "high"), is_left=True),
-            TableColumn("adjusted", "p after Holm", _chance),
-            TableColumn("verdict", "", is_left=True),
+            TableColumn("interval", "99.9% interval", _interval, is_left=True),
+            TableColumn("adjusted", "p after Holm", lambda p: p_value(p) if p < 0.001 else f"{p:.3f}"),
+            TableColumn("verdict", "", lambda verdict: "DEVIATES" if verdict == "deviates" else "", is_left=True),
         )
-        return Table("", columns, rows)
+        return Table("", columns, self._tests())
 
     def _epsilon(self) -> Iterator[str]:
         best = max(self.games, key=lambda game: game.lower)
@@ -232,12 +219,8 @@ class AuditResult:
         return f"no fault found in {self.reports:,} reports: {seen}"
 
 
-def _chance(probability: float) -> str:
-    return p_value(probability) if probability < 0.001 else f"{probability:.3f}"
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{low:.4f} to {high:.4f}"
+def _interval(ends: list[float] | None) -> str:
+    return "" if ends is None else f"{ends[0]:.4f} to {ends[1]:.4f}"
 
 
 COUNTED: Final = 1 << 12
@@ -393,7 +376,6 @@ class _Audit:
         self.notes: list[str] = []
 
     def result(self) -> AuditResult:
-        """Go through the phases."""
         settings, declared = self.settings, self.declared
         choose = settings.own_cohorts
         (answers,) = self._ask(fresh(declared, settings.reports, self.rng, choose=choose))

@@ -235,7 +235,8 @@ class BitConformance(Conformance):
         parts = []
         for (raised, lowered), often in zip(shapes.tolist(), times.tolist(), strict=True):
             ups, downs = (
-                ones * self._losses[0] + ones[::-1] * self._losses[1] for ones in map(_upto, (raised, lowered))
+                ones * self._losses[0] + ones[::-1] * self._losses[1]
+                for ones in (np.arange(many + 1.0) for many in (raised, lowered))
             )
             for_first, for_second = (
                 np.outer(binomial_law(raised, up), binomial_law(lowered, down)).ravel()
@@ -254,10 +255,6 @@ class BitConformance(Conformance):
     def features(self, answers: Answers) -> Bits:
         reports: Bits = answers.reports
         return reports
-
-
-def _upto(many: int) -> Floats:
-    return np.arange(many + 1, dtype=np.float64)
 
 
 def _deviation(weights: Any) -> float:

@@ -90,8 +90,8 @@ class SymbolConformance(Conformance):
         others, groups = self.size - 1, min(self.size - 1, COUNTED)
         starts = -(-np.arange(groups + 1, dtype=np.int64) * others // groups)
         seen, law = np.bincount(away * groups // others, minlength=groups), np.diff(starts) / others
-        p_value = outcomes_p(seen, law)
-        return Check("other symbols even", "all alike", f"{_unevenness(seen):.2f} times as uneven", p_value, p_value)
+        p_value, uneven = outcomes_p(seen, law), float(seen.var() / max(float(seen.mean()), 1e-300))
+        return Check("other symbols even", "all alike", f"{uneven:.2f} times as uneven", p_value, p_value)
 
     def _symbols_alike(self, own: NDArray[np.int64], reported: NDArray[np.int64]) -> Check:
         """Check all symbols that were reported, by the true one; of many, those with most lines."""
@@ -162,12 +162,6 @@ class SymbolConformance(Conformance):
         return one_of(answers.reports, self.size)
 
 
-def _unevenness(seen: Any) -> float:
-    """Return the counts' variance over that of even ones."""
-    mean = max(float(seen.mean()), 1e-300)
-    return float(seen.var() / mean)
-
-
 MOST_POINTS: Final = 1 << 15
 """Points up to which each is counted."""
 MOST_POINTS_LEARNED: Final = 1 << 10
@@ -214,7 +208,6 @@ class SetConformance(Conformance):
 
     @property
     def _cross(self) -> float:
-        """How likely reports of two values are equal."""
         alone, neither = self.own - self.shared, self.outputs - 2 * self.own + self.shared
         both = self.shared * self.within**2 + neither * self.without**2
         return float(both + 2 * alone * self.within * self.without)

@@ -68,7 +68,8 @@ def epsilon_at(terms: Terms, reports: int, delta: float = DELTA) -> float:
     >>> round(meter.epsilon_any(334), 2), round(epsilon_at(meter, 334), 2), round(epsilon_at(meter, 334, 1e-9), 2)
     (33.4, 6.53, 8.17)
     """
-    _check_delta(delta)
+    if not isinstance(delta, int | float) or isinstance(delta, bool) or not 0 < delta < 1:
+        raise ParameterError(f"delta = {delta!r}: give a number between 0 and 1")
     pure = terms.epsilon_any(reports)
     return min(pure, _epsilon_at(terms, reports, float(delta))) if terms.fresh else pure
 
@@ -112,11 +113,6 @@ def delta_at(terms: Terms, reports: int, epsilon: float) -> float:
 def _epsilon_at(terms: Terms, reports: int, delta: float) -> float:
     losses = _losses(terms, reports)
     return math.inf if losses is None else losses.epsilon(delta)
-
-
-def _check_delta(delta: float) -> None:
-    if not isinstance(delta, int | float) or isinstance(delta, bool) or not 0 < delta < 1:
-        raise ParameterError(f"delta = {delta!r}: give a number between 0 and 1")
 
 
 def _losses(terms: Terms, reports: int) -> _Losses | None:

@@ -213,7 +213,11 @@ def posterior(mechanism: LocalRandomizer, reports: Iterable[Report], prior: Mapp
     >>> {value: round(chance, 6) for value, chance in believed.items()}
     {0: 0.25, 1: 0.75}
     """
-    _check_prior(prior)
+    for value, weight in prior.items():
+        if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+            raise ParameterError(f"prior of {value!r} is {weight!r}: give a number from 0")
+    if not any(weight > 0 for weight in prior.values()):
+        raise ParameterError("no candidate has a positive prior: give at least one")
     evidence = [evidence_of(mechanism, seen) for seen in _by_cohort(mechanism, reports)]
     losses = {value: _sum(of_cohort(value) for of_cohort in evidence) for value in prior}
     # Bayes with the largest log likelihood taken out, so that no exponential underflows.
@@ -242,11 +246,3 @@ def _by_cohort(mechanism: LocalRandomizer, reports: Iterable[Report]) -> list[li
             raise ParameterError(f"a {mechanism.name} report has {mechanism.payload_bits} bits, not {report.bits:#x}")
         groups.setdefault(report.cohort, []).append(report)
     return list(groups.values())
-
-
-def _check_prior(prior: Mapping[Any, float]) -> None:
-    for value, weight in prior.items():
-        if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-            raise ParameterError(f"prior of {value!r} is {weight!r}: give a number from 0")
-    if not any(weight > 0 for weight in prior.values()):
-        raise ParameterError("no candidate has a positive prior: give at least one")

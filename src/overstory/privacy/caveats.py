@@ -234,7 +234,7 @@ def _extend(front: set[tuple[int, int]], filters: set[int], num_bits: int) -> se
     weights: dict[int, list[int]] = {}
     for bits in filters:
         weights.setdefault(bits.bit_count(), []).append(bits)
-    for first, second in sorted(_weight_pairs(weights), key=sum, reverse=True):
+    for first, second in sorted(((x, y) for x in weights for y in weights if x <= y), key=sum, reverse=True):
         overlap = max(0, first + second - num_bits)
         bound = first - overlap, second - overlap
         for a, b in _pairs(weights, first, second):
@@ -244,10 +244,6 @@ def _extend(front: set[tuple[int, int]], filters: set[int], num_bits: int) -> se
             front = _insert(front, (first - shared, second - shared))
             front = _insert(front, (second - shared, first - shared))
     return front
-
-
-def _weight_pairs(weights: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
-    yield from ((x, y) for x in weights for y in weights if x <= y)
 
 
 def _pairs(weights: dict[int, list[int]], first: int, second: int) -> Iterator[tuple[int, int]]:

@@ -202,7 +202,10 @@ def statement(
     terms = terms_of(mechanism)
     epsilons, changes = ((1,), ()) if terms.once else (tuple(reports), tuple(change_reports))
     on_map = (None, None) if positions is None else disclosure_of(mechanism).on_map(positions)
-    together = _any_values(mechanism, terms, epsilons)
+    # Any two histories: of as many reports as are asked for, of a window's and of ten windows'.
+    window: int | None = mechanism.parameters.get("window")
+    numbers = {n for n in (*epsilons, *((window, 10 * window) if window else ())) if n > 1}
+    together = {n: terms.epsilon_any(n) for n in sorted(numbers)}
     approximate = {n: epsilon_at(terms, n, delta) for n in together} if terms.fresh else {}
     return PrivacyStatement(
         mechanism=mechanism.name,
@@ -225,13 +228,6 @@ def statement(
     )
 
 
-def _any_values(mechanism: LocalRandomizer, terms: Terms, reports: Iterable[int]) -> dict[int, float]:
-    """Any two histories: of as many reports as are asked for, of a window's and of ten windows'."""
-    window: int | None = mechanism.parameters.get("window")
-    numbers = {n for n in (*reports, *((window, 10 * window) if window else ())) if n > 1}
-    return {n: terms.epsilon_any(n) for n in sorted(numbers)}
-
-
 def _claims_of(stated: PrivacyStatement) -> Iterator[Claim]:
     """Return every claim of a statement."""
     warn = stated.cautions.get
@@ -241,9 +237,8 @@ def _claims_of(stated: PrivacyStatement) -> Iterator[Claim]:
     if stated.terms.once:
         yield Claim("all that a device ever reports by these parameters", stated.epsilon_permanent, ONCE)
         return
-    yield Claim(
-        "any number of reports of one unchanged value", stated.epsilon_permanent, _ever(stated), warn("permanent")
-    )
+    ever = NO_CEILING if stated.terms.fresh or math.isinf(stated.epsilon_permanent) else PERMANENT
+    yield Claim("any number of reports of one unchanged value", stated.epsilon_permanent, ever, warn("permanent"))
     if not stated.terms.fresh:
         yield Claim("each further distinct value", stated.epsilon_permanent, _values(stated), warn("values"))
     change = FRESH_CHANGE if stated.terms.fresh else CHANGE
@@ -279,10 +274,6 @@ def _several(stated: PrivacyStatement) -> Iterator[Claim]:
             about = f"{n} reports of one unchanged value"
             yield Claim(about, epsilon, FRESH if stated.terms.fresh else MEMO, warned)
             warned = None
-
-
-def _ever(stated: PrivacyStatement) -> str:
-    return NO_CEILING if stated.terms.fresh or math.isinf(stated.epsilon_permanent) else PERMANENT
 
 
 def _values(stated: PrivacyStatement) -> str:

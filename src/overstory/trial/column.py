@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed
-from overstory.analysis.support.registry import Rng, generator
+from overstory.analysis.support.registry import Rng
 from overstory.analysis.tables.columns import Label, coded, labels_from, read_column, read_numbers
 from overstory.analysis.tables.output import label_text
 from overstory.files.candidates import read_candidates
@@ -21,7 +21,6 @@ from overstory.files.columns.reader import ANY_FORM, BLOCK, NO_NUMBERS, blocks
 from overstory.files.io import Advance
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
-from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.trial.population import (
     ANOTHER,
@@ -33,7 +32,7 @@ from overstory.trial.population import (
     count_values,
     empty,
 )
-from overstory.trial.run import TrialBudget, collect
+from overstory.trial.run import TrialBudget, collect, seed_of
 
 SAMPLE: Final = 100_000
 """Numbers that bins are chosen by."""
@@ -388,10 +387,7 @@ def survey(
     if len(listed) == 1:
         listed = (*listed, ANOTHER)
     population = _people(listed, codes)
-    drawn, seed = generator(rng), whole_number(rng)
-    if not isinstance(seed, int):
-        seed = int(drawn.integers(1 << 63))
-    result = collect(population, TrialBudget(epsilon), oracle, seed)
+    result = collect(population, TrialBudget(epsilon), oracle, seed_of(rng))
     if not result.shown.detected().any():
         absent.append(
             f"no value was detected: {len(codes):,} reports at this epsilon are few for {len(listed):,} values"

@@ -84,7 +84,6 @@ class MemoryState(State):
 
     @property
     def exists(self) -> bool:
-        """Always."""
         return True
 
     def begin(self, timeout: float | None = None) -> DeviceSecret:  # noqa: ARG002 - nobody else holds it
@@ -95,13 +94,11 @@ class MemoryState(State):
 
     @contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Rows]:  # noqa: ARG002
-        """Read and write in one transaction."""
         with committed(self._connection):
             yield Rows(self._connection, self.bounds)
 
     @contextmanager
     def snapshot(self) -> Iterator[Rows]:
-        """Read."""
         yield Rows(self._connection, self.bounds)
 
 
@@ -147,7 +144,6 @@ class Outcomes:
     dropped: Counter[str] = field(default_factory=Counter)  # reports that it refused for good, by reason
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {"reports": self.made, "accepted": self.accepted} | {
             "refused": dict(self.dropped),
             "not_made": dict(self.not_made),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.support.item_sets import ItemEstimate
-from overstory.analysis.support.registry import Rng, SimulatedDevices, generator
+from overstory.analysis.support.registry import Rng, SimulatedDevices
 from overstory.analysis.tables.output import label_text
 from overstory.files.columns.layout import Form
 from overstory.files.columns.reader import ANY_FORM, blocks
@@ -23,13 +23,12 @@ from overstory.planning.item_sets import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import interval, percent
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.encodings.item_sets import Items
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.metrics.mechanisms import FAMILIES
 from overstory.trial.population import READ_OFF, empty
-from overstory.trial.run import TrialBudget, chunks
+from overstory.trial.run import TrialBudget, chunks, seed_of
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -342,10 +341,7 @@ def survey_sets(
             missing += 1
         else:
             rows[frozenset(_split(value, separator) if isinstance(value, str) else _names(value))] += 1
-    people, seed = arranged(rows.items(), missing), whole_number(rng)
-    drawn = generator(rng)
-    chosen = seed if isinstance(seed, int) else int(drawn.integers(1 << 63))
-    return collect_sets(people, TrialBudget(epsilon), oracle, chosen, most=most)
+    return collect_sets(arranged(rows.items(), missing), TrialBudget(epsilon), oracle, seed_of(rng), most=most)
 
 
 def _values(column: Any) -> Sequence[Any]:

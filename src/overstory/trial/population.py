@@ -59,7 +59,6 @@ class Population:
 
     @property
     def num_devices(self) -> int:
-        """Devices that report at all."""
         return len(self) if self.devices is None else len(self.devices)
 
     @property
@@ -99,7 +98,8 @@ def count_values(
     counts = np.array([rows_of[label] for label in labels], dtype=np.int64)
     if len(labels) == 1:
         labels, counts = (*labels, ANOTHER), np.append(counts, 0)
-    return Population(labels, counts, missing, notes=_notes(candidates is None))
+    note = READ_OFF if candidates is None else f"values that are not on your list count as one: {NOT_LISTED}"
+    return Population(labels, counts, missing, notes=(note,))
 
 
 def _histogram(
@@ -131,12 +131,6 @@ def empty(path: str, column: str, missing: int) -> ParameterError:
     """Return the error for a column without values."""
     what = f"{missing:,} rows, all without a value" if missing else "no rows"
     return ParameterError(f"{path}: the column {column!r} holds nothing to collect: {what}")
-
-
-def _notes(from_the_file: bool) -> tuple[str, ...]:  # noqa: FBT001 - one of two sources
-    if not from_the_file:
-        return (f"values that are not on your list count as one: {NOT_LISTED}",)
-    return (READ_OFF,)
 
 
 MOST_DEVICES: Final = 5_000_000

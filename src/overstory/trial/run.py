@@ -16,9 +16,11 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.registry import Rng, generator
 from overstory.analysis.variance import check_reports_per_device
 from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs
+from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
@@ -29,6 +31,12 @@ CHUNK: Final = 1 << 17
 """Devices at a time."""
 
 Advance = Callable[[int], object]
+
+
+def seed_of(rng: Rng) -> int:
+    """Return the seed of a simulation: the whole number that was given, or one that is drawn."""
+    drawn, seed = generator(rng), whole_number(rng)
+    return seed if isinstance(seed, int) else int(drawn.integers(1 << 63))
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,6 @@ class TrialResult:
 
     @property
     def mechanism(self) -> Mechanism:
-        """What each device ran."""
         return self.oracle.mechanism
 
     @property

@@ -53,7 +53,6 @@ class AtOracle:
     nine_in_ten: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         needed = {f"{share:g}": count for share, count in zip(SHARES, self.people, strict=True)}
         return {
             "oracle": self.name,
@@ -80,7 +79,6 @@ class Advice:
     at_best: AtOracle
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "detected_half_the_time": self.at_used.half,
             "detected_nine_times_in_ten": self.at_used.nine_in_ten,
@@ -262,7 +260,6 @@ class Summary:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
         result, population = self.result, self.result.population
         stated, learned = statement(result.mechanism).to_json(), result.estimate.summary()
         return {

@@ -13,7 +13,7 @@ from overstory.analysis.association.effect import Compared, compare_rows
 from overstory.analysis.association.independence import MOST_CELLS
 from overstory.analysis.association.summary import ROW, TableSummary
 from overstory.analysis.association.table import pair_table
-from overstory.analysis.support.registry import Rng, generator
+from overstory.analysis.support.registry import Rng
 from overstory.analysis.tables.columns import read_column
 from overstory.analysis.tables.output import label_text
 from overstory.files.columns.layout import Form
@@ -23,11 +23,10 @@ from overstory.presentation.document import Block, Column, Figure, Heading, Line
 from overstory.presentation.formats import finite, percent
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.trial.column import MANY_NUMBERS, all_numbers, round_bins, symbols
 from overstory.trial.population import READ_OFF, Population, empty
-from overstory.trial.run import TrialBudget, TrialResult, collect
+from overstory.trial.run import TrialBudget, TrialResult, collect, seed_of
 
 I64 = NDArray[np.int64]
 FEW_BINS: Final = 10
@@ -58,7 +57,6 @@ class Pairs:
 
     @property
     def population(self) -> Population:
-        """The same as one column of pairs."""
         first, second = self.labels
         cells = tuple(f"{x}{BETWEEN}{y}" for x in first for y in second)
         return Population(cells, self.counts.ravel(), self.missing, notes=self.notes)
@@ -356,10 +354,7 @@ def survey_table(columns: Any, epsilon: float = 1.0, *, oracle: str = "auto", rn
     counts = np.zeros((len(read[0].labels), len(read[1].labels)), np.int64)
     np.add.at(counts, (read[0].codes, read[1].codes), 1)
     pairs = arranged(names, [[label_text(label) for label in column.labels] for column in read], counts, 0)
-    drawn, seed = generator(rng), whole_number(rng)
-    return collect_pairs(
-        pairs, TrialBudget(epsilon), oracle, seed if isinstance(seed, int) else int(drawn.integers(1 << 63))
-    )
+    return collect_pairs(pairs, TrialBudget(epsilon), oracle, seed_of(rng))
 
 
 COLUMNS: Final = (*map(Column, ("row", "column", "true_share", "true_share_in_row")), *map(Column, ROW[2:]))

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cached_property, lru_cache
@@ -77,7 +77,9 @@ class Position:
         """Return a bound on the log ratio where the true bits are among `one` in one history, `other` in the other."""
         # The log ratio is convex in the number of ones t, so t = 0 and t = n are enough.
         ends = self._most(first, self.reports), self._most(first, 0)
-        floors = [self._floor(w, second) for w in self._tilts(second)]
+        low, high = min(self.weights), max(self.weights)
+        even = [low + (high - low) * i / TILTS for i in range(TILTS + 1)]
+        floors = [self._floor(w, second) for w in (*even, *(self.weights[bit] for bit in second), 0.0, 1.0)]
         floors.append(
             (min(self._mean(b, self.ones) for b in second), min(self._mean(b, self.zeros) for b in second), 0.0)
         )
@@ -132,11 +134,6 @@ class Position:
     def _mean(self, bit: int, logs: tuple[float, float]) -> float:
         weight = self.weights[bit]
         return _times_log(weight, logs[0]) + _times_log(1 - weight, logs[1])
-
-    def _tilts(self, bits: Sequence[int]) -> Iterable[float]:
-        low, high = min(self.weights), max(self.weights)
-        even = [low + (high - low) * i / TILTS for i in range(TILTS + 1)]
-        return [*even, *(self.weights[bit] for bit in bits), 0.0, 1.0]
 
     def _floor(self, w: float, bits: Sequence[int]) -> tuple[float, float, float]:
         """Least logarithms of a one and of a zero with weights (w, 1 - w), and what these weights cost over all."""
@@ -341,7 +338,8 @@ def _one_hot(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
             rest = values.bits - len(held) - len(unmatched)
             if rest >= 0:
                 factors = [ratios[pair] for pair in match] + [ratios[None, j] for j in unmatched]
-                worst = max(worst, math.prod(factors + _times(ratios[None, None], rest), start=Decimal(1)))
+                factors += [PRECISE.power(ratios[None, None], rest)] if rest else []
+                worst = max(worst, math.prod(factors, start=Decimal(1)))
     return worst
 
 
@@ -357,14 +355,6 @@ def _matches(rows: Sequence[int], columns: Sequence[int]) -> Iterator[list[tuple
         used = [j for j in chosen if j is not None]
         if len(set(used)) == len(used):
             yield list(zip(rows, chosen, strict=True))
-
-
-def _times(ratio: Decimal, times: int) -> list[Decimal]:
-    return [_power(ratio, times)] if times else []
-
-
-def _power(ratio: Decimal, times: int) -> Decimal:
-    return PRECISE.power(ratio, times)
 
 
 def _filters(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
@@ -386,7 +376,7 @@ def _filters(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
         for share, moves in zip(shares[1:], steps.moves[1:], strict=True):
             for before, then in moves:  # from all ones down, so that one kind of position may come several times
                 best[then] = max(best[then], best[before] * share)
-        none = _power(ratios[0], values.bits)
+        none = PRECISE.power(ratios[0], values.bits)
     else:
         for _ in range(values.bits):
             # Position by position: dynamic programming, state = how many ones each filter has left.

@@ -71,11 +71,7 @@ class BitTerms(Terms):
 
     @property
     def rounds(self) -> Rounds:
-        return _rounds(*self._channels)
-
-    @property
-    def _channels(self) -> tuple[Pair, Pair]:
-        return self.permanent, self.instantaneous
+        return _rounds(self.permanent, self.instantaneous)
 
     @property
     def fresh(self) -> bool:

@@ -10,7 +10,7 @@ no value, so all that it sends costs the largest epsilon of a question, at most.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -32,8 +32,23 @@ from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.search.mechanism import SearchMechanism
 
 
+class OneRoundTerms(Terms):
+    """One memoized output: all reports of a value are the same, and another one proves a change."""
+
+    @property
+    def fresh(self) -> bool:
+        return False
+
+    def _few(self, reports: int) -> float:  # noqa: ARG002 - however often it is sent
+        return self.epsilon_permanent
+
+    def change_leak(self, reports: int) -> float:
+        check_reports(reports, 2)
+        return math.inf
+
+
 @dataclass(frozen=True)
-class SetTerms(Terms):
+class SetTerms(OneRoundTerms):
     """One memoized output per value: (K, c_set) of the set system, and P(in the value's set) over 2**32."""
 
     kind: ClassVar[str] = "sets"
@@ -43,23 +58,20 @@ class SetTerms(Terms):
     most_values: int | None
 
     @property
-    def fresh(self) -> bool:
-        return False
-
-    @property
     def epsilon_permanent(self) -> float:
-        """Epsilon of one report: all others are the same."""
         return set_epsilon(self.outputs, self.own, Fraction(self.inside, ONE))
-
-    def _few(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
-        return self.epsilon_permanent
-
-    def change_leak(self, reports: int) -> float:
-        check_reports(reports, 2)
-        return float("inf")
 
     def canonical(self) -> dict[str, Any]:
         return {"kind": self.kind, **asdict(self)}
+
+
+def between_outputs(first: Sequence[Hashable], second: Sequence[Hashable], epsilon: float) -> float:
+    """Return epsilon between histories of outputs that are drawn once: of one pattern the sum over what differs."""
+    blocks = blocks_of([(output, 0) for output in first], [(output, 0) for output in second])
+    pairs = {(before, after) for ((before, _), (after, _)), _ in blocks}
+    if any(len({pair[way] for pair in pairs}) < len(pairs) for way in (0, 1)):
+        return math.inf
+    return round_up(weighted_sum((1, Decimal(epsilon)) for before, after in pairs if before != after))
 
 
 @dataclass(frozen=True)
@@ -77,12 +89,7 @@ class SetDisclosure(Disclosure[SetMechanism]):
         """Return epsilon: another pattern of values is seen at once, the same pattern is a sum over its values."""
         for value in (*first, *second):
             self.mechanism.encoding.contains(0, value)  # says so when it is outside the domain
-        responses = {entries for entries, _ in blocks_of([(v, 0) for v in first], [(v, 0) for v in second])}
-        pairs = [(first, second) for (first, _), (second, _) in responses]
-        if len({first for first, _ in pairs}) < len(pairs) or len({second for _, second in pairs}) < len(pairs):
-            return float("inf")
-        loss = Decimal(self.mechanism.epsilon_report)
-        return round_up(weighted_sum((1, loss) for first, second in pairs if first != second))
+        return between_outputs(first, second, self.mechanism.epsilon_report)
 
     def evidence(self, reports: Sequence[Report]) -> Evidence:
         if len({report.bits for report in reports}) > 1:
@@ -117,7 +124,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class NumberTerms(Terms):
+class NumberTerms(OneRoundTerms):
     """One memoized report per position of a number, or per set: the largest ratio of its probabilities, exact."""
 
     kind: ClassVar[str] = "numbers"
@@ -130,21 +137,8 @@ class NumberTerms(Terms):
             raise ParameterError(f"odds = {over}/{under}: give the larger probability over the smaller")
 
     @property
-    def fresh(self) -> bool:
-        return False
-
-    @property
     def epsilon_permanent(self) -> float:
-        """Epsilon of one report: all others are the same."""
         return round_up(log_ratio(Fraction(*self.odds), Fraction(1)))
-
-    def _few(self, reports: int) -> float:  # noqa: ARG002 - one memoized report, however often it is sent
-        return self.epsilon_permanent
-
-    def change_leak(self, reports: int) -> float:
-        """Infinite: one position always sends one report."""
-        check_reports(reports, 2)
-        return float("inf")
 
     def canonical(self) -> dict[str, Any]:
         return {"kind": self.kind, "odds": list(self.odds), "most_values": self.most_values}
@@ -217,13 +211,8 @@ class ItemDisclosure(Disclosure[PaddedSampling]):
 
     def epsilon_between(self, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:  # noqa: ARG002 - all alike
         """Return a bound: another pattern of sets is seen at once, the same pattern is a sum over its sets."""
-        key = self.mechanism.response_key
-        histories = [[(key(value, 0), 0) for value in history] for history in (first, second)]
-        pairs = {(before, after) for entries, _ in blocks_of(*histories) for (before, _), (after, _) in [entries]}
-        if any(len({pair[way] for pair in pairs}) < len(pairs) for way in (0, 1)):
-            return math.inf
-        loss = Decimal(self.mechanism.epsilon_report)
-        return round_up(weighted_sum((1, loss) for before, after in pairs if before != after))
+        own, other = ([self.mechanism.response_key(value, 0) for value in history] for history in (first, second))
+        return between_outputs(own, other, self.mechanism.epsilon_report)
 
     def evidence(self, reports: Sequence[Report]) -> Evidence:
         if len({report.bits for report in reports}) > 1:
@@ -282,7 +271,7 @@ class ItemBitDisclosure(BitDisclosure):
 
 
 @dataclass(frozen=True)
-class SearchTerms(Terms):
+class SearchTerms(OneRoundTerms):
     """The declared epsilon of one answer, at least that of every question."""
 
     kind: ClassVar[str] = "search"
@@ -295,15 +284,8 @@ class SearchTerms(Terms):
             raise ParameterError(f"epsilon = {self.epsilon!r}: give a number above 0")
 
     @property
-    def fresh(self) -> bool:
-        return False
-
-    @property
     def epsilon_permanent(self) -> float:
         return self.epsilon
-
-    def _few(self, reports: int) -> float:  # noqa: ARG002 - there is one
-        return self.epsilon_permanent
 
     def _worst(self, reports: int) -> Worst:  # noqa: ARG002 - there is one
         """Epsilon between any two histories: the answer of one value, or of nothing, against that of another."""

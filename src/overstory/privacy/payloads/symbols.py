@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Final
 
 from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, symbol_change, symbol_ratios
 from overstory.privacy.payloads.base import Atom, Attack, Disclosure, Evidence, Success, share, true_positives
-from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, weighted
+from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
 from overstory.privacy.terms import Terms
 from overstory.protocol.channels import ONE, SymbolChannel, SymbolRounds, as_decimal, log_ratio, mix, power, round_up
 from overstory.protocol.errors import ParameterError
@@ -106,7 +106,7 @@ def _bound(rounds: SymbolRounds, most_values: int, reports: int) -> float:
     keep, other, odds = float(first.keep), float(first.other), rounds.instantaneous
     gain = float(log_ratio(odds.keep, odds.other))
     # The largest: f_s <= 1 - k + k R^n, k = P1(s|s).
-    most = _log_sum(math.log1p(-keep), math.log(keep) + reports * gain)
+    most = log_sum((math.log1p(-keep), math.log(keep) + reports * gain))
     blocks, floors = min(most_values + 1, reports), [other * reports * gain]
     for i in range(1, TILTS + 1):
         unkept = other + (1 / size - other) * i / TILTS
@@ -117,11 +117,6 @@ def _bound(rounds: SymbolRounds, most_values: int, reports: int) -> float:
         # ln f_s >= sum of w_z v_z ln R - KL(w, P1), by the inequality of the means.
         floors.append(unkept * reports * gain - blocks * apart)
     return math.nextafter((most - max(floors)) * (1 + SLACK) + 1e-13 * reports, math.inf)
-
-
-def _log_sum(first: float, second: float) -> float:
-    top = max(first, second)
-    return top + math.log(math.exp(first - top) + math.exp(second - top))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.lifetime import lifetime_epsilon, most_responses
+from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.base import LocalRandomizer
@@ -66,7 +66,6 @@ class Change:
     detail: str  # in a sentence
 
     def to_json(self) -> dict[str, str]:
-        """Return JSON values."""
         return {"metric": self.metric, "what": self.what, "kind": str(self.kind), "detail": self.detail}
 
 
@@ -181,7 +180,6 @@ def _limits(budget: PersonBudget | None) -> str:
 
 
 def _of_a_name(name: str, earlier: Sequence[MetricRegistry], new: MetricRegistry) -> Iterator[Change]:
-    """Compare a metric with those that had its id before."""
     yield from _against_all(earlier, lambda old: _of_a_metric(old[name], new[name], old.budget))
     yield from _of_the_account(name, earlier, new[name])
 
@@ -231,7 +229,8 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
         after.epsilon_n,
     )
     permanent = old.mechanism.epsilon_permanent, new.mechanism.epsilon_permanent
-    yield from _worse(new.id, "any number of reports of one unchanged value", (0,), *map(_always, permanent))
+    ever = "any number of reports of one unchanged value"
+    yield from _worse(new.id, ever, (0,), lambda _: permanent[0], lambda _: permanent[1])
     yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
     if not after.fresh:  # of fresh noise the line on several reports says it
         yield from _worse(new.id, "any two histories", CHANGES, before.epsilon_any, after.epsilon_any)
@@ -290,10 +289,6 @@ def _answered_again(earlier: Sequence[LocalRandomizer], new: LocalRandomizer) ->
 
 def _asks(mechanism: LocalRandomizer, number: int) -> bool:
     return not mechanism.once or mechanism.asks(number)
-
-
-def _always(epsilon: float) -> Callable[[int], float]:
-    return lambda _: epsilon
 
 
 def _worse(

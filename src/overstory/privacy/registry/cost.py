@@ -16,7 +16,6 @@ from overstory.privacy.caveats import cautions
 from overstory.privacy.claims import FRESH, MEMO, PERMANENT, REPORT, SAME_PATTERN, Claim, finite
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.lifetime import most_responses
 from overstory.privacy.terms import Terms, add_up
 from overstory.privacy.text import CERTAIN as PRACTICALLY
 from overstory.privacy.text import MOST, epsilon_text, factor, plural
@@ -63,7 +62,6 @@ class CostLine:
 
     @property
     def amount(self) -> str:
-        """The epsilon as it is printed."""
         return "no bound" if math.isinf(self.epsilon) else f"epsilon {epsilon_text(self.epsilon)}"
 
     @property
@@ -77,7 +75,6 @@ class CostLine:
 
     @property
     def claim(self) -> Claim:
-        """The line as a claim of a privacy statement."""
         return Claim(self.about, self.epsilon, self.assumption, self.caution)
 
     def to_json(self) -> dict[str, Any]:
@@ -115,15 +112,12 @@ class MetricCost:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """The lines as claims of a privacy statement."""
         return tuple(line.claim for line in self.lines)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Return each line as the epsilon and its words."""
         yield from ((line.amount, line.words) for line in self.lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "metric": self.metric,
             "attribute": self.attribute,
@@ -256,3 +250,27 @@ def _why(every: Iterable[Terms]) -> str:
     if certain is None:
         return NOT_BOUNDED
     return PART_CERTAIN if certain.in_parts else CERTAIN
+
+
+def most_responses(metric: Metric) -> int | None:
+    """Return how many permanent responses a device ever reports, at most: those of the values, and nothing's.
+
+    A value that cannot be reported is reported as nothing, by a response of its own; where the metric caps the values
+    and does not drop them, it takes one of the cap's places.
+    """
+    terms = terms_of(metric.mechanism)
+    if terms.once:
+        return 1
+    values = metric.num_values if terms.most_values is None else terms.most_values
+    responses = None if values is None else values + 1
+    return min((number for number in (metric.max_responses, responses) if number is not None), default=None)
+
+
+def lifetime_epsilon(metric: Metric) -> float:
+    """Return what all that a device may ever report costs together, however often; infinite without a bound.
+
+    It holds between histories with the same pattern of equal and different permanent responses: see
+    `Terms.epsilon_values`.
+    """
+    most = most_responses(metric)
+    return math.inf if most is None else add_up([(most, terms_of(metric.mechanism).epsilon_permanent)])

@@ -81,7 +81,6 @@ class MetricPage:
         return self.metric.to_json() | {"facts": dict(self.facts), "privacy": privacy}
 
     def blocks(self) -> Iterator[Block]:
-        """Return the page as a chapter of a document."""
         yield Heading(2, f"{self.metric.title} ({self.metric.id})", self.metric.id)
         yield Paragraph(self.metric.description)
         yield KeyValues(self.facts)
@@ -137,7 +136,9 @@ def _facts(metric: Metric, stated: PrivacyStatement, route: ObliviousRoute | Non
     yield "How often", how_often(metric)
     yield "How many values", how_many_values(metric)
     yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
-    yield "Kept for", _kept(metric)
+    late = f"a report that comes up to {metric.grace_days} days late is still counted"
+    late = late if metric.grace_days else "a report that comes after its period is not counted"
+    yield "Kept for", f"randomized reports: {how_long_kept(metric)}; {late}"
     if metric.is_oblivious:
         yield "How reports travel", relay_words(route)
     if metric.publish == "estimates":
@@ -211,9 +212,3 @@ def how_long_kept(metric: Metric) -> str:
     """Say for how long a metric's reports are stored, and what stays of them."""
     days = plural(metric.retention_days, "day") if metric.retention_days else "until their period is over"
     return f"{days}; then only counts of {FEWEST_TOGETHER} or more reports together"
-
-
-def _kept(metric: Metric) -> str:
-    how_long = f"randomized reports: {how_long_kept(metric)}"
-    late = f"; a report that comes up to {metric.grace_days} days late is still counted"
-    return how_long + (late if metric.grace_days else "; a report that comes after its period is not counted")

@@ -36,7 +36,6 @@ class TotalCost:
 
     @property
     def about(self) -> str:
-        """Which metrics."""
         what = "all metrics" if self.attribute is None else f"all that tells of {self.attribute}"
         return f"{what} ({', '.join(self.metrics)})"
 
@@ -50,11 +49,9 @@ class TotalCost:
         )
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Return each line as the epsilon and its words."""
         yield from ((line.amount, line.words) for line in self.lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "attribute": self.attribute,
             "metrics": list(self.metrics),
@@ -156,27 +153,23 @@ def days_until_the_end(budget: PersonBudget, metrics: Iterable[Metric]) -> dict[
     """
     listed = list(metrics)
     limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
-    return {name: _days(budget, _sharing(listed, name), most) for name, most in limits}
-
-
-def _sharing(metrics: Iterable[Metric], attribute: str | None) -> list[Metric]:
-    return [metric for metric in metrics if attribute is None or metric.attribute == attribute]
+    return {
+        name: _days(budget, [metric for metric in listed if name is None or metric.attribute == name], most)
+        for name, most in limits
+    }
 
 
 def _days(budget: PersonBudget, metrics: list[Metric], most: float) -> int | None:
     def cost(days: int) -> float:
         return add_up(
             (1, charge(budget.against, terms_of(metric.mechanism), reports, metric.max_responses))
-            for metric, reports in _reports_in(metrics, days)
+            for metric in metrics
+            # One report in every period that so many days touch.
+            for reports in [-(-days * DAY // metric.period.seconds)]
         )
 
     longest = MOST_REPORTS // 48
     return None if cost(longest) <= most else bisect_right(range(1, longest), most, key=cost)
-
-
-def _reports_in(metrics: Iterable[Metric], days: int) -> Iterator[tuple[Metric, int]]:
-    """Return how many reports of each metric so many days have, one in every period that they touch."""
-    return ((metric, -(-days * DAY // metric.period.seconds)) for metric in metrics)
 
 
 def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.lifetime import lifetime_epsilon
+from overstory.privacy.registry.cost import lifetime_epsilon
 from overstory.privacy.registry.totals import budget_words
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
@@ -84,8 +84,8 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
             *_links(metric, today),
             *_published(metric),
             *_resolution(metric),
+            *_groups(metric),
         )
-        warned += (*_groups(metric),)
         for key, message in warned:
             path = ("metrics", name, key) if key in written else ("metrics", name)
             faults.append(Fault(where[path].line, f"metrics.{name}.{key}", message))

@@ -278,7 +278,6 @@ class CentralClaim:
         return [f"central privacy: {self.privacy.words()}", f"  {self.reason}", *rests_on]
 
     def blocks(self) -> list[Block]:
-        """Return the sentences as a block."""
         return [Lines(*self.sentences())]
 
 
