@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 
 from overstory.collector.auth import ADMIN, MONITOR
 from overstory.collector.http.endpoint import (
-    ALWAYS,
+    ALWAYS_TEXT,
     PATH,
     PROBLEM,
     RETRY_AFTER,
@@ -128,11 +128,6 @@ def _need(role: str, collector: Collector, request: Request) -> None:
         raise AccessError(reason)
 
 
-def _is_local(request: Request) -> bool:
-    """Whether a request comes from this machine; the address is not used for anything else."""
-    return request.client is None or is_loopback(request.client.host)  # None: a socket in the file system
-
-
 def _add_admin_pages(app: FastAPI, collector: Collector, decoding: Decoding) -> None:
     bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `overstory store tokens`.")
 
@@ -175,7 +170,8 @@ def _add_health(app: FastAPI, collector: Collector) -> None:
         responses=_responses(401),
     )
     async def metrics(request: Request) -> PageResponse:
-        if not _is_local(request):
+        # The address is not used for anything else. None: a socket in the file system.
+        if request.client is not None and not is_loopback(request.client.host):
             _need(MONITOR, collector, request)
         return text_page(collector.telemetry.expose(), "text/plain; version=0.0.4; charset=utf-8")
 
@@ -205,7 +201,10 @@ class HotPath:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3)."""
-        post = self._post_of(scope["path"]) if scope["type"] == "http" else None
+        post = None
+        if scope["type"] == "http":  # other shards' paths are refused, not unknown
+            path = scope["path"]
+            post = self._posts.get(path) or (self._elsewhere if OTHER_SHARD.fullmatch(path) else None)
         if post is not None and scope["method"] == "POST":
             answer = await answer_post(post, self._endpoint, self._bodies, scope["headers"], receive)
             if answer is not None:
@@ -216,10 +215,6 @@ class HotPath:
             await self._app({**scope, "method": "GET"}, receive, partial(_without_body, send))
         else:
             await self._app(scope, receive, send)
-
-    def _post_of(self, path: str) -> Post | None:
-        """Return what answers posts to a path; other shards' paths are refused, not unknown."""
-        return self._posts.get(path) or (self._elsewhere if OTHER_SHARD.fullmatch(path) else None)
 
 
 async def _without_body(send: Send, message: Message) -> None:
@@ -310,5 +305,4 @@ def json_page(body: Any, **headers: str) -> PageResponse:
 
 def text_page(body: bytes, media_type: str, **headers: str) -> PageResponse:
     """Return a text as a page; `headers` replace those that every answer has, or are added to them."""
-    always = {name.decode(): value.decode() for name, value in ALWAYS}
-    return PageResponse(body, headers=always | {"content-type": media_type} | headers)
+    return PageResponse(body, headers=ALWAYS_TEXT | {"content-type": media_type} | headers)

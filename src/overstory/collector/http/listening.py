@@ -40,13 +40,7 @@ class Listening:
 
     @property
     def exposed(self) -> bool:
-        """Whether tokens and reports would cross a network unencrypted.
-
-        Examples
-        --------
-        >>> Listening("127.0.0.1").exposed, Listening("0.0.0.0").exposed, Listening("localhost").exposed
-        (False, True, False)
-        """
+        """Whether tokens and reports would cross a network unencrypted."""
         return self.certificate is None and not is_loopback(self.host)
 
     def bind(self, limits: Limits | None = None) -> socket.socket:

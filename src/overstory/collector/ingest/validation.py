@@ -58,26 +58,16 @@ class ReportFormat:
 
     @classmethod
     def of(cls, mechanism: LocalRandomizer) -> ReportFormat:
-        """Return the format of a mechanism's reports.
-
-        Examples
-        --------
-        >>> from overstory.protocol.mechanisms.registry import mechanism
-        >>> report_format = ReportFormat.of(mechanism("grr", domain_size=5, epsilon=1.0))
-        >>> report_format.num_bits, report_format.below
-        (3, 5)
-        """
+        """Return the format of a mechanism's reports."""
         shape = mechanism.payload_bits, mechanism.num_cohorts, mechanism.payload_limit, mechanism.payload_weight
         return cls(mechanism.digest, *shape, mechanism.zones if len(mechanism.zones) > 1 else ())
 
     @cached_property
     def width(self) -> int:
-        """Bytes of a payload."""
         return (self.num_bits + 7) // 8
 
     @cached_property
     def cohort_bytes(self) -> int:
-        """Bytes of a cohort."""
         return cohort_width(self.num_cohorts)
 
     def read(self, raw: bytes, most: int) -> Columns | Reason:
@@ -90,7 +80,8 @@ class ReportFormat:
             return Reason.DAMAGED
         magic, version, zero, num_bits, num_cohorts, num_reports, digest = HEADER.unpack_from(raw)
         end = len(raw) - TRAILER.size
-        if magic != MAGIC or version != VERSION or zero or zlib.crc32(memoryview(raw)[:end]) != _trailer(raw, end):
+        checksum = zlib.crc32(memoryview(raw)[:end])
+        if magic != MAGIC or version != VERSION or zero or TRAILER.unpack_from(raw, end) != (checksum,):
             return Reason.DAMAGED
         if digest != self.digest or num_bits != self.num_bits or num_cohorts != self.num_cohorts:
             return Reason.WRONG_PARAMETERS
@@ -163,11 +154,6 @@ def _numbers(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
     places = np.int64(1) << 8 * np.arange(rows.shape[1], dtype=np.int64)
     numbers: NDArray[np.int64] = rows.astype(np.int64) @ places
     return numbers
-
-
-def _trailer(raw: bytes, end: int) -> int:
-    checksum: int = TRAILER.unpack_from(raw, end)[0]
-    return checksum
 
 
 def _not_below(rows: NDArray[np.uint8], below: int) -> Flags:

@@ -55,7 +55,6 @@ class StoredMetric:
 
     @property
     def no_reports(self) -> ReportBatch:
-        """A batch without reports."""
         from overstory.analysis.reports import ReportBatch
         from overstory.protocol.wire.upload import Batch
 
@@ -81,7 +80,6 @@ class StoredMetric:
 
     @property
     def row(self) -> dict[str, Any]:
-        """Its row in the table of metrics."""
         described = {"name": self.mechanism.name, "parameters": dict(self.mechanism.parameters)}
         return {
             "metric": self.metric,
@@ -175,13 +173,6 @@ class ServedShard:
         The table [shards] of the registry.
     mechanisms
         The digest of each metric's mechanism, in hexadecimal.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.shards import Shards
-    >>> served = ServedShard(3, Shards(((0, 16),)), {"colour": "00" * 16})
-    >>> str(served), ServedShard.from_text(served.text) == served
-    ('shard 3 of 16', True)
     """
 
     shard: int
@@ -200,7 +191,6 @@ class ServedShard:
 
     @property
     def text(self) -> str:
-        """It as it is stored."""
         return json.dumps(
             {"shard": self.shard, "shards": self.shards.to_json(), "metrics": dict(self.mechanisms)}, sort_keys=True
         )

@@ -19,10 +19,10 @@ from sqlalchemy import func, select
 
 from overstory.collector.store.copies import export_rows as rows
 from overstory.collector.store.copies.export_rows import ReportSet
-from overstory.collector.store.counts import TOGETHER, Key, join_rows, shuffled
+from overstory.collector.store.counts import TOGETHER, Key, join_rows, keys_of, shuffled
 from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
-from overstory.collector.store.schema import CHUNKS
+from overstory.collector.store.schema import CHUNKS, INBOX
 from overstory.protocol.errors import OverstoryError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Export:
         with self._database.snapshot() as connection:
             self._entries = read_stored_metrics(connection)
             begun = rows.unfinished(connection, self._destination)
-            keys = [key for key in rows.keys_with_reports(connection) if selected.has(key)]
+            keys = sorted(filter(selected.has, {*keys_of(connection, CHUNKS), *keys_of(connection, INBOX)}))
         for one in begun:
             self._export(one)
         for key in keys:
@@ -125,7 +125,8 @@ class Export:
 
     def _new_sets(self, key: Key) -> list[ReportSet]:
         with self._database.snapshot() as connection:
-            sets = rows.sets_of_key(connection, key)
+            ids = select(CHUNKS.c.export_id).where(key.of(CHUNKS), CHUNKS.c.export_id != "").distinct()
+            sets = [ReportSet(one, key) for one in sorted(connection.execute(ids).scalars())]
             have = {row.id for row in rows.rows_of(connection, self._destination)}
         self._done.earlier += sum(one.id in have for one in sets)
         return [one for one in sets if one.id not in have]
@@ -144,7 +145,7 @@ class Export:
                 periods.append((label, until))
             return False
         with self._database.snapshot() as connection:
-            waits = rows.waits_in_inbox(connection, key)
+            waits = bool(keys_of(connection, INBOX, key.of(INBOX)))
         if waits:
             self._wait(
                 f"{key.metric}, {label}: reports in the inbox were not counted: overstory store compact says why"

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, func, select, update
 
-from overstory.collector.store.counts import Key, key_columns, keys_of
+from overstory.collector.store.counts import Key, key_columns
 from overstory.collector.store.databases.database import Database
-from overstory.collector.store.schema import ABOUT, CHUNKS, EXPORTS, INBOX, STORE_ID
+from overstory.collector.store.schema import ABOUT, CHUNKS, EXPORTS, STORE_ID
 
 WRITING: Final = "writing"
 COMMITTED: Final = "committed"
@@ -67,16 +67,6 @@ def store_id(database: Database) -> str:
     return database.write(work)
 
 
-def keys_with_reports(connection: Connection) -> list[Key]:
-    """Return the keys that have reports in chunks or in the inbox."""
-    return sorted({*keys_of(connection, CHUNKS), *keys_of(connection, INBOX)})
-
-
-def waits_in_inbox(connection: Connection, key: Key) -> bool:
-    """Whether reports of a key were not counted yet."""
-    return connection.execute(select(INBOX.c.id).where(key.of(INBOX)).limit(1)).first() is not None
-
-
 def gather(database: Database, key: Key) -> None:
     """Make a set of the key's chunks that are in none."""
 
@@ -86,12 +76,6 @@ def gather(database: Database, key: Key) -> None:
             database.note_deletions(connection, {CHUNKS.name})  # an earlier version of a row is a deleted row
 
     database.write(work)
-
-
-def sets_of_key(connection: Connection, key: Key) -> list[ReportSet]:
-    """Return the sets that a key has stored reports of."""
-    ids = select(CHUNKS.c.export_id).where(key.of(CHUNKS), CHUNKS.c.export_id != "").distinct()
-    return [ReportSet(one, key) for one in sorted(connection.execute(ids).scalars())]
 
 
 def unfinished(connection: Connection, destination: str) -> list[ReportSet]:

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select, update
+from sqlalchemy import ColumnElement, Connection, func, select, update
 
 from overstory.collector.store.compaction import OvertakenError, add_counts, add_sums, sum_new
 from overstory.collector.store.copies import export_rows
@@ -62,7 +62,8 @@ def add_sets(
     with database.snapshot() as connection:
         entries = read_stored_metrics(connection, registered)
         known = export_rows.known_ids(connection, [one.manifest.id for one in sets])
-        added = {row.id: int(row.reports) for row in connection.execute(_reports_by_set())}
+        sums = select(IMPORTS.c.id, func.sum(IMPORTS.c.num_reports).label("reports")).group_by(IMPORTS.c.id)
+        added = {row.id: int(row.reports) for row in connection.execute(sums)}
     done, left = Imported(), []
     for one in sets:
         if one.manifest.id in known:
@@ -78,10 +79,6 @@ def add_sets(
     for one, entry in left:
         _Adding(database, entry, one, now, done, advance or (lambda _: None)).run()
     return done
-
-
-def _reports_by_set() -> Select[tuple[str, int]]:
-    return select(IMPORTS.c.id, func.sum(IMPORTS.c.num_reports).label("reports")).group_by(IMPORTS.c.id)
 
 
 def _entry_of(database: Database, entries: StoredMetrics, one: ExportedSet) -> StoredMetric:
