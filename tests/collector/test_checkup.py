@@ -7,7 +7,6 @@ import json
 import resource
 import shutil
 import ssl
-import subprocess
 import time
 from email.utils import formatdate
 from pathlib import Path
@@ -20,6 +19,7 @@ from overstory.collector import checkup
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import parse_registry
 from support.collector_in_process import METRICS, NOW, REGISTRY, FakeStore
+from support.processes import make_certificate
 from support.served import served
 
 MIB = 1 << 20
@@ -113,20 +113,13 @@ def test_a_store_that_cannot_be_opened_is_an_error_that_says_what_to_do(store_fi
     }[spoil] in finding.detail
 
 
-def certificate(folder: Path, days: int) -> Path:
-    files = f"-keyout {folder}/key.pem -out {folder}/certificate.pem -addext subjectAltName=DNS:localhost"
-    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days {days} -subj /CN=localhost {files}"
-    subprocess.run(command.split(), check=True, capture_output=True)
-    return folder / "certificate.pem"
-
-
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
 
 
 @needs_openssl
 @pytest.mark.parametrize(("days", "level"), [(3, "warning"), (90, "ok"), (20_000, "ok")])
 def test_a_certificate_s_end_is_read_and_judged(tmp_path, days, level) -> None:
-    path = certificate(tmp_path, days)
+    path = make_certificate(tmp_path, days=days)
     ends = ssl.cert_time_to_seconds(ssl._ssl._test_decode_cert(str(path))["notAfter"])  # type: ignore[attr-defined]
     assert [one.level for one in checkup.check_certificate(path, time.time())] == [level]
     (over,) = checkup.check_certificate(path, ends)

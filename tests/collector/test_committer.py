@@ -162,39 +162,37 @@ def test_large_groups_are_split(monkeypatch) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("where", ["commit", "gather"])
-def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_comes(where, monkeypatch, caplog) -> None:
+async def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_comes(where, monkeypatch, caplog) -> None:
     """ATTACK, "Not tested": posts would wait without end behind a writer that is gone."""
 
     class Fatal(BaseException):
         pass
 
-    async def main() -> None:
-        store, outcomes, told = FakeStore(), [], []
-        committer = Committer(store, Limits(), told.append)
-        gate = Gate(store)
+    store, outcomes, told = FakeStore(), [], []
+    committer = Committer(store, Limits(), told.append)
+    gate = Gate(store)
 
-        def die(*_) -> None:
-            gate._wait()
-            raise Fatal
+    def die(*_) -> None:
+        gate._wait()
+        raise Fatal
 
-        if where == "commit":
-            store.before = die
-        else:
-            monkeypatch.setattr(committer, "_gather", die)
-        committer.start()
-        for _ in range(3):
-            committer.submit(*received(), outcomes.append)
-        await asyncio.to_thread(gate.entered.wait, 10)
+    if where == "commit":
+        store.before = die
+    else:
+        monkeypatch.setattr(committer, "_gather", die)
+    committer.start()
+    for _ in range(3):
         committer.submit(*received(), outcomes.append)
-        gate.open()
-        await until(lambda: len(outcomes) == 4)
-        await until(lambda: not committer.alive)
-        committer.submit(*received(), outcomes.append)
-        assert outcomes == [None] * 5
-        assert (committer.reports, committer.size, store.num_reports) == (0, 0, 0)
-        await committer.drain()
+    await asyncio.to_thread(gate.entered.wait, 10)
+    committer.submit(*received(), outcomes.append)
+    gate.open()
+    await until(lambda: len(outcomes) == 4)
+    await until(lambda: not committer.alive)
+    committer.submit(*received(), outcomes.append)
+    assert outcomes == [None] * 5
+    assert (committer.reports, committer.size, store.num_reports) == (0, 0, 0)
+    await committer.drain()
 
-    asyncio.run(main())
     assert "the writer thread has failed: no reports are taken" in caplog.text
 
 

@@ -34,16 +34,12 @@ def served(tmp_path_factory: Any) -> Any:
     store = str(folder / "store.db")
     with open_store(store, load_registry(folder / "metrics.toml"), create=True) as made:
         token = made.add_token("admin", "test")
-    process = CollectorProcess(folder / "metrics.toml", store, ["--open-writes"])
-    process.start()
-    try:
-        url = "http://{}:{}".format(*process.address)
+    with CollectorProcess(folder / "metrics.toml", store) as process:
+        url = process.url
         for group, number in DEVICES.items():
             for device in range(number):
                 send(folder / f"{group}-{device}", folder / "metrics.toml", url, group)
         yield folder, url, token
-    finally:
-        process.kill()
 
 
 def send(state: Path, registry: Path, url: str, group: str) -> dict[RowState, int]:

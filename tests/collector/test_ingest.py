@@ -139,11 +139,6 @@ def test_other_parameters_are_refused(field) -> None:
     assert only(decide(upload(raw=other_parameters(field)))).reason is Reason.WRONG_PARAMETERS
 
 
-def test_an_unknown_metric_is_refused_by_its_name() -> None:
-    body = upload().replace(b"bloom", b"gloom")
-    assert only(decide(body)).reason is Reason.UNKNOWN_METRIC
-
-
 @pytest.mark.parametrize(
     ("period", "reason"),
     [
@@ -234,16 +229,6 @@ def test_json_names_bad_reports_by_index_too() -> None:
     decision = decide(as_json(reports=[[0, "000000"], [12, "000000"]]), JSON)
     assert only(decision).rejected == ((1, Reason.COHORT),)
     assert only(decision).accepted == 1
-
-
-def test_another_content_type_is_refused() -> None:
-    assert decide(upload(), "text/plain").refused is Reason.WRONG_TYPE
-    assert decide(upload(), "").refused is Reason.WRONG_TYPE
-
-
-@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
-def test_compressed_bodies_are_inflated(encoding, pack) -> None:
-    assert only(decide(pack(upload("bloom", 100)), encoding=encoding)).accepted == 100
 
 
 @given(st.binary(max_size=400))

@@ -50,14 +50,9 @@ def served(tmp_path_factory: Any) -> Any:
     store = str(folder / "store.db")
     with open_store(store, load_registry(registry), create=True) as made:
         token = made.add_token("admin", "test")
-    process = CollectorProcess(registry, store, ["--open-writes"])
-    process.start()
-    try:
-        url = "http://{}:{}".format(*process.address)
-        paths = [send(folder / str(number), registry, url, value) for number, value in enumerate(HELD)]
-        counted = read_remote(url, token, load_registry(registry)["crashes"])
-    finally:
-        process.stop()
+    with CollectorProcess(registry, store) as process:
+        paths = [send(folder / str(number), registry, process.url, value) for number, value in enumerate(HELD)]
+        counted = read_remote(process.url, token, load_registry(registry)["crashes"])
     return folder, counted, paths[0]
 
 
@@ -81,15 +76,6 @@ def test_pairs_arrive_and_are_counted_together(served: Any) -> None:
     with open_store(str(folder / "store.db")) as store:
         local = read_store(store, load_registry(folder / "metrics.toml")["crashes"])
     assert local.to_json() == counted.to_json()
-
-
-def test_the_store_folds_reports_into_counts_and_says_the_same(served: Any) -> None:
-    folder, counted, _ = served
-    registry = load_registry(folder / "metrics.toml")
-    with open_store(str(folder / "store.db"), registry) as store:
-        store.compact(now=4e9)
-        folded = read_store(store, registry["crashes"])
-    assert folded.to_json() == counted.to_json()
 
 
 def test_decode_prints_the_table(served: Any) -> None:

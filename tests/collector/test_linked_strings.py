@@ -64,18 +64,14 @@ def served(tmp_path_factory: Any) -> Any:
     store = str(folder / "store.db")
     with open_store(store, registry, create=True) as made:
         token = made.add_token("admin", "test")
-    process = CollectorProcess(file, store, ["--open-writes"])
-    host, port = process.start()
-    try:
-        url = f"http://{host}:{port}"
-        post(registry["pairs"], held, labels, rng, host, port)
+    with CollectorProcess(file, store) as process:
+        url = process.url
+        post(registry["pairs"], held, labels, rng, *process.address)
         paths = record(folder / "device", file, url)
         counted = read_remote(url, token, registry["pairs"])
         where = "--url", url, "--token", token, "--registry", str(file)
         ran = overstory("decode", *where, "--metric", "pairs", "--json", "--complete", cwd=folder)
         assert ran.returncode == 0, ran.stderr
-    finally:
-        process.stop()
     truth = np.zeros(tuple(map(len, labels)))
     np.add.at(truth, (held[0] - 1, held[1] - 1), 1 / LOW.reports)
     return folder, truth, counted, paths, json.loads(ran.stdout)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from overstory.protocol.metrics.period import DAY
 from overstory.supervision.log import begin_log
 from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, upload
 from support.collector_processes import CollectorProcess
+from support.misfortunes import until
 from support.served import Wire, post, served
 from support.store_databases import fresh
 
@@ -70,13 +71,6 @@ class Upset(FakeStore):
 
     def checkpoint(self) -> None:
         self._do("checkpoint")
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def ready(wire: Wire) -> tuple[int, Any]:
@@ -135,7 +129,7 @@ def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_suc
     def full() -> None:
         raise StoreError("the disk is full")
 
-    with served(store=store, intervals=OFTEN) as (_, address), Wire(address) as wire, Wire(address) as poll:
+    with served(store=store, intervals=OFTEN) as (collector, address), Wire(address) as wire, Wire(address) as poll:
         store.before = full
         seen = []
         for _ in range(10):
@@ -144,6 +138,7 @@ def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_suc
                 seen.append(ready(poll)[0])
                 time.sleep(0.01)
         assert seen == [503] * 100
+        assert collector.telemetry.failed_commits == 10
         store.before = lambda: None
         assert wire.send(post(upload())).answer()[0] == 200
         assert ready(poll)[0] == 200
@@ -269,15 +264,9 @@ def test_an_error_that_the_server_reports_again_and_again_is_one_line() -> None:
     assert written.getvalue().count("ZeroDivisionError: a bug") == 1
 
 
-@contextmanager
-def process(folder: Path, *options: str) -> Iterator[CollectorProcess]:
+def process(folder: Path, *options: str) -> CollectorProcess:
     (folder / "metrics.toml").write_text(REGISTRY)
-    running = CollectorProcess(folder / "metrics.toml", str(folder / "store.db"), options)
-    running.start()
-    try:
-        yield running
-    finally:
-        running.kill()
+    return CollectorProcess(folder / "metrics.toml", str(folder / "store.db"), options)
 
 
 def today(name: str = "bloom") -> int:

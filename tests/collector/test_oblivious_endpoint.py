@@ -114,27 +114,22 @@ def test_an_inner_request_that_is_no_request_is_answered_inside():
     assert opened(sealed, answer.content)[1]["reason"] == "damaged"
 
 
-def test_every_altered_byte_is_refused_in_plain():
+async def test_every_altered_byte_is_refused_in_plain():
     body = seal(upload(), token="ovw_w").body
 
-    async def main():
-        async with collecting() as (collector, client):
-            reasons = []
-            for place in range(len(body)):
-                altered = bytearray(body)
-                altered[place] ^= 1 << place % 8
-                answer = await client.post(
-                    "/v1/oblivious", content=bytes(altered), headers={"content-type": REQUEST_TYPE}
-                )
-                assert answer.status_code == 400
-                assert answer.headers["content-type"] == "application/problem+json"
-                reasons.append(answer.json()["reason"])
-            for length in (0, 1, 7, 38, 54, 55, len(body) - 1):
-                cut = await client.post("/v1/oblivious", content=body[:length], headers={"content-type": REQUEST_TYPE})
-                assert (cut.status_code, cut.json()["reason"]) == (400, "undecryptable")
-            return reasons, collector
+    async with collecting() as (collector, client):
+        reasons = []
+        for place in range(len(body)):
+            altered = bytearray(body)
+            altered[place] ^= 1 << place % 8
+            answer = await client.post("/v1/oblivious", content=bytes(altered), headers={"content-type": REQUEST_TYPE})
+            assert answer.status_code == 400
+            assert answer.headers["content-type"] == "application/problem+json"
+            reasons.append(answer.json()["reason"])
+        for length in (0, 1, 7, 38, 54, 55, len(body) - 1):
+            cut = await client.post("/v1/oblivious", content=body[:length], headers={"content-type": REQUEST_TYPE})
+            assert (cut.status_code, cut.json()["reason"]) == (400, "undecryptable")
 
-    reasons, collector = asyncio.run(main())
     assert set(reasons[:7]) == {"ohttp-key"}
     assert set(reasons[7:]) == {"undecryptable"}
     assert not collector.store.kept
@@ -168,47 +163,41 @@ def test_other_methods_and_media_types_and_sizes_are_refused():
     assert asyncio.run(main()) == (405, "POST", 404)  # keys come with the registry, one list for everybody
 
 
-def test_a_collector_that_ends_refuses_in_plain():
-    async def main():
-        async with collecting() as (collector, client):
-            collector.endpoint.closing = True
-            return await client.post("/v1/oblivious", content=b"x" * 99, headers={"content-type": REQUEST_TYPE})
+async def test_a_collector_that_ends_refuses_in_plain():
+    async with collecting() as (collector, client):
+        collector.endpoint.closing = True
+        answer = await client.post("/v1/oblivious", content=b"x" * 99, headers={"content-type": REQUEST_TYPE})
 
-    answer = asyncio.run(main())
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
 
 
-def test_a_store_that_fails_is_a_passing_problem_inside():
+async def test_a_store_that_fails_is_a_passing_problem_inside():
     sealed = seal(upload(), token="ovw_w")
 
-    async def main():
-        async with collecting() as (collector, client):
+    async with collecting() as (collector, client):
 
-            def fail() -> None:
-                raise StoreError("full")
+        def fail() -> None:
+            raise StoreError("full")
 
-            collector.store.before = fail
-            return await client.post("/v1/oblivious", content=sealed.body, headers={"content-type": REQUEST_TYPE})
+        collector.store.before = fail
+        answer = await client.post("/v1/oblivious", content=sealed.body, headers={"content-type": REQUEST_TYPE})
 
-    assert opened(sealed, asyncio.run(main()).content)[0].status == 503
+    assert opened(sealed, answer.content)[0].status == 503
 
 
-def test_an_oblivious_metric_is_refused_directly_also_after_sealed_ones_were_taken():
+async def test_an_oblivious_metric_is_refused_directly_also_after_sealed_ones_were_taken():
     """A template that a sealed upload left must not let a direct one through."""
 
-    async def main():
-        async with collecting(open_writes=True) as (collector, client):
-            for _ in range(3):
-                sealed = seal(upload())
-                answer = await client.post("/v1/oblivious", content=sealed.body, headers={"content-type": REQUEST_TYPE})
-                assert opened(sealed, answer.content)[0].status == 200
-            direct = await client.post("/v1/reports", content=upload(), headers={"content-type": MEDIA_TYPE})
-            both = await client.post(
-                "/v1/reports", content=upload("plain") + upload(), headers={"content-type": MEDIA_TYPE}
-            )
-            return direct, both, collector
+    async with collecting(open_writes=True) as (collector, client):
+        for _ in range(3):
+            sealed = seal(upload())
+            answer = await client.post("/v1/oblivious", content=sealed.body, headers={"content-type": REQUEST_TYPE})
+            assert opened(sealed, answer.content)[0].status == 200
+        direct = await client.post("/v1/reports", content=upload(), headers={"content-type": MEDIA_TYPE})
+        both = await client.post(
+            "/v1/reports", content=upload("plain") + upload(), headers={"content-type": MEDIA_TYPE}
+        )
 
-    direct, both, collector = asyncio.run(main())
     assert (direct.status_code, direct.json()["reason"]) == (403, "wrong-transport")
     assert Reason.WRONG_TRANSPORT.final
     assert [result["reason"] for result in both.json()["results"]] == [None, "wrong-transport"]
@@ -228,7 +217,7 @@ async def release(
     )
 
 
-def test_a_release_is_answered_by_how_many_were_taken_and_why_others_were_not():
+async def test_a_release_is_answered_by_how_many_were_taken_and_why_others_were_not():
     good = [seal(upload(), token="ovw_w").body for _ in range(3)]
     bad = {
         "undecryptable": [good[0][:-1] + b"\0", b""],
@@ -240,11 +229,9 @@ def test_a_release_is_answered_by_how_many_were_taken_and_why_others_were_not():
     }
     messages = [*good, good[1], *itertools.chain(*bad.values())]
 
-    async def main():
-        async with collecting() as (collector, client):
-            return await release(client, messages), await release(client, messages), collector
+    async with collecting() as (collector, client):
+        first, second = await release(client, messages), await release(client, messages)
 
-    first, second, collector = asyncio.run(main())
     expected = {"taken": 4, "refused": {reason: len(some) for reason, some in sorted(bad.items())}, "again": []}
     assert first.json() == second.json() == expected
     assert len(collector.store.kept) == 3
@@ -253,21 +240,19 @@ def test_a_release_is_answered_by_how_many_were_taken_and_why_others_were_not():
     ]
 
 
-def test_messages_that_meet_a_full_queue_or_a_failed_store_are_to_be_sent_again():
+async def test_messages_that_meet_a_full_queue_or_a_failed_store_are_to_be_sent_again():
     messages = [seal(upload(), token="ovw_w").body for _ in range(SLICE + 5)]
     calls = itertools.count()
 
-    async def main():
-        async with collecting() as (collector, client):
+    async with collecting() as (collector, client):
 
-            def fail_first() -> None:
-                if next(calls) == 0:
-                    raise StoreError("full")
+        def fail_first() -> None:
+            if next(calls) == 0:
+                raise StoreError("full")
 
-            collector.store.before = fail_first
-            return (await release(client, messages)).json(), collector
+        collector.store.before = fail_first
+        counted = (await release(client, messages)).json()
 
-    counted, collector = asyncio.run(main())
     again = counted["again"]
     assert again
     assert all(0 <= place < SLICE for place in again)
@@ -275,87 +260,78 @@ def test_messages_that_meet_a_full_queue_or_a_failed_store_are_to_be_sent_again(
     assert len(collector.store.kept) == counted["taken"]
 
 
-def test_a_release_needs_a_token_of_its_own_role_and_the_right_form():
-    async def main():
-        async with collecting(open_writes=True) as (_, client):
-            for wrong in ("ovw_w", "ova_a", "ovr_x"):
-                answer = await release(client, [], token=wrong)
-                assert (answer.status_code, answer.json()["reason"]) == (401, "unknown-token")
-                assert answer.headers["www-authenticate"] == "Bearer"
-            headers = {"authorization": "Bearer ovr_r", "content-type": RELEASE_TYPE}
-            for body in (b"", b"OVSR\x01", Release(RELEASE_ID, (b"abc",)).encode()[:-1]):
-                answer = await client.post("/v1/oblivious/release", content=body, headers=headers)
-                assert (answer.status_code, answer.json()["reason"]) == (400, "damaged")
-            many = await release(client, [b""] * (MOST_MESSAGES + 1))
-            assert (many.status_code, many.json()["reason"]) == (413, "too-many")
-            assert (await release(client, [])).json() == {"taken": 0, "refused": {}, "again": []}
-
-    asyncio.run(main())
+async def test_a_release_needs_a_token_of_its_own_role_and_the_right_form():
+    async with collecting(open_writes=True) as (_, client):
+        for wrong in ("ovw_w", "ova_a", "ovr_x"):
+            answer = await release(client, [], token=wrong)
+            assert (answer.status_code, answer.json()["reason"]) == (401, "unknown-token")
+            assert answer.headers["www-authenticate"] == "Bearer"
+        headers = {"authorization": "Bearer ovr_r", "content-type": RELEASE_TYPE}
+        for body in (b"", b"OVSR\x01", Release(RELEASE_ID, (b"abc",)).encode()[:-1]):
+            answer = await client.post("/v1/oblivious/release", content=body, headers=headers)
+            assert (answer.status_code, answer.json()["reason"]) == (400, "damaged")
+        many = await release(client, [b""] * (MOST_MESSAGES + 1))
+        assert (many.status_code, many.json()["reason"]) == (413, "too-many")
+        assert (await release(client, [])).json() == {"taken": 0, "refused": {}, "again": []}
 
 
-def test_a_relays_token_posts_no_reports():
-    async def main():
-        async with collecting() as (_, client):
-            headers = {"content-type": MEDIA_TYPE, "authorization": "Bearer ovr_r"}
-            return await client.post("/v1/reports", content=upload("plain"), headers=headers)
+async def test_a_relays_token_posts_no_reports():
+    async with collecting() as (_, client):
+        headers = {"content-type": MEDIA_TYPE, "authorization": "Bearer ovr_r"}
+        answer = await client.post("/v1/reports", content=upload("plain"), headers=headers)
 
-    assert asyncio.run(main()).json()["reason"] == "unknown-token"
+    assert answer.json()["reason"] == "unknown-token"
 
 
-def test_a_length_of_five_thousand_digits_stops_no_message():
+async def test_a_length_of_five_thousand_digits_stops_no_message():
     poison = seal(upload(), token="ovw_w", fields=(("content-type", MEDIA_TYPE), ("content-length", "9" * 5000)))
 
-    async def main():
-        async with collecting() as (collector, client):
-            return (await release(client, [seal(upload(), token="ovw_w").body, poison.body])).json(), collector
+    async with collecting() as (collector, client):
+        counted = (await release(client, [seal(upload(), token="ovw_w").body, poison.body])).json()
 
-    counted, collector = asyncio.run(main())
     assert counted["again"] == []
     assert collector.telemetry.faults == 0
 
 
 @pytest.mark.parametrize("step", ["open", "admit", "decide", "taken"])
-def test_a_message_that_the_collector_fails_on_twice_is_refused_and_the_others_are_taken(step, monkeypatch):
+async def test_a_message_that_the_collector_fails_on_twice_is_refused_and_the_others_are_taken(step, monkeypatch):
     messages = [seal(upload(), token="ovw_w").body for _ in range(5)]
 
-    async def main():
-        async with collecting() as (collector, client):
-            owner = type(collector.oblivious.ring if step == "open" else collector.endpoint)
-            work, left = getattr(owner, step), [0]
+    async with collecting() as (collector, client):
+        owner = type(collector.oblivious.ring if step == "open" else collector.endpoint)
+        work, left = getattr(owner, step), [0]
 
-            def fail_on_one(self, *args, **named):
-                left[0] -= 1
-                if left[0] == 0:
-                    raise KeyError("a defect")
-                return work(self, *args, **named)
+        def fail_on_one(self, *args, **named):
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyError("a defect")
+            return work(self, *args, **named)
 
-            async def failing_on(place, messages):
-                left[0] = place
-                return (await release(client, messages)).json()
+        async def failing_on(place, messages):
+            left[0] = place
+            return (await release(client, messages)).json()
 
-            monkeypatch.setattr(owner, step, fail_on_one)
-            first = await failing_on(3, messages)
-            left_over = [messages[place] for place in first["again"]]
-            return [first, await failing_on(1, left_over), await failing_on(1, left_over)], collector
+        monkeypatch.setattr(owner, step, fail_on_one)
+        first = await failing_on(3, messages)
+        left_over = [messages[place] for place in first["again"]]
+        second, third = await failing_on(1, left_over), await failing_on(1, left_over)
 
-    (first, second, third), collector = asyncio.run(main())
     assert (first["taken"], first["refused"], len(first["again"])) == (4, {}, 1)
     assert second == third == {"taken": 0, "refused": {"fault": 1}, "again": []}
     assert collector.telemetry.faults == 3
 
 
-def test_a_moment_without_memory_refuses_nothing_for_good(monkeypatch):
+async def test_a_moment_without_memory_refuses_nothing_for_good(monkeypatch):
     messages = [seal(upload(), token="ovw_w").body for _ in range(3)]
 
-    async def main():
-        async with collecting() as (collector, client):
+    async with collecting() as (collector, client):
 
-            def no_memory(*_, **__):
-                raise MemoryError
+        def no_memory(*_, **__):
+            raise MemoryError
 
-            with monkeypatch.context() as poor:
-                poor.setattr(type(collector.endpoint), "decide", no_memory)
-                statuses = [(await release(client, messages)).status_code for _ in range(3)]
-            return statuses, (await release(client, messages)).json()
+        with monkeypatch.context() as poor:
+            poor.setattr(type(collector.endpoint), "decide", no_memory)
+            statuses = [(await release(client, messages)).status_code for _ in range(3)]
+        answer = statuses, (await release(client, messages)).json()
 
-    assert asyncio.run(main()) == ([503] * 3, {"taken": 3, "refused": {}, "again": []})
+    assert answer == ([503] * 3, {"taken": 3, "refused": {}, "again": []})

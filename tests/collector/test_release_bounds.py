@@ -133,17 +133,16 @@ def test_large_honest_messages_are_all_taken_once_within_a_bound():
     assert len(collector.store.kept) == 39
 
 
-def test_a_full_queue_is_asked_about_before_anything_is_decided():
+async def test_a_full_queue_is_asked_about_before_anything_is_decided():
     messages = [seal(upload(), token="ovw_w").body for _ in range(5)]
 
-    async def main():
-        async with collecting() as (collector, client):
-            decided, room = [], itertools.chain([None], itertools.repeat(Reason.QUEUE_FULL))
-            collector.endpoint.unavailable = lambda: next(room)  # there is room for the part when its head comes
-            collector.endpoint.decide = lambda *_, **__: decided.append(1)
-            return (await release(client, messages)).json()["reason"], decided
+    async with collecting() as (collector, client):
+        decided, room = [], itertools.chain([None], itertools.repeat(Reason.QUEUE_FULL))
+        collector.endpoint.unavailable = lambda: next(room)  # there is room for the part when its head comes
+        collector.endpoint.decide = lambda *_, **__: decided.append(1)
+        answer = (await release(client, messages)).json()["reason"], decided
 
-    assert asyncio.run(main()) == ("queue-full", [])
+    assert answer == ("queue-full", [])
 
 
 def test_a_slice_ends_at_a_number_of_messages_and_of_bytes():

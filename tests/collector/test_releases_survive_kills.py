@@ -97,25 +97,19 @@ class Rounds:
 @pytest.mark.parametrize("rounds", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_a_killed_collector_states_its_releases_exactly(tmp_path, rounds):
     books = Rounds(tmp_path, seed=rounds)
-    books.collector.start()
-    try:
+    with books.collector:
         for _ in range(rounds):
             books.release(kill=True)
             books.balance()
         books.release(kill=False)
         books.balance()
-    finally:
-        books.collector.stop()
     assert books.unanswered or rounds < 5  # some of many kills fell into a post
 
 
 def test_books_that_are_one_report_off_do_not_balance(tmp_path):
     books = Rounds(tmp_path, seed=1)
-    books.collector.start()
-    try:
+    with books.collector:
         books.release(kill=False)
-    finally:
-        books.collector.stop()
     books.balance()
     books.batches[b"missing"] = next(iter(books.batches.values()))
     with pytest.raises(AssertionError):

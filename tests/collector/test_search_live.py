@@ -62,15 +62,10 @@ def send(address, uploads, each=500):
 
 def collected(folder, metric, values, seed=b"live"):
     """Send a report for each of `values` to a collector process; return how many devices were asked."""
-    collector = CollectorProcess(folder / "metrics.toml", str(folder / "reports.db"))
     today = metric.period.number(time.time())
-    try:
-        address = collector.start()
-        uploads = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
-        taken = send(address, uploads)
-    finally:
-        collector.stop()
-    return taken
+    uploads = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
+    with CollectorProcess(folder / "metrics.toml", str(folder / "reports.db")) as collector:
+        return send(collector.address, uploads)
 
 
 def command(folder, *words, status=0):

@@ -13,7 +13,6 @@ import threading
 import time
 import urllib.request
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -23,6 +22,7 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from support.collector_in_process import REGISTRY, batch_id, sound
 from support.collector_processes import CollectorProcess
+from support.processes import make_certificate
 from support.served import Wire, post
 from support.store_samples import ids_in_file
 
@@ -46,14 +46,8 @@ def registry(tmp_path):
     return path
 
 
-@contextmanager
 def running(registry, *options, store=None):
-    process = CollectorProcess(registry, str(store or registry.parent / "store.db"), options)
-    process.start()
-    try:
-        yield process
-    finally:
-        process.kill()
+    return CollectorProcess(registry, str(store or registry.parent / "store.db"), options)
 
 
 def get(address, path: str, **headers: str):
@@ -163,12 +157,6 @@ def test_tokens_rotate_while_it_runs(registry) -> None:
         )
 
 
-def resident(process) -> int:
-    """Bytes of memory."""
-    with Path(f"/proc/{process._process.pid}/status").open() as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_bombs_do_not_make_it_grow(registry) -> None:
     bomb = gzip.compress(bytes(256 << 20), 1)
@@ -176,11 +164,11 @@ def test_bombs_do_not_make_it_grow(registry) -> None:
     with running(registry, *bare) as process, Wire(process.address) as wire:
         for _ in range(3):
             status, _, body = wire.send(post(bomb, b"Content-Encoding: gzip")).answer()
-        before = resident(process)
+        before = process.resident
         for _ in range(15):
             status, _, body = wire.send(post(bomb, b"Content-Encoding: gzip")).answer()
             assert (status, json.loads(body)["reason"]) == (413, "too-large")
-        assert resident(process) - before < 32 << 20
+        assert process.resident - before < 32 << 20
         assert wire.send(post(upload())).answer()[0] == 200
 
 
@@ -225,15 +213,11 @@ def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
 def test_it_speaks_tls(registry) -> None:
-    key, certificate = registry.parent / "key.pem", registry.parent / "certificate.pem"
-    subprocess.run(
-        f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
-        f"-keyout {key} -out {certificate}".split(),
-        check=True,
-        capture_output=True,
-    )
+    certificate = make_certificate(registry.parent)
     trusted = ssl.create_default_context(cafile=str(certificate))
-    with spoken(registry, "--open-writes", "--tls-certificate", str(certificate), "--tls-key", str(key)) as (first, _):
+    with spoken(
+        registry, "--open-writes", "--tls-certificate", str(certificate), "--tls-key", str(registry.parent / "key.pem")
+    ) as (first, _):
         assert first.startswith("listening on https://127.0.0.1:")
         plain = socket.create_connection(("127.0.0.1", int(first.rpartition(":")[2])), timeout=10)
         with trusted.wrap_socket(plain, server_hostname="localhost") as wire:

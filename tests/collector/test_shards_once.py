@@ -1,8 +1,6 @@
-"""Sharded collectors behind a balancer, killed at random: every acknowledged report is counted exactly once.
+"""Sharded collectors behind a balancer, killed at random: every acknowledged report is counted exactly once."""
 
-`test_shards_once_long.py` kills many more.
-"""
-
+import datetime as dt
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from support.lossless import seen
+from support.rounds import rounds
 from support.shards import run_rounds
 
 
@@ -48,3 +47,22 @@ def test_without_shards_the_same_balancer_doubles_reports(tmp_path):
     assert reports_in(tmp_path, stores) > acknowledged(books)
     with pytest.raises(AssertionError):
         books.balance(stores[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "number", "seed"), [(2, rounds(12), 41), (4, rounds(12), 42)])
+def test_many_kills(tmp_path, count, number, seed):
+    books, met, stores = run_rounds(tmp_path, f"count = {count}", count=count, number=number, seed=seed)
+    books.balance(*stores)
+    assert seen(met), met
+    assert books.duplicates > number / 2
+
+
+@pytest.mark.slow
+def test_many_kills_while_periods_of_two_numbers_are_open(tmp_path):
+    """Uploads of today and of the days before go by different numbers, at the same time."""
+    today = dt.datetime.now(dt.UTC).date()
+    table = f"count = 2\nfrom = {{{today.isoformat()} = 3}}"
+    books, met, stores = run_rounds(tmp_path, table, count=3, number=rounds(12), seed=43)
+    books.balance(*stores)
+    assert seen(met), met

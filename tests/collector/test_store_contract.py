@@ -10,7 +10,7 @@ import pytest
 
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.auth import sha256
-from overstory.collector.store import Store, StoreError, open_store, restore
+from overstory.collector.store import CollectorState, Released, Store, StoreError, open_store, restore
 from overstory.collector.store.copies import backup
 from overstory.collector.store.schema import METADATA
 from overstory.files.parquet import read_label, read_parquet
@@ -38,21 +38,8 @@ def test_what_is_added_is_counted_before_and_after_folding(store: Store, metrics
     assert store.counts(metric, PERIOD, PERIOD, [PERIOD + 1]) == store.counts(metric, PERIOD, PERIOD, []) == {}
     assert store.counts(metric, PERIOD + 1, PERIOD + 9) == {PERIOD + 1: expected[PERIOD + 1]}
     assert store.counts(metric, PERIOD + 2, PERIOD + 9) == {}
+    assert store.tally(name, PERIOD + 1, PERIOD + 9) == {(PERIOD + 1, metric.mechanism.digest): 40}
     assert store.periods(name) == [PERIOD, PERIOD + 1]
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_what_is_folded_and_what_waits_add_up(store: Store, metrics: Any, name: str) -> None:
-    metric, rng, sent = metrics[name], random.Random(2), []
-    for _ in range(4):
-        sent += (new := reports(metric, 7, rng))
-        store.add([received(metric, PERIOD, new)])
-        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counted(metric, sent)}
-        sent += (new := reports(metric, 5, rng))
-        store.add([received(metric, PERIOD, new)])
-        assert store.compact(NOW).rows == 2
-        assert store.compact(NOW).rows == 0
-        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counted(metric, sent)}
 
 
 def test_a_batch_id_is_counted_once(store: Store, metrics: Any) -> None:
@@ -311,14 +298,22 @@ def test_a_restored_store_is_the_one_backed_up(store: Store, metrics: Any, tmp_p
     sent = [some(metrics[name], PERIOD, 10, seed) for seed, name in enumerate(ALL)]
     store.add(sent[:3])
     store.compact(NOW)
-    store.add(sent[3:])
+    store.add([*sent[3:], some(metrics["size"], PERIOD, 2, 9)._replace(released=Released(bytes(16), 1))])
+    store.report_state(
+        CollectorState("5f3a9c01", "0.2.0", 1, 2, 17, 0.02), {(None, 1, "bits"): 3, ("bloom", 1, "bits"): 2}
+    )
+    store.add_note("Version 3 is out", PERIOD, "release")
+    held = store.refusals(), store.collectors(), store.notes(), store.releases("size", PERIOD, PERIOD)
+    assert len(held[3]) == 1
     store.backup(tmp_path / "backup.db")
-    assert restore(tmp_path / "backup.db", fresh_url) == 40
+    assert restore(tmp_path / "backup.db", fresh_url) == 42
     with open_store(fresh_url) as restored:
+        of_operators = restored.refusals(), restored.collectors(), restored.notes()
+        assert (*of_operators, restored.releases("size", PERIOD, PERIOD)) == held
         for name in ALL:
             assert restored.counts(metrics[name], 0, 1 << 20) == store.counts(metrics[name], 0, 1 << 20)
         assert restored.add(sent) == [False] * 4
-        assert restored.compact(NOW).reports == 10
+        assert restored.compact(NOW).reports == 12
         assert restored.summary().metrics[0].kept == 10
     with pytest.raises(StoreError, match="there is a store already: name a new file, or an empty database"):
         restore(tmp_path / "backup.db", fresh_url)

@@ -15,7 +15,7 @@ from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases import sqlite
 from overstory.collector.store.databases.database import IdsOfDay
 from overstory.collector.store.schema import day_of_ids, ids_table, read_id_days, tables_of_ids
-from support.store_crashes import acknowledged, expected, go, start, until_it_waits
+from support.store_crashes import until_it_waits
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, received, registry, reports, some
 
@@ -127,21 +127,6 @@ def test_a_dropping_that_is_killed_between_slices_is_taken_up_again(tmp_path: Pa
         assert days(store) == {}
     content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert not [one for one in ids if one in content]
-
-
-@pytest.mark.slow
-def test_two_processes_that_send_the_same_first_batches(store_url: str) -> None:
-    metrics = registry()
-    metric = metrics["bloom"]
-    open_store(store_url, metrics, create=True).close()
-    workers = [start(store_url, 0, 60, 3) for _ in range(2)]
-    for worker in workers:
-        go(worker)
-    told = [acknowledged(worker.communicate(timeout=60)[0]) for worker in workers]
-    assert all(set(one) == set(range(60)) for one in told)
-    assert all(told[0][number] != told[1][number] for number in range(60))
-    with open_store(store_url, metrics) as store:
-        assert store.counts(metric, 0, 1 << 20) == expected(metric, set(range(60)))
 
 
 def test_first_batches_of_many_days_at_once_are_counted_once(store_url: str) -> None:

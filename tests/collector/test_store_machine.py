@@ -16,7 +16,7 @@ from overstory.collector.store import open_store
 from support.store_databases import KINDS, fresh
 from support.store_samples import DAY, NOW, Model, received, registry, reports
 
-METRICS = ("bloom", "colour", "size")
+METRICS = ("bloom", "colour", "size", "tree")
 PERIODS = (20_000, 20_001)
 BATCHES = st.lists(
     st.tuples(st.sampled_from(METRICS), st.sampled_from(PERIODS), st.integers(0, 5), st.integers(1, 30)), max_size=4
@@ -30,7 +30,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.stack = ExitStack()
         self.url = self.stack.enter_context(fresh(kind, folder))
-        self.metrics, self.model = registry(), Model()
+        self.metrics, self.model = registry(folder=folder), Model()
         self.store = open_store(self.url, self.metrics, create=True)
 
     @rule(batches=BATCHES)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.collector.store import CollectorState, Refusals, open_store, restore
+from overstory.collector.store import CollectorState, Refusals, open_store
 from overstory.protocol.errors import ParameterError
 from support.store_samples import DAY, NOW, registry
 
@@ -83,14 +83,3 @@ def test_retention_deletes_refusals_and_collectors_that_ended_and_leaves_notes(s
             {("bloom", TODAY - 90, "bits"): 1, ("bloom", TODAY, "bits"): 1},
         )
         assert (store.collectors(), store.notes()) == ([STATE], [note])
-
-
-def test_a_backup_carries_them(store_url: str, tmp_path: Path) -> None:
-    with open_store(store_url, registry(), create=True) as store:
-        store.report_state(STATE, {(None, TODAY, "bits"): 3, ("bloom", TODAY, "bits"): 2})
-        store.add_note("Version 3 is out", TODAY, "release")
-        held = store.refusals(), store.collectors(), store.notes()
-        store.backup(tmp_path / "backup.db")
-    restore(tmp_path / "backup.db", str(tmp_path / "restored.db"))
-    with open_store(str(tmp_path / "restored.db")) as store:
-        assert (store.refusals(), store.collectors(), store.notes()) == held

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from overstory.collector.store import Released, ReleasedReports, Store, open_store, restore
+from overstory.collector.store import Released, ReleasedReports, Store, open_store
 from overstory.protocol.errors import OverstoryError
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, registry, some
@@ -84,15 +84,6 @@ def test_releases_are_deleted_with_their_metrics_reports(store: Store, metrics: 
     store.retain(NOW + 100 * DAY)
     assert list(store.releases("colour", PERIOD, PERIOD + 30)) == [PERIOD + 30]
     assert store.stored("colour") == {PERIOD + 30: 1}
-
-
-def test_a_restored_store_has_the_releases(store: Store, metrics: Any, tmp_path: Path) -> None:
-    store.add([released(metrics, FIRST, number) for number in range(5)])
-    store.backup(tmp_path / "backup.db")
-    restore(tmp_path / "backup.db", str(tmp_path / "again.db"))
-    with open_store(str(tmp_path / "again.db")) as again:
-        assert again.releases("colour", PERIOD, PERIOD) == {PERIOD: ReleasedReports(1, 5, 5)}
-        assert again.summary().releases == 1
 
 
 def test_collectors_that_take_one_release_together_add_up(server_folder: Path, metrics: Any) -> None:

@@ -36,26 +36,6 @@ def test_first_come_first_served_also_by_who_comes_again() -> None:
     assert not lock.taken
 
 
-def test_one_at_a_time() -> None:
-    lock, inside, most = FairLock(), 0, 0
-
-    def work() -> None:
-        nonlocal inside, most
-        for _ in range(300):
-            with lock:
-                inside += 1
-                most = max(most, inside)
-                time.sleep(0)
-                inside -= 1
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (most, inside, lock.taken) == (1, 0, False)
-
-
 def test_a_failure_gives_it_back() -> None:
     lock = FairLock()
     for _ in range(2):
