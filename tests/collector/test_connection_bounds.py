@@ -16,7 +16,7 @@ import pytest
 
 from overstory.collector.ingest.validation import TemplateCache
 from overstory.collector.settings import MEBIBYTE, Limits
-from support.collector_in_process import REGISTRY, batch_id, upload
+from support.collector_in_process import REGISTRY, batch_id, raising, upload
 from support.collector_processes import CollectorProcess
 from support.served import Wire, post, served
 
@@ -260,10 +260,7 @@ def test_a_sender_that_has_said_all_it_has_to_say_is_answered(said) -> None:
 def broken(monkeypatch):
     """Judging a post fails: memory is short."""
 
-    def recognise(self, body, now):
-        raise MemoryError
-
-    monkeypatch.setattr(TemplateCache, "recognise", recognise)
+    monkeypatch.setattr(TemplateCache, "recognise", raising(MemoryError()))
 
 
 @pytest.mark.parametrize("count", [1, 20_000])
@@ -284,12 +281,9 @@ def test_a_fault_of_ours_is_no_refusal(broken, caplog, monkeypatch, count) -> No
 def test_a_fault_while_a_request_is_parsed_is_no_refusal_either(monkeypatch) -> None:
     from overstory.collector.http import bounded_connection
 
-    def failing(self):
-        raise MemoryError
-
     with served() as (_, address):
         with monkeypatch.context() as patched:
-            patched.setattr(bounded_connection.BoundedConnection, "_refused_head", failing)
+            patched.setattr(bounded_connection.BoundedConnection, "_refused_head", raising(MemoryError()))
             with Wire(address) as wire:
                 status, headers, body = wire.send(post(upload())).answer()
             assert (status, headers["connection"], json.loads(body)["reason"]) == (503, "close", "fault")

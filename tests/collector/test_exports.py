@@ -20,6 +20,7 @@ from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets
 from overstory.files.manifests import Manifest
 from overstory.protocol.errors import FormatError, ParameterError
+from support.collector_in_process import raising
 from support.exported_store import (
     LATER,
     PERIOD,
@@ -388,10 +389,7 @@ def test_a_fault_of_the_database_is_no_damaged_file(
     fill(f"sqlite:///{tmp_path}/west.db", registry())
     export_all(f"sqlite:///{tmp_path}/west.db", registry(), tmp_path / "exported")
 
-    def fail(*_: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(imports._Adding, "_add", fail)
+    monkeypatch.setattr(imports._Adding, "_add", raising(error))
     open_store(f"sqlite:///{tmp_path}/east.db", registry(), create=True).close()
     with pytest.raises(type(error)) as caught:
         import_all(f"sqlite:///{tmp_path}/east.db", registry(), tmp_path / "exported")

@@ -17,9 +17,8 @@ from overstory.collector.http.endpoint import Head, read_head
 from overstory.collector.http.posts import LONG, THREADS, Bodies, ReportPost
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits, UpkeepIntervals
-from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from support.collector_in_process import METRICS, NOW, FakeStore, batch_id, packed, sound, upload
+from support.collector_in_process import METRICS, NOW, FakeStore, batch_id, upload
 
 KIND = {"content-type": MEDIA_TYPE}
 NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
@@ -65,55 +64,6 @@ def test_a_report_is_acknowledged_once_it_is_kept() -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_every_upload_has_its_result_in_order() -> None:
-    again = upload()
-    bad = upload(raw=packed(METRICS["bloom"], [Report(12, 0), *sound(METRICS["bloom"], 2)]))
-    answer, collector = exchange(again + upload("ended") + bad + again)
-    assert answer.status_code == 200
-    shown = [(r["accepted"], r["duplicate"], r["reason"], r["rejected"]) for r in answer.json()["results"]]
-    assert shown == [
-        (1, False, None, []),
-        (0, False, "metric-expired", []),
-        (2, False, None, [{"index": 0, "reason": "cohort"}]),
-        (0, True, None, []),
-    ]
-    assert collector.store.num_reports == 3
-    assert (collector.telemetry.accepted, collector.telemetry.duplicates) == ({"bloom": 3}, {"bloom": 1})
-    assert collector.telemetry.rejected["cohort"] == collector.telemetry.rejected["metric-expired"] == 1
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "status", "reason"),
-    [
-        (b"", KIND, 400, "damaged"),
-        (b"x" * 200, KIND, 400, "damaged"),
-        (upload(), {"content-type": "text/plain"}, 415, "wrong-type"),
-        (upload(), {}, 415, "wrong-type"),
-        (upload(), KIND | {"content-encoding": "br"}, 415, "wrong-type"),
-        (upload(), KIND | {"content-encoding": "gzip"}, 400, "damaged"),
-        (gzip.compress(bytes(64 << 20), mtime=0), KIND | {"content-encoding": "gzip"}, 413, "too-large"),
-        (upload("ended"), KIND, 410, "metric-expired"),
-        (upload().replace(b"bloom", b"gloom"), KIND, 404, "unknown-metric"),
-        (upload(period=1), KIND, 410, "period-closed"),
-        (b"[" * 300_000, {"content-type": "application/json"}, 400, "damaged"),
-        (b" " * (1 << 21), {"content-type": "application/json"}, 413, "too-large"),
-        (b"\0" * (9 << 20), KIND, 413, "too-large"),
-        (upload() * 1_001, KIND, 413, "too-many"),
-    ],
-)
-def test_a_refusal_has_a_code_and_a_sentence(body, headers, status, reason) -> None:
-    answer, collector = exchange(body, headers)
-    problem = answer.json()
-    assert (answer.status_code, problem["reason"]) == (status, reason)
-    assert (problem["type"], problem["status"]) == (f"/problems/{reason}", status)
-    assert problem["detail"].endswith(".")
-    assert problem["results"] == [] or problem["results"][0]["reason"] == reason
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert collector.store.kept == {}
-    assert collector.telemetry.rejected[reason] >= 1
-    assert collector.telemetry.requests == {status: 1}
-
-
 async def test_a_body_without_a_length_is_bounded_as_it_comes() -> None:
     async def chunks():
         for _ in range(1_000):
@@ -121,7 +71,6 @@ async def test_a_body_without_a_length_is_bounded_as_it_comes() -> None:
 
     async with collecting(Limits(body_bytes=1 << 18)) as (_, client):
         answer = await client.post("/v1/reports", content=chunks(), headers=KIND)
-
     assert (answer.status_code, answer.json()["reason"]) == (413, "too-large")
     assert answer.headers["connection"] == "close"
 
@@ -142,18 +91,9 @@ def test_compressed_and_json_bodies_are_taken() -> None:
     assert collector.store.num_reports == 10_000
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS", "PATCH", "HEAD"])
-async def test_other_methods_are_refused(method) -> None:
-    async with collecting() as (_, client):
-        answer = await client.request(method, "/v1/reports")
-
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-
-
 async def test_other_paths_go_on() -> None:
     async with collecting() as (_, client):
         answer = (await client.post("/v1/reports/", content=b"")).status_code
-
     assert answer == 204
 
 
@@ -164,7 +104,6 @@ async def test_a_sender_that_stalls_is_not_waited_for_for_ever() -> None:
 
     async with collecting(Limits(reading_seconds=0.05)) as (_, client):
         answer = await client.post("/v1/reports", content=stalling(), headers=KIND)
-
     assert (answer.status_code, answer.json()["reason"]) == (408, "slow")
     assert answer.headers["connection"] == "close"
 
@@ -183,7 +122,6 @@ async def test_all_bodies_being_read_are_bounded_together() -> None:
         going.set()
         await first
         taken = await client.post("/v1/reports", content=upload("bloom", 2_000), headers=KIND)
-
     assert (refused.status_code, refused.json()["reason"]) == (429, "queue-full")
     assert taken.status_code == 200
 
@@ -191,7 +129,6 @@ async def test_all_bodies_being_read_are_bounded_together() -> None:
 async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read() -> None:
     packed_up = gzip.compress(random.Random(1).randbytes(80_000))
     kind = KIND | {"content-encoding": "gzip"}
-
     async with collecting(Limits(reading_bytes=100_000)) as (collector, client):
         judged, decide = threading.Event(), collector.endpoint.decide
 
@@ -205,7 +142,6 @@ async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read()
         second = await client.post("/v1/reports", content=packed_up, headers=kind)
         judged.set()
         first, third = await first, await client.post("/v1/reports", content=packed_up, headers=kind)
-
     assert (second.status_code, second.json()["reason"]) == (429, "queue-full")
     assert first.json()["reason"] == third.json()["reason"] == "damaged"
 

@@ -25,7 +25,6 @@ from overstory.queries.sources.remote import read_remote
 from support.collector_in_process import ABOUT, NOW, TODAY, batch_id
 from support.collector_processes import CollectorProcess
 from support.registry_texts import registry_of
-from support.running import within
 
 CRASHES = (
     '{kind = "table", names = ["version", "crash"], of = ['
@@ -76,21 +75,6 @@ def test_pairs_arrive_and_are_counted_together(served: Any) -> None:
     with open_store(str(folder / "store.db")) as store:
         local = read_store(store, load_registry(folder / "metrics.toml")["crashes"])
     assert local.to_json() == counted.to_json()
-
-
-def test_decode_prints_the_table(served: Any) -> None:
-    folder, _, _ = served
-    where = "--store", str(folder / "store.db"), "--registry", str(folder / "metrics.toml"), "--metric", "crashes"
-    ran = within("decode", *where, cwd=folder)
-    assert ran.returncode == 0, ran.stderr
-    assert "crash in each version" in ran.stdout
-    assert "privacy: joint" in ran.stdout
-    ran = within("decode", *where, "--json", "-o", "out", cwd=folder)
-    assert json.loads(ran.stdout)["oracle"] == "joint"
-    assert len((folder / "out" / "tables.csv").read_text().splitlines()) == 7
-    wrong = within("decode", *where, "--steps", "norm-sub", cwd=folder)
-    assert wrong.returncode == 2
-    assert "does not apply" in wrong.stderr
 
 
 def test_the_person_sees_both_parts(served: Any) -> None:

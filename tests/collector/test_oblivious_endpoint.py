@@ -22,7 +22,7 @@ from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.oblivious.release import RELEASE_TYPE, Release
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from support.collector_in_process import NOW, TODAY, FakeStore, batch_id
+from support.collector_in_process import NOW, TODAY, FakeStore, batch_id, raising
 from support.sealed_reports import KEYS, METRICS, RING, opened, seal, upload
 
 NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
@@ -116,7 +116,6 @@ def test_an_inner_request_that_is_no_request_is_answered_inside():
 
 async def test_every_altered_byte_is_refused_in_plain():
     body = seal(upload(), token="ovw_w").body
-
     async with collecting() as (collector, client):
         reasons = []
         for place in range(len(body)):
@@ -129,7 +128,6 @@ async def test_every_altered_byte_is_refused_in_plain():
         for length in (0, 1, 7, 38, 54, 55, len(body) - 1):
             cut = await client.post("/v1/oblivious", content=body[:length], headers={"content-type": REQUEST_TYPE})
             assert (cut.status_code, cut.json()["reason"]) == (400, "undecryptable")
-
     assert set(reasons[:7]) == {"ohttp-key"}
     assert set(reasons[7:]) == {"undecryptable"}
     assert not collector.store.kept
@@ -167,27 +165,19 @@ async def test_a_collector_that_ends_refuses_in_plain():
     async with collecting() as (collector, client):
         collector.endpoint.closing = True
         answer = await client.post("/v1/oblivious", content=b"x" * 99, headers={"content-type": REQUEST_TYPE})
-
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
 
 
 async def test_a_store_that_fails_is_a_passing_problem_inside():
     sealed = seal(upload(), token="ovw_w")
-
     async with collecting() as (collector, client):
-
-        def fail() -> None:
-            raise StoreError("full")
-
-        collector.store.before = fail
+        collector.store.before = raising(StoreError("full"))
         answer = await client.post("/v1/oblivious", content=sealed.body, headers={"content-type": REQUEST_TYPE})
-
     assert opened(sealed, answer.content)[0].status == 503
 
 
 async def test_an_oblivious_metric_is_refused_directly_also_after_sealed_ones_were_taken():
     """A template that a sealed upload left must not let a direct one through."""
-
     async with collecting(open_writes=True) as (collector, client):
         for _ in range(3):
             sealed = seal(upload())
@@ -197,7 +187,6 @@ async def test_an_oblivious_metric_is_refused_directly_also_after_sealed_ones_we
         both = await client.post(
             "/v1/reports", content=upload("plain") + upload(), headers={"content-type": MEDIA_TYPE}
         )
-
     assert (direct.status_code, direct.json()["reason"]) == (403, "wrong-transport")
     assert Reason.WRONG_TRANSPORT.final
     assert [result["reason"] for result in both.json()["results"]] == [None, "wrong-transport"]
@@ -227,23 +216,20 @@ async def test_a_release_is_answered_by_how_many_were_taken_and_why_others_were_
         "period-future": [seal(upload(period=TODAY + 9), token="ovw_w").body],
         "not-found": [seal(upload(), token="ovw_w", path="/v1/metrics").body],
     }
-    messages = [*good, good[1], *itertools.chain(*bad.values())]
-
+    messages = [good[0], *itertools.chain(*bad.values()), good[1], good[2], good[1]]
     async with collecting() as (collector, client):
         first, second = await release(client, messages), await release(client, messages)
-
     expected = {"taken": 4, "refused": {reason: len(some) for reason, some in sorted(bad.items())}, "again": []}
     assert first.json() == second.json() == expected
     assert len(collector.store.kept) == 3
-    assert sorted(batch.released for batch in collector.store.kept.values()) == [
-        Released(RELEASE_ID, place) for place in range(3)
-    ]
+    places = [0, len(messages) - 3, len(messages) - 2]
+    released = sorted(batch.released for batch in collector.store.kept.values())
+    assert released == [Released(RELEASE_ID, place) for place in places]
 
 
 async def test_messages_that_meet_a_full_queue_or_a_failed_store_are_to_be_sent_again():
     messages = [seal(upload(), token="ovw_w").body for _ in range(SLICE + 5)]
     calls = itertools.count()
-
     async with collecting() as (collector, client):
 
         def fail_first() -> None:
@@ -252,7 +238,6 @@ async def test_messages_that_meet_a_full_queue_or_a_failed_store_are_to_be_sent_
 
         collector.store.before = fail_first
         counted = (await release(client, messages)).json()
-
     again = counted["again"]
     assert again
     assert all(0 <= place < SLICE for place in again)
@@ -279,16 +264,13 @@ async def test_a_relays_token_posts_no_reports():
     async with collecting() as (_, client):
         headers = {"content-type": MEDIA_TYPE, "authorization": "Bearer ovr_r"}
         answer = await client.post("/v1/reports", content=upload("plain"), headers=headers)
-
     assert answer.json()["reason"] == "unknown-token"
 
 
 async def test_a_length_of_five_thousand_digits_stops_no_message():
     poison = seal(upload(), token="ovw_w", fields=(("content-type", MEDIA_TYPE), ("content-length", "9" * 5000)))
-
     async with collecting() as (collector, client):
         counted = (await release(client, [seal(upload(), token="ovw_w").body, poison.body])).json()
-
     assert counted["again"] == []
     assert collector.telemetry.faults == 0
 
@@ -296,7 +278,6 @@ async def test_a_length_of_five_thousand_digits_stops_no_message():
 @pytest.mark.parametrize("step", ["open", "admit", "decide", "taken"])
 async def test_a_message_that_the_collector_fails_on_twice_is_refused_and_the_others_are_taken(step, monkeypatch):
     messages = [seal(upload(), token="ovw_w").body for _ in range(5)]
-
     async with collecting() as (collector, client):
         owner = type(collector.oblivious.ring if step == "open" else collector.endpoint)
         work, left = getattr(owner, step), [0]
@@ -315,7 +296,6 @@ async def test_a_message_that_the_collector_fails_on_twice_is_refused_and_the_ot
         first = await failing_on(3, messages)
         left_over = [messages[place] for place in first["again"]]
         second, third = await failing_on(1, left_over), await failing_on(1, left_over)
-
     assert (first["taken"], first["refused"], len(first["again"])) == (4, {}, 1)
     assert second == third == {"taken": 0, "refused": {"fault": 1}, "again": []}
     assert collector.telemetry.faults == 3
@@ -323,15 +303,9 @@ async def test_a_message_that_the_collector_fails_on_twice_is_refused_and_the_ot
 
 async def test_a_moment_without_memory_refuses_nothing_for_good(monkeypatch):
     messages = [seal(upload(), token="ovw_w").body for _ in range(3)]
-
     async with collecting() as (collector, client):
-
-        def no_memory(*_, **__):
-            raise MemoryError
-
         with monkeypatch.context() as poor:
-            poor.setattr(type(collector.endpoint), "decide", no_memory)
+            poor.setattr(type(collector.endpoint), "decide", raising(MemoryError()))
             statuses = [(await release(client, messages)).status_code for _ in range(3)]
         answer = statuses, (await release(client, messages)).json()
-
     assert answer == ([503] * 3, {"taken": 3, "refused": {}, "again": []})

@@ -145,16 +145,6 @@ def test_periods_that_are_compared_count_the_sampling_of_people(store):
     assert "1.5 reports per device" in known.notes[0]
 
 
-def test_intervals_of_a_supposition_are_never_narrower(store):
-    counted = read_store(store, COLOUR)
-    widths = [
-        read_estimates(counted, "total", EstimateOptions(reports_per_device=r)).parts[0].estimate.standard_errors.max()
-        for r in (1.0, 2.0, None)
-    ]
-    assert widths == sorted(widths)
-    assert widths[0] < widths[2]
-
-
 def test_fresh_noise_shares_nothing():
     periods = [900_000, 900_001]
     reading = read_estimates(read_store(Kept(ENERGY, collected(ENERGY, periods)), ENERGY))

@@ -21,7 +21,7 @@ from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
-from support.collector_in_process import ABOUT, TODAY, batch_id
+from support.collector_in_process import ABOUT, TODAY
 from support.registry_texts import STRINGS, registry_of
 from support.sealed_reports import RING, ROUTE, seal, sealed_quickly, upload
 
@@ -135,13 +135,11 @@ def test_large_honest_messages_are_all_taken_once_within_a_bound():
 
 async def test_a_full_queue_is_asked_about_before_anything_is_decided():
     messages = [seal(upload(), token="ovw_w").body for _ in range(5)]
-
     async with collecting() as (collector, client):
         decided, room = [], itertools.chain([None], itertools.repeat(Reason.QUEUE_FULL))
         collector.endpoint.unavailable = lambda: next(room)  # there is room for the part when its head comes
         collector.endpoint.decide = lambda *_, **__: decided.append(1)
         answer = (await release(client, messages)).json()["reason"], decided
-
     assert answer == ("queue-full", [])
 
 
@@ -160,19 +158,3 @@ def test_a_slice_ends_at_a_number_of_messages_and_of_bytes():
         assert [len(some) for _, some in divided] == lengths
         assert [start for start, _ in divided] == [sum(lengths[:place]) for place in range(len(lengths))]
         assert [message for _, some in divided for message in some] == messages
-
-
-def test_what_is_refused_keeps_its_place_among_the_taken():
-    batches = [batch_id() for _ in range(4)]
-    messages = [
-        seal(upload(batch=batches[0]), token="ovw_w").body,
-        seal(upload(batch=batches[1])).body,
-        b"junk",
-        seal(upload(batch=batches[2]), token="ovw_w").body,
-        seal(b"junk", token="ovw_w").body,
-        seal(upload(batch=batches[3]), token="ovw_w").body,
-    ]
-    answers, _, collector, _ = released(messages)
-    assert answers[0] == {"taken": 3, "refused": {"damaged": 1, "no-token": 1, "undecryptable": 1}, "again": []}
-    places = {batch: received.released.message for batch, received in collector.store.kept.items()}
-    assert places == {batches[0]: 0, batches[2]: 3, batches[3]: 5}

@@ -93,7 +93,9 @@ def test_prometheus_has_a_port_of_its_own_without_a_token_and_with_nothing_else(
         with Wire(("127.0.0.1", int(port))) as wire:
             wire.send(b"GET /metrics HTTP/1.0\r\n\r\n")
             assert wire.head()[0] == 200
-            assert b'overstory_reports_accepted_total{metric="bloom"} 1.0' in wire.rest()
+            shown = wire.rest()
+        assert b'overstory_reports_accepted_total{metric="bloom"} 1.0' in shown
+        assert b"overstory_commit_seconds_bucket{" in shown
         with Wire(("127.0.0.1", int(port))) as wire:
             assert wire.send(post(body())).head()[0] == 405, "it takes no reports"
         taken = rf"cannot listen on 127\.0\.0\.1:{port} for metrics: "

@@ -112,23 +112,6 @@ def test_before_it_ends_it_is_not_ready(registry) -> None:
             socket.create_connection(address, timeout=1)
 
 
-def test_a_full_queue_refuses_and_what_it_holds_is_kept(registry) -> None:
-    with running(registry, "--open-writes", "--queue-reports", "4", "--compact-every", "0") as process:
-        locked = sqlite3.connect(registry.parent / "store.db", isolation_level=None)
-        locked.execute("BEGIN IMMEDIATE")  # the writer waits for it
-        waiting = [Wire(process.address).send(post(upload())) for _ in range(4)]
-        time.sleep(0.5)
-        with Wire(process.address) as wire:
-            status, headers, body = wire.send(post(upload())).answer()
-        assert (status, json.loads(body)["reason"]) == (429, "queue-full")
-        assert int(headers["retry-after"]) > 0
-        locked.execute("ROLLBACK")
-        locked.close()
-        assert [wire.answer()[0] for wire in waiting] == [200] * 4
-        for wire in waiting:
-            wire.close()
-
-
 def test_tokens_rotate_while_it_runs(registry) -> None:
     store_file = str(registry.parent / "store.db")
     with open_store(store_file, METRICS, create=True) as store, running(registry, store=store_file) as process:
@@ -255,39 +238,3 @@ def test_a_public_address_without_tls_is_warned_of(registry) -> None:
     with spoken(registry, "--host", "0.0.0.0") as (first, said):
         assert first.startswith("listening on http://0.0.0.0:")
     assert "there is no TLS" in said[1]
-
-
-def test_counts_estimates_and_meters_over_http(registry) -> None:
-    store_file = str(registry.parent / "store.db")
-    with open_store(store_file, METRICS, create=True) as store:
-        admin = {"Authorization": f"Bearer {store.add_token('admin', 'ops')}"}
-    with running(registry, "--open-writes", "--compact-every", "0.2", store=store_file) as process:
-        colour = METRICS["colour"]
-        rows = encode_reports(colour.mechanism, sound(colour, 300))
-        body = encode_upload(Upload(batch_id(), "colour", today(), rows))
-        with Wire(process.address) as wire:
-            wire.send(post(body)).answer()
-            wire.send(post(body)).answer()
-            wire.send(post(upload(5))).answer()
-        time.sleep(0.6)
-        label = colour.period.label(today())
-        status, _, counts = get(process.address, "/v1/metrics/colour/counts", **admin)
-        assert (status, json.loads(counts)["reports"]) == (200, 300)
-        path = f"/v1/metrics/colour/estimates?from={label}&to={label}"
-        _, _, estimates = get(process.address, path, **admin)
-        (reading,) = json.loads(estimates)["readings"]
-        assert {row["value"] for row in reading["estimates"]} == {"red", "green", "blue"}
-        _, headers, table = get(process.address, path + "&format=csv&reading=per-period", **admin)
-        assert headers["content-type"].startswith("text/csv")
-        assert table.splitlines()[1].startswith(label.encode())
-        assert get(process.address, path)[0] == 401
-        assert get(process.address, "/v1/metrics/colour/estimates?from=yesterday", **admin)[0] == 400
-        assert get(process.address, "/v1/metrics/nope/counts", **admin)[0] == 404
-        _, _, text = get(process.address, "/metrics")
-        lines = text.decode().splitlines()
-        assert 'overstory_reports_accepted_total{metric="colour"} 300.0' in lines
-        assert 'overstory_reports_duplicate_total{metric="colour"} 300.0' in lines
-        assert 'overstory_reports_accepted_total{metric="bloom"} 5.0' in lines
-        assert "overstory_queue_reports 0.0" in lines
-        assert any(line.startswith("overstory_commit_seconds_bucket") for line in lines)
-        assert any(line.startswith("overstory_batch_reports_bucket") for line in lines)

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from overstory.collector.store import Received
 from overstory.collector.store.compaction import Compacted
@@ -90,6 +91,15 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - what is waited for is not ours to set an event in
             await asyncio.sleep(0.001)
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Return a function that fails, whatever it is given."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
 
 
 class FakeStore:
