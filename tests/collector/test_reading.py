@@ -1,6 +1,5 @@
 """Reading counts back: per period, cumulative, with what is supposed of devices said, over HTTP the same."""
 
-import csv
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -214,37 +213,6 @@ def test_no_reports_is_said():
 def test_what_does_not_fit_is_refused(store, kind, choices, said):
     with pytest.raises(ParameterError, match=said):
         read_estimates(read_store(store, COLOUR), kind, EstimateOptions(**choices))
-
-
-def test_json_and_csv_agree(store):
-    reading = read_estimates(read_store(store, COLOUR), "cumulative")
-    parsed = json.loads(json.dumps(reading.to_json(), allow_nan=False))
-    assert [r["to"] for r in parsed["readings"]] == ["2026-09-04", "2026-09-05", "2026-09-07"]
-    lines = list(csv.DictReader(reading.csv_lines()))
-    assert len(lines) == 9
-    first = parsed["readings"][0]["estimates"][0]
-    assert lines[0]["string"] == first["value"] == "red"
-    assert float(lines[0]["estimate"]) == pytest.approx(first["count"])
-    assert (lines[0]["detected"], lines[2]["detected"]) == ("true", "false")
-    assert {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected"} <= set(
-        first
-    )
-    assert [len(r["estimates"]) for r in reading.to_json(limit=1)["readings"]] == [1, 1, 1]
-
-
-def test_counts_survive_json_and_show_as_csv(store):
-    store.other = {(20_701, OLD): 2}
-    counted = read_store(store, COLOUR, 20_700, 20_702)
-    again = PeriodCounts.from_json(COLOUR, json.loads(json.dumps(counted.to_json())))
-    assert again.counts == counted.counts
-    assert (again.first, again.last, again.others) == (20_700, 20_702, counted.others)
-    header, *lines = csv.reader(counted.csv_lines())
-    assert header == ["period", "cohort", "reports", "red", "green", "blue"]
-    assert lines[0][:3] == ["2026-09-04", "0", str(DEVICES)]
-    assert [int(x) for x in lines[1][3:]] == store.by_period[20_701].ones[0].tolist()
-    page = PeriodCounts(PAGE, 2960, 2961, collected(PAGE, [2960], PAGES))
-    assert next(csv.reader(page.csv_lines()))[3:] == [f"bit{i}" for i in range(32)]
-    assert next(iter(PeriodCounts(PAGE, 1, 2, {}).csv_lines())).count("bit") == 32
 
 
 @pytest.mark.parametrize(

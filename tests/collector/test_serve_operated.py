@@ -9,7 +9,6 @@ import shutil
 import signal
 import sqlite3
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -32,6 +31,7 @@ from support.listening_process import ListeningProcess
 from support.misfortunes import until
 from support.processes import make_certificate
 from support.registry_texts import metric_table
+from support.running import overstory
 from support.served import Wire, post
 
 MORE = metric_table("second", **ABOUT, domain='{kind = "categories", names = ["yes", "no"]}')
@@ -239,14 +239,7 @@ def test_a_password_need_not_be_on_the_command_line_and_is_warned_of_there(tmp_p
         assert status(wire, "bloom") == 200
         assert "store.db" not in Path(f"/proc/{running.pid}/cmdline").read_text()
     for url in ("postgresql://me:geheim@127.0.0.1:1/db", "postgresql://127.0.0.1:1/db?user=me&password=geheim"):
-        done = subprocess.run(
-            [sys.executable, "-m", "overstory", "serve", "--registry", "metrics.toml", "--store", url],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            timeout=60,
-        )
+        done = overstory("serve", "--registry", "metrics.toml", "--store", url, cwd=tmp_path)
         assert done.returncode == 2
         assert "warning the password in --store is visible in the list of processes" in done.stderr
         assert "geheim" not in done.stderr
@@ -254,10 +247,8 @@ def test_a_password_need_not_be_on_the_command_line_and_is_warned_of_there(tmp_p
 
 def test_a_second_collector_on_one_file_is_refused_until_the_first_is_dead(tmp_path) -> None:
     def second() -> Any:
-        command = [sys.executable, "-m", "overstory", "serve", "--registry", "metrics.toml", "--store", "store.db"]
-        return subprocess.run(
-            [*command, "--port", "0"], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60
-        )
+        files = "--registry", "metrics.toml", "--store", "store.db"
+        return overstory("serve", *files, "--port", 0, cwd=tmp_path)
 
     def kept_days() -> set[int]:
         with closing(sqlite3.connect(tmp_path / "store.db")) as raw:

@@ -23,6 +23,7 @@ from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from support.collector_in_process import REGISTRY, batch_id, sound
 from support.collector_processes import CollectorProcess
 from support.processes import make_certificate
+from support.running import overstory
 from support.served import Wire, post
 from support.store_samples import ids_in_file
 
@@ -110,6 +111,23 @@ def test_before_it_ends_it_is_not_ready(registry) -> None:
         ending.join(10)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address, timeout=1)
+
+
+def test_a_full_queue_refuses_and_what_it_holds_is_kept(registry) -> None:
+    with running(registry, "--open-writes", "--queue-reports", "4", "--compact-every", "0") as process:
+        locked = sqlite3.connect(registry.parent / "store.db", isolation_level=None)
+        locked.execute("BEGIN IMMEDIATE")  # the writer waits for it
+        waiting = [Wire(process.address).send(post(upload())) for _ in range(4)]
+        time.sleep(0.5)
+        with Wire(process.address) as wire:
+            status, headers, body = wire.send(post(upload())).answer()
+        assert (status, json.loads(body)["reason"]) == (429, "queue-full")
+        assert int(headers["retry-after"]) > 0
+        locked.execute("ROLLBACK")
+        locked.close()
+        assert [wire.answer()[0] for wire in waiting] == [200] * 4
+        for wire in waiting:
+            wire.close()
 
 
 def test_tokens_rotate_while_it_runs(registry) -> None:
@@ -210,8 +228,7 @@ def test_it_speaks_tls(registry) -> None:
 
 def refused(registry, *options: str) -> str:
     """What the command says when it cannot serve."""
-    command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=registry.parent)
+    done = overstory("serve", "--registry", registry, *options, cwd=registry.parent)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr

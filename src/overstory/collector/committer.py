@@ -51,14 +51,9 @@ class _Waiting(NamedTuple):
 
 
 class Committer:
-    """A bounded queue before one writer thread.
+    """A bounded queue before one writer thread; `limits` count what is being committed, too.
 
     All methods are called on the event loop; the thread only takes from the queue.
-
-    Parameters
-    ----------
-    limits
-        How many reports and bytes may wait, what is being committed included.
     """
 
     def __init__(self, store: Store, limits: Limits, on_commit: Callable[[Committed], None] = lambda _: None) -> None:

@@ -216,14 +216,8 @@ Answered = Callable[[Response], None]
 class ReportEndpoint:
     """Admits a request by its head, checks its body, and answers after its valid reports are committed.
 
-    All methods are called on the event loop.
-
-    Attributes
-    ----------
-    open_writes
-        Whether reports are taken without a token.
-    urls
-        The request targets of reports: PATH, and below it the path of the collector's shard, if it has one.
+    All methods are called on the event loop. `urls` are the request targets of reports: PATH, and below it the path of
+    the collector's shard, if it has one.
     """
 
     def __init__(

@@ -41,13 +41,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class ReportFormat:
-    """The form of a mechanism's reports.
-
-    Attributes
-    ----------
-    digest, num_bits, num_cohorts
-        These must be in the header of a batch.
-    """
+    """The form of a mechanism's reports; digest, bits and cohorts must be in the header of a batch."""
 
     digest: bytes
     num_bits: int
@@ -191,20 +185,12 @@ Key = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What uploads of one report with the same fixed bytes have in common.
+    """What uploads of one report with the same fixed bytes have in common."""
 
-    Attributes
-    ----------
-    report_format, like
-        The format of the metric's reports, and a valid batch.
-    opens, closes
-        The unix times between which such uploads are taken.
-    """
-
-    report_format: ReportFormat
-    like: Received
+    report_format: ReportFormat  # of the metric's reports
+    like: Received  # a valid batch
     length: int  # of the upload
-    opens: float
+    opens: float  # the unix times between which such uploads are taken
     closes: float
 
 

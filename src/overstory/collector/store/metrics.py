@@ -30,21 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredMetric:
-    """How one metric's reports of one mechanism are counted, and how long they are stored.
-
-    Parameters
-    ----------
-    period, retention_days
-        The length of a period, and the days after its end for which its reports are stored.
-    counts_digest
-        A digest of all that stored counts depend on; see `Metric.counts_digest`.
-    """
+    """How one metric's reports of one mechanism are counted, and how long they are stored."""
 
     metric: str
     mechanism: LocalRandomizer
     period: Period
-    retention_days: int
-    counts_digest: bytes
+    retention_days: int  # after a period's end
+    counts_digest: bytes  # of all that stored counts depend on; see `Metric.counts_digest`
     labels: tuple[str, ...] = ()
 
     @classmethod
@@ -163,21 +155,11 @@ def _write(database: Database, connection: Connection, entries: StoredMetrics) -
 
 @dataclass(frozen=True)
 class ServedShard:
-    """Which shard a store holds, and by which registry it was served last.
+    """Which shard a store holds, and by which registry it was served last."""
 
-    Parameters
-    ----------
-    shard
-        Its number, from 0.
-    shards
-        The table [shards] of the registry.
-    mechanisms
-        The digest of each metric's mechanism, in hexadecimal.
-    """
-
-    shard: int
-    shards: Shards
-    mechanisms: Mapping[str, str]
+    shard: int  # its number, from 0
+    shards: Shards  # the table [shards] of the registry
+    mechanisms: Mapping[str, str]  # the digest of each metric's mechanism, in hexadecimal
 
     @classmethod
     def of(cls, registry: MetricRegistry, shard: int) -> ServedShard:
