@@ -14,19 +14,17 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 
 from overstory.client import Client
 from overstory.client.upload.http import Response
-from overstory.collector.app import HotPath
 from overstory.collector.service import Collector
-from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.wire.upload import MEDIA_TYPE
+from support.collector_in_process import NEVER, asked
 from support.collector_processes import CollectorProcess
 from support.device_program import METRIC
 from support.faulty_network import FaultyNetwork
@@ -135,10 +133,6 @@ NOON = 1_795_262_400.0
 RESTORED = 20
 
 
-async def elsewhere(scope, receive, send) -> None:
-    raise AssertionError("reports go the hot path")
-
-
 def sent_by(folder, values):
     """What a device sends that is put back from one backup before each of these values, all of one day."""
     bodies = []
@@ -168,16 +162,12 @@ def counted(url, bodies):
     """What a collector answers, and what its store has of the day."""
 
     async def main(store):
-        intervals = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
-        collector = Collector(METRICS, store, intervals=intervals, open_writes=True, clock=lambda: NOON)
-        await collector.start()
-        transport = httpx.ASGITransport(HotPath(collector.endpoint, elsewhere))
+        collector = Collector(METRICS, store, intervals=NEVER, open_writes=True, clock=lambda: NOON)
         answers = []
-        async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+        async with asked(collector) as client:
             for body in bodies:
                 answer = await client.post("/v1/reports", content=body, headers={"content-type": MEDIA_TYPE})
                 answers += answer.json()["results"]
-        await collector.stop()
         return answers
 
     answers = asyncio.run(main(open_store(url, METRICS, create=True)))

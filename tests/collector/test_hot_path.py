@@ -9,52 +9,30 @@ import time
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-import httpx
 import pytest
 
-from overstory.collector.app import HotPath
 from overstory.collector.http.endpoint import Head, read_head
 from overstory.collector.http.posts import LONG, THREADS, Bodies, ReportPost
 from overstory.collector.service import Collector
-from overstory.collector.settings import Limits, UpkeepIntervals
+from overstory.collector.settings import Limits
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from support.collector_in_process import METRICS, NOW, FakeStore, batch_id, upload
+from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked, batch_id, upload
 
 KIND = {"content-type": MEDIA_TYPE}
-NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
-
-
-async def elsewhere(scope, receive, send) -> None:
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
 
 
 @asynccontextmanager
-async def collecting(limits: Limits | None = None, *, open_writes: bool = True):
+async def collecting(limits: Limits | None = None):
     """A collector on a store in memory, and a client to it."""
-    collector = Collector(
-        METRICS, FakeStore(), limits=limits, intervals=NEVER, open_writes=open_writes, clock=lambda: NOW
-    )
-    await collector.start()
-    transport = httpx.ASGITransport(HotPath(collector.endpoint, elsewhere))
-    async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+    collector = Collector(METRICS, FakeStore(), limits=limits, intervals=NEVER, open_writes=True, clock=lambda: NOW)
+    async with asked(collector) as client:
         yield collector, client
-    await collector.stop()
 
 
-def exchange(body, headers=KIND, limits=None, **kwargs):
-    """Post once; return the answer and the collector."""
-
-    async def main():
-        async with collecting(limits, **kwargs) as (collector, client):
-            return await client.post("/v1/reports", content=body, headers=headers), collector
-
-    return asyncio.run(main())
-
-
-def test_a_report_is_acknowledged_once_it_is_kept() -> None:
+async def test_a_report_is_acknowledged_once_it_is_kept() -> None:
     batch = batch_id()
-    answer, collector = exchange(upload(batch=batch))
+    async with collecting() as (collector, client):
+        answer = await client.post("/v1/reports", content=upload(batch=batch), headers=KIND)
     assert answer.status_code == 200
     assert answer.json() == {
         "results": [{"batch": batch.hex(), "accepted": 1, "duplicate": False, "reason": None, "rejected": []}]
@@ -75,26 +53,25 @@ async def test_a_body_without_a_length_is_bounded_as_it_comes() -> None:
     assert answer.headers["connection"] == "close"
 
 
-def test_compressed_and_json_bodies_are_taken() -> None:
-    answer, collector = exchange(gzip.compress(upload("bloom", 5_000)), KIND | {"content-encoding": "GZIP"})
-    assert answer.json()["results"][0]["accepted"] == 5_000
-    said = {
-        "batch": "0" * 32,
-        "metric": "colour",
-        "period": "2026-11-21",
-        "digest": METRICS["colour"].mechanism.digest.hex(),
-        "reports": [[0, "02"]] * 10_000,
-    }
-    body = json.dumps({"uploads": [said]})
-    answer, collector = exchange(body, {"content-type": "application/json; charset=utf-8"})
-    assert answer.json()["results"][0]["accepted"] == 10_000
-    assert collector.store.num_reports == 10_000
+async def test_compressed_and_json_bodies_are_taken() -> None:
+    colour = METRICS["colour"].mechanism.digest.hex()
+    about = {"batch": "0" * 32, "metric": "colour", "period": "2026-11-21", "digest": colour}
+    body = json.dumps({"uploads": [about | {"reports": [[0, "02"]] * 10_000}]})
+    sent = (
+        (gzip.compress(upload("bloom", 5_000)), KIND | {"content-encoding": "GZIP"}, 5_000),
+        (body, {"content-type": "application/json; charset=utf-8"}, 10_000),
+    )
+    async with collecting() as (collector, client):
+        for content, headers, count in sent:
+            answer = await client.post("/v1/reports", content=content, headers=headers)
+            assert answer.json()["results"][0]["accepted"] == count
+    assert collector.store.num_reports == 15_000
 
 
 async def test_other_paths_go_on() -> None:
     async with collecting() as (_, client):
         answer = (await client.post("/v1/reports/", content=b"")).status_code
-    assert answer == 204
+    assert answer == 404
 
 
 async def test_a_sender_that_stalls_is_not_waited_for_for_ever() -> None:

@@ -8,12 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from overstory.collector.app import build_app
 from overstory.collector.auth import Token, sha256
 from overstory.collector.http.endpoint import ALWAYS
 from overstory.collector.service import Collector
-from overstory.collector.settings import UpkeepIntervals
-from support.collector_in_process import METRICS, NOW, TODAY, FakeStore, batch_id
+from support.collector_in_process import METRICS, NEVER, NOW, TODAY, FakeStore, asked, batch_id
 from support.served import Wire, served
 
 PAGES = ["/healthz", "/readyz", "/metrics", "/v1/metrics", "/v1/metrics/bloom", "/openapi.json"]
@@ -74,15 +72,11 @@ async def test_what_an_operator_watches_is_for_this_machine_or_a_monitor(client,
     store = FakeStore()
     roles = {ADMIN: "admin", MONITOR: "monitor"}
     store.listed = [Token(role, sha256(plain), role, "app", 0, None, None) for plain, role in roles.items()]
-    never = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
-    collector = Collector(METRICS, store, intervals=never, clock=lambda: NOW)
-    await collector.start()
-    transport = httpx.ASGITransport(build_app(collector), client=client)
-    async with httpx.AsyncClient(transport=transport, base_url="http://collector") as http:
+    collector = Collector(METRICS, store, intervals=NEVER, clock=lambda: NOW)
+    async with asked(collector, client=client) as http:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         answer = await http.get("/metrics", headers=headers)
         counts = await http.get("/v1/metrics/bloom/counts?format=none", headers=headers)
-    await collector.stop()
     watched, counted = answer.status_code, counts.status_code
 
     assert watched == status

@@ -16,13 +16,12 @@ from typing import Any
 import httpx
 import pytest
 
-from overstory.collector.app import build_app
 from overstory.collector.http.endpoint import Response, answer_to, error_response, refusal
 from overstory.collector.ingest.ingest import JSON, Decision, Result
 from overstory.collector.oblivious.endpoint import MOST_MESSAGES, SLICE, SLICE_BYTES, slices, write_inner
 from overstory.collector.oblivious.keys import PrivateKey
 from overstory.collector.service import Collector
-from overstory.collector.settings import MEBIBYTE, Limits, UpkeepIntervals
+from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.collector.store import Released, StoreError, Token
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import MetricRegistry, parse_registry
@@ -31,11 +30,10 @@ from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.oblivious.release import RELEASE_TYPE, Release
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_columns, encode_reports, encode_upload
-from support.collector_in_process import ABOUT, NOW, TODAY, FakeStore, batch_id, raising, sound
+from support.collector_in_process import ABOUT, NEVER, NOW, TODAY, FakeStore, asked, batch_id, raising, sound
 from support.registry_texts import COLOURS, STRINGS, registry_of
 from support.sealed_reports import KEYS, METRICS, RING, ROUTE, opened, seal, sealed_quickly, upload
 
-NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
 RELEASE_ID = bytes(range(16))
 
 
@@ -50,11 +48,8 @@ async def collecting(ring: Any = RING, limits: Limits | None = None, registry: M
     store = FakeStore()
     store.listed = [token("ovw_w", "write"), token("ovr_r", "relay"), token("ova_a", "admin")]
     collector = Collector(registry, store, limits=limits, intervals=NEVER, ring=ring, clock=lambda: NOW, **more)
-    await collector.start()
-    transport = httpx.ASGITransport(build_app(collector))
-    async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+    async with asked(collector) as client:
         yield collector, client
-    await collector.stop()
 
 
 def post(body: bytes, kind: str = REQUEST_TYPE, path: str = "/v1/oblivious", **more: Any):
