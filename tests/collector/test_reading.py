@@ -1,9 +1,6 @@
 """Reading counts back: per period, cumulative, with what is supposed of devices said, over HTTP the same."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +11,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.queries import PeriodCounts, RemoteError, parse_range, read_remote, read_store
 from overstory.queries.estimates import EstimateOptions, read_estimates
+from support.collector_doubles import bad_server, http, replying
 from support.registry_texts import COLOURS, STRINGS, registry_of
 
 METRICS = parse_registry(
@@ -255,72 +253,54 @@ def test_ranges_are_labels_and_days_of_shorter_periods():
 
 @pytest.fixture
 def served():
-    """A server that gives one prepared answer and keeps what it was asked."""
-    asked = SimpleNamespace(status=200, body=b"{}", path="", headers={}, extra={})
+    """A server that gives one answer, set by `reply`."""
+    with bad_server(replying(b"")) as server:
+        yield server
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.path, asked.headers = self.path, dict(self.headers)
-            self.send_response(asked.status)
-            for name, value in {"Content-Length": str(len(asked.body)), **asked.extra}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(asked.body)
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    asked.url = f"http://127.0.0.1:{server.server_port}"
-    yield asked
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def asked(served):
+    """What the server was asked last."""
+    return served.heard[-1].head.decode().split()[1]
 
 
 def test_over_http_the_same(store, served):
     here = read_store(store, COLOUR, 20_700, 20_703)
-    served.body = json.dumps(here.to_json()).encode()
+    served.reply = replying(http(200, json.dumps(here.to_json()).encode()))
     there = read_remote(served.url + "/", "secret-token", COLOUR, 20_700, 20_703)
-    assert served.path == "/v1/metrics/colour/counts?from=2026-09-04&to=2026-09-07"
-    assert served.headers["Authorization"] == "Bearer secret-token"
+    assert asked(served) == "/v1/metrics/colour/counts?from=2026-09-04&to=2026-09-07"
+    assert served.heard[-1].headers["authorization"] == "Bearer secret-token"
     assert read_estimates(there, "cumulative").to_json() == read_estimates(here, "cumulative").to_json()
     read_remote(served.url, "", COLOUR)
-    assert served.path == "/v1/metrics/colour/counts"
-    assert "Authorization" not in served.headers
+    assert asked(served) == "/v1/metrics/colour/counts"
+    assert "authorization" not in served.heard[-1].headers
 
 
-@pytest.mark.parametrize("key", ["detail", "said"])
-def test_a_collector_that_refuses_is_quoted(served, key):
-    served.status, served.body = 401, f'{{"reason": "unknown-token", "{key}": "this token is not known"}}'.encode()
-    with pytest.raises(RemoteError, match=r"does not take this token: .*\(this token is not known\)"):
+TOKEN = "does not take this token: .*\\(this token is not known\\)"
+REFUSED = {
+    "detail": (http(401, b'{"reason": "unknown-token", "detail": "this token is not known"}'), TOKEN),
+    "said": (http(401, b'{"reason": "unknown-token", "said": "this token is not known"}'), TOKEN),
+    "page": (http(502, b"<html>"), "502"),
+    "in the middle": (http(502, b"ff\r\n{", Transfer_Encoding="chunked"), "502"),
+    "no JSON": (http(200, b"<html>"), "not JSON"),
+    "deep": (http(200, b"[" * 100_000), "not JSON"),
+    "deep problem": (http(500, b"[" * 60_000), "500"),
+    "list": (http(500, b"[1]"), "500"),
+    "number": (http(500, b'{"detail": 7}'), "500"),
+}
+
+
+@pytest.mark.parametrize(("raw", "said"), REFUSED.values(), ids=REFUSED)
+def test_a_collector_that_refuses_is_quoted(served, raw, said):
+    served.reply = replying(raw)
+    with pytest.raises(RemoteError, match=said):
         read_remote(served.url, "x", COLOUR)
-    served.status, served.body = 502, b"<html>"
-    with pytest.raises(RemoteError, match="502"):
-        read_remote(served.url, "x", COLOUR)
-    served.body, served.extra = b"ff\r\n{", {"Transfer-Encoding": "chunked"}  # and it ends in the middle of it
-    with pytest.raises(RemoteError, match="502"):
-        read_remote(served.url, "x", COLOUR)
-    served.extra = {}
-    for status, body, said in (
-        (200, b"<html>", "not JSON"),
-        (200, b"[" * 100_000, "not JSON"),
-        (500, b"[" * 60_000, "500"),
-        (500, b"[1]", "500"),
-        (500, b'{"detail": 7}', "500"),
-    ):
-        served.status, served.body = status, body
-        with pytest.raises(RemoteError, match=said):
-            read_remote(served.url, "x", COLOUR)
 
 
 def test_a_token_does_not_follow_a_redirect(served):
-    served.status, served.extra = 302, {"Location": served.url + "/elsewhere"}
+    served.reply = replying(http(302, Location=served.url + "/elsewhere"))
     with pytest.raises(RemoteError, match="302"):
         read_remote(served.url, "secret-token", COLOUR)
-    assert served.path == "/v1/metrics/colour/counts"
+    assert [one.head.decode().split()[1] for one in served.heard] == ["/v1/metrics/colour/counts"]
 
 
 @pytest.mark.parametrize("token", ["ova_secret\r", "ova_secret\nHost: x", "ova secret", "ova_s\u00e9cret"])
