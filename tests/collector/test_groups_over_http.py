@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from overstory.client import Client, Outcome
@@ -80,12 +80,8 @@ def test_decode_reads_groups_from_a_collector(served: Any) -> None:
 
 
 def page(url: str, token: str, path: str) -> Any:
-    request = urllib.request.Request(f"{url}{path}", headers={"Authorization": f"Bearer {token}"})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
+    answer = httpx.get(f"{url}{path}", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+    return answer.status_code, answer.json()
 
 
 def test_the_pages_of_counts_and_estimates_take_a_group(served: Any) -> None:

@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import time
-from http.client import HTTPConnection
 
+import httpx
 import pytest
 
 from overstory.cli.main import main
@@ -206,16 +206,6 @@ def test_doctor_compares_the_registry_with_the_file(tmp_path, capsys):
     assert f"chmod 600 {keys}" in capsys.readouterr().out
 
 
-def post(collector, sealed):
-    connection = HTTPConnection(*collector.address, timeout=30)
-    try:
-        connection.request("POST", "/v1/oblivious", sealed.body, {"Content-Type": REQUEST_TYPE})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    finally:
-        connection.close()
-
-
 def test_a_serving_collector_reads_its_keys_again(tmp_path):
     """The earlier key opens until it is removed, and a file that cannot be used changes nothing."""
     registry, keys = write_files(tmp_path)
@@ -226,8 +216,9 @@ def test_a_serving_collector_reads_its_keys_again(tmp_path):
 
     def status(key):
         sealed = seal(upload(period=now), key=key)
-        outer, body = post(collector, sealed)
-        return outer if outer != 200 else opened(sealed, body)[0].status
+        headers = {"Content-Type": REQUEST_TYPE}
+        answer = httpx.post(f"{collector.url}/v1/oblivious", content=sealed.body, headers=headers, trust_env=False)
+        return answer.status_code if answer.status_code != 200 else opened(sealed, answer.content)[0].status
 
     def reloaded_to(expected):
         os.kill(collector.pid, signal.SIGHUP)

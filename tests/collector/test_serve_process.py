@@ -11,9 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from contextlib import closing, contextmanager
 
+import httpx
 import pytest
 
 from overstory.collector.auth import sha256
@@ -53,12 +53,8 @@ def running(registry, *options, store=None):
 
 def get(address, path: str, **headers: str):
     """Status, headers and body of a page."""
-    request = urllib.request.Request(f"http://{address[0]}:{address[1]}{path}", headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.headers, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
+    answer = httpx.get("http://{}:{}".format(*address) + path, headers=headers, trust_env=False)
+    return answer.status_code, answer.headers, answer.content
 
 
 def test_a_signal_under_load_loses_nothing_that_was_acknowledged(registry) -> None:
