@@ -71,8 +71,8 @@ test-all: $(VENV)/dev
 # A sample of the tests of each extra but Spark. Old libraries use what newer ones deprecate: here that is no error. The
 # kernels of another Numba are kept apart.
 SAMPLE := $(addprefix tests/,analysis/test_intervals.py cli/test_decode_store.py collector/test_connection.py \
-  collector/test_counts_pages.py collector/test_hot_path.py collector/test_manners.py collector/test_oblivious_opening.py \
-  collector/test_posts.py collector/test_result_pages.py collector/test_serve_process.py collector/test_store_contract.py \
+  collector/test_hot_path.py collector/test_manners.py collector/test_oblivious_keys.py \
+  collector/test_result_pages.py collector/test_serve_process.py collector/test_store_contract.py \
   engines/test_clusters.py::test_every_thread_of_a_cluster_counts[8-1] files/test_blocks.py \
   presentation/test_charts.py relay/test_relay_releases.py relay/test_relay_unit.py)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 
 from overstory.collector.committer import Committed
 from overstory.collector.ingest.ingest import Decision, Ingest, Result
-from overstory.collector.store import CollectorState, StoreError, StoreReader, open_store
+from overstory.collector.store import CollectorState, StoreError, open_store
 from overstory.collector.telemetry import StateReporter, Telemetry
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Period, parse_registry
@@ -21,6 +19,7 @@ from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from support.collector_in_process import NOW, REGISTRY, TODAY, batch_id, packed
 from support.collector_processes import CollectorProcess
+from support.misfortunes import until
 from support.served import Wire, post
 from support.store_databases import fresh
 
@@ -138,24 +137,9 @@ def test_the_duration_of_commits_is_that_of_the_last_minutes(parts) -> None:
 # --- with real processes --------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def collectors(folder: Path, url: str, number: int) -> Iterator[list[CollectorProcess]]:
+def collector(folder: Path, url: str) -> CollectorProcess:
     (folder / "metrics.toml").write_text(WEEKLY)
-    running = [CollectorProcess(folder / "metrics.toml", url) for _ in range(number)]
-    try:
-        for process in running:
-            process.start()
-        yield running
-    finally:
-        for process in running:
-            process.kill()
-
-
-def wait_for(store: StoreReader, condition: Callable[[StoreReader], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition(store):
-        assert time.monotonic() < deadline, (store.refusals(), store.collectors())
-        time.sleep(0.1)
+    return CollectorProcess(folder / "metrics.toml", url)
 
 
 def spoiled_uploads() -> list[bytes]:
@@ -173,18 +157,18 @@ def spoiled_uploads() -> list[bytes]:
 def test_refusals_survive_a_collector_that_is_killed(tmp_path: Path) -> None:
     url = str(tmp_path / "store.db")
     days = set()
-    with collectors(tmp_path, url, 1) as (process,):
+    with collector(tmp_path, url) as process:
         with Wire(process.address) as wire:
             days.add(int(time.time()) // 86_400)
             statuses = {wire.send(post(body)).answer()[0] for body in spoiled_uploads()}
             days.add(int(time.time()) // 86_400)
         assert statuses == {400, 410}
         with open_store(url) as store:
-            wait_for(store, lambda store: sum(store.refusals().by_day.values()) == 1000)
+            until(lambda: sum(store.refusals().by_day.values()) == 1000)
         process.kill()
         process.start()
         with open_store(url) as store:
-            wait_for(store, lambda store: len(store.collectors()) == 2)
+            until(lambda: len(store.collectors()) == 2)
             refusals = store.refusals()
     by_reason = {"period-closed": 500, "cohort": 300, "damaged": 200}
     assert {day for day, _ in refusals.by_day} <= days
@@ -201,7 +185,7 @@ def test_refusals_survive_a_collector_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_last_refusals_are_stored_when_a_collector_stops(tmp_path: Path) -> None:
     url = str(tmp_path / "store.db")
-    with collectors(tmp_path, url, 1) as (process,):
+    with collector(tmp_path, url) as process:
         with Wire(process.address) as wire:
             for _ in range(3):
                 assert wire.send(post(b"OVUP")).answer()[0] == 400
@@ -215,10 +199,11 @@ def test_two_collectors_of_one_database_both_appear(tmp_path: Path, server_folde
     with (
         fresh("postgresql", server_folder) as url,
         open_store(url, create=True) as store,
-        collectors(tmp_path, url, 2) as running,
+        collector(tmp_path, url) as first,
+        collector(tmp_path, url) as second,
     ):
-        for process in running:
+        for process in (first, second):
             with Wire(process.address) as wire:
                 assert wire.send(post(b"OVUP")).answer()[0] == 400
-        wait_for(store, lambda store: len(store.collectors()) == 2 and sum(store.refusals().by_day.values()) == 2)
+        until(lambda: len(store.collectors()) == 2 and sum(store.refusals().by_day.values()) == 2)
         assert not any(state.silent(time.time()) for state in store.collectors())

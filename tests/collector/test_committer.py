@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -34,22 +35,19 @@ class Gate:
         self._open.set()
 
 
-def run(work: Callable[[FakeStore, Committer, list[Committed]], object], limits: Limits | None = None) -> FakeStore:
+@asynccontextmanager
+async def committing(limits: Limits | None = None) -> AsyncIterator[tuple[FakeStore, Committer, list[Committed]]]:
+    """A store, its committer, and what was said of its commits; at the end, everything has been committed."""
     store, told = FakeStore(), []
-
-    async def main() -> None:
-        committer = Committer(store, limits or Limits(), told.append)
-        committer.start()
-        await work(store, committer, told)
-        await committer.drain()
-        assert (committer.reports, committer.size) == (0, 0)
-
-    asyncio.run(main())
-    return store
+    committer = Committer(store, limits or Limits(), told.append)
+    committer.start()
+    yield store, committer, told
+    await committer.drain()
+    assert (committer.reports, committer.size) == (0, 0)
 
 
-def test_what_waits_goes_into_one_commit_and_each_hears_its_own() -> None:
-    async def work(store, committer, told) -> None:
+async def test_what_waits_goes_into_one_commit_and_each_hears_its_own() -> None:
+    async with committing() as (store, committer, told):
         gate = Gate(store)
         outcomes = {}
         first = received()
@@ -65,12 +63,11 @@ def test_what_waits_goes_into_one_commit_and_each_hears_its_own() -> None:
         await committer.drain()
         assert outcomes == {"first": [True], "second": [True], "again": [False], "both": [False, True]}
         assert [(one.requests, one.reports, one.failed) for one in told] == [(1, 1, False), (3, 4, False)]
+    assert store.calls == [1, 4]
 
-    assert run(work).calls == [1, 4]
 
-
-def test_a_full_queue_takes_nothing_more_until_it_is_empty_again() -> None:
-    async def work(store, committer, _) -> None:
+async def test_a_full_queue_takes_nothing_more_until_it_is_empty_again() -> None:
+    async with committing(Limits(queue_reports=10)) as (store, committer, _):
         gate = Gate(store)
         done = asyncio.Event()
         assert committer.submit(*received(6), lambda _: None)
@@ -81,22 +78,19 @@ def test_a_full_queue_takes_nothing_more_until_it_is_empty_again() -> None:
         gate.open()
         await asyncio.wait_for(done.wait(), 10)
         assert committer.submit(*received(10), lambda _: None)
+    assert store.num_reports == 20
 
-    assert run(work, Limits(queue_reports=10)).num_reports == 20
 
-
-def test_bytes_are_bounded_too_and_one_request_always_fits() -> None:
-    async def work(store, committer, _) -> None:
+async def test_bytes_are_bounded_too_and_one_request_always_fits() -> None:
+    async with committing(Limits(queue_bytes=200)) as (store, committer, _):
         gate = Gate(store)
         assert committer.submit(*received(100), lambda _: None)  # more than fits, but alone
         assert not committer.submit(*received(1), lambda _: pytest.fail("was not taken"))
         gate.open()
 
-    run(work, Limits(queue_bytes=200))
 
-
-def test_a_store_that_fails_is_told_to_everyone_in_the_commit_and_the_next_one_goes_on() -> None:
-    async def work(store, committer, told) -> None:
+async def test_a_store_that_fails_is_told_to_everyone_in_the_commit_and_the_next_one_goes_on() -> None:
+    async with committing() as (store, committer, told):
         outcomes = []
 
         def fail() -> None:
@@ -110,12 +104,11 @@ def test_a_store_that_fails_is_told_to_everyone_in_the_commit_and_the_next_one_g
         await committer.drain()
         assert outcomes == [None, [True]]
         assert [one.failed for one in told] == [True, False]
+    assert store.num_reports == 1
 
-    assert run(work).num_reports == 1
 
-
-def test_an_answer_that_fails_does_not_keep_the_others_from_theirs(caplog) -> None:
-    async def work(store, committer, _) -> None:
+async def test_an_answer_that_fails_does_not_keep_the_others_from_theirs(caplog) -> None:
+    async with committing() as (store, committer, _):
         gate = Gate(store)
         outcomes = []
 
@@ -127,13 +120,11 @@ def test_an_answer_that_fails_does_not_keep_the_others_from_theirs(caplog) -> No
         gate.open()
         await committer.drain()
         assert outcomes == [[True]]
-
-    run(work)
     assert "an answer could not be sent" in caplog.text
 
 
-def test_a_fault_before_the_store_is_asked_ends_no_thread_and_keeps_nobody_waiting() -> None:
-    async def work(_, committer, told) -> None:
+async def test_a_fault_before_the_store_is_asked_ends_no_thread_and_keeps_nobody_waiting() -> None:
+    async with committing() as (store, committer, told):
         outcomes = []
         committer.submit(None, 1, 10, outcomes.append)  # no list of batches: gathering them fails
         await until(lambda: told)
@@ -141,14 +132,12 @@ def test_a_fault_before_the_store_is_asked_ends_no_thread_and_keeps_nobody_waiti
         committer.submit(*received(), outcomes.append)
         await committer.drain()
         assert outcomes[-1] == [True]
+    assert store.num_reports == 1
 
-    assert run(work).num_reports == 1
 
-
-def test_large_groups_are_split(monkeypatch) -> None:
+async def test_large_groups_are_split(monkeypatch) -> None:
     monkeypatch.setattr("overstory.collector.committer.GROUP_BYTES", 1_000)
-
-    async def work(store, committer, _) -> None:
+    async with committing() as (store, committer, _):
         gate = Gate(store)
         committer.submit(*received(), lambda _: None)
         await asyncio.to_thread(gate.entered.wait, 10)
@@ -156,50 +145,47 @@ def test_large_groups_are_split(monkeypatch) -> None:
             committer.submit(received()[0], 1, 400, lambda _: None)
         committer.submit(received()[0], 1, 4_000, lambda _: None)
         gate.open()
-
-    assert run(work).calls == [1, 2, 2, 2, 2, 2, 1]
+    assert store.calls == [1, 2, 2, 2, 2, 2, 1]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("where", ["commit", "gather"])
-def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_comes(where, monkeypatch, caplog) -> None:
+async def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_comes(where, monkeypatch, caplog) -> None:
     """ATTACK, "Not tested": posts would wait without end behind a writer that is gone."""
 
     class Fatal(BaseException):
         pass
 
-    async def main() -> None:
-        store, outcomes, told = FakeStore(), [], []
-        committer = Committer(store, Limits(), told.append)
-        gate = Gate(store)
+    store, outcomes, told = FakeStore(), [], []
+    committer = Committer(store, Limits(), told.append)
+    gate = Gate(store)
 
-        def die(*_) -> None:
-            gate._wait()
-            raise Fatal
+    def die(*_) -> None:
+        gate._wait()
+        raise Fatal
 
-        if where == "commit":
-            store.before = die
-        else:
-            monkeypatch.setattr(committer, "_gather", die)
-        committer.start()
-        for _ in range(3):
-            committer.submit(*received(), outcomes.append)
-        await asyncio.to_thread(gate.entered.wait, 10)
+    if where == "commit":
+        store.before = die
+    else:
+        monkeypatch.setattr(committer, "_gather", die)
+    committer.start()
+    for _ in range(3):
         committer.submit(*received(), outcomes.append)
-        gate.open()
-        await until(lambda: len(outcomes) == 4)
-        await until(lambda: not committer.alive)
-        committer.submit(*received(), outcomes.append)
-        assert outcomes == [None] * 5
-        assert (committer.reports, committer.size, store.num_reports) == (0, 0, 0)
-        await committer.drain()
+    await asyncio.to_thread(gate.entered.wait, 10)
+    committer.submit(*received(), outcomes.append)
+    gate.open()
+    await until(lambda: len(outcomes) == 4)
+    await until(lambda: not committer.alive)
+    committer.submit(*received(), outcomes.append)
+    assert outcomes == [None] * 5
+    assert (committer.reports, committer.size, store.num_reports) == (0, 0, 0)
+    await committer.drain()
 
-    asyncio.run(main())
     assert "the writer thread has failed: no reports are taken" in caplog.text
 
 
-def test_a_log_that_cannot_be_written_ends_no_writer(monkeypatch) -> None:
-    async def work(store, committer, _) -> None:
+async def test_a_log_that_cannot_be_written_ends_no_writer(monkeypatch) -> None:
+    async with committing() as (store, committer, _):
         outcomes = []
 
         def fail() -> None:
@@ -216,5 +202,3 @@ def test_a_log_that_cannot_be_written_ends_no_writer(monkeypatch) -> None:
         committer.submit(*received(), outcomes.append)
         await committer.drain()
         assert outcomes == [None, [True]]
-
-    run(work)

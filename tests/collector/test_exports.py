@@ -15,10 +15,12 @@ from pyarrow import dataset
 from overstory.analysis.reports import SupportCounts
 from overstory.cli.main import main
 from overstory.collector.store import StoreError, open_store, restore
+from overstory.collector.store.copies import imports
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets
 from overstory.files.manifests import Manifest
 from overstory.protocol.errors import FormatError, ParameterError
+from support.collector_in_process import raising
 from support.exported_store import (
     LATER,
     PERIOD,
@@ -378,3 +380,17 @@ def test_the_commands(filled: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
     assert "missing" in capsys.readouterr().out
     assert main(["export", str(folder), *options, "--from", "2024-10-05"]) == 2
     assert "--from and --to need --metric" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), ValueError("a fault of ours"), MemoryError()])
+def test_a_fault_of_the_database_is_no_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    fill(f"sqlite:///{tmp_path}/west.db", registry())
+    export_all(f"sqlite:///{tmp_path}/west.db", registry(), tmp_path / "exported")
+
+    monkeypatch.setattr(imports._Adding, "_add", raising(error))
+    open_store(f"sqlite:///{tmp_path}/east.db", registry(), create=True).close()
+    with pytest.raises(type(error)) as caught:
+        import_all(f"sqlite:///{tmp_path}/east.db", registry(), tmp_path / "exported")
+    assert caught.value is error

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from overstory.client import Client, Outcome
@@ -34,16 +34,12 @@ def served(tmp_path_factory: Any) -> Any:
     store = str(folder / "store.db")
     with open_store(store, load_registry(folder / "metrics.toml"), create=True) as made:
         token = made.add_token("admin", "test")
-    process = CollectorProcess(folder / "metrics.toml", store, ["--open-writes"])
-    process.start()
-    try:
-        url = "http://{}:{}".format(*process.address)
+    with CollectorProcess(folder / "metrics.toml", store) as process:
+        url = process.url
         for group, number in DEVICES.items():
             for device in range(number):
                 send(folder / f"{group}-{device}", folder / "metrics.toml", url, group)
         yield folder, url, token
-    finally:
-        process.kill()
 
 
 def send(state: Path, registry: Path, url: str, group: str) -> dict[RowState, int]:
@@ -84,12 +80,8 @@ def test_decode_reads_groups_from_a_collector(served: Any) -> None:
 
 
 def page(url: str, token: str, path: str) -> Any:
-    request = urllib.request.Request(f"{url}{path}", headers={"Authorization": f"Bearer {token}"})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
+    answer = httpx.get(f"{url}{path}", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+    return answer.status_code, answer.json()
 
 
 def test_the_pages_of_counts_and_estimates_take_a_group(served: Any) -> None:

@@ -5,54 +5,34 @@ import gzip
 import json
 import random
 import threading
+import time
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
-import httpx
 import pytest
 
-from overstory.collector.app import HotPath
+from overstory.collector.http.endpoint import Head, read_head
+from overstory.collector.http.posts import LONG, THREADS, Bodies, ReportPost
 from overstory.collector.service import Collector
-from overstory.collector.settings import Limits, UpkeepIntervals
-from overstory.collector.store import StoreError
-from overstory.protocol.mechanisms.base import Report
+from overstory.collector.settings import Limits
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from support.collector_in_process import METRICS, NOW, FakeStore, batch_id, packed, sound, until, upload
+from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked, batch_id, upload
 
 KIND = {"content-type": MEDIA_TYPE}
-NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
-
-
-async def elsewhere(scope, receive, send) -> None:
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
 
 
 @asynccontextmanager
-async def collecting(limits: Limits | None = None, *, open_writes: bool = True):
+async def collecting(limits: Limits | None = None):
     """A collector on a store in memory, and a client to it."""
-    collector = Collector(
-        METRICS, FakeStore(), limits=limits, intervals=NEVER, open_writes=open_writes, clock=lambda: NOW
-    )
-    await collector.start()
-    transport = httpx.ASGITransport(HotPath(collector.endpoint, elsewhere))
-    async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+    collector = Collector(METRICS, FakeStore(), limits=limits, intervals=NEVER, open_writes=True, clock=lambda: NOW)
+    async with asked(collector) as client:
         yield collector, client
-    await collector.stop()
 
 
-def exchange(body, headers=KIND, limits=None, **kwargs):
-    """Post once; return the answer and the collector."""
-
-    async def main():
-        async with collecting(limits, **kwargs) as (collector, client):
-            return await client.post("/v1/reports", content=body, headers=headers), collector
-
-    return asyncio.run(main())
-
-
-def test_a_report_is_acknowledged_once_it_is_kept() -> None:
+async def test_a_report_is_acknowledged_once_it_is_kept() -> None:
     batch = batch_id()
-    answer, collector = exchange(upload(batch=batch))
+    async with collecting() as (collector, client):
+        answer = await client.post("/v1/reports", content=upload(batch=batch), headers=KIND)
     assert answer.status_code == 200
     assert answer.json() == {
         "results": [{"batch": batch.hex(), "accepted": 1, "duplicate": False, "reason": None, "rejected": []}]
@@ -62,251 +42,134 @@ def test_a_report_is_acknowledged_once_it_is_kept() -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_a_retry_is_a_success_that_counts_nothing() -> None:
-    body = upload("bloom", 3)
-
-    async def main():
-        async with collecting() as (collector, client):
-            answers = [await client.post("/v1/reports", content=body, headers=KIND) for _ in range(2)]
-            return answers, collector
-
-    (first, second), collector = asyncio.run(main())
-    assert (first.status_code, second.status_code) == (200, 200)
-    assert first.json()["results"][0]["accepted"] == 3
-    assert second.json()["results"][0] | {"batch": ""} == {
-        "batch": "",
-        "accepted": 0,
-        "duplicate": True,
-        "reason": None,
-        "rejected": [],
-    }
-    assert collector.telemetry.accepted == {"bloom": 3}
-    assert collector.telemetry.duplicates == {"bloom": 3}
-
-
-def test_every_upload_has_its_result_in_order() -> None:
-    again = upload()
-    bad = upload(raw=packed(METRICS["bloom"], [Report(12, 0), *sound(METRICS["bloom"], 2)]))
-    answer, collector = exchange(again + upload("ended") + bad + again)
-    assert answer.status_code == 200
-    shown = [(r["accepted"], r["duplicate"], r["reason"], r["rejected"]) for r in answer.json()["results"]]
-    assert shown == [
-        (1, False, None, []),
-        (0, False, "metric-expired", []),
-        (2, False, None, [{"index": 0, "reason": "cohort"}]),
-        (0, True, None, []),
-    ]
-    assert collector.store.num_reports == 3
-    assert collector.telemetry.rejected["cohort"] == collector.telemetry.rejected["metric-expired"] == 1
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "status", "reason"),
-    [
-        (b"", KIND, 400, "damaged"),
-        (b"x" * 200, KIND, 400, "damaged"),
-        (upload(), {"content-type": "text/plain"}, 415, "wrong-type"),
-        (upload(), {}, 415, "wrong-type"),
-        (upload(), KIND | {"content-encoding": "br"}, 415, "wrong-type"),
-        (upload(), KIND | {"content-encoding": "gzip"}, 400, "damaged"),
-        (gzip.compress(bytes(64 << 20), mtime=0), KIND | {"content-encoding": "gzip"}, 413, "too-large"),
-        (upload("ended"), KIND, 410, "metric-expired"),
-        (upload().replace(b"bloom", b"gloom"), KIND, 404, "unknown-metric"),
-        (upload(period=1), KIND, 410, "period-closed"),
-        (b"[" * 300_000, {"content-type": "application/json"}, 400, "damaged"),
-        (b" " * (1 << 21), {"content-type": "application/json"}, 413, "too-large"),
-        (b"\0" * (9 << 20), KIND, 413, "too-large"),
-        (upload() * 1_001, KIND, 413, "too-many"),
-    ],
-)
-def test_a_refusal_has_a_code_and_a_sentence(body, headers, status, reason) -> None:
-    answer, collector = exchange(body, headers)
-    problem = answer.json()
-    assert (answer.status_code, problem["reason"]) == (status, reason)
-    assert (problem["type"], problem["status"]) == (f"/problems/{reason}", status)
-    assert problem["detail"].endswith(".")
-    assert problem["results"] == [] or problem["results"][0]["reason"] == reason
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert collector.store.kept == {}
-    assert collector.telemetry.rejected[reason] >= 1
-    assert collector.telemetry.requests == {status: 1}
-
-
-def test_a_body_without_a_length_is_bounded_as_it_comes() -> None:
+async def test_a_body_without_a_length_is_bounded_as_it_comes() -> None:
     async def chunks():
         for _ in range(1_000):
             yield bytes(1 << 16)
 
-    async def main():
-        async with collecting(Limits(body_bytes=1 << 18)) as (_, client):
-            return await client.post("/v1/reports", content=chunks(), headers=KIND)
-
-    answer = asyncio.run(main())
+    async with collecting(Limits(body_bytes=1 << 18)) as (_, client):
+        answer = await client.post("/v1/reports", content=chunks(), headers=KIND)
     assert (answer.status_code, answer.json()["reason"]) == (413, "too-large")
     assert answer.headers["connection"] == "close"
 
 
-def test_compressed_and_json_bodies_are_taken() -> None:
-    answer, collector = exchange(gzip.compress(upload("bloom", 5_000)), KIND | {"content-encoding": "GZIP"})
-    assert answer.json()["results"][0]["accepted"] == 5_000
-    said = {
-        "batch": "0" * 32,
-        "metric": "colour",
-        "period": "2026-11-21",
-        "digest": METRICS["colour"].mechanism.digest.hex(),
-        "reports": [[0, "02"]] * 10_000,
-    }
-    body = json.dumps({"uploads": [said]})
-    answer, collector = exchange(body, {"content-type": "application/json; charset=utf-8"})
-    assert answer.json()["results"][0]["accepted"] == 10_000
-    assert collector.store.num_reports == 10_000
+async def test_compressed_and_json_bodies_are_taken() -> None:
+    colour = METRICS["colour"].mechanism.digest.hex()
+    about = {"batch": "0" * 32, "metric": "colour", "period": "2026-11-21", "digest": colour}
+    body = json.dumps({"uploads": [about | {"reports": [[0, "02"]] * 10_000}]})
+    sent = (
+        (gzip.compress(upload("bloom", 5_000)), KIND | {"content-encoding": "GZIP"}, 5_000),
+        (body, {"content-type": "application/json; charset=utf-8"}, 10_000),
+    )
+    async with collecting() as (collector, client):
+        for content, headers, count in sent:
+            answer = await client.post("/v1/reports", content=content, headers=headers)
+            assert answer.json()["results"][0]["accepted"] == count
+    assert collector.store.num_reports == 15_000
 
 
-def test_no_token_and_an_unknown_one_are_refused() -> None:
-    for headers, reason in ((KIND, "no-token"), (KIND | {"authorization": "Bearer guess"}, "unknown-token")):
-        answer, collector = exchange(upload(), headers, open_writes=False)
-        assert (answer.status_code, answer.json()["reason"]) == (401, reason)
-        assert answer.headers["www-authenticate"] == "Bearer"
-        assert collector.store.kept == {}
+async def test_other_paths_go_on() -> None:
+    async with collecting() as (_, client):
+        answer = (await client.post("/v1/reports/", content=b"")).status_code
+    assert answer == 404
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS", "PATCH", "HEAD"])
-def test_other_methods_are_refused(method) -> None:
-    async def main():
-        async with collecting() as (_, client):
-            return await client.request(method, "/v1/reports")
-
-    answer = asyncio.run(main())
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-
-
-def test_other_paths_go_on() -> None:
-    async def main():
-        async with collecting() as (_, client):
-            return (await client.post("/v1/reports/", content=b"")).status_code
-
-    assert asyncio.run(main()) == 204
-
-
-def test_a_full_queue_answers_429_with_a_time_and_keeps_nothing() -> None:
-    async def main():
-        async with collecting(Limits(queue_reports=5)) as (collector, client):
-            opened = threading.Event()
-            collector.store.before = lambda: opened.wait(10)
-            first = asyncio.create_task(client.post("/v1/reports", content=upload("bloom", 5), headers=KIND))
-            await until(lambda: collector.committer.full)
-            refused = await client.post("/v1/reports", content=upload(), headers=KIND)
-            opened.set()
-            return await first, refused, collector
-
-    first, refused, collector = asyncio.run(main())
-    assert first.status_code == 200
-    assert (refused.status_code, refused.json()["reason"]) == (429, "queue-full")
-    assert int(refused.headers["retry-after"]) > 0
-    assert collector.store.num_reports == 5
-
-
-def test_a_store_that_fails_acknowledges_nothing() -> None:
-    async def main():
-        async with collecting() as (collector, client):
-
-            def fail() -> None:
-                raise StoreError("the disk is full")
-
-            collector.store.before = fail
-            answer = await client.post("/v1/reports", content=upload(), headers=KIND)
-            assert collector.state == "store"
-            collector.store.before = lambda: None
-            again = await client.post("/v1/reports", content=upload(), headers=KIND)
-            assert collector.state == "ready"
-            return answer, again, collector
-
-    answer, again, collector = asyncio.run(main())
-    assert (answer.status_code, answer.json()["reason"]) == (503, "store")
-    assert int(answer.headers["retry-after"]) > 0
-    assert again.status_code == 200
-    assert collector.store.num_reports == 1
-    assert collector.telemetry.failed_commits == 1
-
-
-def test_a_collector_that_closes_refuses_but_finishes_what_it_has() -> None:
-    async def main():
-        async with collecting() as (collector, client):
-            opened = threading.Event()
-            collector.store.before = lambda: opened.wait(10)
-            first = asyncio.create_task(client.post("/v1/reports", content=upload(), headers=KIND))
-            await until(lambda: collector.committer.reports)
-            stopping = asyncio.create_task(collector.stop())
-            await asyncio.sleep(0)
-            refused = await client.post("/v1/reports", content=upload(), headers=KIND)
-            assert not collector.store.closed
-            opened.set()
-            await stopping
-            return await first, refused, collector
-
-    first, refused, collector = asyncio.run(main())
-    assert first.status_code == 200
-    assert (refused.status_code, refused.json()["reason"]) == (503, "closing")
-    assert int(refused.headers["retry-after"]) > 0
-    assert collector.store.closed
-    assert collector.store.num_reports == 1
-
-
-def test_a_sender_that_stalls_is_not_waited_for_for_ever() -> None:
+async def test_a_sender_that_stalls_is_not_waited_for_for_ever() -> None:
     async def stalling():
         yield upload()[:10]
         await asyncio.sleep(60)
 
-    async def main():
-        async with collecting(Limits(reading_seconds=0.05)) as (_, client):
-            return await client.post("/v1/reports", content=stalling(), headers=KIND)
-
-    answer = asyncio.run(main())
+    async with collecting(Limits(reading_seconds=0.05)) as (_, client):
+        answer = await client.post("/v1/reports", content=stalling(), headers=KIND)
     assert (answer.status_code, answer.json()["reason"]) == (408, "slow")
     assert answer.headers["connection"] == "close"
 
 
-def test_all_bodies_being_read_are_bounded_together() -> None:
-    async def main():
-        async with collecting(Limits(reading_bytes=100_000)) as (_, client):
-            going = asyncio.Event()
+async def test_all_bodies_being_read_are_bounded_together() -> None:
+    async with collecting(Limits(reading_bytes=100_000)) as (_, client):
+        going = asyncio.Event()
 
-            async def slow():
-                yield bytes(80_000)
-                await going.wait()
+        async def slow():
+            yield bytes(80_000)
+            await going.wait()
 
-            first = asyncio.create_task(client.post("/v1/reports", content=slow(), headers=KIND))
-            await asyncio.sleep(0.05)
-            refused = await client.post("/v1/reports", content=bytes(30_000), headers=KIND)
-            going.set()
-            await first
-            taken = await client.post("/v1/reports", content=upload("bloom", 2_000), headers=KIND)
-            return refused, taken
-
-    refused, taken = asyncio.run(main())
+        first = asyncio.create_task(client.post("/v1/reports", content=slow(), headers=KIND))
+        await asyncio.sleep(0.05)
+        refused = await client.post("/v1/reports", content=bytes(30_000), headers=KIND)
+        going.set()
+        await first
+        taken = await client.post("/v1/reports", content=upload("bloom", 2_000), headers=KIND)
     assert (refused.status_code, refused.json()["reason"]) == (429, "queue-full")
     assert taken.status_code == 200
 
 
-def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read() -> None:
+async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read() -> None:
     packed_up = gzip.compress(random.Random(1).randbytes(80_000))
     kind = KIND | {"content-encoding": "gzip"}
+    async with collecting(Limits(reading_bytes=100_000)) as (collector, client):
+        judged, decide = threading.Event(), collector.endpoint.decide
 
-    async def main():
-        async with collecting(Limits(reading_bytes=100_000)) as (collector, client):
-            judged, decide = threading.Event(), collector.endpoint.decide
+        def busy(head, body, *, oblivious):
+            judged.wait(10)
+            return decide(head, body, oblivious=oblivious)
 
-            def busy(head, body, *, oblivious):
-                judged.wait(10)
-                return decide(head, body, oblivious=oblivious)
-
-            collector.endpoint.decide = busy
-            first = asyncio.create_task(client.post("/v1/reports", content=packed_up, headers=kind))
-            await asyncio.sleep(0.05)
-            second = await client.post("/v1/reports", content=packed_up, headers=kind)
-            judged.set()
-            return await first, second, await client.post("/v1/reports", content=packed_up, headers=kind)
-
-    first, second, third = asyncio.run(main())
+        collector.endpoint.decide = busy
+        first = asyncio.create_task(client.post("/v1/reports", content=packed_up, headers=kind))
+        await asyncio.sleep(0.05)
+        second = await client.post("/v1/reports", content=packed_up, headers=kind)
+        judged.set()
+        first, third = await first, await client.post("/v1/reports", content=packed_up, headers=kind)
     assert (second.status_code, second.json()["reason"]) == (429, "queue-full")
     assert first.json()["reason"] == third.json()["reason"] == "damaged"
+
+
+class Endpoint:
+    """Notes the thread that decides."""
+
+    def decide(self, head: Head, body: bytes, *, oblivious: bool) -> threading.Thread:
+        return threading.current_thread()
+
+    async def taken(self, decision: threading.Thread) -> threading.Thread:
+        return decision
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content_type", "size", "on_loop"),
+    [
+        ("", "application/octet-stream", 100, True),
+        ("", "application/octet-stream", LONG + 1, True),
+        ("identity", "application/octet-stream", 100, True),
+        ("", "application/json", 100, True),
+        ("", "application/json", LONG + 1, False),
+        ("gzip", "application/octet-stream", 100, False),  # a few bytes can be inflated to megabytes
+        ("gzip", "application/json", 100, False),
+    ],
+)
+def test_what_can_take_long_is_not_decided_on_the_event_loop(
+    encoding: str, content_type: str, size: int, on_loop: bool
+) -> None:
+    head = read_head([(b"content-type", content_type.encode()), (b"content-encoding", encoding.encode())])
+    post = ReportPost(cast("Any", Endpoint()), Bodies(Limits()))
+    decided = cast("Any", asyncio.run(post.answer(head, bytes(size))))
+    assert (decided is threading.current_thread()) == on_loop
+
+
+def test_few_bodies_are_worked_on_at_a_time() -> None:
+    at_once = most = 0
+    lock = threading.Lock()
+
+    def work() -> None:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.01)
+        with lock:
+            at_once -= 1
+
+    async def post_all() -> None:
+        bodies = Bodies(Limits())
+        await asyncio.gather(*(bodies.in_thread(b"", work) for _ in range(20)))
+
+    asyncio.run(post_all())
+    assert 1 < most <= THREADS

@@ -1,4 +1,4 @@
-"""A metric of linked reports end to end: clients, a collector as a process, a store, `decode`, the person's side."""
+"""A metric of linked reports: a table from a store, the registry's text, the public page, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,112 +10,28 @@ import numpy as np
 import pytest
 
 from overstory.analysis.support.registry import SimulatedDevices
-from overstory.client import Client, Outcome
-from overstory.client.person.explanation import explain
-from overstory.client.state.state import State
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.ingest.validation import ReportFormat
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.privacy.registry.page import metric_page
-from overstory.protocol.metrics import load_registry, metric_from_json, parse_registry
+from overstory.protocol.metrics import metric_from_json, parse_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from overstory.queries.counts import read_store
 from overstory.queries.readings import read
-from overstory.queries.sources.remote import read_remote
 from support.collector_in_process import ABOUT, NOW, TODAY, batch_id
-from support.collector_processes import CollectorProcess
 from support.registry_texts import registry_of
-from support.running import within
+from support.store_samples import received_batch
 
 CRASHES = (
     '{kind = "table", names = ["version", "crash"], of = ['
     '{kind = "categories", names = ["1.0", "2.0", "3.0"]}, {kind = "categories", names = ["no", "yes"]}]}'
 )
-SURE = '{of = [{oracle = "grr", epsilon = 9.0}, {oracle = "sue", epsilon = 18.0}]}'
 USUAL = '{of = [{oracle = "grr", epsilon = 2.0}, {oracle = "basic-rappor", f = 0.25, p = 0.25, q = 0.75}]}'
-HELD = [("1.0", "no")] * 6 + [("2.0", "yes")] * 4 + [("3.0", "no")] * 2
 
 
 def registry_text(parameters: str = USUAL, **keys: str) -> str:
     metric = {"domain": CRASHES, "oracle": '"joint"', "parameters": parameters, **keys}
     return registry_of({"crashes": metric}, **{**ABOUT, "expires": "2099-01-01"})
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: Any) -> Any:
-    """A store with twelve clients' reports, sent over HTTP; the folder, the counts by HTTP, and a client's state."""
-    folder: Path = tmp_path_factory.mktemp("linked")
-    registry = folder / "metrics.toml"
-    registry.write_text(registry_text(SURE))
-    store = str(folder / "store.db")
-    with open_store(store, load_registry(registry), create=True) as made:
-        token = made.add_token("admin", "test")
-    process = CollectorProcess(registry, store, ["--open-writes"])
-    process.start()
-    try:
-        url = "http://{}:{}".format(*process.address)
-        paths = [send(folder / str(number), registry, url, value) for number, value in enumerate(HELD)]
-        counted = read_remote(url, token, load_registry(registry)["crashes"])
-    finally:
-        process.stop()
-    return folder, counted, paths[0]
-
-
-def send(state: Path, registry: Path, url: str, value: tuple[str, str]) -> Any:
-    settings: Any = {"state": state, "server": url, "spread": 0.0, "environ": {}}
-    with Client("crashes", registry=registry, policy=state / "none.json", **settings) as client:
-        client.consent("on")
-        assert client.record("crashes", value) is Outcome.RECORDED
-        client.flush(10)
-        return client.paths
-
-
-def test_pairs_arrive_and_are_counted_together(served: Any) -> None:
-    """With hardly any noise (once in 2,500 reports a symbol moves) the cells are those of the devices."""
-    folder, counted, _ = served
-    assert counted.num_reports == len(HELD)
-    (part,) = read(counted).to_json()["readings"]
-    cells = {(cell["row"], cell["column"]): cell["share"] for cell in part["tables"][0]["cells"]}
-    for pair in set(HELD):
-        assert cells[pair] == pytest.approx(HELD.count(pair) / len(HELD), abs=0.1)
-    with open_store(str(folder / "store.db")) as store:
-        local = read_store(store, load_registry(folder / "metrics.toml")["crashes"])
-    assert local.to_json() == counted.to_json()
-
-
-def test_the_store_folds_reports_into_counts_and_says_the_same(served: Any) -> None:
-    folder, counted, _ = served
-    registry = load_registry(folder / "metrics.toml")
-    with open_store(str(folder / "store.db"), registry) as store:
-        store.compact(now=4e9)
-        folded = read_store(store, registry["crashes"])
-    assert folded.to_json() == counted.to_json()
-
-
-def test_decode_prints_the_table(served: Any) -> None:
-    folder, _, _ = served
-    where = "--store", str(folder / "store.db"), "--registry", str(folder / "metrics.toml"), "--metric", "crashes"
-    ran = within("decode", *where, cwd=folder)
-    assert ran.returncode == 0, ran.stderr
-    assert "crash in each version" in ran.stdout
-    assert "privacy: joint" in ran.stdout
-    ran = within("decode", *where, "--json", "-o", "out", cwd=folder)
-    assert json.loads(ran.stdout)["oracle"] == "joint"
-    assert len((folder / "out" / "tables.csv").read_text().splitlines()) == 7
-    wrong = within("decode", *where, "--steps", "norm-sub", cwd=folder)
-    assert wrong.returncode == 2
-    assert "does not apply" in wrong.stderr
-
-
-def test_the_person_sees_both_parts(served: Any) -> None:
-    folder, _, paths = served
-    metric = load_registry(folder / "metrics.toml")["crashes"]
-    told = explain(State(paths), metric, ("1.0", "no"))
-    assert told.known == 1
-    assert "first part: symbol" in told.report_words
-    assert "second part: " in told.report_words
-    assert told.inference.beliefs[0].label == "version=1.0, crash=no"
-    assert told.inference.beliefs[0].probability > 0.9
 
 
 def test_decoding_finds_the_shares_of_a_population(tmp_path: Path) -> None:
@@ -128,9 +44,7 @@ def test_decoding_finds_the_shares_of_a_population(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "store.db"), registry, create=True) as store:
         for number, start in enumerate((0, 20_000)):
             sent, period = devices.report(start=start, stop=start + 20_000), TODAY - number
-            about = metric.id, period, bytes([number]) * 16, metric.mechanism.digest
-            columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-            store.add([Received(*about, *columns, metric.accept_until(period), metric.period.start(period + 1))])
+            store.add([received_batch(metric, period, sent)])
         counted = read_store(store, metric)
     series: Any = read(counted)
     table = series.parts[0].tables[0].table

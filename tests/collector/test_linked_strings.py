@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-from http.client import HTTPConnection
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -64,37 +64,29 @@ def served(tmp_path_factory: Any) -> Any:
     store = str(folder / "store.db")
     with open_store(store, registry, create=True) as made:
         token = made.add_token("admin", "test")
-    process = CollectorProcess(file, store, ["--open-writes"])
-    host, port = process.start()
-    try:
-        url = f"http://{host}:{port}"
-        post(registry["pairs"], held, labels, rng, host, port)
+    with CollectorProcess(file, store) as process:
+        url = process.url
+        post(registry["pairs"], held, labels, rng, url)
         paths = record(folder / "device", file, url)
         counted = read_remote(url, token, registry["pairs"])
         where = "--url", url, "--token", token, "--registry", str(file)
         ran = overstory("decode", *where, "--metric", "pairs", "--json", "--complete", cwd=folder)
         assert ran.returncode == 0, ran.stderr
-    finally:
-        process.stop()
     truth = np.zeros(tuple(map(len, labels)))
     np.add.at(truth, (held[0] - 1, held[1] - 1), 1 / LOW.reports)
     return folder, truth, counted, paths, json.loads(ran.stdout)
 
 
-def post(metric: Any, held: Any, labels: Any, rng: Any, host: str, port: int) -> None:
+def post(metric: Any, held: Any, labels: Any, rng: Any, url: str) -> None:
     """Send the reports of devices that hold these pairs, in ten uploads."""
     cells = (held[0] - 1) * len(labels[1]) + held[1] - 1
     devices = SimulatedDevices.holding(metric.mechanism, list(product(*labels)), cells, rng)
     period = metric.period.number(time.time())
-    link = HTTPConnection(host, port, timeout=30)
     for start in range(0, LOW.reports, LOW.reports // 10):
         sent = devices.report(start=start, stop=start + LOW.reports // 10)
         body = encode_upload(Upload(batch_id(), metric.id, period, sent.to_wire(metric.mechanism.digest)))
-        link.request("POST", "/v1/reports", body, {"Content-Type": MEDIA_TYPE})
-        answer = link.getresponse()
-        assert answer.status == 200, answer.read()
-        answer.read()
-    link.close()
+        answer = httpx.post(f"{url}/v1/reports", content=body, headers={"Content-Type": MEDIA_TYPE}, trust_env=False)
+        assert answer.status_code == 200, answer.text
 
 
 def record(state: Path, registry: Path, url: str) -> Any:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,9 @@ from overstory.collector.telemetry import LOG
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.period import DAY
 from overstory.supervision.log import begin_log
-from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, upload
+from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, raising, upload
 from support.collector_processes import CollectorProcess
+from support.misfortunes import until
 from support.served import Wire, post, served
 from support.store_databases import fresh
 
@@ -70,13 +71,6 @@ class Upset(FakeStore):
 
     def checkpoint(self) -> None:
         self._do("checkpoint")
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def ready(wire: Wire) -> tuple[int, Any]:
@@ -132,11 +126,8 @@ def test_a_task_that_never_comes_back_is_noticed(monkeypatch) -> None:
 def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_succeeds() -> None:
     store = Upset()
 
-    def full() -> None:
-        raise StoreError("the disk is full")
-
-    with served(store=store, intervals=OFTEN) as (_, address), Wire(address) as wire, Wire(address) as poll:
-        store.before = full
+    with served(store=store, intervals=OFTEN) as (collector, address), Wire(address) as wire, Wire(address) as poll:
+        store.before = raising(StoreError("the disk is full"))
         seen = []
         for _ in range(10):
             assert wire.send(post(upload())).answer()[0] == 503
@@ -144,6 +135,7 @@ def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_suc
                 seen.append(ready(poll)[0])
                 time.sleep(0.01)
         assert seen == [503] * 100
+        assert collector.telemetry.failed_commits == 10
         store.before = lambda: None
         assert wire.send(post(upload())).answer()[0] == 200
         assert ready(poll)[0] == 200
@@ -152,12 +144,7 @@ def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_suc
 def test_a_full_disk_is_one_sentence_that_says_what_becomes_of_reports(caplog) -> None:
     """FINDINGS D: "the store took nothing: StoreError: ..." 58 times."""
     store = Upset()
-    errors = iter([DiskFullError("sqlite:///x: the disk is full; nothing of this was stored")] * 50)
-
-    def full() -> None:
-        raise next(errors)
-
-    store.before = full
+    store.before = raising(DiskFullError("sqlite:///x: the disk is full; nothing of this was stored"))
     at_level = caplog.at_level(logging.ERROR, "overstory.collector")
     with at_level, served(store=store) as (_, address), Wire(address) as wire:
         assert {wire.send(post(upload())).answer()[0] for _ in range(50)} == {503}
@@ -188,10 +175,7 @@ def test_what_retention_leaves_readable_is_logged(caplog) -> None:
 def test_a_store_that_is_away_is_logged_once_and_counted(caplog) -> None:
     store = Upset()
 
-    def away() -> None:
-        raise StoreError("the database server cannot be reached")
-
-    store.before = away
+    store.before = raising(StoreError("the database server cannot be reached"))
     with caplog.at_level(logging.ERROR, "overstory.collector"), served(store=store, intervals=OFTEN) as (_, address):
         store.error = StoreError("the database server cannot be reached")
         with Wire(address) as wire:
@@ -269,15 +253,9 @@ def test_an_error_that_the_server_reports_again_and_again_is_one_line() -> None:
     assert written.getvalue().count("ZeroDivisionError: a bug") == 1
 
 
-@contextmanager
-def process(folder: Path, *options: str) -> Iterator[CollectorProcess]:
+def process(folder: Path, *options: str) -> CollectorProcess:
     (folder / "metrics.toml").write_text(REGISTRY)
-    running = CollectorProcess(folder / "metrics.toml", str(folder / "store.db"), options)
-    running.start()
-    try:
-        yield running
-    finally:
-        running.kill()
+    return CollectorProcess(folder / "metrics.toml", str(folder / "store.db"), options)
 
 
 def today(name: str = "bloom") -> int:
@@ -336,15 +314,11 @@ def test_ticks_and_upkeep_go_on_where_no_task_ever_wakes_up(monkeypatch) -> None
 
 def test_a_tick_that_fails_is_followed_by_the_next(monkeypatch, caplog) -> None:
     with caplog.at_level(logging.ERROR, "overstory.collector"), served() as (_, address), Wire(address) as wire:
-        monkeypatch.setattr("uvicorn.server.formatdate", _no_memory)
+        monkeypatch.setattr("uvicorn.server.formatdate", raising(MemoryError()))
         until(lambda: "a periodic check failed: MemoryError" in caplog.text, 5)
         monkeypatch.undo()
         date = wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"]
         until(lambda: wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"] != date, 5)
-
-
-def _no_memory(*_: object, **__: object) -> None:
-    raise MemoryError
 
 
 def test_an_event_loop_that_stops_for_want_of_memory_goes_on() -> None:
@@ -354,7 +328,7 @@ def test_an_event_loop_that_stops_for_want_of_memory_goes_on() -> None:
         def __call__(self) -> None:
             raise MemoryError
 
-        __repr__ = __str__ = _no_memory  # type: ignore[assignment]
+        __repr__ = __str__ = raising(MemoryError())  # type: ignore[assignment]
 
     with served() as (collector, address), Wire(address) as wire:
         loop = collector.committer._loop
@@ -367,7 +341,7 @@ def test_an_event_loop_that_stops_for_want_of_memory_goes_on() -> None:
 def test_while_memory_is_short_reports_wait_and_the_collector_is_not_ready(monkeypatch, caplog) -> None:
     at_level = caplog.at_level(logging.WARNING, "overstory.collector")
     with at_level, served() as (collector, address), Wire(address) as wire:
-        monkeypatch.setattr("overstory.supervision.upkeep.mmap.mmap", _no_memory)
+        monkeypatch.setattr("overstory.supervision.upkeep.mmap.mmap", raising(MemoryError()))
         until(lambda: collector.endpoint.reserve.short, 5)
         status, headers, body = wire.send(post(upload())).answer()
         assert (status, json.loads(body)["reason"], headers["retry-after"]) == (503, "fault", "60")

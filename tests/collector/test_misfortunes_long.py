@@ -6,7 +6,6 @@ A full and a read-only disk are file systems of their own, which root alone may 
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -32,6 +31,7 @@ from support.misfortunes import (
     unlucky,
     until,
 )
+from support.running import overstory
 from support.served import Wire, post
 from support.store_databases import fresh
 
@@ -186,24 +186,7 @@ def test_a_start_on_a_read_only_disk_refuses_posts_until_it_can_be_written(tmp_p
         with open_store(f"{folder}/store.db", METRICS, create=True) as store:
             token = store.add_token("write", "app")
         subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "overstory",
-                "serve",
-                "--registry",
-                str(registry),
-                "--store",
-                f"{folder}/store.db",
-                "--port",
-                "0",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = overstory("serve", "--registry", registry, "--store", f"{folder}/store.db", "--port", 0, cwd=tmp_path)
         assert (done.returncode, "Traceback" in done.stderr) == (2, False)
         assert "store.db: the database file cannot be opened" in done.stderr
         assert len(done.stderr.splitlines()) == 1

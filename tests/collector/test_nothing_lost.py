@@ -1,26 +1,50 @@
-"""Every acknowledged report is counted exactly once, whatever the network does and whoever is killed: a few rounds.
+"""Every acknowledged report is counted exactly once, whatever the network does and whoever is killed."""
 
-`test_nothing_lost_long.py` runs hundreds.
-"""
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import re
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import open_store
-from overstory.protocol.metrics import load_registry
+from overstory.protocol.metrics import load_registry, parse_registry
+from support.collector_in_process import REGISTRY, batch_id, upload
 from support.collector_processes import CollectorProcess
-from support.lossless import LEAST, Books, rounds_balance, seen, write_registry
+from support.lossless import LEAST, Books, posted, rounds_balance, seen, write_registry
+from support.nginx import free_port, nginx, running
+from support.rounds import rounds
+from support.served import served
+from support.shards import run_rounds
 from support.store_databases import fresh
 
 
-@pytest.mark.parametrize(("kind", "collectors"), [("sqlite", 1), ("postgresql", 1), ("postgresql", 2)])
-def test_a_few_rounds(server_folder, tmp_path, kind, collectors):
+def long(*row):
+    return pytest.param(*row, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("kind", "collectors", "number", "seed"),
+    [
+        ("sqlite", 1, 2, 11),
+        ("postgresql", 1, 2, 11),
+        ("postgresql", 2, 2, 12),
+        long("sqlite", 1, 120, 21),
+        long("postgresql", 1, 20, 23),
+        long("postgresql", 2, 40, 24),
+    ],
+)
+def test_rounds_of_killed_collectors(server_folder, tmp_path, kind, collectors, number, seed):
     with fresh(kind, server_folder) as url:
-        books, met = rounds_balance(url, tmp_path, number=2, collectors=collectors, seed=10 + collectors)
+        books, met = rounds_balance(url, tmp_path, number=number, collectors=collectors, seed=seed)
     assert seen(met), met
     assert books.uploads >= LEAST
-    assert books.duplicates  # answers did get lost after their reports were committed
+    assert books.duplicates > number / 2 - 1  # answers did get lost after their reports were committed
 
 
 def test_the_books_do_not_balance_when_a_report_is_missing_or_doubled(tmp_path):
@@ -36,3 +60,98 @@ def test_the_books_do_not_balance_when_a_report_is_missing_or_doubled(tmp_path):
         books.balance(url)
     open_store(url, registry).close()
     Books(registry).balance(url)
+
+
+# Sharded collectors behind a balancer, killed at random: every acknowledged report is counted exactly once
+
+
+def reports_in(folder: Path, stores: list[str]) -> int:
+    registry, total = load_registry(folder / "metrics.toml"), 0
+    for url in stores:
+        with open_store(url, registry) as store:
+            total += sum(
+                number for name in registry for number in store.tally(name, -(1 << 31), (1 << 31) - 1).values()
+            )
+    return total
+
+
+def acknowledged(books) -> int:
+    return sum(counts.num_reports for counts in books.acknowledged.values())
+
+
+def test_every_acknowledged_report_is_in_one_of_two_stores(tmp_path):
+    books, met, stores = run_rounds(tmp_path, "count = 2", count=2, number=3, seed=31)
+    books.balance(*stores)
+    assert seen(met), met
+    assert books.duplicates
+    for url in stores:
+        assert reports_in(tmp_path, [url]) > 0
+
+
+def test_a_balancer_that_routes_at_random_delays_reports_and_doubles_none(tmp_path):
+    """The collectors go by the batch id: the path is only for the balancer."""
+    books, _, stores = run_rounds(tmp_path, "count = 2", count=2, number=0, seed=32, at_random=True)
+    books.balance(*stores)
+
+
+def test_without_shards_the_same_balancer_doubles_reports(tmp_path):
+    """The control: two stores that take whatever comes both count what was sent twice."""
+    books, _, stores = run_rounds(tmp_path, "", count=2, number=0, seed=33, at_random=True)
+    assert reports_in(tmp_path, stores) > acknowledged(books)
+    with pytest.raises(AssertionError):
+        books.balance(stores[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "number", "seed"), [(2, rounds(12), 41), (4, rounds(12), 42)])
+def test_many_kills(tmp_path, count, number, seed):
+    books, met, stores = run_rounds(tmp_path, f"count = {count}", count=count, number=number, seed=seed)
+    books.balance(*stores)
+    assert seen(met), met
+    assert books.duplicates > number / 2
+
+
+@pytest.mark.slow
+def test_many_kills_while_periods_of_two_numbers_are_open(tmp_path):
+    """Uploads of today and of the days before go by different numbers, at the same time."""
+    today = dt.datetime.now(dt.UTC).date()
+    table = f"count = 2\nfrom = {{{today.isoformat()} = 3}}"
+    books, met, stores = run_rounds(tmp_path, table, count=3, number=rounds(12), seed=43)
+    books.balance(*stores)
+    assert seen(met), met
+
+
+# nginx with the example's configuration routes each upload to the collector of its shard, and every retry too
+
+
+CONFIGURATION = Path(__file__).parents[2] / "examples" / "deploy" / "shards-nginx.conf"
+SHARDED = parse_registry(REGISTRY + "\n[shards]\ncount = 4\n")
+
+
+def balanced(port: int, collectors: list[int]) -> str:
+    """Return the example's configuration without TLS and its file of errors, on a port, for collectors on others."""
+    text = re.sub(r" *ssl_certificate(_key)? .*\n", "", CONFIGURATION.read_text())
+    text = re.sub(r" *error_log .*? crit;\n", "", text)
+    text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
+    for shard, to in enumerate(collectors):
+        assert text.count(f"server 10.0.0.1{shard}:8000;") == 1
+        text = text.replace(f"server 10.0.0.1{shard}:8000;", f"server 127.0.0.1:{to};")
+    return text
+
+
+def test_every_upload_sent_twice_is_counted_once_by_the_collector_of_its_shard(tmp_path):
+    nginx()
+    with ExitStack() as stack:
+        collectors = [stack.enter_context(served(metrics=SHARDED, shard=shard)) for shard in range(4)]
+        port = free_port()
+        server = balanced(port, [address[1] for _, address in collectors])
+        door = stack.enter_context(running(tmp_path, server, port))
+        for number in range(24):
+            batch = number.to_bytes(2, "big") + batch_id()[2:]
+            body, path = upload("colour", batch=batch), f"/v1/reports/{number % 4}"
+            answers = [asyncio.run(posted(door, body, path=path)) for _ in range(2)]
+            assert [answer["results"][0]["duplicate"] for answer in answers] == [False, True]
+        stored = [collector.store.num_reports for collector, _ in collectors]
+        # The path of another shard: the balancer routes it, and the collector there takes nothing.
+        assert asyncio.run(posted(door, upload("colour", batch=bytes(16)), path="/v1/reports/1")) is None
+        assert [collector.store.num_reports for collector, _ in collectors] == stored == [6, 6, 6, 6]

@@ -66,15 +66,15 @@ def lived(tmp_path_factory):
     collector = CollectorProcess(registry, url)
     beginning, outcomes = time.time() - 10 * 86_400, []
     for day in range(PERIODS):
-        host, port = collector.start()
+        collector.start()
         for number in range(DEVICES):
             state, before = folder / f"device-{number}", folder / f"before-{number}"
             if day == 1 and number % 3 == 0:
                 shutil.copytree(state, before)
-            sent = record_and_send(state, registry, f"http://{host}:{port}", number, beginning + day * 86_400)
+            sent = record_and_send(state, registry, collector.url, number, beginning + day * 86_400)
             outcomes.append((number, sent))
             if before.exists():  # a copy of the device repeats the very same uploads
-                record_and_send(before, registry, f"http://{host}:{port}", number, beginning + day * 86_400)
+                record_and_send(before, registry, collector.url, number, beginning + day * 86_400)
         collector.kill()
     return folder, registry, url, outcomes
 
@@ -109,13 +109,9 @@ def test_what_decode_says_of_a_store_and_of_its_collector(lived):
     of_store = json.loads(within("decode", "--store", url, *asked, cwd=folder).stdout)
     with open_store(url, load_registry(registry)) as store:
         token = store.add_token("admin", "analyst")
-    collector = CollectorProcess(registry, url)
-    host, port = collector.start()
-    try:
-        address = ("--url", f"http://{host}:{port}", "--token", token)
+    with CollectorProcess(registry, url) as collector:
+        address = ("--url", collector.url, "--token", token)
         of_url = json.loads(within("decode", *address, *asked, cwd=folder).stdout)
-    finally:
-        collector.kill()
     assert of_url == of_store
     assert of_store["reports"] == DEVICES * PERIODS
     (mean,) = of_store["readings"][0]["estimates"]

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import itertools
+import json
+import os
+import tracemalloc
+import zlib
+from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 
-from overstory.collector.app import build_app
-from overstory.collector.oblivious.endpoint import MOST_MESSAGES, SLICE
+from overstory.collector.http.endpoint import Response, answer_to, error_response, refusal
+from overstory.collector.ingest.ingest import JSON, Decision, Result
+from overstory.collector.oblivious.endpoint import MOST_MESSAGES, SLICE, SLICE_BYTES, slices, write_inner
 from overstory.collector.oblivious.keys import PrivateKey
 from overstory.collector.service import Collector
-from overstory.collector.settings import Limits, UpkeepIntervals
+from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.collector.store import Released, StoreError, Token
-from overstory.protocol.metrics import MetricRegistry
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.protocol.oblivious.binary_http import RESPONSES_PADDED_TO
 from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.oblivious.release import RELEASE_TYPE, Release
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import MEDIA_TYPE
-from support.collector_in_process import NOW, TODAY, FakeStore, batch_id
-from support.sealed_reports import KEYS, METRICS, RING, opened, seal, upload
+from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_columns, encode_reports, encode_upload
+from support.collector_in_process import ABOUT, NEVER, NOW, TODAY, FakeStore, asked, batch_id, raising, sound
+from support.registry_texts import COLOURS, STRINGS, registry_of
+from support.sealed_reports import KEYS, METRICS, RING, ROUTE, opened, seal, sealed_quickly, upload
 
-NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
 RELEASE_ID = bytes(range(16))
 
 
@@ -40,11 +48,8 @@ async def collecting(ring: Any = RING, limits: Limits | None = None, registry: M
     store = FakeStore()
     store.listed = [token("ovw_w", "write"), token("ovr_r", "relay"), token("ova_a", "admin")]
     collector = Collector(registry, store, limits=limits, intervals=NEVER, ring=ring, clock=lambda: NOW, **more)
-    await collector.start()
-    transport = httpx.ASGITransport(build_app(collector))
-    async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+    async with asked(collector) as client:
         yield collector, client
-    await collector.stop()
 
 
 def post(body: bytes, kind: str = REQUEST_TYPE, path: str = "/v1/oblivious", **more: Any):
@@ -79,31 +84,8 @@ def test_a_sealed_report_is_committed_and_its_answer_sealed():
     assert collector.telemetry.accepted == {"hidden": 1}
 
 
-@pytest.mark.parametrize("key", KEYS, ids=["the earlier key", "the current key"])
-def test_both_keys_of_a_rotation_open(key: PrivateKey):
-    assert pass_through(upload(), key=key)[0].status == 200
-
-
 def test_a_direct_metric_may_come_sealed_too():
     assert pass_through(upload("plain"))[0].status == 200
-
-
-def test_what_is_wrong_inside_is_answered_inside():
-    cases = {
-        404: {"path": "/v1/metrics"},
-        405: {"method": "GET"},
-        415: {"fields": (("content-type", "text/plain"),)},
-        401: {"token": None},
-        400: {},
-    }
-    for status, how in cases.items():
-        response, parsed, answer, collector = pass_through(b"junk", **how)
-        assert (response.status, parsed["status"]) == (status, status)
-        assert len(answer.content) == RESPONSES_PADDED_TO + 32 + 16  # the response's nonce and tag
-        assert not collector.store.kept
-    # An admin's token, or a relay's, is no token of a device.
-    for other in ("ova_a", "ovr_r", "ovw_unknown"):
-        assert pass_through(upload(), token=other)[1]["reason"] == "unknown-token"
 
 
 def test_an_inner_request_that_is_no_request_is_answered_inside():
@@ -114,27 +96,20 @@ def test_an_inner_request_that_is_no_request_is_answered_inside():
     assert opened(sealed, answer.content)[1]["reason"] == "damaged"
 
 
-def test_every_altered_byte_is_refused_in_plain():
+async def test_every_altered_byte_is_refused_in_plain():
     body = seal(upload(), token="ovw_w").body
-
-    async def main():
-        async with collecting() as (collector, client):
-            reasons = []
-            for place in range(len(body)):
-                altered = bytearray(body)
-                altered[place] ^= 1 << place % 8
-                answer = await client.post(
-                    "/v1/oblivious", content=bytes(altered), headers={"content-type": REQUEST_TYPE}
-                )
-                assert answer.status_code == 400
-                assert answer.headers["content-type"] == "application/problem+json"
-                reasons.append(answer.json()["reason"])
-            for length in (0, 1, 7, 38, 54, 55, len(body) - 1):
-                cut = await client.post("/v1/oblivious", content=body[:length], headers={"content-type": REQUEST_TYPE})
-                assert (cut.status_code, cut.json()["reason"]) == (400, "undecryptable")
-            return reasons, collector
-
-    reasons, collector = asyncio.run(main())
+    async with collecting() as (collector, client):
+        reasons = []
+        for place in range(len(body)):
+            altered = bytearray(body)
+            altered[place] ^= 1 << place % 8
+            answer = await client.post("/v1/oblivious", content=bytes(altered), headers={"content-type": REQUEST_TYPE})
+            assert answer.status_code == 400
+            assert answer.headers["content-type"] == "application/problem+json"
+            reasons.append(answer.json()["reason"])
+        for length in (0, 1, 7, 38, 54, 55, len(body) - 1):
+            cut = await client.post("/v1/oblivious", content=body[:length], headers={"content-type": REQUEST_TYPE})
+            assert (cut.status_code, cut.json()["reason"]) == (400, "undecryptable")
     assert set(reasons[:7]) == {"ohttp-key"}
     assert set(reasons[7:]) == {"undecryptable"}
     assert not collector.store.kept
@@ -168,47 +143,32 @@ def test_other_methods_and_media_types_and_sizes_are_refused():
     assert asyncio.run(main()) == (405, "POST", 404)  # keys come with the registry, one list for everybody
 
 
-def test_a_collector_that_ends_refuses_in_plain():
-    async def main():
-        async with collecting() as (collector, client):
-            collector.endpoint.closing = True
-            return await client.post("/v1/oblivious", content=b"x" * 99, headers={"content-type": REQUEST_TYPE})
-
-    answer = asyncio.run(main())
+async def test_a_collector_that_ends_refuses_in_plain():
+    async with collecting() as (collector, client):
+        collector.endpoint.closing = True
+        answer = await client.post("/v1/oblivious", content=b"x" * 99, headers={"content-type": REQUEST_TYPE})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
 
 
-def test_a_store_that_fails_is_a_passing_problem_inside():
+async def test_a_store_that_fails_is_a_passing_problem_inside():
     sealed = seal(upload(), token="ovw_w")
-
-    async def main():
-        async with collecting() as (collector, client):
-
-            def fail() -> None:
-                raise StoreError("full")
-
-            collector.store.before = fail
-            return await client.post("/v1/oblivious", content=sealed.body, headers={"content-type": REQUEST_TYPE})
-
-    assert opened(sealed, asyncio.run(main()).content)[0].status == 503
+    async with collecting() as (collector, client):
+        collector.store.before = raising(StoreError("full"))
+        answer = await client.post("/v1/oblivious", content=sealed.body, headers={"content-type": REQUEST_TYPE})
+    assert opened(sealed, answer.content)[0].status == 503
 
 
-def test_an_oblivious_metric_is_refused_directly_also_after_sealed_ones_were_taken():
+async def test_an_oblivious_metric_is_refused_directly_also_after_sealed_ones_were_taken():
     """A template that a sealed upload left must not let a direct one through."""
-
-    async def main():
-        async with collecting(open_writes=True) as (collector, client):
-            for _ in range(3):
-                sealed = seal(upload())
-                answer = await client.post("/v1/oblivious", content=sealed.body, headers={"content-type": REQUEST_TYPE})
-                assert opened(sealed, answer.content)[0].status == 200
-            direct = await client.post("/v1/reports", content=upload(), headers={"content-type": MEDIA_TYPE})
-            both = await client.post(
-                "/v1/reports", content=upload("plain") + upload(), headers={"content-type": MEDIA_TYPE}
-            )
-            return direct, both, collector
-
-    direct, both, collector = asyncio.run(main())
+    async with collecting(open_writes=True) as (collector, client):
+        for _ in range(3):
+            sealed = seal(upload())
+            answer = await client.post("/v1/oblivious", content=sealed.body, headers={"content-type": REQUEST_TYPE})
+            assert opened(sealed, answer.content)[0].status == 200
+        direct = await client.post("/v1/reports", content=upload(), headers={"content-type": MEDIA_TYPE})
+        both = await client.post(
+            "/v1/reports", content=upload("plain") + upload(), headers={"content-type": MEDIA_TYPE}
+        )
     assert (direct.status_code, direct.json()["reason"]) == (403, "wrong-transport")
     assert Reason.WRONG_TRANSPORT.final
     assert [result["reason"] for result in both.json()["results"]] == [None, "wrong-transport"]
@@ -228,7 +188,7 @@ async def release(
     )
 
 
-def test_a_release_is_answered_by_how_many_were_taken_and_why_others_were_not():
+async def test_a_release_is_answered_by_how_many_were_taken_and_why_others_were_not():
     good = [seal(upload(), token="ovw_w").body for _ in range(3)]
     bad = {
         "undecryptable": [good[0][:-1] + b"\0", b""],
@@ -238,36 +198,28 @@ def test_a_release_is_answered_by_how_many_were_taken_and_why_others_were_not():
         "period-future": [seal(upload(period=TODAY + 9), token="ovw_w").body],
         "not-found": [seal(upload(), token="ovw_w", path="/v1/metrics").body],
     }
-    messages = [*good, good[1], *itertools.chain(*bad.values())]
-
-    async def main():
-        async with collecting() as (collector, client):
-            return await release(client, messages), await release(client, messages), collector
-
-    first, second, collector = asyncio.run(main())
+    messages = [good[0], *itertools.chain(*bad.values()), good[1], good[2], good[1]]
+    async with collecting() as (collector, client):
+        first, second = await release(client, messages), await release(client, messages)
     expected = {"taken": 4, "refused": {reason: len(some) for reason, some in sorted(bad.items())}, "again": []}
     assert first.json() == second.json() == expected
     assert len(collector.store.kept) == 3
-    assert sorted(batch.released for batch in collector.store.kept.values()) == [
-        Released(RELEASE_ID, place) for place in range(3)
-    ]
+    places = [0, len(messages) - 3, len(messages) - 2]
+    released = sorted(batch.released for batch in collector.store.kept.values())
+    assert released == [Released(RELEASE_ID, place) for place in places]
 
 
-def test_messages_that_meet_a_full_queue_or_a_failed_store_are_to_be_sent_again():
+async def test_messages_that_meet_a_full_queue_or_a_failed_store_are_to_be_sent_again():
     messages = [seal(upload(), token="ovw_w").body for _ in range(SLICE + 5)]
     calls = itertools.count()
+    async with collecting() as (collector, client):
 
-    async def main():
-        async with collecting() as (collector, client):
+        def fail_first() -> None:
+            if next(calls) == 0:
+                raise StoreError("full")
 
-            def fail_first() -> None:
-                if next(calls) == 0:
-                    raise StoreError("full")
-
-            collector.store.before = fail_first
-            return (await release(client, messages)).json(), collector
-
-    counted, collector = asyncio.run(main())
+        collector.store.before = fail_first
+        counted = (await release(client, messages)).json()
     again = counted["again"]
     assert again
     assert all(0 <= place < SLICE for place in again)
@@ -275,87 +227,305 @@ def test_messages_that_meet_a_full_queue_or_a_failed_store_are_to_be_sent_again(
     assert len(collector.store.kept) == counted["taken"]
 
 
-def test_a_release_needs_a_token_of_its_own_role_and_the_right_form():
-    async def main():
-        async with collecting(open_writes=True) as (_, client):
-            for wrong in ("ovw_w", "ova_a", "ovr_x"):
-                answer = await release(client, [], token=wrong)
-                assert (answer.status_code, answer.json()["reason"]) == (401, "unknown-token")
-                assert answer.headers["www-authenticate"] == "Bearer"
-            headers = {"authorization": "Bearer ovr_r", "content-type": RELEASE_TYPE}
-            for body in (b"", b"OVSR\x01", Release(RELEASE_ID, (b"abc",)).encode()[:-1]):
-                answer = await client.post("/v1/oblivious/release", content=body, headers=headers)
-                assert (answer.status_code, answer.json()["reason"]) == (400, "damaged")
-            many = await release(client, [b""] * (MOST_MESSAGES + 1))
-            assert (many.status_code, many.json()["reason"]) == (413, "too-many")
-            assert (await release(client, [])).json() == {"taken": 0, "refused": {}, "again": []}
-
-    asyncio.run(main())
+async def test_a_release_needs_a_token_of_its_own_role_and_the_right_form():
+    async with collecting(open_writes=True) as (_, client):
+        for wrong in ("ovw_w", "ova_a", "ovr_x"):
+            answer = await release(client, [], token=wrong)
+            assert (answer.status_code, answer.json()["reason"]) == (401, "unknown-token")
+            assert answer.headers["www-authenticate"] == "Bearer"
+        headers = {"authorization": "Bearer ovr_r", "content-type": RELEASE_TYPE}
+        for body in (b"", b"OVSR\x01", Release(RELEASE_ID, (b"abc",)).encode()[:-1]):
+            answer = await client.post("/v1/oblivious/release", content=body, headers=headers)
+            assert (answer.status_code, answer.json()["reason"]) == (400, "damaged")
+        many = await release(client, [b""] * (MOST_MESSAGES + 1))
+        assert (many.status_code, many.json()["reason"]) == (413, "too-many")
+        assert (await release(client, [])).json() == {"taken": 0, "refused": {}, "again": []}
 
 
-def test_a_relays_token_posts_no_reports():
-    async def main():
-        async with collecting() as (_, client):
-            headers = {"content-type": MEDIA_TYPE, "authorization": "Bearer ovr_r"}
-            return await client.post("/v1/reports", content=upload("plain"), headers=headers)
-
-    assert asyncio.run(main()).json()["reason"] == "unknown-token"
+async def test_a_relays_token_posts_no_reports():
+    async with collecting() as (_, client):
+        headers = {"content-type": MEDIA_TYPE, "authorization": "Bearer ovr_r"}
+        answer = await client.post("/v1/reports", content=upload("plain"), headers=headers)
+    assert answer.json()["reason"] == "unknown-token"
 
 
-def test_a_length_of_five_thousand_digits_stops_no_message():
+async def test_a_length_of_five_thousand_digits_stops_no_message():
     poison = seal(upload(), token="ovw_w", fields=(("content-type", MEDIA_TYPE), ("content-length", "9" * 5000)))
-
-    async def main():
-        async with collecting() as (collector, client):
-            return (await release(client, [seal(upload(), token="ovw_w").body, poison.body])).json(), collector
-
-    counted, collector = asyncio.run(main())
+    async with collecting() as (collector, client):
+        counted = (await release(client, [seal(upload(), token="ovw_w").body, poison.body])).json()
     assert counted["again"] == []
     assert collector.telemetry.faults == 0
 
 
 @pytest.mark.parametrize("step", ["open", "admit", "decide", "taken"])
-def test_a_message_that_the_collector_fails_on_twice_is_refused_and_the_others_are_taken(step, monkeypatch):
+async def test_a_message_that_the_collector_fails_on_twice_is_refused_and_the_others_are_taken(step, monkeypatch):
     messages = [seal(upload(), token="ovw_w").body for _ in range(5)]
+    async with collecting() as (collector, client):
+        owner = type(collector.oblivious.ring if step == "open" else collector.endpoint)
+        work, left = getattr(owner, step), [0]
 
-    async def main():
-        async with collecting() as (collector, client):
-            owner = type(collector.oblivious.ring if step == "open" else collector.endpoint)
-            work, left = getattr(owner, step), [0]
+        def fail_on_one(self, *args, **named):
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyError("a defect")
+            return work(self, *args, **named)
 
-            def fail_on_one(self, *args, **named):
-                left[0] -= 1
-                if left[0] == 0:
-                    raise KeyError("a defect")
-                return work(self, *args, **named)
+        async def failing_on(place, messages):
+            left[0] = place
+            return (await release(client, messages)).json()
 
-            async def failing_on(place, messages):
-                left[0] = place
-                return (await release(client, messages)).json()
-
-            monkeypatch.setattr(owner, step, fail_on_one)
-            first = await failing_on(3, messages)
-            left_over = [messages[place] for place in first["again"]]
-            return [first, await failing_on(1, left_over), await failing_on(1, left_over)], collector
-
-    (first, second, third), collector = asyncio.run(main())
+        monkeypatch.setattr(owner, step, fail_on_one)
+        first = await failing_on(3, messages)
+        left_over = [messages[place] for place in first["again"]]
+        second, third = await failing_on(1, left_over), await failing_on(1, left_over)
     assert (first["taken"], first["refused"], len(first["again"])) == (4, {}, 1)
     assert second == third == {"taken": 0, "refused": {"fault": 1}, "again": []}
     assert collector.telemetry.faults == 3
 
 
-def test_a_moment_without_memory_refuses_nothing_for_good(monkeypatch):
+async def test_a_moment_without_memory_refuses_nothing_for_good(monkeypatch):
     messages = [seal(upload(), token="ovw_w").body for _ in range(3)]
+    async with collecting() as (collector, client):
+        with monkeypatch.context() as poor:
+            poor.setattr(type(collector.endpoint), "decide", raising(MemoryError()))
+            statuses = [(await release(client, messages)).status_code for _ in range(3)]
+        answer = statuses, (await release(client, messages)).json()
+    assert answer == ([503] * 3, {"taken": 3, "refused": {}, "again": []})
+
+
+# What a relay sees of an answer: its length, which is one for every answer to one report
+
+
+AROUND = 32 + 16  # the response's nonce and tag
+LONG, ENDED, GROUP = "m" * 64, "e" * 64, "g" * 32
+TABLE = {"domain": COLOURS, "groups": f'{{by = "{"b" * 64}", shares = {{"{GROUP}" = 0.5}}, devices = 100000}}'}
+REGISTRY = parse_registry(
+    registry_of({LONG: TABLE, ENDED: TABLE | {"expires": "2026-01-01"}}, version="1", **ABOUT) + ROUTE
+)
+METRIC = REGISTRY[LONG]
+
+
+def longest(
+    name: str = LONG, *, period: int = TODAY, group: str = GROUP, raw: bytes | None = None, batch: bytes | None = None
+) -> bytes:
+    packed = encode_reports(METRIC.mechanism, sound(METRIC, 1)) if raw is None else raw
+    return encode_upload(Upload(batch or batch_id(), name, period, packed, group))
+
+
+def columns(digest: bytes = METRIC.mechanism.digest, cohort: bytes = b"\0\0", bits: bytes = b"\0") -> bytes:
+    mechanism = METRIC.mechanism
+    return encode_columns(digest, mechanism.payload_bits, mechanism.num_cohorts, cohort, bits)
+
+
+def in_json(**other: Any) -> bytes:
+    digest, batch = METRIC.mechanism.digest.hex(), batch_id().hex()
+    entry = {"batch": batch, "metric": LONG, "period": "2026-11-21", "digest": digest, "reports": [[0, "00"]]}
+    return json.dumps({"uploads": [entry | other]}).encode()
+
+
+def damaged_name(byte: int) -> bytes:
+    """An upload whose metric's id has 255 bytes, which an error quotes."""
+    body = bytearray(longest())
+    body[6] = 255
+    return bytes(body[:32]) + bytes([byte]) * 255 + bytes(body[32:])
+
+
+AS_JSON = {"fields": (("content-type", JSON),)}
+ANSWERS = {
+    "taken": (longest(), {}),
+    "unknown-metric": (longest("u" * 64), {}),
+    "wrong-parameters": (longest(raw=columns(digest=bytes(16))), {}),
+    "unknown-group": (longest(group="h" * 32), {}),
+    "metric-expired": (longest(ENDED), {}),
+    "period-closed": (longest(period=1), {}),
+    "period-future": (longest(period=TODAY + 9), {}),
+    "damaged": (b"junk", {}),
+    "damaged: a long name of zeros": (damaged_name(0), {}),
+    "damaged: a long name of backslashes": (damaged_name(92), {}),
+    "damaged: a long period": (in_json(period="\U0001f600" * 5000), AS_JSON),
+    "damaged: a long group": (in_json(group="\U0001f600" * 5000), AS_JSON),
+    "damaged: no keys": (json.dumps({"uploads": [{}]}).encode(), AS_JSON),
+    "bits": (in_json(reports=[[0, "ff" * 5000]]), AS_JSON),
+    "too-large": (b"x" * (1 << 21), AS_JSON),
+    "too-many": (longest() * 1_001, {}),
+    "wrong-type": (longest(), {"fields": (("content-type", "text/plain"),)}),
+    "no-token": (longest(), {"token": None}),
+    "unknown-token": (longest(), {"token": "ovw_unknown"}),
+    "unknown-token: an admin's": (longest(), {"token": "ova_a"}),
+    "unknown-token: a relay's": (longest(), {"token": "ovr_r"}),
+    "not-found": (longest(), {"path": "/v1/metrics"}),
+    "method": (longest(), {"method": "PUT"}),
+}
+
+
+def test_every_answer_to_one_report_has_one_length():
+    """With the longest metric's id and group, and whatever an error quotes."""
+    lengths = {}
+    for name, (body, how) in ANSWERS.items():
+        response, parsed, answer, collector = pass_through(body, collecting={"registry": REGISTRY}, **how)
+        assert parsed.get("reason", "taken") == name.partition(":")[0], parsed
+        assert response.status == parsed.get("status", 200)
+        assert bool(collector.store.kept) == (name == "taken")
+        lengths[name] = len(answer.content)
+    assert set(lengths.values()) == {RESPONSES_PADDED_TO + AROUND}, lengths
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_has_the_length_of_taken(reason):
+    """Of the request, of the upload, or of its one report; with the longest text about what is wrong in the body."""
+    batch, rejected = bytes(range(240, 256)), ((0, reason),)
+    answers: list[Response] = [
+        answer_to(Decision(None, [Result(batch, LONG, 1)]), [True]),
+        answer_to(Decision(None, [Result(batch, LONG, 1)]), [False]),
+        answer_to(Decision(None, [Result(batch, LONG, reason=reason)]), ()),
+        answer_to(Decision(None, [Result(batch, LONG, reason=reason, rejected=rejected)]), ()),
+        refusal(reason, close=True),
+        error_response(reason.status, reason, reason.detail, close=True),
+    ]
+    texts = [letter * count for letter in "a\0é\U0001f600" for count in (1, 80, 85, 170, 171, 511, 1022, 1023, 5000)]
+    answers += [refusal(reason, where=text, close=True) for text in texts]
+    assert {len(write_inner(answer)) for answer in answers} == {RESPONSES_PADDED_TO}
+
+
+def test_a_text_about_what_is_wrong_is_cut_only_where_it_is_long():
+    texts = ["uploads[0].period: missing", "a" * 1000]
+    assert [json.loads(refusal(Reason.DAMAGED, where=text).body)["where"] for text in texts] == texts
+    assert json.loads(refusal(Reason.DAMAGED, where="ab" * 1000).body)["where"] == "ab" * 40 + " ..."
+
+
+# What a part of a release may make a collector hold: no more than its own bytes, and nothing without a token
+
+
+WIDE = parse_registry(
+    registry_of(
+        {
+            "wide": {
+                "domain": STRINGS,
+                "oracle": '"rappor"',
+                "parameters": "{num_bits = 4096, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}",
+                "transport": '"oblivious"',
+            }
+        },
+        version="1",
+        **ABOUT,
+    )
+    + ROUTE
+)
+ENCODINGS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+
+
+def wide(count: int) -> bytes:
+    """An upload of equal reports, 514 bytes each: it deflates to a thousandth."""
+    reports = encode_reports(WIDE["wide"].mechanism, [Report(0, 0)] * count)
+    return encode_upload(Upload(os.urandom(16), "wide", TODAY, reports))
+
+
+class Measured:
+    """The keys; when the first message is opened, the peak of memory is measured from there."""
+
+    before = 0
+
+    def open(self, message: bytes) -> Any:
+        if not self.before:
+            self.before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+        return RING.open(message)
+
+
+def released(messages: Sequence[bytes], times: int = 1, **more: Any) -> tuple[list[Any], list[int], Any, int]:
+    """Release messages; return answers, sizes of the bodies decided about, collector, and the peak since the first."""
+
+    ring = Measured()
 
     async def main():
-        async with collecting() as (collector, client):
+        async with collecting(ring, **more) as (collector, client):
+            sizes, decide = [], collector.endpoint.decide
 
-            def no_memory(*_, **__):
-                raise MemoryError
+            def counted(head, body, *, oblivious=False):
+                sizes.append(len(body))
+                return decide(head, body, oblivious=oblivious)
 
-            with monkeypatch.context() as poor:
-                poor.setattr(type(collector.endpoint), "decide", no_memory)
-                statuses = [(await release(client, messages)).status_code for _ in range(3)]
-            return statuses, (await release(client, messages)).json()
+            collector.endpoint.decide = counted
+            tracemalloc.start()
+            try:
+                answers = [(await release(client, list(messages), number=RELEASE_ID)).json() for _ in range(times)]
+                return answers, sizes, collector, tracemalloc.get_traced_memory()[1] - ring.before
+            finally:
+                tracemalloc.stop()
 
-    assert asyncio.run(main()) == ([503] * 3, {"taken": 3, "refused": {}, "again": []})
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(("token", "reason"), [(None, "no-token"), ("ovw_no", "unknown-token")])
+def test_nothing_is_decided_about_messages_without_a_valid_token(token, reason):
+    messages = [seal(upload(), token=token).body for _ in range(SLICE + 3)]
+    good = seal(upload(), token="ovw_w").body
+    answers, sizes, collector, _ = released([*messages, good])
+    assert answers == [{"taken": 1, "refused": {reason: len(messages)}, "again": []}]
+    assert len(sizes) == 1
+    assert collector.telemetry.rejected == {reason: len(messages)}
+    assert len(collector.store.kept) == 1
+
+
+@pytest.mark.parametrize("token", [None, "ovw_w"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_nothing_in_a_message_is_inflated(token, encoding):
+    body = ENCODINGS[encoding](wide(30_000))
+    fields = (("content-type", MEDIA_TYPE), ("Content-Encoding", encoding))
+    messages = [seal(body, token=token, fields=fields).body for _ in range(8)]
+    answers, sizes, _, peak = released(messages, registry=WIDE)
+    assert answers == [{"taken": 0, "refused": {"wrong-type": 8}, "again": []}]
+    assert sizes == []
+    assert peak < 4 * MEBIBYTE  # inflated, one has 15 MiB
+    response, parsed, *_ = pass_through(body, token="ovw_w", fields=fields)
+    assert (response.status, parsed["reason"]) == (415, "wrong-type")
+    assert "no Content-Encoding" in parsed["detail"]
+
+
+def test_identity_is_no_encoding():
+    fields = (("content-type", MEDIA_TYPE), ("content-encoding", "identity"))
+    assert pass_through(upload(), fields=fields)[0].status == 200
+
+
+def test_large_honest_messages_are_all_taken_once_within_a_bound():
+    """A part of nearly 8 MiB, released twice, from devices of one metric."""
+    messages = [sealed_quickly(wide(400), token="ovw_w") for _ in range(39)]
+    body = sum(map(len, messages))
+    assert 7 * MEBIBYTE < body < 8 * MEBIBYTE
+    _, _, collector, peak = released(messages, registry=WIDE)
+    assert collector.store.num_reports == 39 * 400
+    kept = 39 * 400 * 514  # the store is in memory
+    assert peak - kept < 3 * SLICE_BYTES
+    answers, sizes, collector, _ = released(messages, times=2, registry=WIDE)
+    assert answers == [{"taken": 39, "refused": {}, "again": []}] * 2
+    assert len(sizes) == 2 * 39
+    assert collector.store.num_reports == 39 * 400
+    assert collector.telemetry.duplicates == {"wide": 39 * 400}
+    assert len(collector.store.kept) == 39
+
+
+async def test_a_full_queue_is_asked_about_before_anything_is_decided():
+    messages = [seal(upload(), token="ovw_w").body for _ in range(5)]
+    async with collecting() as (collector, client):
+        decided, room = [], itertools.chain([None], itertools.repeat(Reason.QUEUE_FULL))
+        collector.endpoint.unavailable = lambda: next(room)  # there is room for the part when its head comes
+        collector.endpoint.decide = lambda *_, **__: decided.append(1)
+        answer = (await release(client, messages)).json()["reason"], decided
+    assert answer == ("queue-full", [])
+
+
+def test_a_slice_ends_at_a_number_of_messages_and_of_bytes():
+    large, small = bytes(SLICE_BYTES * 2 // 5), bytes(500)
+    cases = [
+        ([], []),
+        ([small] * SLICE, [SLICE]),
+        ([small] * (2 * SLICE + 1), [SLICE, SLICE, 1]),
+        ([large] * 5, [2, 2, 1]),
+        ([bytes(SLICE_BYTES + 1), small, bytes(SLICE_BYTES + 1), small], [1, 1, 1, 1]),
+        ([bytes(SLICE_BYTES // 2)] * 4, [2, 2]),
+    ]
+    for messages, lengths in cases:
+        divided = list(slices(messages))
+        assert [len(some) for _, some in divided] == lengths
+        assert [start for start, _ in divided] == [sum(lengths[:place]) for place in range(len(lengths))]
+        assert [message for _, some in divided for message in some] == messages

@@ -1,10 +1,6 @@
 """Reading counts back: per period, cumulative, with what is supposed of devices said, over HTTP the same."""
 
-import csv
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +11,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.queries import PeriodCounts, RemoteError, parse_range, read_remote, read_store
 from overstory.queries.estimates import EstimateOptions, read_estimates
+from support.collector_doubles import bad_server, http, replying
 from support.registry_texts import COLOURS, STRINGS, registry_of
 
 METRICS = parse_registry(
@@ -145,16 +142,6 @@ def test_periods_that_are_compared_count_the_sampling_of_people(store):
     assert "1.5 reports per device" in known.notes[0]
 
 
-def test_intervals_of_a_supposition_are_never_narrower(store):
-    counted = read_store(store, COLOUR)
-    widths = [
-        read_estimates(counted, "total", EstimateOptions(reports_per_device=r)).parts[0].estimate.standard_errors.max()
-        for r in (1.0, 2.0, None)
-    ]
-    assert widths == sorted(widths)
-    assert widths[0] < widths[2]
-
-
 def test_fresh_noise_shares_nothing():
     periods = [900_000, 900_001]
     reading = read_estimates(read_store(Kept(ENERGY, collected(ENERGY, periods)), ENERGY))
@@ -226,37 +213,6 @@ def test_what_does_not_fit_is_refused(store, kind, choices, said):
         read_estimates(read_store(store, COLOUR), kind, EstimateOptions(**choices))
 
 
-def test_json_and_csv_agree(store):
-    reading = read_estimates(read_store(store, COLOUR), "cumulative")
-    parsed = json.loads(json.dumps(reading.to_json(), allow_nan=False))
-    assert [r["to"] for r in parsed["readings"]] == ["2026-09-04", "2026-09-05", "2026-09-07"]
-    lines = list(csv.DictReader(reading.csv_lines()))
-    assert len(lines) == 9
-    first = parsed["readings"][0]["estimates"][0]
-    assert lines[0]["string"] == first["value"] == "red"
-    assert float(lines[0]["estimate"]) == pytest.approx(first["count"])
-    assert (lines[0]["detected"], lines[2]["detected"]) == ("true", "false")
-    assert {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected"} <= set(
-        first
-    )
-    assert [len(r["estimates"]) for r in reading.to_json(limit=1)["readings"]] == [1, 1, 1]
-
-
-def test_counts_survive_json_and_show_as_csv(store):
-    store.other = {(20_701, OLD): 2}
-    counted = read_store(store, COLOUR, 20_700, 20_702)
-    again = PeriodCounts.from_json(COLOUR, json.loads(json.dumps(counted.to_json())))
-    assert again.counts == counted.counts
-    assert (again.first, again.last, again.others) == (20_700, 20_702, counted.others)
-    header, *lines = csv.reader(counted.csv_lines())
-    assert header == ["period", "cohort", "reports", "red", "green", "blue"]
-    assert lines[0][:3] == ["2026-09-04", "0", str(DEVICES)]
-    assert [int(x) for x in lines[1][3:]] == store.by_period[20_701].ones[0].tolist()
-    page = PeriodCounts(PAGE, 2960, 2961, collected(PAGE, [2960], PAGES))
-    assert next(csv.reader(page.csv_lines()))[3:] == [f"bit{i}" for i in range(32)]
-    assert next(iter(PeriodCounts(PAGE, 1, 2, {}).csv_lines())).count("bit") == 32
-
-
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -297,72 +253,54 @@ def test_ranges_are_labels_and_days_of_shorter_periods():
 
 @pytest.fixture
 def served():
-    """A server that gives one prepared answer and keeps what it was asked."""
-    asked = SimpleNamespace(status=200, body=b"{}", path="", headers={}, extra={})
+    """A server that gives one answer, set by `reply`."""
+    with bad_server(replying(b"")) as server:
+        yield server
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.path, asked.headers = self.path, dict(self.headers)
-            self.send_response(asked.status)
-            for name, value in {"Content-Length": str(len(asked.body)), **asked.extra}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(asked.body)
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    asked.url = f"http://127.0.0.1:{server.server_port}"
-    yield asked
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def asked(served):
+    """What the server was asked last."""
+    return served.heard[-1].head.decode().split()[1]
 
 
 def test_over_http_the_same(store, served):
     here = read_store(store, COLOUR, 20_700, 20_703)
-    served.body = json.dumps(here.to_json()).encode()
+    served.reply = replying(http(200, json.dumps(here.to_json()).encode()))
     there = read_remote(served.url + "/", "secret-token", COLOUR, 20_700, 20_703)
-    assert served.path == "/v1/metrics/colour/counts?from=2026-09-04&to=2026-09-07"
-    assert served.headers["Authorization"] == "Bearer secret-token"
+    assert asked(served) == "/v1/metrics/colour/counts?from=2026-09-04&to=2026-09-07"
+    assert served.heard[-1].headers["authorization"] == "Bearer secret-token"
     assert read_estimates(there, "cumulative").to_json() == read_estimates(here, "cumulative").to_json()
     read_remote(served.url, "", COLOUR)
-    assert served.path == "/v1/metrics/colour/counts"
-    assert "Authorization" not in served.headers
+    assert asked(served) == "/v1/metrics/colour/counts"
+    assert "authorization" not in served.heard[-1].headers
 
 
-@pytest.mark.parametrize("key", ["detail", "said"])
-def test_a_collector_that_refuses_is_quoted(served, key):
-    served.status, served.body = 401, f'{{"reason": "unknown-token", "{key}": "this token is not known"}}'.encode()
-    with pytest.raises(RemoteError, match=r"does not take this token: .*\(this token is not known\)"):
+TOKEN = "does not take this token: .*\\(this token is not known\\)"
+REFUSED = {
+    "detail": (http(401, b'{"reason": "unknown-token", "detail": "this token is not known"}'), TOKEN),
+    "said": (http(401, b'{"reason": "unknown-token", "said": "this token is not known"}'), TOKEN),
+    "page": (http(502, b"<html>"), "502"),
+    "in the middle": (http(502, b"ff\r\n{", Transfer_Encoding="chunked"), "502"),
+    "no JSON": (http(200, b"<html>"), "not JSON"),
+    "deep": (http(200, b"[" * 100_000), "not JSON"),
+    "deep problem": (http(500, b"[" * 60_000), "500"),
+    "list": (http(500, b"[1]"), "500"),
+    "number": (http(500, b'{"detail": 7}'), "500"),
+}
+
+
+@pytest.mark.parametrize(("raw", "said"), REFUSED.values(), ids=REFUSED)
+def test_a_collector_that_refuses_is_quoted(served, raw, said):
+    served.reply = replying(raw)
+    with pytest.raises(RemoteError, match=said):
         read_remote(served.url, "x", COLOUR)
-    served.status, served.body = 502, b"<html>"
-    with pytest.raises(RemoteError, match="502"):
-        read_remote(served.url, "x", COLOUR)
-    served.body, served.extra = b"ff\r\n{", {"Transfer-Encoding": "chunked"}  # and it ends in the middle of it
-    with pytest.raises(RemoteError, match="502"):
-        read_remote(served.url, "x", COLOUR)
-    served.extra = {}
-    for status, body, said in (
-        (200, b"<html>", "not JSON"),
-        (200, b"[" * 100_000, "not JSON"),
-        (500, b"[" * 60_000, "500"),
-        (500, b"[1]", "500"),
-        (500, b'{"detail": 7}', "500"),
-    ):
-        served.status, served.body = status, body
-        with pytest.raises(RemoteError, match=said):
-            read_remote(served.url, "x", COLOUR)
 
 
 def test_a_token_does_not_follow_a_redirect(served):
-    served.status, served.extra = 302, {"Location": served.url + "/elsewhere"}
+    served.reply = replying(http(302, Location=served.url + "/elsewhere"))
     with pytest.raises(RemoteError, match="302"):
         read_remote(served.url, "secret-token", COLOUR)
-    assert served.path == "/v1/metrics/colour/counts"
+    assert [one.head.decode().split()[1] for one in served.heard] == ["/v1/metrics/colour/counts"]
 
 
 @pytest.mark.parametrize("token", ["ova_secret\r", "ova_secret\nHost: x", "ova secret", "ova_s\u00e9cret"])

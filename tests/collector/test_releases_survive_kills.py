@@ -3,14 +3,13 @@ release is stated larger than it was. Real processes, real HTTP, a real store.""
 
 from __future__ import annotations
 
-import json
 import random
 import secrets
 import threading
 import time
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+import httpx
 import pytest
 
 from overstory.collector.oblivious.endpoint import SLICE
@@ -42,16 +41,11 @@ class Rounds:
         return sealed_quickly(upload("hidden", period=self.period, batch=batch), token=self.token)
 
     def post(self, body: bytes) -> dict[str, object]:
-        connection = HTTPConnection(*self.collector.address, timeout=30)
-        try:
-            headers = {"Content-Type": RELEASE_TYPE, "Authorization": f"Bearer {self.relay}"}
-            connection.request("POST", "/v1/oblivious/release", body, headers)
-            answer = connection.getresponse()
-            raw = answer.read()
-            assert answer.status == 200, raw
-            return json.loads(raw)
-        finally:
-            connection.close()
+        headers = {"Content-Type": RELEASE_TYPE, "Authorization": f"Bearer {self.relay}"}
+        url = f"{self.collector.url}/v1/oblivious/release"
+        answer = httpx.post(url, content=body, headers=headers, timeout=30, trust_env=False)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
 
     def release(self, *, kill: bool) -> None:
         """Send a release until the collector has taken all of it, killing the collector at random meanwhile."""
@@ -66,7 +60,7 @@ class Rounds:
         while messages:
             try:
                 counted = self.post(Release(release, tuple(messages)).encode())
-            except (OSError, HTTPException):
+            except httpx.TransportError:
                 self.unanswered += 1
                 assert killer is not None
                 killer.join()
@@ -97,25 +91,19 @@ class Rounds:
 @pytest.mark.parametrize("rounds", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_a_killed_collector_states_its_releases_exactly(tmp_path, rounds):
     books = Rounds(tmp_path, seed=rounds)
-    books.collector.start()
-    try:
+    with books.collector:
         for _ in range(rounds):
             books.release(kill=True)
             books.balance()
         books.release(kill=False)
         books.balance()
-    finally:
-        books.collector.stop()
     assert books.unanswered or rounds < 5  # some of many kills fell into a post
 
 
 def test_books_that_are_one_report_off_do_not_balance(tmp_path):
     books = Rounds(tmp_path, seed=1)
-    books.collector.start()
-    try:
+    with books.collector:
         books.release(kill=False)
-    finally:
-        books.collector.stop()
     books.balance()
     books.batches[b"missing"] = next(iter(books.batches.values()))
     with pytest.raises(AssertionError):

@@ -6,9 +6,9 @@ request. Secrets and values follow from fixed seeds, so each run is the same.
 
 import json
 import time
-from http.client import HTTPConnection
 from itertools import islice
 
+import httpx
 import numpy as np
 import pytest
 
@@ -46,31 +46,23 @@ def upload_of(metric, number, value, period, seed=b"live"):
     return encode_upload(Upload(batch, metric.id, period, encode_reports(metric.mechanism, [report])))
 
 
-def send(address, uploads, each=500):
+def send(url, uploads, each=500):
     """Post uploads, many in a request; return how many were taken."""
-    connection, taken = HTTPConnection(*address, timeout=60), 0
-    remaining = iter(upload for upload in uploads if upload is not None)
-    while body := list(islice(remaining, each)):
-        connection.request("POST", "/v1/reports", b"".join(body), {"Content-Type": MEDIA_TYPE})
-        answer = connection.getresponse()
-        raw = answer.read()
-        assert answer.status == 200, raw
-        taken += len(body)
-    connection.close()
+    remaining, taken = iter(upload for upload in uploads if upload is not None), 0
+    with httpx.Client(base_url=url, headers={"Content-Type": MEDIA_TYPE}, timeout=60, trust_env=False) as client:
+        while body := list(islice(remaining, each)):
+            answer = client.post("/v1/reports", content=b"".join(body))
+            assert answer.status_code == 200, answer.text
+            taken += len(body)
     return taken
 
 
 def collected(folder, metric, values, seed=b"live"):
     """Send a report for each of `values` to a collector process; return how many devices were asked."""
-    collector = CollectorProcess(folder / "metrics.toml", str(folder / "reports.db"))
     today = metric.period.number(time.time())
-    try:
-        address = collector.start()
-        uploads = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
-        taken = send(address, uploads)
-    finally:
-        collector.stop()
-    return taken
+    uploads = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
+    with CollectorProcess(folder / "metrics.toml", str(folder / "reports.db")) as collector:
+        return send(collector.url, uploads)
 
 
 def command(folder, *words, status=0):

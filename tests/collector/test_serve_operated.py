@@ -9,11 +9,10 @@ import shutil
 import signal
 import sqlite3
 import ssl
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,32 +27,25 @@ from overstory.collector.telemetry import Telemetry
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from support.collector_in_process import ABOUT, REGISTRY, batch_id, sound
+from support.listening_process import ListeningProcess
+from support.misfortunes import until
+from support.processes import make_certificate
 from support.registry_texts import metric_table
+from support.running import overstory
 from support.served import Wire, post
 
 MORE = metric_table("second", **ABOUT, domain='{kind = "categories", names = ["yes", "no"]}')
 BOTH = parse_registry(REGISTRY + MORE)
 
 
-class Serving:
+class Serving(ListeningProcess):
     """A collector in a process of its own, and its log."""
 
-    def __init__(self, folder: Path, *options: str, **environ: str) -> None:
-        self.log_file = folder / "log"
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("OVERSTORY")}
-        with self.log_file.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "overstory", "serve", *options],
-                env=clean | environ,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=folder,
-            )
-        assert self.process.stdout is not None
-        first = self.process.stdout.readline()
-        assert first.startswith("listening on "), self.log()
-        self.address = ("127.0.0.1", int(first.rpartition(":")[2]))
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.said, self.log_file, self.options = [], folder / "log", options
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "overstory", "serve", *self.options]
 
     def log(self) -> str:
         return self.log_file.read_text()
@@ -61,20 +53,8 @@ class Serving:
     def hang_up(self, said: str) -> None:
         """Send SIGHUP, and wait until the log says what came of it."""
         before = len(self.log())
-        self.process.send_signal(signal.SIGHUP)
+        os.kill(self.pid, signal.SIGHUP)
         until(lambda: said in self.log()[before:])
-
-    def stop(self) -> int:
-        self.process.terminate()
-        self.process.communicate(timeout=30)
-        return self.process.returncode
-
-
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 @contextmanager
@@ -82,12 +62,13 @@ def serving(folder: Path, *options: str, **environ: str) -> Iterator[Serving]:
     if not (folder / "metrics.toml").exists():
         (folder / "metrics.toml").write_text(REGISTRY)
     plain = "--registry", "metrics.toml", "--store", "store.db", "--port", "0", "--open-writes", "--grace", "0"
-    running = Serving(folder, *(plain if not environ else ()), *options, **environ)
+    running = Serving(folder, *(plain if not environ else ()), *options)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OVERSTORY")}
+    running.start(running.log_file, env=clean | environ, cwd=folder)
     try:
         yield running
     finally:
-        running.process.kill()
-        running.process.communicate()
+        running.kill()
 
 
 def body(name: str = "bloom") -> bytes:
@@ -112,7 +93,9 @@ def test_prometheus_has_a_port_of_its_own_without_a_token_and_with_nothing_else(
         with Wire(("127.0.0.1", int(port))) as wire:
             wire.send(b"GET /metrics HTTP/1.0\r\n\r\n")
             assert wire.head()[0] == 200
-            assert b'overstory_reports_accepted_total{metric="bloom"} 1.0' in wire.rest()
+            shown = wire.rest()
+        assert b'overstory_reports_accepted_total{metric="bloom"} 1.0' in shown
+        assert b"overstory_commit_seconds_bucket{" in shown
         with Wire(("127.0.0.1", int(port))) as wire:
             assert wire.send(post(body())).head()[0] == 405, "it takes no reports"
         taken = rf"cannot listen on 127\.0\.0\.1:{port} for metrics: "
@@ -128,17 +111,19 @@ def test_the_check_of_a_container_reads_the_settings_of_the_collector(tmp_path, 
 
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with serving(tmp_path) as running:
-        monkeypatch.setenv("OVERSTORY_PORT", str(running.address[1]))
+        port = running.address[1]
+        monkeypatch.setenv("OVERSTORY_PORT", str(port))
         assert checked() == checked("--host", "0.0.0.0") == (0, "")
         assert running.stop() == 0
     status, said = checked()
     assert (status, said.count("\n")) == (1, 1)
-    assert said.startswith(f"overstory: http://127.0.0.1:{running.address[1]}/readyz: ")
+    assert said.startswith(f"overstory: http://127.0.0.1:{port}/readyz: ")
     assert checked("--port", "0") == (2, "overstory: error: --check needs the collector's port, and --port is 0\n")
 
 
 def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_path) -> None:
     with serving(tmp_path) as running:
+        port = running.address[1]
         running.hang_up("reloaded")
         assert running.stop() == 0
     stamped = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (info|warning|error) (.*)")
@@ -146,7 +131,7 @@ def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_
     assert len(lines) == len(running.log().splitlines()) == 5
     digest = parse_registry(REGISTRY).digest.hex()
     assert lines[0] == ("info", "there is no store yet: creating it")
-    for part in ("overstory 0.2.0.dev0", f"127.0.0.1:{running.address[1]}", f"digest {digest}", "sqlite:///store.db"):
+    for part in ("overstory 0.2.0.dev0", f"127.0.0.1:{port}", f"digest {digest}", "sqlite:///store.db"):
         assert part in lines[1][1]
     assert lines[2][1] == f"reloaded: registry 2026-11-21 (digest {digest}), 6 metrics, as before"
     assert lines[3][1].startswith("stopping: reports are refused")
@@ -231,10 +216,7 @@ def test_a_broken_registry_leaves_the_old_one_and_the_log_says_why(tmp_path) -> 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
 def test_a_reload_serves_a_new_certificate_and_keeps_the_old_one_for_a_broken_one(tmp_path) -> None:
     def certify(name: str) -> bytes:
-        files = f"-keyout {tmp_path}/key.pem -out {tmp_path}/certificate.pem"
-        command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} {files}"
-        subprocess.run(command.split(), check=True, capture_output=True)
-        return ssl.PEM_cert_to_DER_cert((tmp_path / "certificate.pem").read_text())
+        return ssl.PEM_cert_to_DER_cert(make_certificate(tmp_path, name=name).read_text())
 
     def served_certificate() -> bytes:
         return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(running.address))
@@ -255,16 +237,9 @@ def test_a_password_need_not_be_on_the_command_line_and_is_warned_of_there(tmp_p
     options = {"OVERSTORY_REGISTRY": "metrics.toml", "OVERSTORY_PORT": "0", "OVERSTORY_OPEN_WRITES": "1"}
     with serving(tmp_path, OVERSTORY_STORE="store.db", **options) as running, Wire(running.address) as wire:
         assert status(wire, "bloom") == 200
-        assert "store.db" not in Path(f"/proc/{running.process.pid}/cmdline").read_text()
+        assert "store.db" not in Path(f"/proc/{running.pid}/cmdline").read_text()
     for url in ("postgresql://me:geheim@127.0.0.1:1/db", "postgresql://127.0.0.1:1/db?user=me&password=geheim"):
-        done = subprocess.run(
-            [sys.executable, "-m", "overstory", "serve", "--registry", "metrics.toml", "--store", url],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            timeout=60,
-        )
+        done = overstory("serve", "--registry", "metrics.toml", "--store", url, cwd=tmp_path)
         assert done.returncode == 2
         assert "warning the password in --store is visible in the list of processes" in done.stderr
         assert "geheim" not in done.stderr
@@ -272,10 +247,8 @@ def test_a_password_need_not_be_on_the_command_line_and_is_warned_of_there(tmp_p
 
 def test_a_second_collector_on_one_file_is_refused_until_the_first_is_dead(tmp_path) -> None:
     def second() -> Any:
-        command = [sys.executable, "-m", "overstory", "serve", "--registry", "metrics.toml", "--store", "store.db"]
-        return subprocess.run(
-            [*command, "--port", "0"], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60
-        )
+        files = "--registry", "metrics.toml", "--store", "store.db"
+        return overstory("serve", *files, "--port", 0, cwd=tmp_path)
 
     def kept_days() -> set[int]:
         with closing(sqlite3.connect(tmp_path / "store.db")) as raw:
@@ -287,11 +260,10 @@ def test_a_second_collector_on_one_file_is_refused_until_the_first_is_dead(tmp_p
         assert done.returncode == 2
         assert kept_days() == {90}  # what was refused has changed nothing
         (tmp_path / "metrics.toml").write_text(REGISTRY)
-        assert f"process {running.process.pid} serves this file already" in done.stderr
+        assert f"process {running.pid} serves this file already" in done.stderr
         assert "PostgreSQL" in done.stderr
         with open_store(str(tmp_path / "store.db")) as store:  # an operator's commands go on
             assert store.summary().kind == "sqlite"
-        running.process.kill()
-        running.process.wait(10)
+        running.kill()
         with serving(tmp_path) as again, Wire(again.address) as wire:
             assert status(wire, "bloom") == 200

@@ -11,10 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from contextlib import closing, contextmanager
-from pathlib import Path
 
+import httpx
 import pytest
 
 from overstory.collector.auth import sha256
@@ -23,6 +22,8 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from support.collector_in_process import REGISTRY, batch_id, sound
 from support.collector_processes import CollectorProcess
+from support.processes import make_certificate
+from support.running import overstory
 from support.served import Wire, post
 from support.store_samples import ids_in_file
 
@@ -46,24 +47,14 @@ def registry(tmp_path):
     return path
 
 
-@contextmanager
 def running(registry, *options, store=None):
-    process = CollectorProcess(registry, str(store or registry.parent / "store.db"), options)
-    process.start()
-    try:
-        yield process
-    finally:
-        process.kill()
+    return CollectorProcess(registry, str(store or registry.parent / "store.db"), options)
 
 
 def get(address, path: str, **headers: str):
     """Status, headers and body of a page."""
-    request = urllib.request.Request(f"http://{address[0]}:{address[1]}{path}", headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.headers, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
+    answer = httpx.get("http://{}:{}".format(*address) + path, headers=headers, trust_env=False)
+    return answer.status_code, answer.headers, answer.content
 
 
 def test_a_signal_under_load_loses_nothing_that_was_acknowledged(registry) -> None:
@@ -163,12 +154,6 @@ def test_tokens_rotate_while_it_runs(registry) -> None:
         )
 
 
-def resident(process) -> int:
-    """Bytes of memory."""
-    with Path(f"/proc/{process._process.pid}/status").open() as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_bombs_do_not_make_it_grow(registry) -> None:
     bomb = gzip.compress(bytes(256 << 20), 1)
@@ -176,11 +161,11 @@ def test_bombs_do_not_make_it_grow(registry) -> None:
     with running(registry, *bare) as process, Wire(process.address) as wire:
         for _ in range(3):
             status, _, body = wire.send(post(bomb, b"Content-Encoding: gzip")).answer()
-        before = resident(process)
+        before = process.resident
         for _ in range(15):
             status, _, body = wire.send(post(bomb, b"Content-Encoding: gzip")).answer()
             assert (status, json.loads(body)["reason"]) == (413, "too-large")
-        assert resident(process) - before < 32 << 20
+        assert process.resident - before < 32 << 20
         assert wire.send(post(upload())).answer()[0] == 200
 
 
@@ -225,15 +210,11 @@ def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
 def test_it_speaks_tls(registry) -> None:
-    key, certificate = registry.parent / "key.pem", registry.parent / "certificate.pem"
-    subprocess.run(
-        f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
-        f"-keyout {key} -out {certificate}".split(),
-        check=True,
-        capture_output=True,
-    )
+    certificate = make_certificate(registry.parent)
     trusted = ssl.create_default_context(cafile=str(certificate))
-    with spoken(registry, "--open-writes", "--tls-certificate", str(certificate), "--tls-key", str(key)) as (first, _):
+    with spoken(
+        registry, "--open-writes", "--tls-certificate", str(certificate), "--tls-key", str(registry.parent / "key.pem")
+    ) as (first, _):
         assert first.startswith("listening on https://127.0.0.1:")
         plain = socket.create_connection(("127.0.0.1", int(first.rpartition(":")[2])), timeout=10)
         with trusted.wrap_socket(plain, server_hostname="localhost") as wire:
@@ -243,8 +224,7 @@ def test_it_speaks_tls(registry) -> None:
 
 def refused(registry, *options: str) -> str:
     """What the command says when it cannot serve."""
-    command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=registry.parent)
+    done = overstory("serve", "--registry", registry, *options, cwd=registry.parent)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -271,39 +251,3 @@ def test_a_public_address_without_tls_is_warned_of(registry) -> None:
     with spoken(registry, "--host", "0.0.0.0") as (first, said):
         assert first.startswith("listening on http://0.0.0.0:")
     assert "there is no TLS" in said[1]
-
-
-def test_counts_estimates_and_meters_over_http(registry) -> None:
-    store_file = str(registry.parent / "store.db")
-    with open_store(store_file, METRICS, create=True) as store:
-        admin = {"Authorization": f"Bearer {store.add_token('admin', 'ops')}"}
-    with running(registry, "--open-writes", "--compact-every", "0.2", store=store_file) as process:
-        colour = METRICS["colour"]
-        rows = encode_reports(colour.mechanism, sound(colour, 300))
-        body = encode_upload(Upload(batch_id(), "colour", today(), rows))
-        with Wire(process.address) as wire:
-            wire.send(post(body)).answer()
-            wire.send(post(body)).answer()
-            wire.send(post(upload(5))).answer()
-        time.sleep(0.6)
-        label = colour.period.label(today())
-        status, _, counts = get(process.address, "/v1/metrics/colour/counts", **admin)
-        assert (status, json.loads(counts)["reports"]) == (200, 300)
-        path = f"/v1/metrics/colour/estimates?from={label}&to={label}"
-        _, _, estimates = get(process.address, path, **admin)
-        (reading,) = json.loads(estimates)["readings"]
-        assert {row["value"] for row in reading["estimates"]} == {"red", "green", "blue"}
-        _, headers, table = get(process.address, path + "&format=csv&reading=per-period", **admin)
-        assert headers["content-type"].startswith("text/csv")
-        assert table.splitlines()[1].startswith(label.encode())
-        assert get(process.address, path)[0] == 401
-        assert get(process.address, "/v1/metrics/colour/estimates?from=yesterday", **admin)[0] == 400
-        assert get(process.address, "/v1/metrics/nope/counts", **admin)[0] == 404
-        _, _, text = get(process.address, "/metrics")
-        lines = text.decode().splitlines()
-        assert 'overstory_reports_accepted_total{metric="colour"} 300.0' in lines
-        assert 'overstory_reports_duplicate_total{metric="colour"} 300.0' in lines
-        assert 'overstory_reports_accepted_total{metric="bloom"} 5.0' in lines
-        assert "overstory_queue_reports 0.0" in lines
-        assert any(line.startswith("overstory_commit_seconds_bucket") for line in lines)
-        assert any(line.startswith("overstory_batch_reports_bucket") for line in lines)

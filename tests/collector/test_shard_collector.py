@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 
 import pytest
 
@@ -174,21 +173,3 @@ def test_the_command_line_says_what_is_missing(tmp_path):
     (tmp_path / "metrics.toml").write_text(REGISTRY + "\n[shards]\ncount = 8\n")
     done = within("doctor", *files, cwd=tmp_path)
     assert "the store was served as shard 2 of 4; the registry has shards 8" in done.stdout
-
-
-def test_two_collectors_take_each_upload_once_however_often_it_is_sent():
-    """The same without processes: every upload twice, to the path of its shard; and the control, to any."""
-    uploads = [(shard, upload("colour", batch=of_shard(shard, number))) for number in range(10) for shard in range(4)]
-    two = registry("count = 2")
-    with ExitStack() as stack:
-        divided = [stack.enter_context(served(metrics=two, shard=shard)) for shard in range(2)]
-        plain = [stack.enter_context(served()) for _ in range(2)]
-        for shard, body in uploads:
-            for turn in range(2):
-                sent = post(body).replace(b"/v1/reports ", b"/v1/reports/%d " % (shard % 2), 1)
-                with Wire(divided[shard % 2][1]) as wire:
-                    assert wire.send(sent).answer()[0] == 200
-                with Wire(plain[turn][1]) as wire:
-                    wire.send(post(body)).answer()
-        stored = [[collector.store.num_reports for collector, _ in each] for each in (divided, plain)]
-    assert stored == [[20, 20], [40, 40]]

@@ -9,7 +9,6 @@ import asyncio
 import os
 import random
 import time
-from pathlib import Path
 
 import pytest
 
@@ -22,14 +21,6 @@ from support.lossless import Devices, write_registry
 SECONDS = float(os.environ.get("OVERSTORY_SOAK_SECONDS", "30"))
 WARM = 0.34  # of the time: the first third fills caches and pools
 GROWTH = 24 << 20
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory that a process has in use."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return 1024 * int(line.split()[1])
-    raise AssertionError("the process is gone")
 
 
 async def exchanged(to: tuple[str, int], request: bytes) -> int:
@@ -66,9 +57,9 @@ def nonsense(chance: random.Random, good: bytes) -> bytes:
     )
 
 
-async def soak(to: tuple[str, int], devices: Devices, pid: int, seconds: float) -> list[tuple[float, int]]:
+async def soak(collector: CollectorProcess, devices: Devices, seconds: float) -> list[tuple[float, int]]:
     """Send good and bad requests until the time is over; return memory over time."""
-    chance, end, memory = random.Random(41), time.monotonic() + seconds, []
+    to, chance, end, memory = collector.address, random.Random(41), time.monotonic() + seconds, []
 
     async def sender() -> None:
         while time.monotonic() < end:
@@ -80,7 +71,7 @@ async def soak(to: tuple[str, int], devices: Devices, pid: int, seconds: float) 
 
     async def watch() -> None:
         while time.monotonic() < end:
-            memory.append((time.monotonic(), resident(pid)))
+            memory.append((time.monotonic(), collector.resident))
             await asyncio.sleep(0.5)
 
     await asyncio.gather(watch(), *(sender() for _ in range(6)))
@@ -91,9 +82,9 @@ async def soak(to: tuple[str, int], devices: Devices, pid: int, seconds: float) 
 def test_memory_stays_flat_under_good_and_bad_requests(tmp_path):
     url, path = f"sqlite:///{tmp_path / 'store.db'}", write_registry(tmp_path)
     collector = CollectorProcess(path, url, options=("--open-writes", "--compact-every", "1"))
-    address = collector.start()
+    collector.start()
     devices = Devices(load_registry(path), seed=42)
-    memory = asyncio.run(soak(address, devices, collector.pid, SECONDS))
+    memory = asyncio.run(soak(collector, devices, SECONDS))
     assert collector.stop() == 0
     assert devices.books.uploads > 2 * SECONDS
     begun = memory[0][0]

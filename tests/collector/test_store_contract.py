@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import random
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.auth import sha256
-from overstory.collector.store import Store, StoreError, open_store, restore
+from overstory.collector.store import CollectorState, Released, Store, StoreError, open_store, restore
 from overstory.collector.store.copies import backup
 from overstory.collector.store.schema import METADATA
 from overstory.files.parquet import read_label, read_parquet
 from overstory.protocol.errors import ParameterError
-from support.store_samples import DAY, NOW, as_multiset, counted, received, registry, reports, some
+from support.store_databases import KINDS, fresh
+from support.store_samples import DAY, NOW, Model, as_multiset, counted, received, registry, reports, some
 
 PERIOD = 20_000
 
@@ -38,21 +43,8 @@ def test_what_is_added_is_counted_before_and_after_folding(store: Store, metrics
     assert store.counts(metric, PERIOD, PERIOD, [PERIOD + 1]) == store.counts(metric, PERIOD, PERIOD, []) == {}
     assert store.counts(metric, PERIOD + 1, PERIOD + 9) == {PERIOD + 1: expected[PERIOD + 1]}
     assert store.counts(metric, PERIOD + 2, PERIOD + 9) == {}
+    assert store.tally(name, PERIOD + 1, PERIOD + 9) == {(PERIOD + 1, metric.mechanism.digest): 40}
     assert store.periods(name) == [PERIOD, PERIOD + 1]
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_what_is_folded_and_what_waits_add_up(store: Store, metrics: Any, name: str) -> None:
-    metric, rng, sent = metrics[name], random.Random(2), []
-    for _ in range(4):
-        sent += (new := reports(metric, 7, rng))
-        store.add([received(metric, PERIOD, new)])
-        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counted(metric, sent)}
-        sent += (new := reports(metric, 5, rng))
-        store.add([received(metric, PERIOD, new)])
-        assert store.compact(NOW).rows == 2
-        assert store.compact(NOW).rows == 0
-        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counted(metric, sent)}
 
 
 def test_a_batch_id_is_counted_once(store: Store, metrics: Any) -> None:
@@ -208,18 +200,6 @@ def test_the_registry_at_hand_says_how_long_reports_are_kept(store: Store, store
         assert later.retain(metrics["colour"].period.start(PERIOD + 2)).reports == 3
 
 
-def test_batch_ids_are_forgotten_after_their_day_and_not_before(store: Store, metrics: Any) -> None:
-    metric = metrics["bloom"]
-    until = PERIOD * DAY + 7
-    batch = received(metric, PERIOD, reports(metric, 1, random.Random(1)), forget_after=until)
-    store.add([batch])
-    assert store.compact(until).forgotten == 0
-    assert store.add([batch]) == [False]
-    assert store.compact((PERIOD + 1) * DAY - 1).forgotten == 0
-    assert store.compact((PERIOD + 1) * DAY).forgotten == 1
-    assert store.summary().batch_ids == 0
-
-
 def test_a_large_table_of_ids_is_gone_through_in_slices(store: Store, metrics: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("overstory.collector.store.databases.sqlite.AT_ONCE", 10)
     metric, rng = metrics["bloom"], random.Random(3)
@@ -311,14 +291,22 @@ def test_a_restored_store_is_the_one_backed_up(store: Store, metrics: Any, tmp_p
     sent = [some(metrics[name], PERIOD, 10, seed) for seed, name in enumerate(ALL)]
     store.add(sent[:3])
     store.compact(NOW)
-    store.add(sent[3:])
+    store.add([*sent[3:], some(metrics["size"], PERIOD, 2, 9)._replace(released=Released(bytes(16), 1))])
+    store.report_state(
+        CollectorState("5f3a9c01", "0.2.0", 1, 2, 17, 0.02), {(None, 1, "bits"): 3, ("bloom", 1, "bits"): 2}
+    )
+    store.add_note("Version 3 is out", PERIOD, "release")
+    held = store.refusals(), store.collectors(), store.notes(), store.releases("size", PERIOD, PERIOD)
+    assert len(held[3]) == 1
     store.backup(tmp_path / "backup.db")
-    assert restore(tmp_path / "backup.db", fresh_url) == 40
+    assert restore(tmp_path / "backup.db", fresh_url) == 42
     with open_store(fresh_url) as restored:
+        of_operators = restored.refusals(), restored.collectors(), restored.notes()
+        assert (*of_operators, restored.releases("size", PERIOD, PERIOD)) == held
         for name in ALL:
             assert restored.counts(metrics[name], 0, 1 << 20) == store.counts(metrics[name], 0, 1 << 20)
         assert restored.add(sent) == [False] * 4
-        assert restored.compact(NOW).reports == 10
+        assert restored.compact(NOW).reports == 12
         assert restored.summary().metrics[0].kept == 10
     with pytest.raises(StoreError, match="there is a store already: name a new file, or an empty database"):
         restore(tmp_path / "backup.db", fresh_url)
@@ -407,3 +395,83 @@ def test_a_store_is_reopened_as_it_was(store: Store, store_url: str, metrics: An
         assert again.counts(metrics["colour"], PERIOD, PERIOD)[PERIOD].num_reports == 10
     with open_store(store_url, create=True) as once_more:
         assert once_more.summary().batch_ids == 1
+
+
+# A store against lists in memory: whatever is done to it, in whatever order, it says what they say
+
+
+METRICS = ("bloom", "colour", "size", "tree")
+PERIODS = (20_000, 20_001)
+BATCHES = st.lists(
+    st.tuples(st.sampled_from(METRICS), st.sampled_from(PERIODS), st.integers(0, 5), st.integers(1, 30)), max_size=4
+)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Add (again), compact, retain, reopen; every counting agrees with the model's."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.url = self.stack.enter_context(fresh(kind, folder))
+        self.metrics, self.model = registry(folder=folder), Model()
+        self.store = open_store(self.url, self.metrics, create=True)
+
+    @rule(batches=BATCHES)
+    def add(self, batches: Any) -> None:
+        given, expected = [], []
+        for name, period, size, number in batches:
+            # A batch's content follows from its id, as a sender's does: what is sent again is the same.
+            batch = f"{name} {period} {size} {number}".encode().ljust(16)[:16]
+            sent = reports(self.metrics[name], size, random.Random(repr(batch)))
+            given.append(received(self.metrics[name], period, sent, batch=batch))
+            expected.append(self.model.add(self.metrics[name], period, batch, sent))
+        assert self.store.add(given) == expected
+
+    @rule()
+    def compact(self) -> None:
+        done = self.store.compact(NOW)
+        assert not done.waiting
+        assert done.forgotten == 0
+        assert done.reports == self.model.compact(self.metrics)
+        assert done.rows == 0 or self.store.compact(NOW).rows == 0
+
+    @rule()
+    def retain_everything(self) -> None:
+        assert self.store.retain(NOW).reports == 0
+
+    @rule()
+    def retain_nothing(self) -> None:
+        assert self.store.retain(NOW + 1000 * DAY).reports == self.model.retain(self.metrics)
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = open_store(self.url)
+
+    @invariant()
+    def agrees(self) -> None:
+        for name in METRICS:
+            expected = self.model.counts(self.metrics[name])
+            found = self.store.counts(self.metrics[name], *PERIODS)
+            assert found == expected
+            sums = self.store.sums(self.metrics[name], *PERIODS)
+            # Retention deletes sums with their reports; until then they are of all reports.
+            assert all(sums[period].num_reports <= expected[period].num_reports for period in sums)
+            assert self.store.periods(name) == sorted(expected)
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.stack.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_is_what_lists_in_memory_are(kind: str, server_folder: Path) -> None:
+    few = settings(
+        max_examples=12,
+        stateful_step_count=12,
+        deadline=None,
+        phases=[phase for phase in Phase if phase is not Phase.shrink],  # which takes minutes
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(lambda: StoreMachine(kind, server_folder), settings=few)

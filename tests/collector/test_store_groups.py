@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from overstory.collector.store import Store, StoreError, open_store, restore
-from support.store_samples import DAY, NOW, counted, received, registry, reports
+from support.store_samples import NOW, counted, received, registry, reports
 
 PERIOD = 20_000
 
@@ -29,42 +29,30 @@ def filled(store: Store, name: str, sizes: dict[str, int], seed: int = 1) -> Any
 
 
 @pytest.mark.parametrize("name", ["bloom", "colour", "size"])
-def test_each_group_is_counted_apart_and_all_together_as_before(store_url: str, name: str) -> None:
-    metric = registry()[name]
-    with open_store(store_url, registry(), create=True) as store:
-        counts = filled(store, name, {"": 3, "1.0": 20, "1.1": 7, "other": 4})
-        for _ in range(2):
-            assert store.groups(name) == ["", "1.0", "1.1", "other"]
-            for group, own in counts.items():
-                assert store.counts(metric, PERIOD, PERIOD, groups=[group]) == {PERIOD: own}
-            assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: reduce(add, counts.values())}
-            assert store.counts(metric, PERIOD, PERIOD, groups=["1.0", "other"]) == {
-                PERIOD: counts["1.0"] + counts["other"]
-            }
-            assert store.counts(metric, PERIOD, PERIOD, groups=["2"]) == {}
-            assert store.tally(name, PERIOD, PERIOD) == {(PERIOD, metric.mechanism.digest): 68}
-            store.compact(NOW)
-        (summary,) = store.summary().metrics
-        assert (summary.counted, summary.kept, summary.waiting) == (68, 68, 0)
-        assert sum(map(len, store.reports(metric, PERIOD, PERIOD))) == 68
-
-
-def test_a_batch_counts_once_whatever_group_a_second_copy_names(store_url: str) -> None:
-    metric = registry()["colour"]
-    batch = received(metric, PERIOD, reports(metric, 3, random.Random(1)))
-    with open_store(store_url, registry(), create=True) as store:
-        assert store.add([batch._replace(group="1.0"), batch._replace(group="1.1")]) == [True, False]
-        assert store.groups("colour") == ["1.0"]
-
-
-def test_retention_deletes_the_reports_of_every_group_and_leaves_the_counts(store_url: str) -> None:
-    metric = registry()["colour"]
-    with open_store(store_url, registry(), create=True) as store:
-        counts = filled(store, "colour", {"1.0": 15, "1.1": 15})
+def test_each_group_is_counted_apart_and_all_together_as_before(store: Store, metrics: Any, name: str) -> None:
+    metric = metrics[name]
+    counts = filled(store, name, {"": 3, "1.0": 20, "1.1": 7, "other": 4})
+    for _ in range(2):
+        assert store.groups(name) == ["", "1.0", "1.1", "other"]
+        for group, own in counts.items():
+            assert store.counts(metric, PERIOD, PERIOD, groups=[group]) == {PERIOD: own}
+        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: reduce(add, counts.values())}
+        assert store.counts(metric, PERIOD, PERIOD, groups=["1.0", "other"]) == {
+            PERIOD: counts["1.0"] + counts["other"]
+        }
+        assert store.counts(metric, PERIOD, PERIOD, groups=["2"]) == {}
+        assert store.tally(name, PERIOD, PERIOD) == {(PERIOD, metric.mechanism.digest): 68}
         store.compact(NOW)
-        assert store.retain(NOW + 200 * DAY).reports == 60
-        assert list(store.reports(metric, PERIOD, PERIOD)) == []
-        assert store.counts(metric, PERIOD, PERIOD, groups=["1.1"]) == {PERIOD: counts["1.1"]}
+    (summary,) = store.summary().metrics
+    assert (summary.counted, summary.kept, summary.waiting) == (68, 68, 0)
+    assert sum(map(len, store.reports(metric, PERIOD, PERIOD))) == 68
+
+
+def test_a_batch_counts_once_whatever_group_a_second_copy_names(store: Store, metrics: Any) -> None:
+    metric = metrics["colour"]
+    batch = received(metric, PERIOD, reports(metric, 3, random.Random(1)))
+    assert store.add([batch._replace(group="1.0"), batch._replace(group="1.1")]) == [True, False]
+    assert store.groups("colour") == ["1.0"]
 
 
 def test_a_backup_has_the_groups_and_notices_a_changed_one(store_url: str, tmp_path: Path) -> None:

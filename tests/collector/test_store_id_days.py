@@ -12,10 +12,21 @@ import pytest
 from sqlalchemy import inspect, select, text
 
 from overstory.collector.store import Store, open_store
+from overstory.collector.store.counts import keys_of
 from overstory.collector.store.databases import sqlite
 from overstory.collector.store.databases.database import IdsOfDay
-from overstory.collector.store.schema import day_of_ids, ids_table, read_id_days, tables_of_ids
-from support.store_crashes import acknowledged, expected, go, start, until_it_waits
+from overstory.collector.store.metrics import StoredMetric, _write, read_stored_metrics
+from overstory.collector.store.retention import _delete_key, _note_day
+from overstory.collector.store.schema import (
+    ABOUT,
+    CHUNKS,
+    IDS_DELETED,
+    day_of_ids,
+    ids_table,
+    read_id_days,
+    tables_of_ids,
+)
+from support.store_crashes import until_it_waits
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, received, registry, reports, some
 
@@ -39,65 +50,58 @@ def test_a_table_is_of_all_periods_that_are_over_when_its_day_begins(ends: int, 
     assert day_of_ids(ends) == day
 
 
-def test_metrics_share_the_table_of_a_day(store_url: str) -> None:
-    metrics = registry()
-    with open_store(store_url, metrics, create=True) as store:
-        store.add([some(metrics[name], PERIOD, 1, 1) for name in ("bloom", "colour", "size")])
-        store.add([some(metrics["bloom"], PERIOD + 1, 1, 1)])
-        until = metrics["bloom"].accept_until(PERIOD)
-        assert days(store) == {PERIOD + 1: until, PERIOD + 2: until + DAY}
-        assert store.summary().batch_ids == 4
+def test_metrics_share_the_table_of_a_day(store: Store, metrics: Any) -> None:
+    store.add([some(metrics[name], PERIOD, 1, 1) for name in ("bloom", "colour", "size")])
+    store.add([some(metrics["bloom"], PERIOD + 1, 1, 1)])
+    until = metrics["bloom"].accept_until(PERIOD)
+    assert days(store) == {PERIOD + 1: until, PERIOD + 2: until + DAY}
+    assert store.summary().batch_ids == 4
 
 
-def test_a_batch_that_is_sent_again_after_midnight_is_known(store_url: str) -> None:
-    metrics = registry()
+def test_a_batch_that_is_sent_again_after_midnight_is_known(store: Store, metrics: Any) -> None:
     batch = some(metrics["bloom"], PERIOD, 5, 1)
-    with open_store(store_url, metrics, create=True) as store:
-        assert store.add([batch]) == [True]
-        for day in range(1, 4):
-            store.compact(NOW + day * DAY)
-            assert store.add([some(metrics["bloom"], PERIOD + day, 1, day), batch]) == [True, False]
-        assert store.counts(metrics["bloom"], PERIOD, PERIOD)[PERIOD].num_reports == 5
+    assert store.add([batch]) == [True]
+    for day in range(1, 4):
+        store.compact(NOW + day * DAY)
+        assert store.add([some(metrics["bloom"], PERIOD + day, 1, day), batch]) == [True, False]
+    assert store.counts(metrics["bloom"], PERIOD, PERIOD)[PERIOD].num_reports == 5
 
 
 @pytest.mark.parametrize("graces", [(2, 30), (30, 2)])
-def test_a_registry_with_another_grace_finds_the_ids_of_before(store_url: str, graces: tuple[int, int]) -> None:
-    metrics, end = registry(), (PERIOD + 1) * DAY
+def test_a_registry_with_another_grace_finds_the_ids_of_before(
+    store: Store, metrics: Any, graces: tuple[int, int]
+) -> None:
+    end = (PERIOD + 1) * DAY
     batch = some(metrics["bloom"], PERIOD, 5, 1)
-    with open_store(store_url, metrics, create=True) as store:
-        assert store.add([batch._replace(forget_after=end + graces[0] * DAY)]) == [True]
-        assert store.add([batch._replace(forget_after=end + graces[1] * DAY)]) == [False]
-        assert store.compact(end + 30 * DAY - 1).forgotten == 0  # the longer one holds for both
-        assert store.add([batch]) == [False]
-        assert store.compact(end + 30 * DAY).forgotten == 1
-        assert days(store) == {}
+    assert store.add([batch._replace(forget_after=end + graces[0] * DAY)]) == [True]
+    assert store.add([batch._replace(forget_after=end + graces[1] * DAY)]) == [False]
+    assert store.compact(end + 30 * DAY - 1).forgotten == 0  # the longer one holds for both
+    assert store.add([batch]) == [False]
+    assert store.compact(end + 30 * DAY).forgotten == 1
+    assert days(store) == {}
 
 
-def test_a_call_holds_batches_of_several_days_and_a_batch_twice(store_url: str) -> None:
-    metrics = registry()
+def test_a_call_holds_batches_of_several_days_and_a_batch_twice(store: Store, metrics: Any) -> None:
     batches = [some(metrics["bloom"], PERIOD + number % 3, 1, number) for number in range(12)]
-    with open_store(store_url, metrics, create=True) as store:
-        assert store.add([batches[4], batches[1]]) == [True, True]
-        again = [*batches, batches[0], batches[11]]
-        assert store.add(again) == [number not in {1, 4, 12, 13} for number in range(14)]
-        assert store.add(again) == [False] * 14
-        assert sum(one.num_reports for one in store.counts(metrics["bloom"], 0, PERIOD + 3).values()) == 12
+    assert store.add([batches[4], batches[1]]) == [True, True]
+    again = [*batches, batches[0], batches[11]]
+    assert store.add(again) == [number not in {1, 4, 12, 13} for number in range(14)]
+    assert store.add(again) == [False] * 14
+    assert sum(one.num_reports for one in store.counts(metrics["bloom"], 0, PERIOD + 3).values()) == 12
 
 
-def test_dropping_goes_by_the_day_of_each_table(store_url: str) -> None:
-    metrics = registry()
+def test_dropping_goes_by_the_day_of_each_table(store: Store, metrics: Any) -> None:
     metric = metrics["bloom"]
     batches = [some(metric, PERIOD + number, 1, number) for number in range(4)]
-    with open_store(store_url, metrics, create=True) as store:
-        store.add(batches)
-        done = store.compact(metric.accept_until(PERIOD + 1))
-        assert (done.forgotten, done.remains) == (2, ())
-        assert sorted(days(store)) == [PERIOD + 3, PERIOD + 4]
-        assert store.last_day() == metric.accept_until(PERIOD + 1) // DAY
-        assert store.add(batches[2:]) == [False, False]
-        with store._database.snapshot() as connection:
-            keys = connection.execute(text("SELECT key FROM about")).scalars().all()
-        assert not [key for key in keys if str(PERIOD + 1) in key or str(PERIOD + 2) in key]
+    store.add(batches)
+    done = store.compact(metric.accept_until(PERIOD + 1))
+    assert (done.forgotten, done.remains) == (2, ())
+    assert sorted(days(store)) == [PERIOD + 3, PERIOD + 4]
+    assert store.last_day() == metric.accept_until(PERIOD + 1) // DAY
+    assert store.add(batches[2:]) == [False, False]
+    with store._database.snapshot() as connection:
+        keys = connection.execute(text("SELECT key FROM about")).scalars().all()
+    assert not [key for key in keys if str(PERIOD + 1) in key or str(PERIOD + 2) in key]
 
 
 def test_a_dropping_that_is_killed_between_slices_is_taken_up_again(tmp_path: Path, monkeypatch: Any) -> None:
@@ -127,21 +131,6 @@ def test_a_dropping_that_is_killed_between_slices_is_taken_up_again(tmp_path: Pa
         assert days(store) == {}
     content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert not [one for one in ids if one in content]
-
-
-@pytest.mark.slow
-def test_two_processes_that_send_the_same_first_batches(store_url: str) -> None:
-    metrics = registry()
-    metric = metrics["bloom"]
-    open_store(store_url, metrics, create=True).close()
-    workers = [start(store_url, 0, 60, 3) for _ in range(2)]
-    for worker in workers:
-        go(worker)
-    told = [acknowledged(worker.communicate(timeout=60)[0]) for worker in workers]
-    assert all(set(one) == set(range(60)) for one in told)
-    assert all(told[0][number] != told[1][number] for number in range(60))
-    with open_store(store_url, metrics) as store:
-        assert store.counts(metric, 0, 1 << 20) == expected(metric, set(range(60)))
 
 
 def test_first_batches_of_many_days_at_once_are_counted_once(store_url: str) -> None:
@@ -251,3 +240,58 @@ def test_batches_are_counted_once_while_tables_are_dropped(store_url: str) -> No
             assert forgetting.result() > 3
         assert total == 80
         assert one.counts(metric, PERIOD + 50, PERIOD + 50)[PERIOD + 50].num_reports == 80
+
+
+# Two collectors that do something for the first time at the same moment: one does it, the other waits and goes on
+
+
+def test_two_that_start_with_the_same_new_metrics(server_folder: Path) -> None:
+    metrics = registry()
+    wanted = {(entry.metric, entry.mechanism.digest): entry for entry in map(StoredMetric.of, metrics.values())}
+    with (
+        fresh("postgresql", server_folder) as url,
+        open_store(url, create=True) as one,
+        ThreadPoolExecutor(1) as beside,
+    ):
+        with one._database.engine.begin() as connection:
+            _write(one._database, connection, wanted)
+            late = beside.submit(open_store, url, metrics)
+            until_it_waits(one, late)
+        with late.result() as other, other._database.snapshot() as connection:
+            assert set(read_stored_metrics(connection)) == set(wanted)
+
+
+def test_two_that_forget_for_the_first_time(server_folder: Path) -> None:
+    with (
+        fresh("postgresql", server_folder) as url,
+        open_store(url, create=True) as one,
+        open_store(url) as other,
+        ThreadPoolExecutor(1) as beside,
+    ):
+        with one._database.engine.begin() as connection:
+            _note_day(one._database, connection, "1")
+            late = beside.submit(other.compact, NOW)
+            until_it_waits(one, late)
+        assert late.result().forgotten == 0
+        with one._database.snapshot() as connection:
+            rows = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalars().all()
+    assert rows == [str(int(NOW // DAY))]
+
+
+def test_two_that_delete_the_same_few_reports(server_folder: Path) -> None:
+    metrics = registry()
+    with (
+        fresh("postgresql", server_folder) as url,
+        open_store(url, metrics, create=True) as one,
+        open_store(url, metrics) as other,
+        ThreadPoolExecutor(1) as beside,
+    ):
+        one.add([received(metrics["bloom"], 20_000, reports(metrics["bloom"], 9, random.Random(1)))])
+        one.compact(NOW)
+        with one._database.engine.begin() as connection:
+            (key,) = keys_of(connection, CHUNKS)
+            assert _delete_key(connection, key) == [9]
+            late = beside.submit(other.retain, NOW + 1000 * DAY)
+            until_it_waits(one, late)
+        assert late.result().reports == 0
+        assert one.periods("bloom") == []

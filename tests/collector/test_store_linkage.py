@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import OperationalError
 
-from overstory.collector.store import open_store
+from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.schema import (
     BATCH_IDS,
@@ -62,14 +63,13 @@ def test_no_database_has_other_columns(store_url: str) -> None:
             assert {column["name"] for column in found.get_columns(name)} == set(table.c.keys())
 
 
-def test_the_day_of_an_id_is_that_of_every_metric(store_url: str) -> None:
-    metrics, rng = registry(), random.Random(1)
-    with open_store(store_url, metrics, create=True) as store:
-        for second in (1, 3600, DAY - 1, DAY):
-            sent = reports(metrics["bloom"], 1, rng)
-            store.add([received(metrics["bloom"], PERIOD, sent, forget_after=PERIOD * DAY + second)])
-        with store._database.snapshot() as connection:
-            assert set(connection.execute(select(BATCH_IDS.c.forget_after)).scalars()) == {(PERIOD + 1) * DAY}
+def test_the_day_of_an_id_is_that_of_every_metric(store: Store, metrics: Any) -> None:
+    rng = random.Random(1)
+    for second in (1, 3600, DAY - 1, DAY):
+        sent = reports(metrics["bloom"], 1, rng)
+        store.add([received(metrics["bloom"], PERIOD, sent, forget_after=PERIOD * DAY + second)])
+    with store._database.snapshot() as connection:
+        assert set(connection.execute(select(BATCH_IDS.c.forget_after)).scalars()) == {(PERIOD + 1) * DAY}
 
 
 def test_ids_have_no_row_number_and_no_order_of_arrival(store_url: str) -> None:

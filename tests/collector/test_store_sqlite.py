@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -18,6 +16,8 @@ import pytest
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.databases import sqlite
 from overstory.collector.store.databases.connection import connect
+from overstory.collector.store.databases.sqlite import FairLock
+from support.processes import output_of, start
 from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000
@@ -85,7 +85,7 @@ LOADS = """
 import sys
 from support.store_samples import registry
 from overstory.collector.store import open_store
-with open_store("warm.db", registry(), create=True) as store:
+with open_store(sys.argv[1], registry(), create=True) as store:
     print("numba" in sys.modules)
     store.warm_up()
     print("numba" in sys.modules)
@@ -93,11 +93,7 @@ with open_store("warm.db", registry(), create=True) as store:
 
 
 def test_counting_is_loaded_before_it_is_needed(tmp_path: Path) -> None:
-    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-    loaded = subprocess.run(
-        [sys.executable, "-c", LOADS], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
-    )
-    assert loaded.stdout.split() == ["False", "True"]
+    assert output_of(start(LOADS, tmp_path / "warm.db")).split() == ["False", "True"]
 
 
 def in_the_file_alone(folder: Path, table: str = "inbox") -> int:
@@ -108,3 +104,42 @@ def in_the_file_alone(folder: Path, table: str = "inbox") -> int:
             return 0
         count: int = alone.execute(f"SELECT coalesce(sum(num_reports), 0) FROM {table}").fetchone()[0]
     return count
+
+
+# FairLock: one holder at a time, in the order of asking
+
+
+def waiting(lock: FairLock, number: int) -> None:
+    """Wait until so many threads wait."""
+    end = time.monotonic() + 10
+    while len(lock._waiting) < number:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_first_come_first_served_also_by_who_comes_again() -> None:
+    lock, served = FairLock(), []
+
+    def take(name: int) -> None:
+        with lock:
+            served.append(name)
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(5)]
+    with lock:
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            waiting(lock, number)
+    with lock:  # who has just given it back is behind all of them
+        served.append(5)
+    for thread in threads:
+        thread.join()
+    assert served == [0, 1, 2, 3, 4, 5]
+    assert not lock.taken
+
+
+def test_a_failure_gives_it_back() -> None:
+    lock = FairLock()
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), lock:
+            _ = 1 / 0
+        assert not lock.taken

@@ -5,8 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
+from httpx import ASGITransport, AsyncClient
+
+from overstory.collector.app import build_app
+from overstory.collector.service import Collector
+from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import Received
 from overstory.collector.store.compaction import Compacted
 from overstory.collector.store.retention import Retained
@@ -92,6 +99,15 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Return a function that fails, whatever it is given."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
 class FakeStore:
     """A store in memory: it remembers ids, can be slow, and can fail."""
 
@@ -142,3 +158,18 @@ class FakeStore:
     @property
     def num_reports(self) -> int:
         return sum(one.num_reports for one in self.kept.values())
+
+
+NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
+
+
+@asynccontextmanager
+async def asked(collector: Collector, *, client: Any = ("127.0.0.1", 1), **more: Any) -> AsyncIterator[AsyncClient]:
+    """Run a collector without a socket, and give a client to it, whose address is `client`."""
+    await collector.start()
+    try:
+        transport = ASGITransport(build_app(collector), client=client)
+        async with AsyncClient(transport=transport, base_url="http://collector", **more) as http:
+            yield http
+    finally:
+        await collector.stop()

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Self
 
 ANNOUNCED: Final = re.compile(r"listening on https?://(\S+):(\d+)")
 
@@ -45,6 +45,25 @@ class ListeningProcess:
         """Its process number, while it runs."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        assert self.address is not None
+        return "http://{}:{}".format(*self.address)
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory that it has in use (Linux)."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def kill(self) -> None:
         """SIGKILL: no goodbye."""

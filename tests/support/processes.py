@@ -52,3 +52,11 @@ def output_of(process, *, expected=0):
     out, err = process.communicate(timeout=120)
     assert process.returncode == expected, err
     return out
+
+
+def make_certificate(folder, *, days=2, name="localhost"):
+    """Write `certificate.pem` and `key.pem` with openssl, and return the path of the certificate."""
+    files = f"-keyout {folder}/key.pem -out {folder}/certificate.pem -addext subjectAltName=DNS:localhost"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days {days} -subj /CN={name} {files}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    return Path(folder) / "certificate.pem"

@@ -13,7 +13,7 @@ from overstory.collector.server import Server, _config
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.protocol.metrics import MetricRegistry
-from support.collector_in_process import METRICS, NOW, FakeStore
+from support.collector_in_process import METRICS, NEVER, NOW, FakeStore
 
 
 @contextmanager
@@ -31,12 +31,11 @@ def served(
 
     `http` is another of uvicorn's protocols than ours, to compare with.
     """
-    never = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
     collector = Collector(
         metrics,
         FakeStore() if store is None else store,
         limits=limits,
-        intervals=intervals or never,
+        intervals=intervals or NEVER,
         **{"open_writes": True, "clock": lambda: NOW} | named,
     )
     listening, ready = Listening(port=port, grace=0.0), threading.Event()

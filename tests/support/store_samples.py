@@ -16,14 +16,13 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.collector.app import build_app
 from overstory.collector.service import Collector
-from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import Received, open_store
 from overstory.collector.store.retention import without_few
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
+from support.collector_in_process import NEVER, asked
 from support.registry_texts import COLOURS, LISTED, STRINGS, registry_of
 
 DAY = 86_400
@@ -184,15 +183,8 @@ def pages_of(metrics: MetricRegistry, url: str, *paths: str, token: bool = True)
     async def main() -> list[httpx.Response]:
         store = open_store(url, metrics)
         headers = {"authorization": f"Bearer {store.add_token('admin', 'ops')}"} if token else {}
-        collector = Collector(
-            metrics, store, intervals=UpkeepIntervals(tokens=0, compact=0, retain=0), clock=lambda: NOW
-        )
-        transport = httpx.ASGITransport(build_app(collector))
-        await collector.start()
-        try:
-            async with httpx.AsyncClient(transport=transport, base_url="http://c", headers=headers) as client:
-                return [await client.get(f"/v1/metrics/{path}") for path in paths]
-        finally:
-            await collector.stop()
+        collector = Collector(metrics, store, intervals=NEVER, clock=lambda: NOW)
+        async with asked(collector, headers=headers) as client:
+            return [await client.get(f"/v1/metrics/{path}") for path in paths]
 
     return asyncio.run(main())

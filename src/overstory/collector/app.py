@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 
 from overstory.collector.auth import ADMIN, MONITOR
 from overstory.collector.http.endpoint import (
-    ALWAYS,
+    ALWAYS_TEXT,
     PATH,
     PROBLEM,
     RETRY_AFTER,
@@ -128,11 +128,6 @@ def _need(role: str, collector: Collector, request: Request) -> None:
         raise AccessError(reason)
 
 
-def _is_local(request: Request) -> bool:
-    """Whether a request comes from this machine; the address is not used for anything else."""
-    return request.client is None or is_loopback(request.client.host)  # None: a socket in the file system
-
-
 def _add_admin_pages(app: FastAPI, collector: Collector, decoding: Decoding) -> None:
     bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `overstory store tokens`.")
 
@@ -175,7 +170,8 @@ def _add_health(app: FastAPI, collector: Collector) -> None:
         responses=_responses(401),
     )
     async def metrics(request: Request) -> PageResponse:
-        if not _is_local(request):
+        # The address is not used for anything else. None: a socket in the file system.
+        if request.client is not None and not is_loopback(request.client.host):
             _need(MONITOR, collector, request)
         return text_page(collector.telemetry.expose(), "text/plain; version=0.0.4; charset=utf-8")
 
@@ -205,7 +201,10 @@ class HotPath:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3)."""
-        post = self._post_of(scope["path"]) if scope["type"] == "http" else None
+        post = None
+        if scope["type"] == "http":  # other shards' paths are refused, not unknown
+            path = scope["path"]
+            post = self._posts.get(path) or (self._elsewhere if OTHER_SHARD.fullmatch(path) else None)
         if post is not None and scope["method"] == "POST":
             answer = await answer_post(post, self._endpoint, self._bodies, scope["headers"], receive)
             if answer is not None:
@@ -217,10 +216,6 @@ class HotPath:
         else:
             await self._app(scope, receive, send)
 
-    def _post_of(self, path: str) -> Post | None:
-        """Return what answers posts to a path; other shards' paths are refused, not unknown."""
-        return self._posts.get(path) or (self._elsewhere if OTHER_SHARD.fullmatch(path) else None)
-
 
 async def _without_body(send: Send, message: Message) -> None:
     if message["type"] == "http.response.body":
@@ -229,6 +224,11 @@ async def _without_body(send: Send, message: Message) -> None:
 
 
 NAMES: Final = {404: "not-found", 405: "method"}
+NEEDED: Final = {
+    Reason.NO_TOKEN: "This page needs an admin token: send it as Authorization: Bearer.",
+    Reason.UNKNOWN_TOKEN: "The admin token is unknown, revoked or expired.",
+}
+NO_PARAMETER: Final = "this page has no such parameter"
 
 
 class AccessError(Exception):
@@ -247,59 +247,36 @@ def as_page(response: Response, **headers: str) -> PageResponse:
 
 def handle_errors(app: FastAPI) -> None:
     """Answer every error of `app` with problem details."""
-    handlers: dict[Any, Callable[[Request, Any], Awaitable[PageResponse]]] = {
-        AccessError: _access,
-        UnknownMetricError: _unknown,
-        ParameterError: _parameters,
-        RecountError: _parameters,  # it does not pass: another range or another registry is needed
-        RequestValidationError: _invalid,
-        StoreError: _store,
-        HTTPException: _http,
-        Exception: _fault,
-    }
-    for kind, handler in handlers.items():
-        app.add_exception_handler(kind, handler)
+    known = AccessError, UnknownMetricError, ParameterError, RecountError, RequestValidationError, StoreError
+    for kind in (*known, HTTPException, Exception):
+        app.add_exception_handler(kind, _answer_error)
 
 
-async def _access(_: Request, error: AccessError) -> PageResponse:
-    detail = {
-        Reason.NO_TOKEN: "This page needs an admin token: send it as Authorization: Bearer.",
-        Reason.UNKNOWN_TOKEN: "The admin token is unknown, revoked or expired.",
-    }[error.reason]
-    return as_page(error_response(401, error.reason, detail))
-
-
-async def _unknown(_: Request, error: UnknownMetricError) -> PageResponse:
-    return as_page(error_response(404, Reason.UNKNOWN_METRIC, str(error)))
-
-
-async def _parameters(_: Request, error: ParameterError | RecountError) -> PageResponse:
-    return as_page(error_response(400, "parameters", str(error)))
-
-
-async def _invalid(_: Request, error: RequestValidationError) -> PageResponse:
-    wrong = "; ".join(f"{'.'.join(map(str, fault['loc'][1:]))}: {_fault_text(fault)}" for fault in error.errors())
-    return as_page(error_response(400, "parameters", wrong))
-
-
-def _fault_text(fault: Any) -> str:
-    return "this page has no such parameter" if fault["type"] == "extra_forbidden" else str(fault["msg"])
-
-
-async def _store(_: Request, error: StoreError) -> PageResponse:  # noqa: ARG001 - it names the store, which is not public
-    return as_page(
-        error_response(503, Reason.STORE, "The collector cannot read its store at the moment."),
-        **{"retry-after": str(RETRY_AFTER[Reason.STORE])},
-    )
-
-
-async def _http(_: Request, error: HTTPException) -> PageResponse:
-    answer = error_response(error.status_code, NAMES.get(error.status_code, "request"), str(error.detail))
-    return as_page(answer, **dict(error.headers or {}))
-
-
-async def _fault(_: Request, error: Exception) -> PageResponse:  # noqa: ARG001 - it is logged where it was raised
-    return as_page(error_response(500, "fault", "The collector failed; please report this error."))
+async def _answer_error(_: Request, error: Exception) -> PageResponse:
+    headers: dict[str, str] = {}
+    match error:
+        case AccessError():
+            answer = error_response(401, error.reason, NEEDED[error.reason])
+        case UnknownMetricError():
+            answer = error_response(404, Reason.UNKNOWN_METRIC, str(error))
+        case ParameterError() | RecountError():  # neither passes: another range or another registry is needed
+            answer = error_response(400, "parameters", str(error))
+        case RequestValidationError():
+            faults = [(".".join(map(str, fault["loc"][1:])), fault) for fault in error.errors()]
+            wrong = (
+                f"{name}: {NO_PARAMETER if fault['type'] == 'extra_forbidden' else fault['msg']}"
+                for name, fault in faults
+            )
+            answer = error_response(400, "parameters", "; ".join(wrong))
+        case StoreError():  # its text names the store, which is not public
+            detail = "The collector cannot read its store at the moment."
+            answer = error_response(503, Reason.STORE, detail)._replace(retry_after=RETRY_AFTER[Reason.STORE])
+        case HTTPException():
+            answer = error_response(error.status_code, NAMES.get(error.status_code, "request"), str(error.detail))
+            headers = dict(error.headers or {})
+        case _:  # it is logged where it was raised
+            answer = error_response(500, "fault", "The collector failed; please report this error.")
+    return as_page(answer, **headers)
 
 
 def json_page(body: Any, **headers: str) -> PageResponse:
@@ -310,5 +287,4 @@ def json_page(body: Any, **headers: str) -> PageResponse:
 
 def text_page(body: bytes, media_type: str, **headers: str) -> PageResponse:
     """Return a text as a page; `headers` replace those that every answer has, or are added to them."""
-    always = {name.decode(): value.decode() for name, value in ALWAYS}
-    return PageResponse(body, headers=always | {"content-type": media_type} | headers)
+    return PageResponse(body, headers=ALWAYS_TEXT | {"content-type": media_type} | headers)

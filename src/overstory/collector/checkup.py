@@ -121,7 +121,6 @@ def check_private(check: str, path: Path, what: str) -> Findings:
 
 def check_store(url: str, registry: MetricRegistry | None, now: float) -> Findings:
     """Check a store's schema, its disk, its tokens, and whether a registry fits it; nothing is written."""
-    from overstory.collector.store import open_store
     from overstory.collector.store.schema import SCHEMA
 
     with open_store(url) as store:
@@ -325,7 +324,8 @@ def check_keys(registry: MetricRegistry, path: Path | None) -> Findings:
     yield from missing
     yield from _changing(path, keys, listed)
     if not missing:
-        yield Finding(CHECK, "ok", f"{path} opens what is sealed for the registry's keys: {_ids(listed)}")
+        ids = ", ".join(str(key.key_id) for key in listed)
+        yield Finding(CHECK, "ok", f"{path} opens what is sealed for the registry's keys: {ids}")
 
 
 def _missing(path: Path, keys: Sequence[PrivateKey], listed: Sequence[KeyConfiguration]) -> Findings:
@@ -352,10 +352,6 @@ def _changing(path: Path, keys: Sequence[PrivateKey], listed: Sequence[KeyConfig
             leaving = f"key {key.key_id} of {path} is no longer in the registry"
             advice = "remove it when no message comes for it any more (overstory_oblivious_opened_total)"
             yield Finding(CHECK, "warning", leaving, advice)
-
-
-def _ids(listed: Sequence[KeyConfiguration]) -> str:
-    return ", ".join(str(key.key_id) for key in listed)
 
 
 ADVICE: Final = (

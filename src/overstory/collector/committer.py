@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from overstory.collector.settings import MEBIBYTE, Limits
-from overstory.collector.store import Received
 from overstory.collector.store.databases.database import DiskFullError, StoreError
 from overstory.supervision.log import SparseLog
+
+if TYPE_CHECKING:
+    from overstory.collector.store import Received, Store
 
 GROUP_BYTES: Final = 4 * MEBIBYTE
 """The most bytes of a commit, unless a single request has more: later requests wait less."""
@@ -29,14 +31,6 @@ Done = Callable[[Sequence[bool] | None], None]
 """Called on the event loop with which batches were new; None when the store failed and nothing was stored."""
 
 _log = logging.getLogger("overstory.collector")
-
-
-class Adds(Protocol):
-    """The method of a store that a committer calls."""
-
-    def add(self, received: Sequence[Received]) -> list[bool]:
-        """Commit, durably, and return which batches were new."""
-        ...
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,17 +51,12 @@ class _Waiting(NamedTuple):
 
 
 class Committer:
-    """A bounded queue before one writer thread.
+    """A bounded queue before one writer thread; `limits` count what is being committed, too.
 
     All methods are called on the event loop; the thread only takes from the queue.
-
-    Parameters
-    ----------
-    limits
-        How many reports and bytes may wait, what is being committed included.
     """
 
-    def __init__(self, store: Adds, limits: Limits, on_commit: Callable[[Committed], None] = lambda _: None) -> None:
+    def __init__(self, store: Store, limits: Limits, on_commit: Callable[[Committed], None] = lambda _: None) -> None:
         self._store, self._limits, self._on_commit = store, limits, on_commit
         self._failed_at = -math.inf
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()  # None ends it
@@ -90,7 +79,6 @@ class Committer:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more fits."""
         return self.reports >= self._limits.queue_reports or self.size >= self._limits.queue_bytes
 
     def submit(self, received: list[Received], reports: int, size: int, done: Done) -> bool:

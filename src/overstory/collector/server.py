@@ -66,7 +66,6 @@ class Server(SupervisedServer):
         self._memory_was_short = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and announce the address."""
         await super().startup(sockets)
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
@@ -75,9 +74,10 @@ class Server(SupervisedServer):
             host, port = sockets[0].getsockname()[:2]
             address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
             store, facts = self._collector.store.url, _describe(self._collector.registry)
-            shard = self._shard_words()
+            shard, shards = self._collector.shard, self._collector.registry.shards
+            of = "" if shard is None else f", shard {shard} of {shards}"
             log_event(
-                f"overstory {__version__} serves {address}: {_registry_text(facts)}, store {store}{shard}",
+                f"overstory {__version__} serves {address}: {_registry_text(facts)}, store {store}{of}",
                 event="start",
                 version=__version__,
                 address=address,
@@ -126,10 +126,6 @@ class Server(SupervisedServer):
         log_event(
             f"reloaded: {_registry_text(facts)}, {changed}", event="reload", changed=registry.digest != before, **facts
         )
-
-    def _shard_words(self) -> str:
-        shard, shards = self._collector.shard, self._collector.registry.shards
-        return "" if shard is None else f", shard {shard} of {shards}"
 
     async def _reload_keys(self) -> None:
         if self._reread_keys is not None:

@@ -35,16 +35,8 @@ PATIENCE: Final = 60
 class Collector:
     """A collector; `start` and `stop` run on one event loop.
 
-    Parameters
-    ----------
-    store
-        The store of the reports; `stop` closes it.
-    ring
-        The private keys of Oblivious HTTP; None: sealed requests are not taken.
-    shard
-        The shard whose uploads are taken; None: of a registry without shards.
-    clock, even
-        Unix time in seconds; the seconds of a clock that never jumps.
+    `stop` closes the store. Without a `ring` of private keys, sealed requests are not taken. `clock` gives unix time in
+    seconds, `even` the seconds of a clock that never jumps.
     """
 
     def __init__(

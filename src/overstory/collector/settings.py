@@ -13,25 +13,17 @@ DAY: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper bounds. A request beyond one of them is refused with a reason, and nothing of it is stored.
-
-    Attributes
-    ----------
-    json_bytes
-        A body in JSON, inflated or not: it takes far longer to read, and about twenty times its size in memory.
-    queue_reports, queue_bytes
-        Everything that waits for its commit, what is being committed included.
-    reading_bytes
-        All bodies together that are being received, or wait to be inflated or parsed.
-    """
+    """Upper bounds. A request beyond one of them is refused with a reason, and nothing of it is stored."""
 
     body_bytes: int = 8 * MEBIBYTE  # the body of a request, as it travels
+    # A body in JSON, inflated or not: it takes far longer to read, and about twenty times its size in memory.
     json_bytes: int = MEBIBYTE
     inflated_bytes: int = 16 * MEBIBYTE  # a compressed body after inflating, which stops there
     uploads: int = 1_000  # per request
     reports: int = 100_000  # per request
-    queue_reports: int = 1_000_000
-    queue_bytes: int = 128 * MEBIBYTE
+    queue_reports: int = 1_000_000  # everything that waits for its commit, what is being committed included
+    queue_bytes: int = 128 * MEBIBYTE  # of the same
+    # All bodies together that are being received, or wait to be inflated or parsed.
     reading_bytes: int = 128 * MEBIBYTE
     reading_seconds: float = 30.0  # until a request has arrived completely
     taking_seconds: float = 30.0  # until a sender has read an answer

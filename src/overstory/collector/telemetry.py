@@ -36,32 +36,19 @@ def log_event(message: str, **facts: Any) -> None:
 
 
 class Histogram:
-    """Counts of observations up to each bound.
-
-    Examples
-    --------
-    >>> histogram = Histogram((1, 10))
-    >>> for value in (1, 5, 100):
-    ...     histogram.observe(value)
-    >>> histogram.buckets()
-    [('1.0', 1), ('10.0', 2), ('+Inf', 3)]
-    """
+    """Counts of observations up to each bound."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds, self._counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
 
     def observe(self, value: float) -> None:
-        """Count a value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return how many observations were up to each bound, as Prometheus writes it."""
-        so_far, buckets = 0, []
-        for bound, count in zip((*map(float, self._bounds), "+Inf"), self._counts, strict=True):
-            so_far += count
-            buckets.append((str(bound), float(so_far)))
-        return [(bound, int(count)) for bound, count in buckets]
+        bounds = *map(str, map(float, self._bounds)), "+Inf"
+        return list(zip(bounds, accumulate(self._counts), strict=True))
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -69,13 +56,7 @@ class Histogram:
         return tuple(self._counts)
 
     def bound_of(self, share: float, counts: Sequence[int]) -> float | None:
-        """Return the bound that this share of `counts` is below, or the last one; None without any.
-
-        Examples
-        --------
-        >>> Histogram((1, 10)).bound_of(0.95, (90, 5, 5)), Histogram((1, 10)).bound_of(0.95, (0, 0, 0))
-        (10, None)
-        """
+        """Return the bound that this share of `counts` is below, or the last one; None without any."""
         total = sum(counts)
         if not total:
             return None
@@ -132,18 +113,15 @@ class Telemetry(Collector):
             self.batch_reports.observe(received.num_reports)
 
     def committed(self, commit: Committed) -> None:
-        """Count a commit."""
         if commit.failed:
             self.failed_commits += 1
         self.commits.observe(commit.seconds)
         self.commit_reports.observe(commit.reports)
 
     def expose(self) -> bytes:
-        """Return everything in Prometheus's text format."""
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families."""
         yield _counter("reports_accepted", "Reports committed, by metric.", "metric", self.accepted)
         yield _counter(
             "reports_duplicate", "Reports in batches that were committed before, by metric.", "metric", self.duplicates

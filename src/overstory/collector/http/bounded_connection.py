@@ -96,14 +96,12 @@ class BoundedConnection(HttpToolsProtocol):
         self._blocked_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request, up to the deadline."""
         super().connection_made(transport)
         self.flow: _Flow = _Flow(transport)
         self._cycle_transport = _CycleTransport(transport, self._write_bytes, self._close)
         self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the deadline, and drop what was not parsed."""
         if isinstance(exc, TimeoutError):  # the system's own bound on unread answers, see `Listening.bind`
             self._note_untaken()
         self._cancel_deadline()
@@ -123,14 +121,12 @@ class BoundedConnection(HttpToolsProtocol):
         return self._half_closed
 
     def shutdown(self) -> None:
-        """End at once when all answers were given."""
         if self._closing:
             self.transport.close()
         else:
             super().shutdown()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, or keep it until more was answered, or discard it."""
         self._unset_keepalive_if_required()
         if self._parsing_ended:
             self._discarded += len(data)
@@ -149,7 +145,6 @@ class BoundedConnection(HttpToolsProtocol):
             self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect the headers of a head; trailers are not used."""
         if self._in_head and not self._parsing_ended:
             super().on_header(name, value)
 
@@ -169,14 +164,12 @@ class BoundedConnection(HttpToolsProtocol):
         self._begin_cycle()
 
     def on_body(self, body: bytes) -> None:
-        """Pass a piece of a body on."""
         if not self._parsing_ended:
             self._framing_bytes = 0
             self._body_left -= len(body)
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that a request has arrived completely."""
         if not self._parsing_ended and not self._upgrade_offered:
             self._end_request()
             super().on_message_complete()
@@ -194,7 +187,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._finish()
 
     def resume_writing(self) -> None:
-        """Note that the sender reads its answers."""
         self._blocked_since = None
         super().resume_writing()
 
@@ -209,7 +201,6 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are not HTTP."""
         self._end(error_response(400, "http", msg, close=True))
 
     def _begin_cycle(self) -> None:

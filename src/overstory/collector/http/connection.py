@@ -10,6 +10,7 @@ The parser reads such a head once. The same bytes at the beginning of another re
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -81,14 +82,8 @@ class _Exchange:
         self.message_event = _NO_EVENT
 
 
-class _NoEvent:
-    """An event without waiters."""
-
-    def set(self) -> None:
-        """Do nothing."""
-
-
-_NO_EVENT: Final = _NoEvent()
+_NO_EVENT: Final = asyncio.Event()
+"""An event without waiters: a post has no task."""
 
 
 class _ServerHeaders:
@@ -123,7 +118,6 @@ class Connection(BoundedConnection):
         return type("Connection", (cls,), {"endpoint": endpoint, "limits": endpoint.limits, **own})
 
     def data_received(self, data: bytes) -> None:
-        """Take a post with a remembered head; parse anything else."""
         between, begun = self._at_boundary and not self._parsing_ended and self._unparsed is None, self._num_begun
         if between and self._take_repeated(data):
             return
@@ -138,12 +132,10 @@ class Connection(BoundedConnection):
             self._learn(data)
 
     def on_message_begin(self) -> None:
-        """Begin a head."""
         self._at_boundary = False
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:
-        """Collect the body of a small post."""
         if self._receiving is None:
             super().on_body(body)
         else:
@@ -152,7 +144,6 @@ class Connection(BoundedConnection):
             self._receiving.body.append(body)
 
     def on_message_complete(self) -> None:
-        """Decide about a small post; its answer comes after the commit."""
         if not self._parsing_ended and not self._upgrade_offered:
             # After a request that asks to close the connection, the parser decides what may follow.
             self._at_boundary = self.parser.should_keep_alive()
@@ -236,9 +227,8 @@ class Connection(BoundedConnection):
         self.on_response_complete()
 
     def _write(self, answer: Response) -> None:
-        status, body, _, close = answer
-        if status == 200 and not close:
+        if answer.status == 200 and not answer.close:
             own = self.server_headers.written(self.server_state.default_headers)
-            self.transport.write(_TAKEN % (len(body), own, body))
+            self.transport.write(_TAKEN % (len(answer.body), own, answer.body))
         else:
             super()._write(answer)

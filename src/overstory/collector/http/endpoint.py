@@ -42,13 +42,7 @@ class Head(NamedTuple):
 
 
 def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
-    """Read the headers of a post.
-
-    Examples
-    --------
-    >>> read_head([(b"content-type", b"Application/JSON; charset=utf-8"), (b"content-length", b"2")])
-    Head(authorization=b'', content_type='application/json', encoding='', length=2)
-    """
+    """Read the headers of a post."""
     authorization = kind = encoding = b""
     length: int | None = None
     for name, value in headers:
@@ -60,12 +54,8 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
             length = parse_digits(value)
         elif name == b"content-encoding":
             encoding = value
-    return Head(authorization, _media_type(kind), encoding.strip().lower().decode("latin-1"), length)
-
-
-def _media_type(value: bytes) -> str:
-    """Return a content type's media type, without parameters, in lower case."""
-    return _TYPES.get(value) or value.partition(b";")[0].strip().lower().decode("latin-1")
+    content_type = _TYPES.get(kind) or kind.partition(b";")[0].strip().lower().decode("latin-1")
+    return Head(authorization, content_type, encoding.strip().lower().decode("latin-1"), length)
 
 
 RETRY_AFTER: Final = {Reason.QUEUE_FULL: 5, Reason.CLOSING: 10, Reason.STORE: 30, Reason.FAULT: 60}
@@ -79,9 +69,9 @@ ON_ALL: Final = (
 )
 ALWAYS: Final = ((b"content-type", b"application/json"), *ON_ALL)
 """Headers of every answer of JSON."""
+ALWAYS_TEXT: Final = {name.decode(): value.decode() for name, value in ALWAYS}
 PROBLEM: Final = "application/problem+json"
 """The media type of errors (RFC 9457)."""
-_ON_PROBLEMS: Final = ((b"content-type", PROBLEM.encode()), *ON_ALL)
 
 LONGEST_WHERE: Final = 1024
 """Bytes, in JSON, of what an answer says is wrong in a body."""
@@ -90,17 +80,19 @@ _ONE: Final = b'{"results":[{"batch":"%b","accepted":%d,"duplicate":%b,"reason":
 
 
 class Response(NamedTuple):
-    """An answer of JSON."""
+    """An answer: JSON, or a sealed response."""
 
     status: int  # the HTTP status
-    body: bytes  # the JSON text
+    body: bytes
     retry_after: int | None = None  # seconds, where the same request may be sent again
     close: bool = False  # whether the connection ends with it: further bytes of the sender are not read
+    media_type: str = ""  # empty: that of JSON, or of errors
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The headers, without those about keeping the connection."""
-        headers = [*(ALWAYS if self.status < 400 else _ON_PROBLEMS), (b"content-length", b"%d" % len(self.body))]
+        kind = self.media_type or (JSON if self.status < 400 else PROBLEM)
+        headers = [(b"content-type", kind.encode()), *ON_ALL, (b"content-length", b"%d" % len(self.body))]
         if self.retry_after is not None:
             headers.append((b"retry-after", b"%d" % self.retry_after))
         if self.status == Reason.NO_TOKEN.status:
@@ -113,30 +105,20 @@ class Response(NamedTuple):
 def refusal(
     reason: Reason, results: Sequence[dict[str, Any]] = (), *, where: str = "", close: bool = False
 ) -> Response:
-    """Return the answer that refuses a request.
-
-    Examples
-    --------
-    >>> answer = refusal(Reason.QUEUE_FULL)
-    >>> answer.status, answer.retry_after, answer.body[:30]
-    (429, 5, b'{"type":"/problems/queue-full"')
-    """
+    """Return the answer that refuses a request."""
     if results or where:
-        more = {"results": list(results)} | ({"where": _shortened(where)} if where else {})
-        body = _dumped(_problem(reason.status, reason, reason.detail) | more)
+        # It may quote the body, and a sealed answer has one length whatever was sent.
+        shortened = where if len(dumped(where)) <= LONGEST_WHERE else f"{where[:80]} ..."
+        more = {"results": list(results)} | ({"where": shortened} if where else {})
+        body = dumped(_problem(reason.status, reason, reason.detail) | more)
     else:
         body = _REFUSED[reason]
     return Response(reason.status, body, RETRY_AFTER.get(reason), close)
 
 
-def _shortened(where: str) -> str:
-    """Return a text, or its beginning: it may quote the body, and a sealed answer has one length whatever was sent."""
-    return where if len(_dumped(where)) <= LONGEST_WHERE else f"{where[:80]} ..."
-
-
 def error_response(status: int, reason: str, detail: str, *, close: bool = False) -> Response:
     """Return an error that is not about reports."""
-    return Response(status, _dumped(_problem(status, reason, detail)), close=close)
+    return Response(status, dumped(_problem(status, reason, detail)), close=close)
 
 
 def _problem(status: int, reason: str, detail: str) -> dict[str, Any]:
@@ -159,17 +141,14 @@ def answer_to(decision: Decision, new: Sequence[bool]) -> Response:
     """
     results = decision.results
     if len(results) == 1 and len(new) == 1 and not results[0].rejected:
-        return Response(200, _ONE % _single(results[0], new=new[0]))
+        batch, accepted = results[0].batch.hex().encode(), results[0].accepted if new[0] else 0
+        return Response(200, _ONE % (batch, accepted, b"false" if new[0] else b"true"))
     fresh = iter(new)
     listed = [_listed(result, fresh) for result in results]
     if not new:
         reason = next(result.reason for result in results if result.reason is not None)
         return refusal(reason, listed)
-    return Response(200, _dumped({"results": listed}))
-
-
-def _single(result: Result, *, new: bool) -> tuple[bytes, int, bytes]:
-    return result.batch.hex().encode(), result.accepted if new else 0, b"false" if new else b"true"
+    return Response(200, dumped({"results": listed}))
 
 
 def _listed(result: Result, fresh: Iterator[bool]) -> dict[str, Any]:
@@ -220,13 +199,14 @@ def without_upgrade(method: bytes, url: bytes, version: str, headers: Sequence[t
     return b"\r\n".join([*lines, b"", b""])
 
 
-def _dumped(body: Any) -> bytes:
+def dumped(body: Any) -> bytes:
+    """Return JSON values as compact text."""
     return json.dumps(body, separators=(",", ":")).encode()
 
 
 # An overloaded collector refuses most requests: these bodies are made once.
 _REFUSED: Final = {
-    reason: _dumped(_problem(reason.status, reason, reason.detail) | {"results": []}) for reason in Reason
+    reason: dumped(_problem(reason.status, reason, reason.detail) | {"results": []}) for reason in Reason
 }
 
 
@@ -236,14 +216,8 @@ Answered = Callable[[Response], None]
 class ReportEndpoint:
     """Admits a request by its head, checks its body, and answers after its valid reports are committed.
 
-    All methods are called on the event loop.
-
-    Attributes
-    ----------
-    open_writes
-        Whether reports are taken without a token.
-    urls
-        The request targets of reports: PATH, and below it the path of the collector's shard, if it has one.
+    All methods are called on the event loop. `urls` are the request targets of reports: PATH, and below it the path of
+    the collector's shard, if it has one.
     """
 
     def __init__(

@@ -19,34 +19,19 @@ class ServingError(OverstoryError):
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The address that a collector listens on, and its TLS certificate.
-
-    Attributes
-    ----------
-    host, port
-        The address; port 0: any free port.
-    certificate, key
-        PEM files, for TLS; None: plain HTTP, for a proxy on the same machine.
-    grace
-        Seconds between the signal to end and the end of listening: posts are refused with Retry-After meanwhile, and
-        a load balancer sees that this collector is not ready.
-    """
+    """The address that a collector listens on, and its TLS certificate."""
 
     host: str = "127.0.0.1"
-    port: int = 8000
-    certificate: Path | None = None
+    port: int = 8000  # 0: any free port
+    certificate: Path | None = None  # PEM files, for TLS; None: plain HTTP, for a proxy on the same machine
     key: Path | None = None
+    # Seconds between the signal to end and the end of listening: posts are refused with Retry-After meanwhile, and a
+    # load balancer sees that this collector is not ready.
     grace: float = 1.0
 
     @property
     def exposed(self) -> bool:
-        """Whether tokens and reports would cross a network unencrypted.
-
-        Examples
-        --------
-        >>> Listening("127.0.0.1").exposed, Listening("0.0.0.0").exposed, Listening("localhost").exposed
-        (False, True, False)
-        """
+        """Whether tokens and reports would cross a network unencrypted."""
         return self.certificate is None and not is_loopback(self.host)
 
     def bind(self, limits: Limits | None = None) -> socket.socket:

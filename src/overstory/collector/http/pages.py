@@ -15,15 +15,7 @@ from overstory.protocol.metrics import Metric, MetricRegistry
 
 
 def public_metric(metric: Metric) -> dict[str, Any]:
-    """Return a metric as the registry lists it, with every epsilon and its meaning in plain words.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> public_metric(parse_registry(EXAMPLE)["colour"])["privacy"]["plain_words"][:50]
-    "One report can change anyone's guess between two v"
-    """
+    """Return a metric as the registry lists it, with every epsilon and its meaning in plain words."""
     reports = sorted({1, metric.window or 1})
     privacy = statement(metric.mechanism, reports=reports).to_json()
     names = ("epsilon_report", "epsilon_n", "epsilon_permanent", "change_leak", "plain_words")
@@ -58,31 +50,19 @@ class PublicPages:
 
     @cached_property
     def listed(self) -> dict[str, Any]:
-        """The public registry."""
         return public_registry(self.registry)
 
     @cached_property
     def by_id(self) -> dict[str, dict[str, Any]]:
-        """Each metric of the public registry."""
         return {metric["id"]: metric for metric in self.listed["metrics"]}
 
     @cached_property
     def html(self) -> str:
-        """The web page."""
         return public_html(self.registry)
 
 
 def public_html(registry: MetricRegistry) -> str:
-    """Return what is collected as a web page without scripts.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> page = public_html(parse_registry(EXAMPLE))
-    >>> '<h2 id="colour">' in page, "<script" in page
-    (True, False)
-    """
+    """Return what is collected as a web page without scripts."""
     return as_page(_blocks(registry))
 
 

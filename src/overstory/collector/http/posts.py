@@ -26,25 +26,6 @@ THREADS: Final = 4
 """Bodies that are worked on in other threads at a time: each may be inflated to megabytes."""
 
 
-class Answer(Protocol):
-    """What is sent back."""
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        ...
-
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers, without those about keeping the connection."""
-        ...
-
-    @property
-    def body(self) -> bytes:
-        """The body."""
-        ...
-
-
 class Post(Protocol):
     """What one path does with a post."""
 
@@ -56,7 +37,7 @@ class Post(Protocol):
         """Whether a body of that kind may not have that many bytes."""
         ...
 
-    async def answer(self, head: Head, body: bytes) -> Answer:
+    async def answer(self, head: Head, body: bytes) -> Response:
         """Return the answer to a post."""
         ...
 
@@ -113,7 +94,7 @@ class Bodies:
 
 async def answer_post(
     post: Post, endpoint: ReportEndpoint, bodies: Bodies, headers: Sequence[tuple[bytes, bytes]], receive: Receive
-) -> Answer | None:
+) -> Response | None:
     """Read a post and return its answer; None where its sender has gone."""
     head = read_head(headers)
     refused = post.admit(head)
@@ -136,7 +117,7 @@ def only_posts(path: str) -> Response:
     return error_response(405, "method", f"{path} takes only POST.")
 
 
-async def respond(send: Send, answer: Answer, *more: tuple[bytes, bytes]) -> None:
+async def respond(send: Send, answer: Response, *more: tuple[bytes, bytes]) -> None:
     """Send an answer."""
     await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *more]})
     await send({"type": "http.response.body", "body": answer.body})
@@ -149,7 +130,6 @@ class OtherShardPost:
         self._endpoint = endpoint
 
     def admit(self, head: Head) -> Response | None:
-        """Return the answer that refuses a post."""
         return self._endpoint.refuse(self._endpoint.admit(head) or Reason.WRONG_SHARD, close=True)
 
     def too_large(self, head: Head, size: int) -> bool:
@@ -157,8 +137,7 @@ class OtherShardPost:
         del head
         return size > 0
 
-    async def answer(self, head: Head, body: bytes) -> Answer:
-        """Return the answer that refuses a post."""
+    async def answer(self, head: Head, body: bytes) -> Response:
         del head, body
         return self._endpoint.refuse(Reason.WRONG_SHARD)
 
@@ -170,12 +149,10 @@ class ReportPost:
         self._endpoint, self._bodies = endpoint, bodies
 
     def admit(self, head: Head) -> Response | None:
-        """Return the answer that refuses a post by its head, or None."""
         reason = self._endpoint.admit(head)
         return None if reason is None else self._endpoint.refuse(reason, close=reason is Reason.TOO_LARGE)
 
     def too_large(self, head: Head, size: int) -> bool:
-        """Whether a body of that kind may not have that many bytes."""
         return self._endpoint.too_large(head, size)
 
     async def answer(self, head: Head, body: bytes, *, oblivious: bool = False) -> Response:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from overstory.analysis.selection import Adjustment, Correction, IntervalKind
-from overstory.collector.http.endpoint import ALWAYS
+from overstory.collector.http.endpoint import ALWAYS_TEXT
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import parse_range, read_store
 from overstory.queries.estimates import Aggregation, EstimateOptions
@@ -104,7 +104,6 @@ class EstimatesQuery(CountsQuery):
     limit: int | None = Field(None, ge=1, description="At most so many values of each range, the most frequent.")
 
     def options(self) -> EstimateOptions:
-        """Return the options of the estimates."""
         steps = tuple(name.strip() for name in self.steps.split(",") if name.strip())
         selecting = self.alpha, self.correction, self.method, self.complete
         return EstimateOptions(
@@ -154,7 +153,6 @@ class Decoding:
         return self._pool
 
     def close(self) -> None:
-        """End the process."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
@@ -243,5 +241,4 @@ def _blocks(texts: Iterator[str]) -> Iterator[str]:
 
 
 def _streamed(texts: AsyncIterator[str] | Iterator[str], form: Form) -> StreamingResponse:
-    always = {name.decode(): value.decode() for name, value in ALWAYS}
-    return StreamingResponse(texts, headers=always | {"content-type": MEDIA_TYPES.get(form, MEDIA_TYPES["csv"])})
+    return StreamingResponse(texts, headers=ALWAYS_TEXT | {"content-type": MEDIA_TYPES.get(form, MEDIA_TYPES["csv"])})

@@ -73,7 +73,6 @@ class SupervisedServer(uvicorn.Server):
             self._faults.error("a periodic check failed", error)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
         await super().startup(sockets)
         if self.started and sockets:
             self._bound = sockets[0].dup()  # the event loop may close the other one
@@ -91,7 +90,6 @@ class SupervisedServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening, and end."""
         if self._bound is not None:
             self._bound.close()
             self._bound = None

@@ -29,15 +29,6 @@ def inflate(body: bytes, encoding: str, most: int) -> bytes:
     """Decode a body with this Content-Encoding: gzip, deflate, identity or nothing.
 
     At most `most` bytes are inflated, also where the body announces more.
-
-    Examples
-    --------
-    >>> inflate(zlib.compress(bytes(1000)), "deflate", 1000) == bytes(1000)
-    True
-    >>> inflate(zlib.compress(bytes(1001)), "deflate", 1000)
-    Traceback (most recent call last):
-        ...
-    overstory.protocol.errors.WireError: the body inflates to more than 1000 bytes: send smaller batches
     """
     if encoding in {"", "identity"}:
         return body
@@ -79,37 +70,20 @@ class Result:
 
 @dataclass(slots=True)
 class Decision:
-    """The decision about a request.
+    """The decision about a request."""
 
-    Attributes
-    ----------
-    refused, where
-        Why the body was refused as such, or None; and what is wrong in it, and where, if that is known.
-    received
-        The batches to commit: those of the results without a reason, in the same order.
-    num_reports, num_bytes
-        Of `received`.
-    num_read
-        How many reports were looked at, the refused ones too.
-    """
-
-    refused: Reason | None = None
+    refused: Reason | None = None  # why the body was refused as such
     results: list[Result] = field(default_factory=list)  # one per upload, in the body's order
+    # The batches to commit: those of the results without a reason, in the same order.
     received: list[Received] = field(default_factory=list)
-    num_reports: int = 0
-    num_bytes: int = 0
-    where: str = ""
-    num_read: int = 0
+    num_reports: int = 0  # of `received`
+    num_bytes: int = 0  # of `received`
+    where: str = ""  # what is wrong in the body, and where, if that is known
+    num_read: int = 0  # how many reports were looked at, the refused ones too
 
 
 class Ingest:
-    """Decides about request bodies by a registry.
-
-    Parameters
-    ----------
-    shard
-        The shard whose uploads are taken; None: the uploads of all.
-    """
+    """Decides about request bodies by a registry; `shard`: whose uploads are taken, None: of all."""
 
     def __init__(self, registry: MetricRegistry, limits: Limits | None = None, shard: int | None = None) -> None:
         self.registry, self.limits, self.shard = registry, limits or Limits(), shard

@@ -41,13 +41,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class ReportFormat:
-    """The form of a mechanism's reports.
-
-    Attributes
-    ----------
-    digest, num_bits, num_cohorts
-        These must be in the header of a batch.
-    """
+    """The form of a mechanism's reports; digest, bits and cohorts must be in the header of a batch."""
 
     digest: bytes
     num_bits: int
@@ -58,26 +52,16 @@ class ReportFormat:
 
     @classmethod
     def of(cls, mechanism: LocalRandomizer) -> ReportFormat:
-        """Return the format of a mechanism's reports.
-
-        Examples
-        --------
-        >>> from overstory.protocol.mechanisms.registry import mechanism
-        >>> report_format = ReportFormat.of(mechanism("grr", domain_size=5, epsilon=1.0))
-        >>> report_format.num_bits, report_format.below
-        (3, 5)
-        """
+        """Return the format of a mechanism's reports."""
         shape = mechanism.payload_bits, mechanism.num_cohorts, mechanism.payload_limit, mechanism.payload_weight
         return cls(mechanism.digest, *shape, mechanism.zones if len(mechanism.zones) > 1 else ())
 
     @cached_property
     def width(self) -> int:
-        """Bytes of a payload."""
         return (self.num_bits + 7) // 8
 
     @cached_property
     def cohort_bytes(self) -> int:
-        """Bytes of a cohort."""
         return cohort_width(self.num_cohorts)
 
     def read(self, raw: bytes, most: int) -> Columns | Reason:
@@ -90,7 +74,8 @@ class ReportFormat:
             return Reason.DAMAGED
         magic, version, zero, num_bits, num_cohorts, num_reports, digest = HEADER.unpack_from(raw)
         end = len(raw) - TRAILER.size
-        if magic != MAGIC or version != VERSION or zero or zlib.crc32(memoryview(raw)[:end]) != _trailer(raw, end):
+        checksum = zlib.crc32(memoryview(raw)[:end])
+        if magic != MAGIC or version != VERSION or zero or TRAILER.unpack_from(raw, end) != (checksum,):
             return Reason.DAMAGED
         if digest != self.digest or num_bits != self.num_bits or num_cohorts != self.num_cohorts:
             return Reason.WRONG_PARAMETERS
@@ -165,11 +150,6 @@ def _numbers(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
     return numbers
 
 
-def _trailer(raw: bytes, end: int) -> int:
-    checksum: int = TRAILER.unpack_from(raw, end)[0]
-    return checksum
-
-
 def _not_below(rows: NDArray[np.uint8], below: int) -> Flags:
     """Return which rows, as little-endian numbers, are at least `below`; by their last bytes where these suffice."""
     width = rows.shape[1]
@@ -205,20 +185,12 @@ Key = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What uploads of one report with the same fixed bytes have in common.
+    """What uploads of one report with the same fixed bytes have in common."""
 
-    Attributes
-    ----------
-    report_format, like
-        The format of the metric's reports, and a valid batch.
-    opens, closes
-        The unix times between which such uploads are taken.
-    """
-
-    report_format: ReportFormat
-    like: Received
+    report_format: ReportFormat  # of the metric's reports
+    like: Received  # a valid batch
     length: int  # of the upload
-    opens: float
+    opens: float  # the unix times between which such uploads are taken
     closes: float
 
 

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from overstory.collector.auth import RELAY, TokenTable
 from overstory.collector.http.endpoint import (
     MESSAGE_PATH,
-    ON_ALL,
     PATH,
     RELEASE_PATH,
     Head,
     ReportEndpoint,
     Response,
+    dumped,
     error_response,
     read_head,
     refusal,
 )
-from overstory.collector.http.posts import LONG, Answer, Bodies, Post, ReportPost
+from overstory.collector.http.posts import LONG, Bodies, Post, ReportPost
 from overstory.collector.ingest.ingest import Decision
 from overstory.collector.ingest.received import Released
 from overstory.collector.oblivious.keys import UNKNOWN_KEY
@@ -63,31 +63,13 @@ NO_KEYS: Final = (
 )
 
 
-class SealedResponse(NamedTuple):
-    """A response inside its encapsulation."""
-
-    body: bytes
-    status: int = 200
-
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers, without those about keeping the connection."""
-        length = b"content-length", b"%d" % len(self.body)
-        return [(b"content-type", RESPONSE_TYPE.encode()), *ON_ALL, length]
-
-
 def key_problem(error: WireError) -> Response:
     """Return the answer to a message that cannot be opened."""
+    answer = error_response(400, error.reason, f"The message cannot be opened: {error}.")
     if error.reason != UNKNOWN_KEY:
-        return error_response(400, error.reason, f"The message cannot be opened: {error}.")
-    problem = {
-        "type": KEY_PROBLEM,
-        "title": "Oblivious HTTP key configuration not acceptable",
-        "status": 400,
-        "detail": f"The message cannot be opened: {error}.",
-        "reason": UNKNOWN_KEY,
-    }
-    return Response(400, json.dumps(problem, separators=(",", ":")).encode())
+        return answer
+    about = {"type": KEY_PROBLEM, "title": "Oblivious HTTP key configuration not acceptable"}
+    return Response(400, dumped(json.loads(answer.body) | about))
 
 
 NOT_INFLATED: Final = "A sealed request has no Content-Encoding: send its body as it is."
@@ -156,7 +138,6 @@ class ObliviousEndpoint:
 
     @property
     def posts(self) -> dict[str, Post]:
-        """What answers each path."""
         return {MESSAGE_PATH: MessagePost(self), RELEASE_PATH: ReleasePost(self)}
 
     def admit(self, head: Head, content_type: str) -> Response | None:
@@ -175,7 +156,7 @@ class ObliviousEndpoint:
         del head
         return size > self.endpoint.limits.body_bytes
 
-    async def answer_message(self, body: bytes) -> Answer:
+    async def answer_message(self, body: bytes) -> Response:
         """Open one message and post what is in it; the answer is sealed."""
         assert self.ring is not None
         work = partial(self.ring.open, body)
@@ -189,7 +170,7 @@ class ObliviousEndpoint:
             answer = await self._posted(opened.message)
         except Exception as error:  # noqa: BLE001 - any error is the collector's, and the reports may come again
             answer = self.endpoint.fault(error)
-        return SealedResponse(opened.seal(write_inner(answer)))
+        return Response(200, opened.seal(write_inner(answer)), media_type=RESPONSE_TYPE)
 
     def _count(self, message: bytes, reason: str = "") -> None:
         telemetry = self.endpoint.telemetry
@@ -229,7 +210,7 @@ class ObliviousEndpoint:
             return refusal(self.endpoint.unavailable() or Reason.STORE)
         taken = len(release.messages) - refused.total() - len(again)
         counted = {"taken": taken, "refused": dict(sorted(refused.items())), "again": again}
-        return Response(200, json.dumps(counted, separators=(",", ":")).encode())
+        return Response(200, dumped(counted))
 
     async def _post_slice(self, release: bytes, start: int, messages: Sequence[bytes]) -> list[str | None]:
         """Return what became of each message: None for taken, `AGAIN`, or why it is refused."""
@@ -339,11 +320,9 @@ class MessagePost:
         self.too_large = oblivious.too_large
 
     def admit(self, head: Head) -> Response | None:
-        """Return the answer that refuses a post by its head, or None."""
         return self._oblivious.admit(head, REQUEST_TYPE)
 
-    async def answer(self, head: Head, body: bytes) -> Answer:
-        """Return the answer to a post."""
+    async def answer(self, head: Head, body: bytes) -> Response:
         del head
         return await self._oblivious.answer_message(body)
 
@@ -356,7 +335,6 @@ class ReleasePost:
         self.too_large = oblivious.too_large
 
     def admit(self, head: Head) -> Response | None:
-        """Return the answer that refuses a post by its head, or None."""
         refused = self._oblivious.admit(head, RELEASE_TYPE)
         if refused is not None:
             return refused
@@ -366,7 +344,6 @@ class ReleasePost:
         detail = "A release needs a valid token of the role relay: send it as Authorization: Bearer."
         return error_response(reason.status, reason, detail)
 
-    async def answer(self, head: Head, body: bytes) -> Answer:
-        """Return the answer to a post."""
+    async def answer(self, head: Head, body: bytes) -> Response:
         del head
         return await self._oblivious.answer_release(body)

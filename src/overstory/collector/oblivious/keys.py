@@ -37,21 +37,11 @@ _FIELDS: Final = {"id", "created", "private"}
 
 @dataclass(frozen=True)
 class PrivateKey:
-    """A key that opens requests.
+    """A key that opens requests."""
 
-    Attributes
-    ----------
-    key_id
-        From 0 to 255: every request names the key that it is sealed for.
-    created
-        The day on which it was made, in UTC.
-    private
-        32 bytes.
-    """
-
-    key_id: int
-    created: dt.date
-    private: bytes = field(repr=False)
+    key_id: int  # from 0 to 255: every request names the key that it is sealed for
+    created: dt.date  # the day on which it was made, in UTC
+    private: bytes = field(repr=False)  # 32 bytes
 
     @property
     def public(self) -> KeyConfiguration:

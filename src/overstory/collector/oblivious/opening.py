@@ -51,15 +51,9 @@ CIPHERS: Final = (
 
 @dataclass(frozen=True)
 class OpenedRequest:
-    """A request, and what seals its response.
+    """A request, and what seals its response."""
 
-    Attributes
-    ----------
-    message
-        Binary HTTP, as the device wrote it.
-    """
-
-    message: bytes = field(repr=False)
+    message: bytes = field(repr=False)  # binary HTTP, as the device wrote it
     _context: Context = field(repr=False)
 
     def seal(self, response: bytes, *, draw: Callable[[int], bytes] = secrets.token_bytes) -> bytes:

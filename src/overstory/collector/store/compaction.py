@@ -209,7 +209,10 @@ def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> 
         rows = _oldest(connection, key, last)
         if not rows:
             return 0, 0
-        partial = _partial(connection, key, rows[0])
+        # A chunk that is not full, if there is one: its reports are shuffled again with the new ones.
+        full = full_chunk(rows[0].num_bits, rows[0].num_cohorts)
+        open_chunk = select(CHUNKS).where(*_open_chunks(key), CHUNKS.c.num_reports < full).limit(1)
+        partial = connection.execute(open_chunk).all()
         summed = sums_of_key(connection, entry, key)
     new = join_rows(rows)
     counts = entry.count(new)
@@ -241,12 +244,6 @@ def _oldest(connection: Connection, key: Key, last: int) -> Sequence[Row[Any]]:
         ids.append(number)
         total += length
     return connection.execute(select(INBOX).where(INBOX.c.id.in_(ids)).order_by(INBOX.c.id)).all()
-
-
-def _partial(connection: Connection, key: Key, like: Row[Any]) -> Sequence[Row[Any]]:
-    """Return a chunk that is not full, if there is one: its reports are shuffled again with the new ones."""
-    full = full_chunk(like.num_bits, like.num_cohorts)
-    return connection.execute(select(CHUNKS).where(*_open_chunks(key), CHUNKS.c.num_reports < full).limit(1)).all()
 
 
 def _open_chunks(key: Key) -> tuple[ColumnElement[bool], ...]:

@@ -110,13 +110,7 @@ def shuffled(batch: ReportBatch) -> ReportBatch:
 
 
 def full_chunk(num_bits: int, num_cohorts: int) -> int:
-    """Return how many reports a full chunk has.
-
-    Examples
-    --------
-    >>> full_chunk(128, 64)
-    58254
-    """
+    """Return how many reports a full chunk has."""
     from overstory.protocol.wire.upload import cohort_width
 
     return max(1, CHUNK_BYTES // (cohort_width(num_cohorts) + -(-num_bits // 8)))
@@ -205,15 +199,7 @@ def _unpack(
 
 
 def pack_counts(counts: SupportCounts) -> bytes:
-    """Write counts.
-
-    Examples
-    --------
-    >>> from overstory.analysis.reports import SupportCounts
-    >>> counts = SupportCounts([300], [[7, 299]])
-    >>> len(pack_counts(counts)), unpack_counts(pack_counts(counts)) == counts
-    (22, True)
-    """
+    """Write counts."""
     return _pack(HEADER, (counts.num_cohorts, counts.num_bits), (counts.totals, counts.ones))
 
 
@@ -253,18 +239,7 @@ SUMS_HEADER: Final = struct.Struct("<BBHIIIQQ16s")
 
 
 def pack_sums(sums: ReportSums, digest: bytes) -> bytes:
-    """Write sums of reports, and the first bytes of the digest of what they are about.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from overstory.analysis.alarms.sums import ReportSums
-    >>> sums = ReportSums(3, np.array([1, 2]), 3, np.array([[2, 1], [1, 3]]), np.zeros(0, np.int64))
-    >>> len(pack_sums(sums, bytes(16))), unpack_sums(pack_sums(sums, bytes(16)), bytes(16)) == sums
-    (57, True)
-    >>> unpack_sums(pack_sums(sums, bytes(16)), b"of other values!") is None
-    True
-    """
+    """Write sums of reports, and the first bytes of the digest of what they are about."""
     import numpy as np
 
     upper = sums.pairs[np.triu_indices(len(sums.pairs))]

@@ -30,21 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredMetric:
-    """How one metric's reports of one mechanism are counted, and how long they are stored.
-
-    Parameters
-    ----------
-    period, retention_days
-        The length of a period, and the days after its end for which its reports are stored.
-    counts_digest
-        A digest of all that stored counts depend on; see `Metric.counts_digest`.
-    """
+    """How one metric's reports of one mechanism are counted, and how long they are stored."""
 
     metric: str
     mechanism: LocalRandomizer
     period: Period
-    retention_days: int
-    counts_digest: bytes
+    retention_days: int  # after a period's end
+    counts_digest: bytes  # of all that stored counts depend on; see `Metric.counts_digest`
     labels: tuple[str, ...] = ()
 
     @classmethod
@@ -55,7 +47,6 @@ class StoredMetric:
 
     @property
     def no_reports(self) -> ReportBatch:
-        """A batch without reports."""
         from overstory.analysis.reports import ReportBatch
         from overstory.protocol.wire.upload import Batch
 
@@ -81,7 +72,6 @@ class StoredMetric:
 
     @property
     def row(self) -> dict[str, Any]:
-        """Its row in the table of metrics."""
         described = {"name": self.mechanism.name, "parameters": dict(self.mechanism.parameters)}
         return {
             "metric": self.metric,
@@ -165,28 +155,11 @@ def _write(database: Database, connection: Connection, entries: StoredMetrics) -
 
 @dataclass(frozen=True)
 class ServedShard:
-    """Which shard a store holds, and by which registry it was served last.
+    """Which shard a store holds, and by which registry it was served last."""
 
-    Parameters
-    ----------
-    shard
-        Its number, from 0.
-    shards
-        The table [shards] of the registry.
-    mechanisms
-        The digest of each metric's mechanism, in hexadecimal.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.shards import Shards
-    >>> served = ServedShard(3, Shards(((0, 16),)), {"colour": "00" * 16})
-    >>> str(served), ServedShard.from_text(served.text) == served
-    ('shard 3 of 16', True)
-    """
-
-    shard: int
-    shards: Shards
-    mechanisms: Mapping[str, str]
+    shard: int  # its number, from 0
+    shards: Shards  # the table [shards] of the registry
+    mechanisms: Mapping[str, str]  # the digest of each metric's mechanism, in hexadecimal
 
     @classmethod
     def of(cls, registry: MetricRegistry, shard: int) -> ServedShard:
@@ -200,7 +173,6 @@ class ServedShard:
 
     @property
     def text(self) -> str:
-        """It as it is stored."""
         return json.dumps(
             {"shard": self.shard, "shards": self.shards.to_json(), "metrics": dict(self.mechanisms)}, sort_keys=True
         )

@@ -258,13 +258,7 @@ def read_notes(connection: Connection, metric: str | None = None) -> list[Note]:
 
 
 def make_note(words: str, day: int, kind: str, metric: str | None) -> Note:
-    """Check what a note says, and return it with a new id.
-
-    Examples
-    --------
-    >>> make_note("Version 3 is out", 20_778, "release", None).kind
-    'release'
-    """
+    """Check what a note says, and return it with a new id."""
     if kind not in NOTE_KINDS:
         raise ParameterError(f"a note is of kind {', '.join(NOTE_KINDS[:-1])} or {NOTE_KINDS[-1]}; not {kind!r}")
     words = words.strip()

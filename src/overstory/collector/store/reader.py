@@ -354,26 +354,16 @@ def _of_periods(
 
 @dataclass(frozen=True)
 class MetricSummary:
-    """One metric's reports of one mechanism.
-
-    Attributes
-    ----------
-    metric, digest
-        The metric's id, the mechanism's digest in hexadecimal.
-    first, last
-        The labels of the first and the last period, or their numbers while the period's length is unknown.
-    counted, kept, waiting
-        Reports in the counts, reports that are still stored, reports in the inbox.
-    """
+    """One metric's reports of one mechanism."""
 
     metric: str
-    digest: str
+    digest: str  # the mechanism's, in hexadecimal
     mechanism: str | None  # its registry name; None when no registry has named it
-    first: str
+    first: str  # a period's label, or its number while the period's length is unknown
     last: str
-    counted: int
-    kept: int
-    waiting: int
+    counted: int  # reports in the counts
+    kept: int  # reports that are still stored
+    waiting: int  # reports in the inbox
 
 
 @dataclass(frozen=True)

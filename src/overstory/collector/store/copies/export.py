@@ -5,24 +5,29 @@ store needs a transaction or a comparison, and an export that was killed anywher
 ids of batches nor times of arrival are in the files. The chunks of a set are read in a random order, and the reports of
 some 8 MiB of chunks are shuffled together; a set larger than that is not shuffled as a whole: reports that were
 folded together into one chunk stay within the same 8 MiB.
+
+A set is all chunks of one key that were not in a set yet. It gets a random id, and is never shuffled again. A
+destination has a row of the set from before the first file is written there. The row's state is
+
+    writing     parts are being written, under names with the row's attempt: a later export removes them
+    committed   all parts are there; the row holds the manifest, which is still to be written
+    published   the manifest is there
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, Row, delete, func, select, update
 
-from overstory.collector.store.copies import export_rows as rows
-from overstory.collector.store.copies.export_rows import ReportSet
-from overstory.collector.store.counts import TOGETHER, Key, join_rows, shuffled
+from overstory.collector.store.counts import TOGETHER, Key, join_rows, key_columns, keys_of, shuffled
 from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
-from overstory.collector.store.schema import CHUNKS
+from overstory.collector.store.schema import ABOUT, CHUNKS, EXPORTS, INBOX, STORE_ID
 from overstory.protocol.errors import OverstoryError
 
 if TYPE_CHECKING:
@@ -41,27 +46,15 @@ PART_BYTES: Final = 1 << 29
 
 @dataclass
 class Exported:
-    """What an export did.
+    """What an export did."""
 
-    Attributes
-    ----------
-    manifests
-        What was written, by this export or by one that was killed before it had published.
-    open
-        By metric, the periods that still take reports, and until when the first does, in unix time.
-    waiting
-        What cannot be exported, and why.
-    earlier
-        Sets that were at the destination before.
-    removed
-        Files of killed exports that were removed.
-    """
-
+    # What was written, by this export or by one that was killed before it had published.
     manifests: list[Manifest] = field(default_factory=list)
+    # By metric, the periods that still take reports, and until when the first does, in unix time.
     open: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    waiting: list[str] = field(default_factory=list)
-    earlier: int = 0
-    removed: int = 0
+    waiting: list[str] = field(default_factory=list)  # what cannot be exported, and why
+    earlier: int = 0  # sets that were at the destination before
+    removed: int = 0  # files of killed exports that were removed
 
 
 @dataclass(frozen=True)
@@ -81,18 +74,144 @@ class Selection:
         )
 
 
-class Export:
-    """An export of one store into one folder.
+WRITING: Final = "writing"
+COMMITTED: Final = "committed"
+PUBLISHED: Final = "published"
 
-    Parameters
-    ----------
-    database, registry
-        The store, and the metrics that say when a period is closed.
-    folder
-        The destination.
-    advance
-        Called with the bytes of reports that were written.
-    """
+
+@dataclass(frozen=True)
+class ReportSet:
+    """Reports that are exported together."""
+
+    id: str
+    key: Key
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What a destination's row says when an export begins with a set."""
+
+    id: str  # in the names of the parts that are to be written
+    earlier: str  # the attempt that left parts; empty: none did
+    manifest: str  # not empty: all parts are there, and this is to be published
+
+
+def store_id(database: Database) -> str:
+    """Return the id of a store, which is drawn when it is first asked for."""
+
+    def work(connection: Connection) -> str:
+        database.lock(connection)
+        stored = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == STORE_ID)).scalar()
+        if stored is None:
+            stored = secrets.token_hex(16)
+            connection.execute(ABOUT.insert(), [{"key": STORE_ID, "value": stored}])
+        return str(stored)
+
+    return database.write(work)
+
+
+def gather(database: Database, key: Key) -> None:
+    """Make a set of the key's chunks that are in none."""
+
+    def work(connection: Connection) -> None:
+        own = key.of(CHUNKS), CHUNKS.c.export_id == ""
+        if connection.execute(update(CHUNKS).where(*own).values(export_id=secrets.token_hex(16))).rowcount:
+            database.note_deletions(connection, {CHUNKS.name})  # an earlier version of a row is a deleted row
+
+    database.write(work)
+
+
+def unfinished(connection: Connection, destination: str) -> list[ReportSet]:
+    """Return the sets that an export to this destination has begun and not published."""
+    rows = connection.execute(select(EXPORTS).where(EXPORTS.c.destination == destination, EXPORTS.c.state != PUBLISHED))
+    return sorted((ReportSet(row.id, Key.of_row(row)) for row in rows), key=lambda one: (one.key, one.id))
+
+
+def rows_of(connection: Connection, destination: str | None = None) -> list[Row[Any]]:
+    """Return the rows of a destination, or all."""
+    rows = select(EXPORTS).order_by(EXPORTS.c.destination, *key_columns(EXPORTS), EXPORTS.c.id)
+    return list(connection.execute(rows if destination is None else rows.where(EXPORTS.c.destination == destination)))
+
+
+def begin(database: Database, one: ReportSet, destination: str) -> Attempt | None:
+    """Write down that a set is being written; None when it is published there already."""
+    attempt = secrets.token_hex(16)
+    own = EXPORTS.c.id == one.id, EXPORTS.c.destination == destination
+
+    def work(connection: Connection) -> Attempt | None:
+        database.lock(connection)
+        row = connection.execute(select(EXPORTS).where(*own)).first()
+        if row is None:
+            fresh = {"num_reports": 0, "attempt": attempt, "state": WRITING, "manifest": ""}
+            new = {"id": one.id, "destination": destination, **one.key._asdict(), **fresh}
+            connection.execute(EXPORTS.insert(), [new])
+            return Attempt(attempt, "", "")
+        if row.state == PUBLISHED:
+            return None
+        if row.state == COMMITTED:
+            return Attempt(row.attempt, "", row.manifest)
+        connection.execute(update(EXPORTS).where(*own).values(attempt=attempt))
+        return Attempt(attempt, row.attempt, "")
+
+    return database.write(work)
+
+
+def commit(database: Database, one: ReportSet, destination: str, attempt: str, manifest: str, reports: int) -> bool:
+    """Write down the manifest of what was written; False when another export took over, or the reports are deleted."""
+
+    def work(connection: Connection) -> bool:
+        database.lock(connection)
+        if reports_of_set(connection, one) != reports:
+            return False
+        own = (
+            EXPORTS.c.id == one.id,
+            EXPORTS.c.destination == destination,
+            EXPORTS.c.attempt == attempt,
+            EXPORTS.c.state == WRITING,
+        )
+        done = update(EXPORTS).where(*own).values(state=COMMITTED, manifest=manifest, num_reports=reports)
+        return bool(connection.execute(done).rowcount)
+
+    return database.write(work)
+
+
+def reports_of_set(connection: Connection, one: ReportSet) -> int:
+    """Return how many reports of a set are stored."""
+    total = select(func.sum(CHUNKS.c.num_reports)).where(one.key.of(CHUNKS), CHUNKS.c.export_id == one.id)
+    return int(connection.execute(total).scalar() or 0)
+
+
+def publish(database: Database, one: ReportSet, destination: str) -> None:
+    """Write down that the manifest is at the destination."""
+    own = EXPORTS.c.id == one.id, EXPORTS.c.destination == destination, EXPORTS.c.state == COMMITTED
+    database.write(lambda connection: connection.execute(update(EXPORTS).where(*own).values(state=PUBLISHED)))
+
+
+def forget(database: Database, one: ReportSet, destination: str, attempt: str) -> None:
+    """Remove the row of a set that was never committed there."""
+    own = EXPORTS.c.id == one.id, EXPORTS.c.destination == destination, EXPORTS.c.attempt == attempt
+    database.write(lambda connection: connection.execute(delete(EXPORTS).where(*own, EXPORTS.c.state == WRITING)))
+
+
+def adopt(database: Database, one: ReportSet, destination: str, manifest: str, reports: int) -> None:
+    """Write down that a set is at a destination that has got another name."""
+    row = {"num_reports": reports, "attempt": "", "state": PUBLISHED, "manifest": manifest}
+    new = {"id": one.id, "destination": destination, **one.key._asdict(), **row}
+    database.write(lambda connection: connection.execute(EXPORTS.insert(), [new]))
+
+
+def known_ids(connection: Connection, ids: Iterable[str]) -> set[str]:
+    """Return which ids are of sets that this store has a row or reports of."""
+    wanted = list(ids)
+    if not wanted:
+        return set()
+    found = connection.execute(select(EXPORTS.c.id).where(EXPORTS.c.id.in_(wanted))).scalars()
+    stored = connection.execute(select(CHUNKS.c.export_id).where(CHUNKS.c.export_id.in_(wanted)).distinct()).scalars()
+    return {*found, *stored}
+
+
+class Export:
+    """An export of one store into one folder; `advance` is called with the bytes of reports that were written."""
 
     def __init__(
         self,
@@ -102,7 +221,7 @@ class Export:
         advance: Callable[[int], object] | None = None,
     ) -> None:
         self._database, self._registry, self._folder = database, registry, folder
-        self._destination, self._store = folder.identity, rows.store_id(database)
+        self._destination, self._store = folder.identity, store_id(database)
         self._advance = advance or (lambda _: None)
         self._entries: StoredMetrics = {}
         self._done = Exported()
@@ -111,13 +230,13 @@ class Export:
         """Export what is closed, selected and not at the destination yet."""
         with self._database.snapshot() as connection:
             self._entries = read_stored_metrics(connection)
-            begun = rows.unfinished(connection, self._destination)
-            keys = [key for key in rows.keys_with_reports(connection) if selected.has(key)]
+            begun = unfinished(connection, self._destination)
+            keys = sorted(filter(selected.has, {*keys_of(connection, CHUNKS), *keys_of(connection, INBOX)}))
         for one in begun:
             self._export(one)
         for key in keys:
             if self._is_ready(key, now):
-                rows.gather(self._database, key)
+                gather(self._database, key)
                 for one in self._new_sets(key):
                     if not self._is_there(one):
                         self._export(one)
@@ -125,8 +244,9 @@ class Export:
 
     def _new_sets(self, key: Key) -> list[ReportSet]:
         with self._database.snapshot() as connection:
-            sets = rows.sets_of_key(connection, key)
-            have = {row.id for row in rows.rows_of(connection, self._destination)}
+            ids = select(CHUNKS.c.export_id).where(key.of(CHUNKS), CHUNKS.c.export_id != "").distinct()
+            sets = [ReportSet(one, key) for one in sorted(connection.execute(ids).scalars())]
+            have = {row.id for row in rows_of(connection, self._destination)}
         self._done.earlier += sum(one.id in have for one in sets)
         return [one for one in sets if one.id not in have]
 
@@ -144,7 +264,7 @@ class Export:
                 periods.append((label, until))
             return False
         with self._database.snapshot() as connection:
-            waits = rows.waits_in_inbox(connection, key)
+            waits = bool(keys_of(connection, INBOX, key.of(INBOX)))
         if waits:
             self._wait(
                 f"{key.metric}, {label}: reports in the inbox were not counted: overstory store compact says why"
@@ -163,7 +283,7 @@ class Export:
         here = read_sets(Folder(self._folder.address(_partition(one))))
         own = {found.manifest.id: found for found in here if found.manifest.store == self._store}
         with self._database.snapshot() as connection:
-            known = rows.known_ids(connection, own)
+            known = known_ids(connection, own)
         if unknown := [found for number, found in own.items() if number not in known]:
             raise StoreError(
                 f"{self._database.url}: {unknown[0].source} is an export of this store that it does not know of: it "
@@ -172,7 +292,7 @@ class Export:
         if one.id not in own:
             return False
         manifest = own[one.id].manifest
-        rows.adopt(self._database, one, self._destination, manifest.to_json(), manifest.num_reports)
+        adopt(self._database, one, self._destination, manifest.to_json(), manifest.num_reports)
         self._done.earlier += 1
         return True
 
@@ -180,7 +300,7 @@ class Export:
         """Bring a set to the destination, wherever an earlier export was killed."""
         from overstory.files.manifests import Manifest, manifest_name
 
-        attempt = rows.begin(self._database, one, self._destination)
+        attempt = begin(self._database, one, self._destination)
         if attempt is None:
             self._done.earlier += 1
             return
@@ -191,7 +311,7 @@ class Export:
             return
         name = f"{_partition(one)}/{manifest_name(one.id)}"
         self._folder.write(name, text.encode())
-        rows.publish(self._database, one, self._destination)
+        publish(self._database, one, self._destination)
         self._done.manifests.append(Manifest.from_json(text, name))
 
     def _write(self, one: ReportSet, attempt: str) -> str | None:
@@ -213,13 +333,13 @@ class Export:
         about = (key.metric, key.period, entry.period.seconds, label, key.device_group, Label.of(entry.mechanism))
         manifest = Manifest(one.id, self._store, *about, tuple(totals.tolist()), tuple(parts))
         text = manifest.to_json()
-        if parts and rows.commit(self._database, one, self._destination, attempt, text, manifest.num_reports):
+        if parts and commit(self._database, one, self._destination, attempt, text, manifest.num_reports):
             return text
         self._remove(_partition(one), attempt)
         with self._database.snapshot() as connection:
-            is_deleted = not rows.reports_of_set(connection, one)
+            is_deleted = not reports_of_set(connection, one)
         if is_deleted:
-            rows.forget(self._database, one, self._destination, attempt)
+            forget(self._database, one, self._destination, attempt)
         why = "its reports were deleted after retention" if is_deleted else "another export writes it at this moment"
         self._wait(f"{key.metric}, {label}: {why}")
         return None
@@ -312,11 +432,11 @@ def verify(database: Database, folder: Folder) -> tuple[int, list[str]]:
 
     wrong: list[str] = []
     with database.snapshot() as connection:
-        stated = rows.rows_of(connection, folder.identity)
+        stated = rows_of(connection, folder.identity)
     for row in stated:
         partition = partition_path(row.metric, row.period, bytes(row.digest))
         name = f"{partition}/{manifest_name(row.id)}"
-        if row.state != rows.PUBLISHED:
+        if row.state != PUBLISHED:
             wrong.append(f"{name}: an export was killed before it was written: export again")
             continue
         try:
@@ -346,12 +466,12 @@ class OutsideRetention:
 def outside_retention(database: Database, now: float) -> list[OutsideRetention]:
     """Return which exported reports are past their metric's retention, by destination and metric."""
     with database.snapshot() as connection:
-        entries, stated = read_stored_metrics(connection), rows.rows_of(connection)
+        entries, stated = read_stored_metrics(connection), rows_of(connection)
     by_metric: dict[tuple[str, str], tuple[int, int]] = {}
     of_metric = {entry.metric: entry for entry in entries.values()}
     for row in stated:
         entry = of_metric.get(row.metric)
-        if entry is None or row.state == rows.WRITING or row.period > entry.last_expired(now):
+        if entry is None or row.state == WRITING or row.period > entry.last_expired(now):
             continue
         last, reports = by_metric.get((row.destination, row.metric), (row.period, 0))
         by_metric[row.destination, row.metric] = max(last, row.period), reports + row.num_reports

@@ -11,10 +11,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select, update
+from sqlalchemy import ColumnElement, Connection, func, select, update
 
 from overstory.collector.store.compaction import OvertakenError, add_counts, add_sums, sum_new
-from overstory.collector.store.copies import export_rows
+from overstory.collector.store.copies.export import known_ids
 from overstory.collector.store.counts import Key, chunk_rows, shuffled, sums_of_key
 from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
@@ -30,25 +30,13 @@ TRIES: Final = 5
 
 @dataclass
 class Imported:
-    """What an import did.
+    """What an import did."""
 
-    Attributes
-    ----------
-    reports, sets
-        Reports that were added, and the exported sets that they are of.
-    earlier
-        Sets that had been added completely before.
-    past_retention
-        Added reports that are past retention here: `Store.import_sets` deletes them again.
-    metrics
-        Added reports by metric.
-    """
-
-    reports: int = 0
-    sets: int = 0
-    earlier: int = 0
-    past_retention: int = 0
-    metrics: dict[str, int] = field(default_factory=dict)
+    reports: int = 0  # that were added
+    sets: int = 0  # the exported sets that they are of
+    earlier: int = 0  # sets that had been added completely before
+    past_retention: int = 0  # added reports that are past retention here: `Store.import_sets` deletes them again
+    metrics: dict[str, int] = field(default_factory=dict)  # added reports by metric
 
 
 def add_sets(
@@ -61,8 +49,9 @@ def add_sets(
     """Add exported reports and their counts."""
     with database.snapshot() as connection:
         entries = read_stored_metrics(connection, registered)
-        known = export_rows.known_ids(connection, [one.manifest.id for one in sets])
-        added = {row.id: int(row.reports) for row in connection.execute(_reports_by_set())}
+        known = known_ids(connection, [one.manifest.id for one in sets])
+        sums = select(IMPORTS.c.id, func.sum(IMPORTS.c.num_reports).label("reports")).group_by(IMPORTS.c.id)
+        added = {row.id: int(row.reports) for row in connection.execute(sums)}
     done, left = Imported(), []
     for one in sets:
         if one.manifest.id in known:
@@ -78,10 +67,6 @@ def add_sets(
     for one, entry in left:
         _Adding(database, entry, one, now, done, advance or (lambda _: None)).run()
     return done
-
-
-def _reports_by_set() -> Select[tuple[str, int]]:
-    return select(IMPORTS.c.id, func.sum(IMPORTS.c.num_reports).label("reports")).group_by(IMPORTS.c.id)
 
 
 def _entry_of(database: Database, entries: StoredMetrics, one: ExportedSet) -> StoredMetric:

@@ -232,11 +232,13 @@ class Eraser:
         slices = min(MOST_SLICES, 1 + count // SLICE)
         starts = [bytes([number * 256 // slices]) for number in range(1, slices)]
         for first, end in zip([b"", *starts], [*starts, END], strict=True):
-            self.database.write(lambda connection: self._insert_slice(connection, table, first, end))  # noqa: B023 - run at once
+            ends = {"first": first, "end": end}
 
-    def _insert_slice(self, connection: Connection, table: str, first: bytes, end: bytes) -> None:
-        self.database.lock(connection)  # a deletion of expired ids would miss those that are being inserted
-        connection.execute(text(INSERT_AGAIN.format(table=table)), {"first": first, "end": end})
+            def again(connection: Connection, ends: dict[str, bytes] = ends) -> None:
+                self.database.lock(connection)  # a deletion of expired ids would miss those that are being inserted
+                connection.execute(text(INSERT_AGAIN.format(table=table)), ends)
+
+            self.database.write(again)
 
 
 def _settings_that_keep(connection: Connection) -> list[str]:

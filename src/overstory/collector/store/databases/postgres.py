@@ -147,7 +147,6 @@ class PostgresDatabase(Database):
         """Do nothing: any number of collectors may serve one database."""
 
     def size(self, connection: Connection) -> int:
-        """Return the size of the database."""
         size: int = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
         return size
 
@@ -157,7 +156,6 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Open a repeatable read."""
         reading = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with translate_errors(self.url), reading.connect() as connection, connection.begin():
             yield connection
@@ -174,7 +172,6 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def work_claims(self) -> Iterator[Callable[[Hashable], bool]]:
-        """Claim work by advisory locks, which end with their connection."""
         with (
             translate_errors(self.url),
             self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
@@ -194,7 +191,6 @@ class PostgresDatabase(Database):
         """Do nothing: PostgreSQL checks the checksums of its pages whenever it reads them."""
 
     def in_place(self) -> bool:
-        """Return True: the files are the server's."""
         return True
 
     def checkpoint(self) -> None:

@@ -35,15 +35,6 @@ class FairLock:
 
     `threading.Lock` goes to the thread that is awake, which is the one that released it: a loop of transactions would
     keep every other writer out until it has ended.
-
-    Examples
-    --------
-    >>> lock = FairLock()
-    >>> with lock:
-    ...     lock.taken
-    True
-    >>> lock.taken
-    False
     """
 
     def __init__(self) -> None:
@@ -103,17 +94,7 @@ AUTO_VACUUM: Final = "PRAGMA auto_vacuum = INCREMENTAL"
 
 
 class SqliteDatabase(Database):
-    """A file. One process writes at a time, others wait.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     database = SqliteDatabase(Path(folder) / "store.db")
-    ...     database.write(lambda connection: connection.exec_driver_sql("PRAGMA synchronous").scalar())
-    ...     database.close()
-    2
-    """
+    """A file. One process writes at a time, others wait."""
 
     kind = "sqlite"
 
@@ -150,7 +131,6 @@ class SqliteDatabase(Database):
         return result
 
     def in_place(self) -> bool:
-        """Whether the path still names the file that was opened."""
         return self._file is None or _identity(self.path) == self._file
 
     def check_in_place(self) -> None:
@@ -166,7 +146,6 @@ class SqliteDatabase(Database):
         self._serving = lock_for_serving(self.path, self.url)
 
     def close(self) -> None:
-        """Close every connection; another process may serve the file then."""
         super().close()
         if self._serving is not None:
             os.close(self._serving)
@@ -212,7 +191,6 @@ class SqliteDatabase(Database):
         return sum([self.write(partial(work, dropped=part)) for part in (*ends, None)])
 
     def size(self, connection: Connection) -> int:
-        """Return the size of the file, its write-ahead log included."""
         del connection
         return sum(file.stat().st_size for file in (self.path, Path(f"{self.path}-wal")) if file.exists())
 
@@ -234,7 +212,6 @@ class SqliteDatabase(Database):
         return nullcontext(lambda _: True)
 
     def check_integrity(self, connection: Connection) -> None:
-        """Run SQLite's own check of the file."""
         with interruptible(_raw(connection)) as raw:
             (result,) = raw.execute("PRAGMA integrity_check").fetchone()
         if result != "ok":

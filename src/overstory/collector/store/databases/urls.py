@@ -39,13 +39,7 @@ def _url(text: str) -> URL:
 
 
 def shown(url: URL) -> str:
-    """Return a URL with its passwords hidden: that of the user, and those in its parameters.
-
-    Examples
-    --------
-    >>> shown(make_url("postgresql://me:secret@db/reports?sslpassword=secret&sslmode=require"))
-    'postgresql://me:***@db/reports?sslmode=require&sslpassword=***'
-    """
+    """Return a URL with its passwords hidden: that of the user, and those in its parameters."""
     hidden = url.update_query_dict(dict.fromkeys(_secrets(url), HIDDEN))
     return hidden.render_as_string(hide_password=True).replace("=%2A%2A%2A", f"={HIDDEN}")
 
@@ -56,13 +50,7 @@ def shown_text(text: str) -> str:
 
 
 def has_password(text: str) -> bool:
-    """Whether a store's URL holds a password, wherever in it; False where it is no URL, which opening the store says.
-
-    Examples
-    --------
-    >>> has_password("postgresql://db/reports?user=me&password=secret"), has_password("reports.db")
-    (True, False)
-    """
+    """Whether a store's URL holds a password, wherever in it; False where it is no URL: opening the store says so."""
     try:
         url = _url(text)
     except StoreError:

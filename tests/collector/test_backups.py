@@ -1,0 +1,242 @@
+"""Backups: what an ended process leaves, one bit turned, and PostgreSQL's own tools."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from overstory.cli.main import main
+from overstory.collector.store import StoreError, open_store, restore
+from overstory.collector.store.databases.connection import connect
+from overstory.collector.store.databases.sqlite import interruptible
+from overstory.collector.store.schema import ABOUT, METADATA, TABLE_DIGEST, ids_table_name, tables_of_ids
+from support.running import overstory
+from support.store_databases import fresh, server
+from support.store_samples import NOW, registry, some
+
+BEFORE = "import time\nfrom pathlib import Path\n"
+BACKUP = BEFORE + (
+    "from overstory.collector.store.copies import backup\nfrom overstory.cli.main import main\n"
+    "backup.verify = lambda copy: Path('written').touch() or time.sleep(60)\n"
+    "raise SystemExit(main())\n"
+)
+"""`overstory`, with a backup that stops when the copy is written, before it is verified."""
+
+STAGED = BEFORE + (
+    "from overstory.engines.folders import Folder\nfrom overstory.cli.service import exports\n"
+    "from overstory.cli.main import main\n"
+    "def wait(args):\n"
+    "    with Folder('memory://bucket').staged('part') as part:\n"
+    "        part.write_bytes(b'reports')\n"
+    "        Path('written').touch()\n"
+    "        time.sleep(60)\n"
+    "exports.run = wait\n"
+    "raise SystemExit(main())\n"
+)
+
+
+def end(folder: Path, code: str, arguments: list[str], number: int) -> int:
+    """Run a program in the folder, send it a signal when it has written, and return how it ended."""
+    environ = {**os.environ, "TMPDIR": str(folder)}
+    process = subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=folder, env=environ)
+    try:
+        written = folder / "written"
+        for _ in range(600):
+            if written.exists() or process.poll() is not None:
+                break
+            time.sleep(0.1)
+        written.unlink()
+        process.send_signal(number)
+        return process.wait(30)
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    metrics = registry()
+    with open_store(str(tmp_path / "reports.db"), metrics, create=True) as store:
+        store.add([some(metrics["bloom"], 20_000, 5, 1)])
+    return tmp_path
+
+
+def hidden(folder: Path) -> list[str]:
+    return [one.name for one in folder.iterdir() if one.name.startswith((".", "overstory-"))]
+
+
+COMMAND = ["store", "backup", "reports.db", "monday.db"]
+
+
+def test_a_backup_that_is_terminated_leaves_nothing(folder: Path) -> None:
+    """C: a partial copy of the reports stayed, under a hidden name."""
+    assert end(folder, BACKUP, COMMAND, signal.SIGTERM) == 143
+    assert hidden(folder) == []
+    assert not (folder / "monday.db").exists()
+
+
+def test_the_next_backup_removes_what_a_killed_one_left(folder: Path) -> None:
+    assert end(folder, BACKUP, COMMAND, signal.SIGKILL) == -signal.SIGKILL
+    (left,) = hidden(folder)
+    kept = (".monday.db.letters!", f"{left}.txt", ".tuesday.db.0123abcd")
+    for name in (*kept, f"{left}-journal", ".monday.db.0123abcd-journal"):
+        (folder / name).touch()
+    assert main(["store", "backup", str(folder / "reports.db"), str(folder / "monday.db")]) == 0
+    assert sorted(hidden(folder)) == sorted(kept)
+    assert restore(folder / "monday.db", str(folder / "restored.db")) == 5
+
+
+def test_a_backup_that_is_being_written_is_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from overstory.collector.store.copies import backup
+
+    verify, seen = backup.verify, []
+
+    def meanwhile(copy: Any) -> int:
+        monkeypatch.setattr(backup, "verify", verify)
+        seen.append(hidden(folder))
+        assert overstory(*COMMAND, cwd=folder).returncode == 0
+        seen.append(hidden(folder))
+        (folder / "monday.db").unlink()
+        return verify(copy)
+
+    monkeypatch.setattr(backup, "verify", meanwhile)
+    with open_store(str(folder / "reports.db")) as store:
+        assert store.backup(folder / "monday.db") == 5
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 1
+    assert hidden(folder) == []
+
+
+def test_an_export_to_an_object_store_that_is_terminated_leaves_nothing(folder: Path) -> None:
+    pytest.importorskip("fsspec")
+    arguments = ["export", "--store", "reports.db", "--registry", "metrics.toml", "memory://bucket"]
+    assert end(folder, STAGED, arguments, signal.SIGTERM) == 143
+    assert hidden(folder) == []
+
+
+def test_a_statement_without_end_ends_by_a_signal() -> None:
+    """Python would handle the signal after the statement: a copy of a large store takes minutes."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with closing(sqlite3.connect(":memory:")) as raw:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(KeyboardInterrupt), interruptible(raw):
+                raw.execute("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# One bit turned in a backup: it is refused, or nothing of what is restored differs
+
+
+PERIOD = 20_000
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    metrics = registry(folder=tmp_path)
+    with open_store(str(tmp_path / "store.db"), metrics, create=True) as store:
+        for number, name in enumerate(("bloom", "colour", "size", "tree") * 2):
+            store.add([some(metrics[name], PERIOD, 6_000, number)])
+            if number == 3:
+                store.compact(NOW)
+        store.add_token("write", "app")
+        assert store.backup(tmp_path / "backup.db") == 48_000
+    return tmp_path / "backup.db"
+
+
+def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Everything in a store, but for the numbers of rows and the digests."""
+    database = connect(str(path))
+    try:
+        with database.snapshot() as connection:
+            return {
+                table.name: sorted(
+                    tuple(
+                        value
+                        for name, value in row._mapping.items()
+                        if name != "id" or table.name.startswith("batch_ids")
+                    )
+                    for row in connection.execute(select(table))
+                    if not (table is ABOUT and row.key.startswith(TABLE_DIGEST))
+                )
+                for table in (*METADATA.sorted_tables, *tables_of_ids(connection))
+            }
+    finally:
+        database.close()
+
+
+def test_a_turned_bit_never_changes_what_is_restored(backup: Path) -> None:
+    whole, sound = backup.read_bytes(), content(backup)
+    rng = random.Random(19)
+    refused = 0
+    for number in range(25):
+        spoiled = bytearray(whole)
+        spoiled[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+        path, target = backup.with_name(f"{number}.db"), backup.with_name(f"restored-{number}.db")
+        path.write_bytes(spoiled)
+        try:
+            restore(path, str(target))
+        except StoreError:
+            refused += 1
+            continue
+        assert content(target) == sound
+    assert refused > 5
+
+
+def test_a_backup_that_was_used_as_a_store_is_backed_up_again(backup: Path, tmp_path: Path) -> None:
+    metric = registry(folder=tmp_path)["bloom"]
+    with open_store(str(backup)) as store:
+        store.add([some(metric, PERIOD, 5, 99)])
+        store.backup(tmp_path / "second.db")
+    with pytest.raises(StoreError, match=f"{ids_table_name(PERIOD + 1)}, inbox: not what was backed up"):
+        restore(backup, str(tmp_path / "refused.db"))
+    assert restore(tmp_path / "second.db", str(tmp_path / "restored.db")) == 48_005
+    with open_store(str(tmp_path / "restored.db")) as store:
+        store.compact(NOW)
+        assert store.backup(tmp_path / "third.db") == 48_005  # a restored store has no digests of its own to grow stale
+    assert restore(tmp_path / "third.db", str(tmp_path / "fourth.db")) == 48_005
+
+
+def test_the_digests_of_a_backup_are_not_part_of_what_is_restored(backup: Path, tmp_path: Path) -> None:
+    restore(backup, str(tmp_path / "restored.db"))
+    for path, count in ((backup, len(METADATA.tables) + 1), (tmp_path / "restored.db", 0)):
+        database = connect(str(path))
+        with database.snapshot() as connection:
+            rows = connection.execute(select(ABOUT).where(ABOUT.c.key.startswith(TABLE_DIGEST))).all()
+        assert len(rows) == count
+        database.close()
+
+
+# PostgreSQL's own backup tools work on a store
+
+
+def test_a_dump_restored_into_an_empty_database_is_the_store(server_folder: Path, tmp_path: Path) -> None:
+    metrics = registry()
+    metric = metrics["bloom"]
+    with fresh("postgresql", server_folder) as url, fresh("postgresql", server_folder) as other:
+        tools, dump = server(server_folder).bin_path, tmp_path / "reports.dump"
+        first, second, late = (some(metric, PERIOD, 20, seed) for seed in range(3))
+        with open_store(url, metrics, create=True) as store:
+            store.add([first])
+            store.compact(NOW)
+            store.add([second])
+            counts = store.counts(metric, 0, PERIOD)
+        subprocess.run([tools / "pg_dump", "--format=custom", f"--file={dump}", url], check=True)
+        subprocess.run([tools / "pg_restore", f"--dbname={other}", dump], check=True)
+        with open_store(other) as restored:
+            assert restored.counts(metric, 0, PERIOD) == counts
+            assert restored.add([first, second, late]) == [False, False, True]
+            assert restored.compact(NOW).reports == 40
+            assert restored.counts(metric, 0, PERIOD)[PERIOD].num_reports == 60
