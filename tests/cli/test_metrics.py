@@ -81,30 +81,6 @@ def test_lint_tells_every_fault_with_its_line(folder):
     assert (found["metrics"], found["warnings"]) == (0, [])
 
 
-def test_lint_and_diff_note_a_hashing_oracle_whose_seeds_version_0_1_took_otherwise(folder):
-    """Only where the number is not written; the note fails no --strict, and both its cures silence it."""
-    renewed(folder)
-    registry = load_registry(folder / "metrics.toml")
-    spoil(folder, ", num_seeds = 256", "", "unsaid.toml")
-    spoil(folder, "num_seeds = 256", "num_seeds = 2147483648", "old.toml")
-    assert load_registry(folder / "unsaid.toml")["misspelling"].digest == registry["misspelling"].digest
-    note = "unsaid.toml: note: metrics.misspelling: loloha without num_seeds takes 256 public seeds; version 0.1 took 2"
-    ran = within("metrics", "lint", "unsaid.toml", "--strict", cwd=folder)
-    assert [line.startswith(note) for line in ran.stdout.splitlines()] == [False, True, False]
-    assert ran.returncode == 0
-    assert "draw new permanent responses" in ran.stdout
-    assert "num_seeds = 2147483648 keeps such a collection as it was" in ran.stdout
-    for name in ("metrics.toml", "old.toml"):
-        assert "without num_seeds" not in within("metrics", "lint", name, cwd=folder).stdout
-        assert note in within("metrics", "diff", "unsaid.toml", name, cwd=folder).stdout
-        assert "without num_seeds" not in within("metrics", "diff", name, "unsaid.toml", cwd=folder).stdout
-    (said,) = json.loads(within("metrics", "diff", "unsaid.toml", "old.toml", "--json", cwd=folder).stdout)["notes"]
-    assert said.startswith("metrics.misspelling: loloha")
-    gone = (folder / "unsaid.toml").read_text().replace("[metrics.misspelling]", "[metrics.another]")
-    (folder / "gone.toml").write_text(gone)
-    assert "without num_seeds" not in within("metrics", "diff", "unsaid.toml", "gone.toml", cwd=folder).stdout
-
-
 def test_an_expiry_in_the_past_is_a_warning_to_lint_and_no_fault(folder):
     spoil(folder, "expires = 2027-05-31", "expires = 2020-05-31")
     renewed(folder)

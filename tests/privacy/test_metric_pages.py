@@ -164,7 +164,6 @@ RAPPOR = {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": "{
         (("max_values = 3",), WINDOW, "max_values", "all noise is drawn afresh"),
         (('over_cap = "first"',), {}, "over_cap", "has no effect without max_values"),
         (("max_values = 2",), {}, "max_values", "reported as nothing, which takes one of these places"),
-        (("max_values = 2", 'beyond = "drop"'), {}, "beyond", "version 0.1's name of over_cap: rename the key"),
         ((), RAPPOR, "max_values", "no cap: what one device may reveal by ever new values is without bound"),
     ],
 )

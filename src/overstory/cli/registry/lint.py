@@ -15,7 +15,7 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str 
 
     from overstory.presentation.document import Lines
     from overstory.presentation.render_text import print_document
-    from overstory.privacy.registry.warnings import registry_notes, registry_warnings, seed_notes
+    from overstory.privacy.registry.warnings import registry_notes, registry_warnings
     from overstory.privacy.text import plural
     from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
 
@@ -27,7 +27,7 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str 
     else:
         faults, count = (), len(registry)
         warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date(), server=server)
-        notes = [*registry_notes(registry), *seed_notes(registry, text)]
+        notes = list(registry_notes(registry))
     if as_json:
         listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
         print(json.dumps({"file": file, "metrics": count} | listed | {"notes": notes}, indent=2))

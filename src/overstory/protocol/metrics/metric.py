@@ -177,8 +177,7 @@ class Metric:
             "period": str(self.period),
             "window": self.window,
             "max_values": self.max_values,
-            # The name of version 0.1: with another one every digest would change, and counts and consents with it.
-            "beyond": self.over_cap,
+            "over_cap": self.over_cap,
             **({} if self.groups is None else {"groups": self.groups.canonical()}),
             **self._other_transport,
         }

@@ -46,11 +46,6 @@ KEYS: Final = (
 )
 """Every key of a metric, in the order in which they are best read."""
 
-EARLIER_NAME: Final = "beyond"
-"""What version 0.1 called `over_cap`; this version still reads it."""
-
-RENAME: Final = "version 0.1's name of over_cap: rename the key"
-
 MOST_REPORTS: Final = 1 << 20
 LARGEST: Final = 1 << 53
 SOME: Final = {"domain_size": 16, "most": 4, "values": {"domain": "integers", "bits": 16}}
@@ -75,7 +70,7 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
     """
     before = len(fields.faults)
     name = str(fields.path[-1])
-    fields.unknown(KEYS, EARLIER_NAME)
+    fields.unknown(KEYS)
     if METRIC_ID.fullmatch(name) is None:
         fields.fault(
             None, f"{name!r:.100} cannot be an id: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
@@ -132,7 +127,7 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     """
     try:
         name, domain = str(entry["id"]), dict(entry["domain"])
-        table = {key: entry[key] for key in (*KEYS, EARLIER_NAME) if entry.get(key) is not None}
+        table = {key: entry[key] for key in KEYS if entry.get(key) is not None}
         given = {key: value for key, value in domain.items() if key != "domain" and value is not None}
         table["domain"] = {"kind": domain["domain"], **given}
         table["expires"] = dt.date.fromisoformat(entry["expires"])
@@ -268,13 +263,10 @@ def _window(fields: Fields, built: LocalRandomizer | None) -> int | None:
 
 
 def _over_cap(fields: Fields, domain: AnyDomain | None) -> OverCap | None:
-    key = EARLIER_NAME if EARLIER_NAME in fields.table else "over_cap"
-    if key == EARLIER_NAME and "over_cap" in fields.table:
-        fields.fault(key, "version 0.1's name of over_cap, which is given too: remove it")
-        return None
-    over_cap = fields.choice(key, ("drop", "first", "nearest"), "first")
+    over_cap = fields.choice("over_cap", ("drop", "first", "nearest"), "first")
     if over_cap == "nearest" and domain is not None and not domain.ordered:
-        fields.fault(key, "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first")
+        problem = "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first"
+        fields.fault("over_cap", problem)
     return cast("OverCap | None", over_cap)
 
 
