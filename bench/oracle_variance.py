@@ -22,7 +22,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.protocol.encodings.base import SEEDS
 
 ORACLES = ("grr", "sue", "oue", "blh", "olh", "hadamard", "random-matrix", "subset", "projective", "dbitflip")
-BEST = {"projective": {"prime_powers": True}, "olh": {"num_seeds": SEEDS}, "loloha": {"num_seeds": SEEDS}}
+BEST = {"olh": {"num_seeds": SEEDS}, "loloha": {"num_seeds": SEEDS}}
 EPSILONS = (1.0, 2.0, 4.0)
 CHAINS = ((2.0, 1.0), (4.0, 2.0))
 COLLECTION = 1000  # devices

@@ -193,7 +193,7 @@ def collector(folder: Path) -> Any:
             self.send_response(200 if allowed else 401)
             self.end_headers()
             answer = public if self.path == "/v1/metrics/colour" else body
-            self.wfile.write(answer if allowed else b'{"reason": "unknown-token", "said": "who is this?"}')
+            self.wfile.write(answer if allowed else b'{"reason": "unknown-token", "detail": "who is this?"}')
 
         def log_message(self, *_: object) -> None:
             pass

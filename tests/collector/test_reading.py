@@ -334,9 +334,8 @@ def test_over_http_the_same(store, served):
     assert "Authorization" not in served.headers
 
 
-@pytest.mark.parametrize("key", ["detail", "said"])
-def test_a_collector_that_refuses_is_quoted(served, key):
-    served.status, served.body = 401, f'{{"reason": "unknown-token", "{key}": "this token is not known"}}'.encode()
+def test_a_collector_that_refuses_is_quoted(served):
+    served.status, served.body = 401, b'{"reason": "unknown-token", "detail": "this token is not known"}'
     with pytest.raises(RemoteError, match=r"does not take this token: .*\(this token is not known\)"):
         read_remote(served.url, "x", COLOUR)
     served.status, served.body = 502, b"<html>"

@@ -10,7 +10,7 @@ from overstory.analysis.support.sets import simulate_points
 from overstory.kernels import columns, devices
 from overstory.kernels.sets.planes import characteristic, count_plane_support, inverse, opposite, plus, times
 from overstory.kernels.sets.planes import field_of as field_table
-from overstory.protocol.encodings.finite_fields import field_of, is_prime
+from overstory.protocol.encodings.finite_fields import PrimeField, field_of
 from overstory.protocol.encodings.sets import Projective
 from overstory.protocol.errors import ParameterError
 from support.kernel_twins import Words
@@ -127,7 +127,7 @@ def test_every_point_has_its_probability_and_a_wrong_one_is_caught(shape, symbol
 
 def twin_support(histogram, system, domain_size):
     matrix = np.array([system.coordinates(point) for point in range(len(histogram))])
-    if is_prime(system.field_size):
+    if isinstance(system.field, PrimeField):
         products = matrix[:domain_size] @ matrix.T % system.field_size
     else:  # the products of all coordinates from the protocol's table, and their sums a digit at a time
         size, (prime, degree) = system.field_size, characteristic(system.field_size)

@@ -230,9 +230,9 @@ def test_problem_details_have_every_member_of_the_standard(reason):
     assert (b"content-type", b"application/problem+json") in answer.headers
     assert sum(name == b"content-type" for name, _ in answer.headers) == 1
     assert is_own_problem(problem, reason)
-    assert problem_detail(problem) == problem_detail({"said": problem["detail"]}) == problem["detail"]
+    assert problem_detail(problem) == problem["detail"]
 
 
-@pytest.mark.parametrize("problem", [{}, {"detail": 7}, {"said": None}, {"detail": None, "said": "x"}])
+@pytest.mark.parametrize("problem", [{}, {"detail": 7}, {"detail": None}])
 def test_what_is_no_sentence_is_no_detail(problem):
     assert problem_detail(problem) is None

@@ -80,7 +80,7 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
         {"domain_size": 4, "epsilon": 1.0},
         {"domain_size": 13, "epsilon": 1.0, "field_size": 3},
         {"domain_size": 9, "epsilon": 0.2, "field_size": 2},
-        {"domain_size": 16, "epsilon": 1.0, "prime_powers": True},
+        {"domain_size": 16, "epsilon": 1.0},
         {"domain_size": 12, "epsilon": 2.0, "field_size": 9},
         {"domain_size": 3, "epsilon": 3.0},
     ),

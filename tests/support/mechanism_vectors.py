@@ -52,10 +52,10 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
     ],
     "hadamard": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 100_000, "epsilon": 1.0}, 99_999)],
     "subset": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 5, "epsilon": 4.0}, 0)],
-    "projective": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 1000, "epsilon": 2.0}, 0)],
-    "projective-prime-powers": [
-        ({"domain_size": 16, "epsilon": 1.0, "prime_powers": True}, 15),
-        ({"domain_size": 1000, "epsilon": 2.0, "prime_powers": True}, 0),
+    "projective": [
+        ({"domain_size": 9, "epsilon": 1.0}, 8),
+        ({"domain_size": 16, "epsilon": 1.0}, 15),
+        ({"domain_size": 1000, "epsilon": 2.0}, 0),
         ({"domain_size": 50, "epsilon": 2.0, "field_size": 9}, 31),
     ],
     "random-matrix": [({"epsilon": 1.0} | OWN, "Ohio"), ({"domain_size": 9, "advantage": 0.1} | OWN, 8)],
@@ -77,7 +77,6 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
 }
 
 MECHANISMS = {file: file.removesuffix("-few-seeds") for file in INPUTS} | {
-    "projective-prime-powers": "projective",
     "rappor-google-devices": "rappor",
 }
 """Of each file; a file added later has a name of its own."""
