@@ -16,7 +16,6 @@ from overstory.privacy.registry.lifetime import lifetime_epsilon
 from overstory.privacy.registry.totals import budget_words
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.encodings.base import DEFAULT_SEEDS
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.groups import FLOOR, OTHER
@@ -165,13 +164,7 @@ def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
         sentence = f"each report carries its device's own of {cohorts:,} public numbers ({linkable.always.words()})"
         if not metric.mechanism.counted_by_value:
             sentence += f"; after retention_days a count of fewer than {FEWEST_TOGETHER} reports is deleted"
-        yield "parameters", f"{sentence}: {_fewer(metric)}"
-
-
-def _fewer(metric: Metric) -> str:
-    if "num_seeds" in metric.mechanism.parameters:
-        return f"num_seeds = {DEFAULT_SEEDS} hides a device among many, under a new metric id"
-    return f"an oracle with at most {MOST_SEEDS:,} hides a device among many"
+        yield "parameters", f"{sentence}: an oracle with at most {MOST_SEEDS:,} hides a device among many"
 
 
 def _published(metric: Metric) -> Iterator[tuple[str, str]]:

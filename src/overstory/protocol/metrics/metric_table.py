@@ -98,7 +98,8 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
         "candidates": candidates,
         "candidate_lists": lists,
     }
-    _check_countable(fields, domain, built)
+    if built is not None and built.reads_reports and rest["retention_days"] == 0:
+        fields.fault("retention_days", f"{built.name} reads the reports themselves: keep them for a day or more")
     _check_published(fields, rest)
     if len(fields.faults) > before:
         return None
@@ -291,18 +292,4 @@ def _check_published(fields: Fields, rest: Mapping[str, Any]) -> None:
             "publish",
             f"a period is published from the end of its {grace} grace_days to that of its {retention} retention_days: "
             "keep reports for longer, or take late ones for fewer days",
-        )
-
-
-def _check_countable(fields: Fields, domain: AnyDomain | None, built: LocalRandomizer | None) -> None:
-    """Reports with seeds of their own are counted by candidate as they come in, so there must be candidates."""
-    if built is not None and built.reads_reports and fields.table.get("retention_days") == 0:
-        fields.fault("retention_days", f"{built.name} reads the reports themselves: keep them for a day or more")
-    if domain is None or built is None or domain.size is not None or None not in domain.candidate_files:
-        return
-    if built.counted_by_value:
-        fields.fault(
-            "domain",
-            f"{built.name} gives every report a seed of its own, so reports are counted by candidate: "
-            'name a file, domain = {kind = "strings", candidates = "FILE"}',
         )
