@@ -20,7 +20,7 @@ from overstory.protocol.sampling import KeyedEntropy
 DECLARED = {
     "grr": {"domain_size": 6, "epsilon": 1.0},
     "olh": {"domain_size": 50, "epsilon": 1.0},
-    "blh": {"epsilon": 1.0},
+    "linear-hash": {"domain_size": 50, "epsilon": 1.0, "hash_bits": 1},
     "hadamard": {"domain_size": 50, "epsilon": 1.0},
     "l-grr": {"domain_size": 6, "epsilon_permanent": 2.0, "epsilon_report": 1.0},
     "subset": {"domain_size": 10, "epsilon": 1.0},
@@ -262,13 +262,13 @@ def test_an_output_that_never_comes_is_noticed(name: str, check: str) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", ["olh", "blh", "hadamard"])
+@pytest.mark.parametrize("name", ["olh", "linear-hash", "hadamard"])
 def test_a_seed_that_tells_the_value_is_noticed(name: str) -> None:
     assert "cohorts and values" in failed(name, CohortOfTheValue(1), own_cohorts=True)
 
 
 def test_seeds_of_a_small_generator_are_noticed() -> None:
-    assert "seeds drawn twice" in failed("blh", FewSeeds(1), own_cohorts=True)
+    assert "seeds drawn twice" in failed("linear-hash", FewSeeds(1), own_cohorts=True)
 
 
 def test_a_device_that_changes_its_seed_is_noticed() -> None:
@@ -294,7 +294,7 @@ def test_the_check_that_fails_names_the_fault(name: str, client: type[Device], c
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", ["olh", "blh", "hadamard"])
+@pytest.mark.parametrize("name", ["olh", "linear-hash", "hadamard"])
 def test_cohorts_that_are_not_uniform_are_noticed(name: str) -> None:
     assert "cohorts uniform" in failed(name, LowCohorts(1), own_cohorts=True)
 
@@ -304,7 +304,7 @@ def test_seeds_that_the_system_draws_pass() -> None:
         def cohort(self, value: int, declared: Declared, entropy: Any) -> int:
             return int.from_bytes(os.urandom(4), "little") >> 1
 
-    assert failed("blh", FromTheSystem(1), own_cohorts=True, alpha=1e-9) == []
+    assert failed("linear-hash", FromTheSystem(1), own_cohorts=True, alpha=1e-9) == []
 
 
 @pytest.mark.sampled(1)
