@@ -20,7 +20,7 @@ from overstory.protocol.sampling import KeyedEntropy
 DECLARED = {
     "grr": {"domain_size": 6, "epsilon": 1.0},
     "olh": {"domain_size": 50, "epsilon": 1.0},
-    "linear-hash": {"domain_size": 50, "epsilon": 1.0, "hash_bits": 1},
+    "linear-hash": {"domain_size": 50, "epsilon": 1.0},
     "hadamard": {"domain_size": 50, "epsilon": 1.0},
     "l-grr": {"domain_size": 6, "epsilon_permanent": 2.0, "epsilon_report": 1.0},
     "subset": {"domain_size": 10, "epsilon": 1.0},

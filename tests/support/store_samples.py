@@ -115,8 +115,7 @@ def some(metric: Metric, period: int, count: int, seed: int) -> Received:
 
 def counted(metric: Metric, sent: Sequence[Report]) -> SupportCounts:
     """Count reports in the plainest way there is: what a store must agree with."""
-    candidates = metric.labels if metric.id == "tree" else None
-    return FrequencyOracle(metric.mechanism).accumulate(list(sent), candidates)
+    return FrequencyOracle(metric.mechanism).accumulate(list(sent))
 
 
 @dataclass
