@@ -31,7 +31,6 @@ NEEDS = {"domain_size": 100, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_
 OWN = {
     "rappor-one-time": {"f": 0.5},
     "basic-rappor-one-time": {"f": 0.5},
-    "projective": {"prime_powers": True},
 }
 
 

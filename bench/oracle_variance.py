@@ -4,8 +4,8 @@
     python bench/oracle_variance.py --devices 400000    quicker, and coarser
 
 A figure rests on (d - 1) values in devices / 1000 collections; its own error is about sqrt(2 / that). `olh` and
-`loloha` have a seed of each device's own here: public seeds that are fitted do better than their formula where all
-devices hold one value, as these do.
+`loloha` are not here: public seeds that are fitted do better than their formula where all devices hold one value, as
+these do.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ import numpy as np
 import overstory
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
-from overstory.protocol.encodings.base import SEEDS
 
-ORACLES = ("grr", "sue", "oue", "blh", "olh", "hadamard", "random-matrix", "subset", "projective", "dbitflip")
-BEST = {"projective": {"prime_powers": True}, "olh": {"num_seeds": SEEDS}, "loloha": {"num_seeds": SEEDS}}
+ORACLES = ("grr", "sue", "oue", "blh", "hadamard", "random-matrix", "subset", "projective", "dbitflip")
 EPSILONS = (1.0, 2.0, 4.0)
 CHAINS = ((2.0, 1.0), (4.0, 2.0))
 COLLECTION = 1000  # devices
@@ -61,16 +59,15 @@ def main() -> int:
     print(f"n Var at frequency 0, d = {args.domain_size}: exact, measured, difference")
     print(f"{'epsilon':15}", *(f"{epsilon:>29g}" for epsilon in EPSILONS), sep="  ")
     for name in ORACLES:
-        oracles = [overstory.oracle(name, epsilon=epsilon, **size, **BEST.get(name, {})) for epsilon in EPSILONS]
+        oracles = [overstory.oracle(name, epsilon=epsilon, **size) for epsilon in EPSILONS]
         worst.append(show(name, [figures(oracle, args.devices, seed) for seed, oracle in enumerate(oracles)]))
     print(f"\n{'(ever, report)':15}", *(f"{chain!s:>29}" for chain in CHAINS), sep="  ")
     chains = [{"epsilon_permanent": ever, "epsilon_report": once} | size for ever, once in CHAINS]
-    for name in ("l-osue", "l-soue", "l-sue", "l-grr", "loloha"):
-        oracles = [overstory.oracle(name, **chain, **BEST.get(name, {})) for chain in chains]
+    for name in ("l-osue", "l-soue", "l-sue", "l-grr"):
+        oracles = [overstory.oracle(name, **chain) for chain in chains]
         worst.append(show(name, [figures(oracle, args.devices, seed) for seed, oracle in enumerate(oracles)]))
-        if name in ("l-grr", "loloha"):
-            asked = {"published": True, **BEST.get(name, {})}
-            published = [overstory.oracle(name, **chain, **asked).variance(1) for chain in chains]
+        if name == "l-grr":
+            published = [overstory.oracle(name, **chain, published=True).variance(1) for chain in chains]
             print(f"{'  as published':15}", *(f"{exact:10.4g}{'':19}" for exact in published), sep="  ")
     own = math.sqrt(2 * COLLECTION / (args.devices * (args.domain_size - 1)))
     print(f"\nlargest difference {max(worst):.2%}; a figure's own standard error is about {own:.2%}")

@@ -1,4 +1,4 @@
-"""What a small public set of seeds costs: the set that OLH takes, and its variance over seeds of each device's own.
+"""What a small public set of seeds costs: the set that OLH takes, and its variance over that of even collisions.
 
 The table of docs/reference/oracles.md.
 With many reports and, past what can be fitted, other values that are all alike; there the
@@ -24,11 +24,12 @@ MANY = 10**12
 def row(size: int, epsilon: float, seeds: int | None) -> str:
     """Return what is taken for so many values."""
     few = overstory.oracle("olh", domain_size=size, epsilon=epsilon, num_seeds=seeds)
-    own = overstory.oracle("olh", domain_size=size, epsilon=epsilon, num_seeds=1 << 31)
+    odds = math.expm1(epsilon)
+    even = min(((odds + g) / odds) ** 2 / (g - 1) for g in range(2, 1025)) / MANY
     encoding, lasting = few.mechanism.encoding, lasting_variance(few.mechanism)
     assert isinstance(encoding, BalancedHash | SeededHash)
     kind = "balanced" if isinstance(encoding, BalancedHash) else "by itself" if lasting else "fitted"
-    cost = (few.variance(MANY) - lasting) / own.variance(MANY) - 1
+    cost = (few.variance(MANY) - lasting) / even - 1
     stays = _stays(few, size) if lasting else ""
     return (
         f"    {size:>6} {epsilon:>4g} {encoding.num_seeds:>6} {encoding.hash_range:>4} {kind:<10} {cost:>+7.1%} {stays}"

@@ -28,7 +28,7 @@ ORACLES = {
     "oue": "{epsilon = 1.0}",
     "subset": "{epsilon = 1.0}",
     "hadamard": "{epsilon = 1.0}",
-    "olh": "{epsilon = 1.0, num_seeds = 2147483648}",
+    "linear-hash": "{epsilon = 1.0}",
 }
 VALUES, BATCH, PERIOD = 100, 1_000, 20_000
 REGISTRY = """

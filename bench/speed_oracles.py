@@ -18,14 +18,12 @@ from typing import Any
 
 import numpy as np
 
-import overstory
 from _timing import seconds
 from overstory.analysis.support.sets import count_plane_support, simulate_points
 from overstory.kernels.bits.popcount import count_bits_grouped
 from overstory.kernels.devices import assign_cohorts, simulate_bits, simulate_subsets, simulate_symbols
 from overstory.kernels.small_hashes import encode_hadamard
-from overstory.kernels.symbols.local_hash import count_hash_support, encode_hash, value_words
-from overstory.kernels.symbols.signs import count_sign_support, encode_signs
+from overstory.kernels.symbols.local_hash import encode_hash, value_words
 from overstory.kernels.symbols.transforms import count_hadamard_support
 from overstory.kernels.threads import cores
 from overstory.protocol.mechanisms.registry import mechanism
@@ -125,15 +123,6 @@ def sign_duels(n: int, d: int, few: int) -> dict[str, tuple[int, Duel]]:
     def hadamard_numpy() -> Any:
         return numpy_symbols(np.bitwise_count(some & RNG.integers(0, order, few)) & 1, *sign)
 
-    def matrix() -> Any:
-        rows = np.arange(n, dtype=np.uint32)
-        return simulate_symbols(encode_signs(words, symbols, rows), rows, *sign, None, KEY)
-
-    def matrix_numpy() -> Any:
-        rows = np.arange(few, dtype=np.uint32)
-        own = numpy_hash(words[some], rows >> np.uint32(5))
-        return numpy_symbols((own ^ (own >> np.uint32(16))) >> (rows & np.uint32(31)) & np.uint32(1), *sign)
-
     jobs: dict[str, tuple[Job, Job]] = {
         f"grr d={d}": (
             lambda: simulate_symbols(symbols, nobody, *direct, None, KEY),
@@ -141,7 +130,6 @@ def sign_duels(n: int, d: int, few: int) -> dict[str, tuple[int, Duel]]:
         ),
         f"olh g={hashed[0]}": (olh, olh_numpy),
         f"hadamard d={d}": (hadamard, hadamard_numpy),
-        "random-matrix": (matrix, matrix_numpy),
     }
     return {name: (n, (*pair, n / few)) for name, pair in jobs.items()}
 
@@ -179,28 +167,15 @@ def randomizing(n: int, d: int = 100) -> dict[str, tuple[int, Duel]]:
 
 def counting(n: int, d: int) -> dict[str, Duel]:
     """Support of d values among n reports; a report's content does not matter to the time."""
-    seeds, signs, words = (
-        assign_cohorts(KEY, 1 << 31, n),
-        RNG.integers(0, 2, n).astype(np.uint32),
-        value_words(range(d)),
-    )
+    seeds, signs = assign_cohorts(KEY, 1 << 31, n), RNG.integers(0, 2, n).astype(np.uint32)
     few, some = max(1, n // 10), range(0, d, max(1, d // 20))
     share = n / few * d / len(some)
     order = 1 << (d - 1).bit_length()
-    rows, consecutive, hashed = seeds % np.uint32(order), np.arange(n, dtype=np.uint32), signs
+    rows = seeds % np.uint32(order)
     plane: Any = mechanism("projective", domain_size=d, epsilon=1)
     space = plane.encoding.field_size, plane.encoding.dimension
     table, points = coordinates(plane.encoding), RNG.integers(0, plane.encoding.sizes[0], n)
     reports = RNG.integers(0, 1 << 63, (n, 2)).astype(np.uint64)
-
-    def by_hash() -> Any:
-        scaled = (numpy_hash(words[v], seeds[:few]).astype(np.uint64) * np.uint64(4) >> np.uint64(32) for v in some)
-        return [np.count_nonzero(own == hashed[:few]) for own in scaled]
-
-    def by_sign(rows: np.ndarray) -> Any:
-        place = rows[:few] & np.uint32(31)
-        own = (numpy_hash(words[v], rows[:few] >> np.uint32(5)) for v in some)
-        return [np.count_nonzero(((w ^ (w >> np.uint32(16))) >> place) & np.uint32(1) == signs[:few]) for w in own]
 
     def histogram() -> np.ndarray:
         return np.bincount(points, minlength=len(table))
@@ -210,17 +185,6 @@ def counting(n: int, d: int) -> dict[str, Duel]:
         return [seen[table @ table[v] % space[0] == 0].sum() for v in some]
 
     return {
-        "olh g=4": (lambda: count_hash_support(seeds, hashed, words, 4), by_hash, share),
-        "random-matrix, consecutive rows": (
-            lambda: count_sign_support(consecutive, signs, words),
-            lambda: by_sign(consecutive),
-            share,
-        ),
-        "random-matrix, scattered rows": (
-            lambda: count_sign_support(seeds, signs, words),
-            lambda: by_sign(seeds),
-            share,
-        ),
         "hadamard": (
             lambda: count_hadamard_support(rows, signs, d),
             lambda: [np.count_nonzero((np.bitwise_count(rows[:few] & np.uint32(v)) & 1) == signs[:few]) for v in some],
@@ -237,18 +201,6 @@ def counting(n: int, d: int) -> dict[str, Duel]:
             n / few,
         ),
     }
-
-
-def decoding(n: int, d: int) -> dict[str, Duel]:
-    """From reports to the estimates of d values: by counts of 256 seeds, beside report by report."""
-    symbols = RNG.integers(0, d, n)
-
-    def job(seeds: int) -> Job:
-        oracle = overstory.oracle("olh", domain_size=d, epsilon=1, num_seeds=seeds)
-        batch = oracle.simulate(symbols, RNG)
-        return lambda: oracle.estimate(oracle.accumulate(batch))
-
-    return {f"olh d={d:,}": (job(256), job(1 << 31), 1.0)}
 
 
 def duel(job: Job, yardstick: Job, scale: float, rounds: int) -> dict[str, float]:
@@ -268,18 +220,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    randomized, counted, decoded = {}, {}, {}
+    randomized, counted = {}, {}
     for name, (n, pair) in randomizing(arguments.reports).items():
         found = duel(*pair, arguments.rounds)
         randomized[name] = found | {"million_reports_per_second": round(n / found["seconds"] / 1e6, 2)}
     for name, pair in counting(arguments.reports, arguments.values).items():
         counted[name] = duel(*pair, arguments.rounds)
-    for values in (85, arguments.values):
-        for name, pair in decoding(arguments.reports, values).items():
-            found = duel(*pair, arguments.rounds)
-            decoded[name] = {"seconds": found["seconds"], "times_by_report": found["times_numpy"]}
     if arguments.json:
-        found = {"threads": cores(None), "randomize": randomized, "count": counted, "decode": decoded}
+        found = {"threads": cores(None), "randomize": randomized, "count": counted}
         print(json.dumps(vars(arguments) | found))
         return
     print(f"randomized in bulk, {cores(None)} threads, public seeds and encoding included, epsilon 1")
@@ -288,9 +236,6 @@ def main() -> None:
     print(f"support of {arguments.values:,} values among {arguments.reports:,} reports")
     for name, found in counted.items():
         print(f"  {name:<34}{found['seconds'] * 1e3:>9.1f} ms    x {found['times_numpy']} of numpy, scaled")
-    print(f"decoded from {arguments.reports:,} reports, counted by 256 seeds")
-    for name, found in decoded.items():
-        print(f"  {name:<34}{found['seconds'] * 1e3:>9.1f} ms    x {found['times_by_report']} of report by report")
 
 
 if __name__ == "__main__":

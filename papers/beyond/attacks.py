@@ -21,7 +21,8 @@ import numpy as np
 from overstory.analysis.reports import ReportBatch
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.encodings.bits import OneHot
-from overstory.protocol.encodings.symbols import Direct, LocalHash
+from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
+from overstory.protocol.encodings.symbols import Direct, LinearHash
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def lie(
     if isinstance(encoding, OneHot):
         bits = _padded(oracle, liars, wanted, rng) if crafted else rng.random((liars, encoding.num_bits)) < 0.5
         return _batch(oracle, np.zeros(liars), _packed(bits))
-    if isinstance(encoding, LocalHash):
+    if isinstance(encoding, BalancedHash | SeededHash | LinearHash):
         if crafted:
             seeds, symbols = _searched(oracle, liars, wanted, rng, shared=shared_seed)
         else:

@@ -21,7 +21,6 @@ from overstory.analysis.alarms.crafted import Check, check_collection
 from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import postprocess
-from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from papers.beyond.attacks import Attack, lie
@@ -43,7 +42,7 @@ ATTACKS: Final[tuple[tuple[Attack, int], ...]] = (
 FORMULA: Final = "Cao, Jia, Gong 2021"
 NOTES: Final = f"""
 {LIARS:.0%} of the reports are liars', {VALUES} values at epsilon {EPSILON:g}. A gain is what the targets' shares rise
-by, in all. OLH has seeds of its own, and its liars share the best of 4,000.
+by, in all. The liars of OLH share its best public seed.
 
 Norm-Sub moves all shares until they add up to 1: it takes much of what random reports and many targets gain, and next
 to nothing where there is one target. A true report of a false value gains one vote and raises no alarm: nothing can
@@ -62,8 +61,7 @@ class Case:
     @property
     def oracle(self) -> FrequencyOracle:
         """The oracle under attack."""
-        seeds: dict[str, Any] = {"num_seeds": SEEDS} if self.name == "olh" else {}
-        return FrequencyOracle(mechanism(self.name, domain_size=VALUES, epsilon=EPSILON, **seeds))
+        return FrequencyOracle(mechanism(self.name, domain_size=VALUES, epsilon=EPSILON))
 
     @property
     def title(self) -> str:

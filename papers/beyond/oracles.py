@@ -18,7 +18,6 @@ from overstory.planning.sample_size import variance_per_person
 from overstory.presentation import figures
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.bits import rappor
-from overstory.protocol.mechanisms.needs import WIDER
 from overstory.protocol.mechanisms.registry import mechanism
 from papers.comparison import LEVEL, Comparison, Published, stated
 from papers.epidemic.fit import CASES
@@ -73,8 +72,7 @@ def contenders(domain_size: int) -> list[Contender]:
 
 def _one_answer(d: int) -> Iterator[Contender]:
     for name in _KEPT:
-        given: dict[str, Any] = {"domain_size": d, "epsilon": REPORT}
-        yield Contender(name, ONE, mechanism(name, **given, **(WIDER if name == "projective" else {})))
+        yield Contender(name, ONE, mechanism(name, domain_size=d, epsilon=REPORT))
     noise = math.ceil(2e9 / (1 + math.exp(REPORT / 2))) / 1e9
     yield Contender("basic-rappor-one-time", ONE, mechanism("basic-rappor-one-time", domain_size=d, f=noise))
     yield Contender("rappor-one-time", ONE, mechanism("rappor-one-time", num_hashes=1, f=noise))

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.oracle import oracle as build_oracle
 from overstory.presentation import figures
-from overstory.protocol.encodings.base import SEEDS
 from papers.comparison import Comparison, Published, at_most, exact, proportion
 from papers.study import Cell, Context, Study, Table, each
 
@@ -83,7 +82,7 @@ def run(context: Context) -> Study:
 
 def _oracle(protocol: str, advantage: float) -> FrequencyOracle:
     if protocol == MATRIX:
-        return build_oracle("random-matrix", advantage=advantage, domain_size=DOMAIN, num_seeds=SEEDS)
+        return build_oracle("random-matrix", advantage=advantage, domain_size=DOMAIN)
     return build_oracle("grr", domain_size=2, epsilon=math.log((0.5 + advantage) / (0.5 - advantage)))
 
 
@@ -100,16 +99,13 @@ def _errors(oracle: FrequencyOracle, protocol: str, num_reports: int, rng: np.ra
         return [_count(oracle, held, 1, rng) - int(held.sum())]
     mixed = rng.choice(np.array([1, 2, 3, 4]), num_reports, p=SHARES)
     everybody = np.zeros(num_reports, np.int64)
-    watched = [1, 3, NOBODYS]
-    reports = oracle.simulate(mixed, rng)
-    estimate = oracle.estimate(oracle.accumulate(reports, watched))
-    mine = [float(count) - int((mixed == value).sum()) for value, count in zip(watched, estimate.counts, strict=True)]
+    counts = oracle.estimate(oracle.accumulate(oracle.simulate(mixed, rng))).counts
+    mine = [float(counts[value]) - int((mixed == value).sum()) for value in (1, 3, NOBODYS)]
     return [*mine, _count(oracle, everybody, 0, rng) - num_reports]
 
 
 def _count(oracle: FrequencyOracle, held: NDArray[np.int64], value: int, rng: np.random.Generator) -> float:
-    counts = oracle.accumulate(oracle.simulate(held, rng), [value])
-    return float(oracle.estimate(counts).counts[0])
+    return float(oracle.estimate(oracle.accumulate(oracle.simulate(held, rng))).counts[value])
 
 
 def _epsilons() -> list[Comparison]:

@@ -62,30 +62,6 @@ def test_the_example_has_no_fault_and_shows_the_variety(folder):
     }
 
 
-def test_lint_and_diff_note_a_hashing_oracle_whose_seeds_version_0_1_took_otherwise(folder):
-    """Only where the number is not written; the note fails no --strict, and both its cures silence it."""
-    renewed(folder)
-    registry = load_registry(folder / "metrics.toml")
-    spoil(folder, ", num_seeds = 256", "", "unsaid.toml")
-    spoil(folder, "num_seeds = 256", "num_seeds = 2147483648", "old.toml")
-    assert load_registry(folder / "unsaid.toml")["misspelling"].digest == registry["misspelling"].digest
-    note = "unsaid.toml: note: metrics.misspelling: loloha without num_seeds takes 256 public seeds; version 0.1 took 2"
-    ran = within("metrics", "lint", "unsaid.toml", "--strict", cwd=folder)
-    assert [line.startswith(note) for line in ran.stdout.splitlines()] == [False, True, False]
-    assert ran.returncode == 0
-    assert "draw new permanent responses" in ran.stdout
-    assert "num_seeds = 2147483648 keeps such a collection as it was" in ran.stdout
-    for name in ("metrics.toml", "old.toml"):
-        assert "without num_seeds" not in within("metrics", "lint", name, cwd=folder).stdout
-        assert note in within("metrics", "diff", "unsaid.toml", name, cwd=folder).stdout
-        assert "without num_seeds" not in within("metrics", "diff", name, "unsaid.toml", cwd=folder).stdout
-    (said,) = json.loads(within("metrics", "diff", "unsaid.toml", "old.toml", "--json", cwd=folder).stdout)["notes"]
-    assert said.startswith("metrics.misspelling: loloha")
-    gone = (folder / "unsaid.toml").read_text().replace("[metrics.misspelling]", "[metrics.another]")
-    (folder / "gone.toml").write_text(gone)
-    assert "without num_seeds" not in within("metrics", "diff", "unsaid.toml", "gone.toml", cwd=folder).stdout
-
-
 def test_an_expiry_in_the_past_is_a_warning_to_lint_and_no_fault(folder):
     spoil(folder, "expires = 2027-05-31", "expires = 2020-05-31")
     renewed(folder)
@@ -137,16 +113,10 @@ def test_another_number_of_shards_is_of_the_registry(folder):
 
 
 def test_broken_counts_alone_are_status_0(folder):
-    (folder / "old").mkdir()
-    for path in EXAMPLES.glob("*.t*"):
-        (folder / "old" / path.name).write_bytes(path.read_bytes())
-    own = "parameters = {epsilon_permanent = 4.0, epsilon_report = 2.0, num_seeds = 2147483648}"  # counts by candidate
-    spoil(folder, "parameters = {epsilon_permanent = 4.0, epsilon_report = 2.0, num_seeds = 256}", own)
-    (folder / "old" / "metrics.toml").write_bytes((folder / "metrics.toml").read_bytes())
-    (folder / "misspellings.txt").write_text("teh\n")
-    ran = within("metrics", "diff", "old/metrics.toml", "metrics.toml", cwd=folder)
+    spoil(folder, 'period = "day"', 'period = "week"')
+    ran = within("metrics", "diff", str(EXAMPLES / "metrics.toml"), "metrics.toml", cwd=folder)
     assert ran.returncode == 0
-    assert "misspelling: its stored counts cannot be continued under this id" in ran.stdout
+    assert "open-tabs: its stored counts cannot be continued under this id" in ran.stdout
 
 
 NEEDS = {

@@ -44,7 +44,7 @@ BODIES = {
     "JSON with a reason": b'{"reason": "period-closed", "message": "..."}',
     "a list": b"[]",
     "another batch": json.dumps({"results": [{"batch": "00" * 16, "accepted": 1}]}).encode(),
-    "a page of ours that is no answer to reports": b'{"reason": "not-found", "said": "There is no such page."}',
+    "a page of ours that is no answer to reports": b'{"reason": "not-found", "detail": "There is no such page."}',
     "problem details": b'{"type": "about:blank", "title": "Gone", "status": 410, "detail": "This page is gone."}',
     "problem details with a reason": b'{"type": "about:blank", "title": "Gone", "status": 410, "detail": "...", '
     b'"reason": "period-closed", "results": []}',
@@ -53,8 +53,7 @@ BODIES = {
     "problem details of another reason": b'{"type": "/problems/bits", "detail": "...", "reason": "period-closed", '
     b'"results": []}',
     "our type without a detail": b'{"type": "/problems/period-closed", "reason": "period-closed", "results": []}',
-    "our type and the earlier key": b'{"type": "/problems/period-closed", "reason": "period-closed", "said": "...", '
-    b'"results": []}',
+    "no type": b'{"reason": "period-closed", "detail": "...", "results": []}',
     "our type without results": b'{"type": "/problems/period-closed", "reason": "period-closed", "detail": "..."}',
     "no results": b"{}",
     "no list of results": b'{"results": {"batch": 1}}',

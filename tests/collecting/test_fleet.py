@@ -14,9 +14,11 @@ from overstory.client.session import Session
 from overstory.client.state.outbox import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
 from overstory.client.upload.http import Response
+from overstory.collector.http.endpoint import refusal
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
+from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
 from overstory.trial.fleet import (
     GROUP,
@@ -104,8 +106,8 @@ def test_a_simulated_device_sends_what_a_real_one_with_its_secret_sends(tmp_path
 
 
 def test_a_busy_collector_is_left_alone_as_long_as_it_asks_and_counts_nothing_twice():
-    busy = Response(429, {"retry-after": "7"}, b'{"reason": "queue-full", "said": ""}')
-    full = Response(503, {}, b'{"reason": "store", "said": ""}')
+    busy = Response(429, {"retry-after": "7"}, refusal(Reason.QUEUE_FULL).body)
+    full = Response(503, {}, refusal(Reason.STORE).body)
     slept, collector = [], Collector(busy, full)
     ran = fleet(collector, sleep=slept.append)
     ran.run([["red"], ["blue"]], moments(REGISTRY.values(), 1, NOW))
@@ -125,7 +127,6 @@ def test_a_collector_that_stays_busy_is_given_up():
         (Response(None, {}, b"", "no connection: refused"), "no connection: refused; is a collector running there"),
         (Response(200, {}, b"<html>Welcome to Hotel WiFi</html>"), "answers, but not as a collector"),
         (Response(404, {}, b"<html>nginx</html>"), "answers, but not as a collector"),
-        (Response(401, {}, b'{"reason": "no-token", "said": "No token."}'), "(no-token): No token.; give --token"),
         (Response(401, {}, b'{"reason": "no-token", "detail": "No token."}'), "(no-token): No token.; give --token"),
     ],
 )
@@ -139,7 +140,7 @@ def test_reports_that_are_refused_are_counted_by_reason():
     def refusing(request):
         uploads = decode_uploads(request.body, 1000)
         results = [result(upload, accepted=0, reason="wrong-parameters") for upload in uploads]
-        return Response(409, {}, json.dumps({"reason": "wrong-parameters", "said": "", "results": results}).encode())
+        return Response(409, {}, refusal(Reason.WRONG_PARAMETERS, results).body)
 
     ran = fleet(refusing)
     ran.run([["red"], ["red"]], moments(REGISTRY.values(), 1, NOW))

@@ -278,7 +278,6 @@ def test_over_http_the_same(store, served):
 TOKEN = "does not take this token: .*\\(this token is not known\\)"
 REFUSED = {
     "detail": (http(401, b'{"reason": "unknown-token", "detail": "this token is not known"}'), TOKEN),
-    "said": (http(401, b'{"reason": "unknown-token", "said": "this token is not known"}'), TOKEN),
     "page": (http(502, b"<html>"), "502"),
     "in the middle": (http(502, b"ff\r\n{", Transfer_Encoding="chunked"), "502"),
     "no JSON": (http(200, b"<html>"), "not JSON"),

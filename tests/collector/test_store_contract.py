@@ -215,7 +215,7 @@ def test_a_large_table_of_ids_is_gone_through_in_slices(store: Store, metrics: A
 
 
 def test_new_candidates_are_counted_in_the_reports_that_are_kept(store_url: str, tmp_path: Path) -> None:
-    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak"), folder=tmp_path)
+    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak", "elm"), folder=tmp_path)
     metric, rng = first["tree"], random.Random(8)
     old, new = reports(metric, 30, rng), reports(metric, 20, rng)
     with open_store(store_url, first, create=True) as store:
@@ -235,7 +235,7 @@ def test_new_candidates_are_counted_in_the_reports_that_are_kept(store_url: str,
 
 
 def test_new_candidates_are_counted_by_compaction_alone(store_url: str, tmp_path: Path) -> None:
-    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak"), folder=tmp_path)
+    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak", "elm"), folder=tmp_path)
     sent = reports(first["tree"], 30, random.Random(8))
     with open_store(store_url, first, create=True) as store:
         store.add([received(first["tree"], PERIOD, sent)])
@@ -284,7 +284,7 @@ def test_a_backup_opens_as_a_store_and_remembers_what_it_took(store: Store, metr
         assert copy.add([first, second, late]) == [False, False, True]
         assert copy.counts(metric, 0, 1 << 20) == store.counts(metric, 0, 1 << 20)
         assert copy.find_token(sha256(token)) == store.find_token(sha256(token))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db", "trees.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db"]
 
 
 def test_a_restored_store_is_the_one_backed_up(store: Store, metrics: Any, tmp_path: Path, fresh_url: str) -> None:

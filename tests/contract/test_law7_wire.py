@@ -155,5 +155,5 @@ def test_the_largest_sizes_travel():
     assert list(decode_batch(encode_reports(built, [Report(0, 1)]))) == [Report(0, 1)]
     built = mechanism("rappor", num_cohorts=2**16)
     assert list(decode_batch(encode_reports(built, [Report(2**16 - 1, 1)]))) == [Report(2**16 - 1, 1)]
-    built = mechanism("olh", epsilon=1.0, num_seeds=2**31)
+    built = mechanism("linear-hash", domain_size=2**64, epsilon=1.0)
     assert list(decode_batch(encode_reports(built, [Report(2**31 - 1, 3)]))) == [Report(2**31 - 1, 3)]

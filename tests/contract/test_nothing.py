@@ -118,8 +118,7 @@ def test_reports_of_nothing_do_not_look_crafted(case, nothing):
     oracle, values = FrequencyOracle(built), some_values(built, 9)
     names = values if domain_of(built) is None else []
     batch = ReportBatch.of(built, reports_of(built, values, nothing))
-    asked = None if built.encoding.decoded or built.encoding.by_seed else names or None
-    counts, watch = oracle.accumulate(batch, asked), Watch.of(built, names)
+    counts, watch = oracle.accumulate(batch), Watch.of(built)
     estimate = oracle.estimate(counts, names) if names else oracle.estimate(counts)
     checks = check_collection(built, counts, estimate, sums=watch and watch.sum(batch), labels=names)
     assert checks

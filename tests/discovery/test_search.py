@@ -28,23 +28,22 @@ def is_good(found):
     "plan",
     [
         prefix_extension(epsilon=4.0, domain=DOMAIN, beam=64),
-        prefix_extension(epsilon=4.0, domain=DOMAIN, beam=64, oracle="linear-hash"),
         prefix_extension(epsilon=4.0, domain=DOMAIN, levels=(9, 17, 26, 32), beam=64),
         discover(epsilon=4.0, domain=DOMAIN, beam=64, step=11),
     ],
-    ids=["olh", "linear", "odd levels", "default"],
+    ids=["even levels", "odd levels", "default"],
 )
 def test_the_most_frequent_are_found(plan):
     assert is_good(searched(plan))
 
 
-ONE_ROUND = ["grr", "sue", "oue", "blh", "olh", "hadamard", "subset", "projective", "random-matrix", "linear-hash"]
+ONE_ROUND = ["grr", "sue", "oue", "hadamard", "subset", "projective", "linear-hash"]
 
 
 @pytest.mark.parametrize("oracle", ONE_ROUND)
 def test_every_oracle_of_one_round_can_be_plugged_in(oracle):
     plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(8), step=4, beam=8, oracle=oracle)
-    found = searched(plan, np.repeat([7, 200], [1500, 1000]), correction="bonferroni")
+    found = searched(plan, np.repeat([7, 200], [1500, 1000]), alpha=0.001, correction="bonferroni")
     assert found.found() == (7, 200)
     assert np.all(np.abs(found.counts[:2] - [1500, 1000]) < 5 * found.standard_errors[:2])
 

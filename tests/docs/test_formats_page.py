@@ -104,7 +104,6 @@ def read_uploads(body: bytes) -> Iterator[dict[str, Any]]:
     need(bool(body))
     while body:
         reader = Reader(UPLOAD, body)
-        need(reader.read["version"] == (2 if reader.read["the group, ASCII, in clear; version 2 only"] else 1))
         yield reader.read
         body = body[reader.at :]
 
@@ -138,7 +137,7 @@ def test_every_upload_is_read_by_the_table() -> None:
             digest, reports = read_batch(read["a packed batch, as above"])
             said, sent = known["json"], [(cohort, bytes.fromhex(bits)) for cohort, bits in known["json"]["reports"]]
             assert read["the metric's id, ASCII"].decode() == said["metric"]
-            assert read["the group, ASCII, in clear; version 2 only"].decode() == said.get("group", "")
+            assert read["the group, ASCII, in clear"].decode() == said.get("group", "")
             assert read["number of the period, signed"] == known["period"]
             assert read["batch id: a second copy of an upload is not counted"].hex() == said["batch"]
             assert digest == said["digest"]

@@ -22,13 +22,6 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divide a few values, of units that take no time."""
-    monkeypatch.setattr("overstory.engines.units.LEAST_VALUES", 1)
-    monkeypatch.setattr("overstory.engines.units.LEAST_SECONDS", 1e-12)
-
-
-@pytest.fixture
 def collection(tmp_path: Path, small_blocks: None) -> Callable[..., Collection]:
     def made(name: str = "rappor", parameters: dict[str, Any] = RAPPOR, size: int = 900) -> Collection:
         folder = tmp_path / "reports"

@@ -19,7 +19,7 @@ from overstory.engines.driver import Checkpoint, EngineError, count, fingerprint
 from overstory.engines.local import LocalEngine
 from overstory.engines.places import find_places
 from overstory.engines.reducer import COUNTS_HEADER, count_unit
-from overstory.engines.units import Job, Unit
+from overstory.engines.units import Job, Listed, Unit
 from overstory.protocol.errors import FormatError
 from support.engine_files import EVERY_ORACLE, Collection
 
@@ -183,8 +183,8 @@ def test_what_a_run_wrote_is_read_completely_or_refused(
     monkeypatch.setattr("overstory.engines.driver.SHARE", math.inf)
     made, path = collection(), tmp_path / "unfinished"
     checkpoint = Checkpoint(path, "run")
-    checkpoint.write({(0, None): made.counts}, {0, 1, 2, 7})
-    assert checkpoint.read() == ({(0, None): made.counts}, {0, 1, 2, 7})
+    checkpoint.write({0: made.counts}, {0, 1, 2, 7})
+    assert checkpoint.read() == ({0: made.counts}, {0, 1, 2, 7})
     raw = path.read_bytes()
     cut = [raw[:size] for size in range(len(raw))]
     shorter = [raw[start:] for start in range(1, len(raw))]
@@ -217,3 +217,15 @@ def test_a_file_of_another_program_is_one_error(tmp_path: Any, header: bytes) ->
     path.write_bytes(header + b"\n" + zlib.crc32(header + b"\n").to_bytes(4))
     with pytest.raises(FormatError, match=f"^{path}: this is no file of a run"):
         Checkpoint(path, "run").read()
+
+
+def test_workers_read_a_long_list_themselves(collection: Callable[..., Collection], tmp_path: Path) -> None:
+    made, asked = collection("linear-hash", {"epsilon": 1.0, "domain_size": 90}, 100), [3, 1, 8]
+    path = tmp_path / "names.txt"
+    path.write_text("3\n1\n8\n")
+    listed, given = Job.of(made.mechanism, listed=Listed.of(path, asked)), Job.of(made.mechanism, asked)
+    units = made.units(1 << 30)
+    assert count(LocalEngine(1), listed, units).counts == count(LocalEngine(1), given, units).counts
+    path.write_text("1\n3\n8\n")
+    with pytest.raises(FormatError, match="its values are not those that the driver read"):
+        count(LocalEngine(1), Job.of(made.mechanism, listed=Listed.of(path, asked[::2])), units)

@@ -18,7 +18,7 @@ from overstory.cli.main import main
 from overstory.engines.driver import count
 from overstory.engines.local import LocalEngine
 from overstory.engines.places import find_places
-from overstory.engines.units import Job, divide_values, read_contents, units_of
+from overstory.engines.units import Job, read_contents, units_of
 from overstory.files.counts import read_labelled
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
@@ -144,6 +144,6 @@ def test_pairs_of_a_table_are_counted_alike(tmp_path: Path) -> None:
     for largest in (1, 1 << 30):
         units = units_of(read_contents(find_places([str(tmp_path)])), largest)
         for engine in (LocalEngine(2), Unreliable(1, lambda results: [*results, *results])):
-            run = count(engine, Job.of(linked), divide_values(Job.of(linked), units, 2))
+            run = count(engine, Job.of(linked), units)
             assert run.counts == expected
             assert pair_counts(linked, run.counts).totals.sum() == 600

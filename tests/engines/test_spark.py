@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from overstory.engines.driver import EngineError, count
-from overstory.engines.units import divide_values
 from support.engine_files import ORACLES, Collection, exported_counts
 from support.engine_kills import KILLS, Kills, count_while_killing
 from support.spark_daemons import Cluster, running, start_connect
@@ -54,14 +53,14 @@ def check_counts(folder: Path, engine: Callable[[], Any]) -> None:
         reports.mkdir()
         made = Collection(reports, name, parameters)
         job = made.job()
-        assert count(engine(), job, divide_values(job, made.units(1 << 20), 2)).counts == made.counts
+        assert count(engine(), job, made.units(1 << 20)).counts == made.counts
     units = made.units(1 << 20)
     (made.folder / "c.ovsb").write_bytes(b"OVSB")
     with pytest.raises(EngineError, match=r"c\.ovsb: the batch at byte 0"):
         count(engine(), made.job(), units)
 
 
-@pytest.mark.usefixtures("small_blocks", "small_ranges")
+@pytest.mark.usefixtures("small_blocks")
 def test_spark_counts_alike_on_this_machine(tmp_path: Path) -> None:
     from pyspark.sql import SparkSession
 
@@ -74,7 +73,7 @@ def test_spark_counts_alike_on_this_machine(tmp_path: Path) -> None:
         session.stop()
 
 
-@pytest.mark.usefixtures("small_blocks", "small_ranges")
+@pytest.mark.usefixtures("small_blocks")
 def test_spark_counts_alike_by_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql import SparkSession
 

@@ -17,7 +17,7 @@ from overstory.engines import reducer
 from overstory.engines.driver import Checkpoint, Run, count, fingerprint
 from overstory.engines.places import ExportedSet, find_places, find_sets
 from overstory.engines.reducer import count_unit
-from overstory.engines.units import Job, Unit, divide_values, read_contents, units_of
+from overstory.engines.units import Job, Unit, read_contents, units_of
 from overstory.protocol.errors import FormatError, OverstoryError
 from overstory.queries.sources.exported import ExportedReports, Files, job_of
 from support.engine_files import ORACLES, Collection
@@ -84,19 +84,18 @@ def test_decode_of_a_folder_compares_whole_files_too(folder: Path) -> None:
             list(there.reports(metric, period, period))
 
 
-def test_each_file_is_read_once_more_whatever_is_divided(
-    folder: Path, small_ranges: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("folder")
+def test_each_file_is_read_once_more_whatever_its_units_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("overstory.collector.store.copies.export.PART_BYTES", 1 << 20)
+    export_all(f"sqlite:///{tmp_path}/store.db", registry(), tmp_path / "whole")
     checked: list[str] = []
     monkeypatch.setattr(reducer, "_check_file", lambda raw, crc32, source: checked.append(source))
-    metric = registry()["size"]
-    places = find_places([str(folder / "metric=size")])
+    metric = registry()["bloom"]
+    places = find_places([str(tmp_path / "whole" / "metric=bloom")])
     units = units_of(read_contents(places), 1)
     assert len(units) > len(places)
-    divided = divide_values(job_of(metric), units, 4)
-    assert len(divided) > len(units)
-    for job, given in ((job_of(metric), divided), (job_of(metric, verify=False), units)):
-        count(Here(), job, given)
+    for job in (job_of(metric), job_of(metric, verify=False)):
+        count(Here(), job, units)
     assert checked == [place.address for place in places]
 
 
@@ -109,7 +108,7 @@ def test_a_run_that_did_not_verify_is_not_gone_on_with(
     units = units_of(read_contents(places), 1 << 24)
     job = Job.of(metric.mechanism, verify=False)
     unverified = Checkpoint(tmp_path / "kept", fingerprint(job, places, units))
-    unverified.write(count(Here(), job, units).parts, {unit.number for unit in units}, at_once=True)
+    unverified.write(count(Here(), job, units).collections, {unit.number for unit in units}, at_once=True)
     assert not Checkpoint(tmp_path / "kept", fingerprint(replace(job, verify=True), places, units)).belongs()
     command = ["sum", str(folder / "metric=bloom"), "-o", str(tmp_path / "counts.csv"), "--quiet"]
     assert main([*command, "--resume", str(tmp_path / "kept")]) == 2

@@ -38,11 +38,8 @@ def test_hashes_under_seeds(rng, n, hash_range):
     words = local_hash.value_words(values)
     same(small_hashes.value_words(values), words)
     seeds, held = rng.integers(0, 2**32, n).astype(np.uint32), rng.integers(0, 5, n).astype(np.int32)
-    reported = local_hash.encode_hash(words, held, seeds, hash_range)
-    same(small_hashes.encode_hash(words, held, seeds, hash_range), reported)
-    given = seeds, reported, words, hash_range
-    same(small_hashes.count_hash_support(*given), local_hash.count_hash_support(*given))
-    assert n == 0 or small_hashes.count_hash_support(*given).max() > 0
+    given = words, held, seeds, hash_range
+    same(small_hashes.encode_hash(*given), local_hash.encode_hash(*given))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +47,6 @@ def test_hashes_under_seeds(rng, n, hash_range):
     [
         ("encode_hash", (np.zeros(2, np.uint64), np.array([2]), np.array([0]), 4)),
         ("encode_hash", (np.zeros(2, np.uint64), np.array([0]), np.array([0]), 1)),
-        ("count_hash_support", (np.array([0]), np.array([4]), np.zeros(2, np.uint64), 4)),
     ],
 )
 def test_what_the_kernels_refuse_is_refused(call, given):

@@ -132,10 +132,6 @@ def test_a_window_is_stated_and_a_long_one_without_its_change():
 
 
 TWO_ROUNDS = {"oracle": '"l-grr"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}"}
-OWN_SEEDS = {
-    "oracle": '"loloha"',
-    "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0, num_seeds = 2147483648}",
-}
 ONCE = {"oracle": '"grr"', "parameters": "{epsilon = 1.0}"}
 MANY_ROWS = {"domain": '{kind = "integers", min = 0, max = 1999}', "oracle": '"hadamard"'}
 
@@ -164,7 +160,6 @@ RAPPOR = {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": "{
         (("max_values = 3",), WINDOW, "max_values", "all noise is drawn afresh"),
         (('over_cap = "first"',), {}, "over_cap", "has no effect without max_values"),
         (("max_values = 2",), {}, "max_values", "reported as nothing, which takes one of these places"),
-        (("max_values = 2", 'beyond = "drop"'), {}, "beyond", "version 0.1's name of over_cap: rename the key"),
         ((), RAPPOR, "max_values", "no cap: what one device may reveal by ever new values is without bound"),
     ],
 )
@@ -203,10 +198,10 @@ def test_finding_f3_noise_that_is_drawn_once_and_reported_again_is_warned_about(
 
 
 def test_finding_f3_a_number_of_the_devices_own_is_warned_about():
-    ((_, key, said),) = warnings(**OWN_SEEDS)
-    assert key == "parameters"
+    found = {key: said for _, key, said in warnings(**ONCE | {"oracle": '"linear-hash"'})}
+    said = found["parameters"]
     assert "its device's own of 2,147,483,648 public numbers (31 bits; of a million devices 1 shares it)" in said
-    assert said.endswith("num_seeds = 256 hides a device among many, under a new metric id")
+    assert said.endswith("an oracle with at most 1,024 hides a device among many")
     rows = [said for _, key, said in warnings(**ONCE | MANY_ROWS) if key == "parameters"]
     assert len(rows) == 1
     assert "after retention_days a count of fewer than 10 reports is deleted" in rows[0]

@@ -413,7 +413,6 @@ def test_candidates_of_counts_by_candidate(tmp_path):
         return parse_registry(text(domain='{kind = "strings", candidates = "trees.txt"}', **oracle), tmp_path)
 
     for oracle, kind in (
-        ({"oracle": '"olh"', "parameters": "{epsilon = 1.0, num_seeds = 2147483648}"}, Kind.BREAKS),
         ({"oracle": '"olh"', "parameters": "{epsilon = 1.0}"}, Kind.HARMLESS),
         ({"oracle": '"rappor"', "parameters": "{}"}, Kind.HARMLESS),
     ):

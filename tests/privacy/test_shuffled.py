@@ -29,7 +29,6 @@ from overstory.privacy.shuffle.central import (
     shuffled,
 )
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.mechanisms.registry import mechanism
@@ -233,14 +232,17 @@ TABLE = {
     "grr": (0.00733, 0.02973, 0.23790, 0.00202, 0.00841, 0.06890, 0.00055, 0.00235, 0.01984),
     "oue": (0.02989, 0.07938, 0.28318, 0.00853, 0.02288, 0.08187, 0.00239, 0.00652, 0.02362),
     "sue": (0.03084, 0.08807, 0.36575, 0.00881, 0.02540, 0.10460, 0.00247, 0.00725, 0.03023),
-    "olh": (0.02949, 0.08023, 0.28264, 0.00842, 0.02313, 0.08171, 0.00236, 0.00659, 0.02358),
+    "linear-hash": (0.02949, 0.08023, None, 0.00842, 0.02313, None, 0.00236, 0.00659, None),
     "hadamard": (0.02989, 0.07951, 0.28928, 0.00853, 0.02288, 0.08201, 0.00239, 0.00652, 0.02363),
     "subset": (0.03007, 0.07992, 0.23790, 0.00858, 0.02304, 0.06890, 0.00241, 0.00656, 0.01984),
     "projective": (0.03081, 0.07415, 0.23627, 0.00880, 0.02136, 0.06842, 0.00247, 0.00608, 0.01970),
     "dbitflip": (0.01147, 0.03308, 0.13697, 0.00322, 0.00941, 0.03928, 0.00088, 0.00264, 0.01122),
     "any": (0.05323, 0.15603, 0.61127, 0.01530, 0.04513, 0.17070, 0.00434, 0.01297, 0.04940),
 }
-"""Central epsilon of one report at delta = 10^-6, d = 100; n = 10^4, 10^5, 10^6; epsilon 1, 2, 4 of each."""
+"""Central epsilon of one report at delta = 10^-6, d = 100; n = 10^4, 10^5, 10^6; epsilon 1, 2, 4 of each.
+
+Of hashes at epsilon 4 the figure is known for 56 symbols alone, and none with even collisions has as many.
+"""
 
 
 def epsilon_of(built: Any, people: int, periods: int | None = 1) -> float:
@@ -250,9 +252,14 @@ def epsilon_of(built: Any, people: int, periods: int | None = 1) -> float:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_one_report_of_each_oracle(name: str) -> None:
-    more = {"olh": {"num_seeds": SEEDS}, "dbitflip": {"sampled_bits": 16}}.get(name, {})
     cells = itertools.product((10**4, 10**5, 10**6), (1.0, 2.0, 4.0))
     for (people, epsilon), expected in zip(cells, TABLE[name], strict=True):
+        more = {
+            "dbitflip": {"sampled_bits": 16},
+            "projective": {"field_size": {1.0: 3, 2.0: 11, 4.0: 101}[epsilon]},  # primes, of which the figures are
+        }.get(name, {})
+        if expected is None:
+            continue
         if name == "any":
             found = clones(epsilon).epsilon(people, 1e-6)
         else:
@@ -390,7 +397,7 @@ def test_shuffling_never_costs_and_more_people_never_cost(name: str) -> None:
 
 
 def test_what_it_rests_on_stands_with_it() -> None:
-    built = mechanism("olh", domain_size=100, epsilon=1.0, num_seeds=SEEDS)
+    built = mechanism("linear-hash", domain_size=100, epsilon=1.0)
     found = shuffled(built, 10**6, 1e-9, periods=None, honest=0.9)
     assert BATCH in found.rests_on
     assert OWN_SHUFFLE in found.rests_on

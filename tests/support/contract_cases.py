@@ -34,9 +34,6 @@ def _bloom(bits: int, hashes: int, cohorts: int = 2) -> dict[str, int]:
 # At most five bits, so that three reports have at most 2**15 outcomes. Two of these filters have k < 2h.
 SMALL_BLOOMS = (_bloom(5, 2), _bloom(4, 1), _bloom(5, 3), _bloom(4, 3), _bloom(5, 3) | GOOGLE, _bloom(5, 2) | GOOGLE)
 
-OWN = {"num_seeds": 1 << 31}
-"""A seed of each device's own: how version 0.1 collected."""
-
 TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
 
 SMALL: dict[str, tuple[dict[str, Any], ...]] = {
@@ -52,16 +49,12 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
     "oue": ({"domain_size": 4, "epsilon": 1.0}, {"domain_size": 3, "epsilon": 3.0}),
     "blh": (
         {"domain_size": 4, "epsilon": 1.0},
-        {"domain_size": 4, "epsilon": 1.0} | OWN,
         {"epsilon": 2.0},
-        {"epsilon": 2.0} | OWN,
     ),
     "olh": (
         {"domain_size": 9, "epsilon": 1.0},
-        {"domain_size": 9, "epsilon": 1.0} | OWN,
         {"domain_size": 9, "epsilon": 1.0, "num_seeds": 100},
         {"epsilon": 1.5, "hash_key": "a metric"},
-        {"epsilon": 1.5, "hash_key": "a metric"} | OWN,
         {"epsilon": 1, "hash_range": 2},
     ),
     "linear-hash": (
@@ -80,15 +73,13 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
         {"domain_size": 4, "epsilon": 1.0},
         {"domain_size": 13, "epsilon": 1.0, "field_size": 3},
         {"domain_size": 9, "epsilon": 0.2, "field_size": 2},
-        {"domain_size": 16, "epsilon": 1.0, "prime_powers": True},
+        {"domain_size": 16, "epsilon": 1.0},
         {"domain_size": 12, "epsilon": 2.0, "field_size": 9},
         {"domain_size": 3, "epsilon": 3.0},
     ),
     "random-matrix": (
         {"epsilon": 1.0},
-        {"epsilon": 1.0} | OWN,
         {"advantage": 0.1},
-        {"advantage": 0.1} | OWN,
         {"domain_size": 5, "epsilon": 2.0},
     ),
     "wb": ({"domain_size": 4, "epsilon": 1.0, "window": 3},),
@@ -105,9 +96,7 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "loloha": (
         TWO,
-        TWO | OWN,
         {"domain_size": 7, "published": True} | TWO,
-        {"domain_size": 7, "published": True} | TWO | OWN,
         {"hash_range": 2} | TWO,
     ),
 }
@@ -124,13 +113,11 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
     "grr": ({"domain_size": 9, "epsilon": 1.0},),
     "sue": ({"domain_size": 9, "epsilon": 1.0},),
     "oue": ({"domain_size": 9, "epsilon": 1.0},),
-    "blh": ({"domain_size": 8, "epsilon": 2.0}, {"domain_size": 8, "epsilon": 2.0} | OWN),
+    "blh": ({"domain_size": 8, "epsilon": 2.0},),
     "olh": (
         {"domain_size": 9, "epsilon": 1.0},
-        {"domain_size": 9, "epsilon": 1.0} | OWN,
         {"domain_size": 9, "epsilon": 1.0, "num_seeds": 100},
         {"epsilon": 2.0, "hash_key": "a metric"},
-        {"epsilon": 2.0, "hash_key": "a metric"} | OWN,
     ),
     "linear-hash": ({"domain_size": 9, "epsilon": 2.0}, {"domain_size": 9, "epsilon": 2.0, "hash_bits": 2}),
     "hadamard": ({"domain_size": 9, "epsilon": 2.0},),
@@ -138,9 +125,7 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
     "projective": ({"domain_size": 9, "epsilon": 1.0}, {"domain_size": 9, "epsilon": 1.0, "field_size": 4}),
     "random-matrix": (
         {"domain_size": 9, "epsilon": 2.0},
-        {"domain_size": 9, "epsilon": 2.0} | OWN,
         {"advantage": 0.3},
-        {"advantage": 0.3} | OWN,
     ),
     "wb": ({"domain_size": 9, "epsilon": 3.0, "window": 2},),
     "opt-wb": ({"domain_size": 9, "epsilon": 3.0, "window": 2},),
@@ -150,7 +135,7 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
     "l-osue": ({"domain_size": 9} | TWO,),
     "l-soue": ({"domain_size": 9} | TWO,),
     "dbitflip": ({"domain_size": 9, "epsilon": 2.0, "sampled_bits": 4},),
-    "loloha": ({"domain_size": 9} | TWO, {"domain_size": 9} | TWO | OWN),
+    "loloha": ({"domain_size": 9} | TWO,),
 }
 
 

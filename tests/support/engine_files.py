@@ -18,11 +18,10 @@ from overstory.engines.units import Job, Unit, read_contents, units_of
 from overstory.files import blocks
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
-from overstory.protocol.mechanisms.base import Mechanism
 from support import exported_store
 
 RAPPOR: dict[str, Any] = {"num_bits": 20, "num_hashes": 2, "num_cohorts": 5, "f": 0.5, "p": 0.25, "q": 0.75}
-OLH: dict[str, Any] = {"epsilon": 1.0, "domain_size": 9, "num_seeds": 1 << 31}
+OLH: dict[str, Any] = {"epsilon": 1.0, "domain_size": 9}
 ORACLES: list[tuple[str, dict[str, Any]]] = [
     ("rappor", RAPPOR),
     ("olh", OLH),
@@ -68,15 +67,12 @@ class Collection:
 
     def job(self, **options: Any) -> Job:
         """Return the job of counting them."""
-        decoded = isinstance(self.mechanism, Mechanism) and (
-            self.mechanism.encoding.decoded or self.mechanism.encoding.by_seed
-        )
-        return Job.of(self.mechanism, None if decoded else self.asked, **options)
+        return Job.of(self.mechanism, **options)
 
     @property
     def counts(self) -> SupportCounts:
         """Count without units, files and engines."""
-        parts = [count_reports(self.mechanism, batch, self.job().asked) for batch in self.batches]
+        parts = [count_reports(self.mechanism, batch) for batch in self.batches]
         return sum(parts[1:], parts[0])
 
 

@@ -18,7 +18,7 @@ import psutil
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.driver import Engine, EngineError, count
-from overstory.engines.units import Job, Unit, Values
+from overstory.engines.units import Job, Unit
 from support.rounds import rounds
 
 KILLS: Final = rounds(3)
@@ -39,13 +39,13 @@ class WatchedJob(Job):
     def watching(cls, job: Job, folder: Path) -> WatchedJob:
         return cls(**vars(job), folder=str(folder))
 
-    def count(self, batch: ReportBatch, values: Values | None = None) -> SupportCounts:
+    def count(self, batch: ReportBatch) -> SupportCounts:
         if len(batch) == 0:  # the driver's counts of no reports
-            return super().count(batch, values)
+            return super().count(batch)
         mark = Path(self.folder, f"{os.getpid()}-{uuid.uuid4().hex}")
         mark.touch()
         time.sleep(PAUSE)
-        counts = super().count(batch, values)
+        counts = super().count(batch)
         mark.rename(mark.with_suffix(".done"))
         return counts
 

@@ -19,7 +19,6 @@ from support.contract_views import view_of
 FOLDER = Path(__file__).parents[1] / "vectors" / "overstory-v1"
 GOOGLE = {"hash_family": "google-rappor-python"}
 TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
-OWN = {"num_seeds": 1 << 31}
 ODD = {"f": 0.3, "p": 0.35, "q": 0.65}
 
 INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
@@ -36,10 +35,8 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
     "grr": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 1000, "epsilon": 4.0}, 0)],
     "sue": [({"domain_size": 70, "epsilon": 1.0}, 69)],
     "oue": [({"domain_size": 70, "epsilon": 1.0}, 69)],
-    "blh": [({"epsilon": 1.0} | OWN, "Ohio"), ({"domain_size": 9, "epsilon": 1.0} | OWN, 8)],
-    "blh-few-seeds": [({"epsilon": 1.0}, "Ohio"), ({"domain_size": 9, "epsilon": 1.0}, 8)],
-    "olh": [({"epsilon": 1.0, "hash_key": "a.metric"} | OWN, "naïve ☂"), ({"domain_size": 9, "epsilon": 4.0} | OWN, 0)],
-    "olh-few-seeds": [
+    "blh": [({"epsilon": 1.0}, "Ohio"), ({"domain_size": 9, "epsilon": 1.0}, 8)],
+    "olh": [
         ({"epsilon": 1.0, "hash_key": "a.metric"}, "naïve ☂"),
         ({"domain_size": 9, "epsilon": 4.0}, 0),
         ({"domain_size": 70, "epsilon": 1.0}, 69),
@@ -49,17 +46,18 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
         ({"domain_size": 9, "epsilon": 1.0}, 8),
         ({"domain_size": 1 << 64, "epsilon": 2.0}, (1 << 64) - 1),
         ({"domain_size": 1 << 16, "epsilon": 1.0, "hash_bits": 12}, 4711),
+        ({"domain_size": 300, "epsilon": 4.0}, 17),
+        ({"domain_size": 2, "epsilon": 0.5}, 1),
     ],
     "hadamard": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 100_000, "epsilon": 1.0}, 99_999)],
     "subset": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 5, "epsilon": 4.0}, 0)],
-    "projective": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 1000, "epsilon": 2.0}, 0)],
-    "projective-prime-powers": [
-        ({"domain_size": 16, "epsilon": 1.0, "prime_powers": True}, 15),
-        ({"domain_size": 1000, "epsilon": 2.0, "prime_powers": True}, 0),
+    "projective": [
+        ({"domain_size": 9, "epsilon": 1.0}, 8),
+        ({"domain_size": 16, "epsilon": 1.0}, 15),
+        ({"domain_size": 1000, "epsilon": 2.0}, 0),
         ({"domain_size": 50, "epsilon": 2.0, "field_size": 9}, 31),
     ],
-    "random-matrix": [({"epsilon": 1.0} | OWN, "Ohio"), ({"domain_size": 9, "advantage": 0.1} | OWN, 8)],
-    "random-matrix-few-seeds": [({"epsilon": 1.0}, "Ohio"), ({"domain_size": 9, "advantage": 0.1}, 8)],
+    "random-matrix": [({"epsilon": 1.0}, "Ohio"), ({"domain_size": 9, "advantage": 0.1}, 8)],
     "wb": [({"domain_size": 70, "epsilon": 4.0, "window": 4}, 69)],
     "opt-wb": [({"domain_size": 70, "epsilon": 4.0, "window": 4}, 69)],
     "opt-dr": [({"domain_size": 70, "epsilon_permanent": 3.0}, 69)],
@@ -68,19 +66,12 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
     "l-osue": [({"domain_size": 70} | TWO, 69)],
     "l-soue": [({"domain_size": 70} | TWO, 69)],
     "dbitflip": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 9, "epsilon": 1.0, "sampled_bits": 1}, 0)],
-    "loloha": [(TWO | OWN, "Ohio"), ({"domain_size": 9} | TWO | OWN, 8)],
-    "loloha-few-seeds": [
+    "loloha": [
         (TWO, "Ohio"),
         ({"domain_size": 9} | TWO, 8),
         ({"domain_size": 9, "published": True} | TWO, 0),
     ],
 }
-
-MECHANISMS = {file: file.removesuffix("-few-seeds") for file in INPUTS} | {
-    "projective-prime-powers": "projective",
-    "rappor-google-devices": "rappor",
-}
-"""Of each file; a file added later has a name of its own."""
 
 
 def answer(
@@ -102,7 +93,7 @@ def answer(
 
 def write(file: str) -> None:
     """Write one file, unless it is there."""
-    path, name = FOLDER / f"mechanism-{file}.json", MECHANISMS[file]
+    path, name = FOLDER / f"mechanism-{file}.json", file.removesuffix("-google-devices")
     vectors = []
     for number, (parameters, value) in enumerate(INPUTS[file]):
         secret = bytes((7 * number + i) % 256 for i in range(32)).hex()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import random
 import sqlite3
 from collections import defaultdict
@@ -23,7 +24,7 @@ from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 from support.collector_in_process import NEVER, asked
-from support.registry_texts import COLOURS, LISTED, STRINGS, registry_of
+from support.registry_texts import COLOURS, STRINGS, registry_of
 
 DAY = 86_400
 NOW = 20_000 * DAY + 1234.5
@@ -31,7 +32,7 @@ NOW = 20_000 * DAY + 1234.5
 ABOUT = {"purpose": '"https://example.org/issues/7"', "expires": "2040-01-01"}
 
 
-def sample_metrics(seeds: str = "") -> dict[str, dict[str, str]]:
+def sample_metrics() -> dict[str, dict[str, str]]:
     """Return metrics of bits by cohort, of symbols, and of symbols under seeds, of which `seeds` says more."""
     return {
         "bloom": {
@@ -43,7 +44,7 @@ def sample_metrics(seeds: str = "") -> dict[str, dict[str, str]]:
         "size": {
             "domain": '{kind = "categories", names = ["s", "m", "l"]}',
             "oracle": '"olh"',
-            "parameters": f"{{epsilon = 1.0{seeds}}}",
+            "parameters": "{epsilon = 1.0}",
         },
     }
 
@@ -51,12 +52,11 @@ def sample_metrics(seeds: str = "") -> dict[str, dict[str, str]]:
 def registry(
     retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder: Any = None
 ) -> MetricRegistry:
-    """Return a registry of every way of counting: bits by cohort, symbols, symbols under seeds, strings under seeds."""
+    """Return a registry of every way of counting: bits by cohort, symbols, under shared and own seeds."""
     metrics = sample_metrics()
     if folder is not None:
-        (folder / "trees.txt").write_text("".join(f"{candidate}\n" for candidate in candidates))
-        parameters = "{epsilon = 1.0, num_seeds = 2147483648}"
-        metrics["tree"] = {"domain": LISTED, "oracle": '"olh"', "parameters": parameters}
+        names = f'{{kind = "categories", names = {json.dumps(list(candidates))}}}'
+        metrics["tree"] = {"domain": names, "oracle": '"linear-hash"', "parameters": "{epsilon = 1.0}"}
     return parse_registry(registry_of(metrics, **ABOUT, retention_days=str(retention)), folder)
 
 
@@ -114,8 +114,7 @@ def some(metric: Metric, period: int, count: int, seed: int) -> Received:
 
 def counted(metric: Metric, sent: Sequence[Report]) -> SupportCounts:
     """Count reports in the plainest way there is: what a store must agree with."""
-    candidates = metric.labels if metric.id == "tree" else None
-    return FrequencyOracle(metric.mechanism).accumulate(list(sent), candidates)
+    return FrequencyOracle(metric.mechanism).accumulate(list(sent))
 
 
 @dataclass

@@ -164,7 +164,7 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> round(error_bound(mechanism("random-matrix", epsilon=1.0, num_seeds=1 << 31), 10**6, 0.05), 5)
+    >>> round(error_bound(mechanism("random-matrix", epsilon=1.0, domain_size=1000), 10**6, 0.05), 5)
     0.00588
     """
     if num_reports <= 0 or not 0 < beta < 1:

@@ -118,8 +118,7 @@ def number_of(raw: bytes, num_bits: int) -> int:
 
 def names_of(question: Question, rows: Rows) -> list[Any]:
     """Return what a question's mechanism is given for each prefix."""
-    raw = byte_strings(rows)
-    return raw if question.domain_size is None else [question.name_of(prefix) for prefix in raw]
+    return [question.name_of(prefix) for prefix in byte_strings(rows)]
 
 
 def are_values(domain: CodedDomain, rows: Rows) -> NDArray[np.bool_]:

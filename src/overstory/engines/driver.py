@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from overstory.engines.reducer import decode_counts, encode_counts
-from overstory.engines.units import BLOCKS, PACKED, ROWS, put_together
+from overstory.engines.units import BLOCKS, PACKED, ROWS
 from overstory.files.io import replacing
 from overstory.protocol.errors import FormatError, OverstoryError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.reports import SupportCounts
     from overstory.engines.places import Place
-    from overstory.engines.units import Job, Tally, Unit, Values
+    from overstory.engines.units import Job, Unit
 
 
 READING: Final = {BLOCKS: 2.4e-10, ROWS: 4.8e-10, PACKED: 7e-10}
@@ -38,7 +38,7 @@ STARTS: Final = {"local": 1.0, "dask": 3.0, "spark": 10.0}
 def core_seconds(engine: str, job: Job, units: Sequence[Unit]) -> float:
     """Return about how many core-seconds counting these units takes."""
     reading = sum(READING[unit.layout] * unit.num_bytes for unit in units)
-    counting = sum(job.counting_seconds(unit.num_reports, unit.values) for unit in units)
+    counting = sum(job.counting_seconds(unit.num_reports) for unit in units)
     return (reading + counting) * FACTORS.get(engine, 1.0)
 
 
@@ -76,7 +76,7 @@ class Run:
     `retries` and `spilled` say by how much the engine's own figures grew; see `Engine`.
     """
 
-    parts: dict[Tally, SupportCounts]  # the counts of each collection and range of values that units count
+    collections: dict[int, SupportCounts]  # of each collection, all its reports once every unit is counted
     num_reports: int = 0
     num_bytes: int = 0
     num_units: int = 0
@@ -86,8 +86,6 @@ class Run:
     spilled: int | None = 0
     seconds: float = 0.0
     finished: set[int] = field(default_factory=set)
-    # The counts of each collection, once every unit is counted.
-    collections: dict[int, SupportCounts] = field(default_factory=dict)
 
     @property
     def counts(self) -> SupportCounts:
@@ -112,10 +110,10 @@ def count(
     started, (retries, spilled) = time.perf_counter(), _figures(engine)
     by_number = {unit.number: unit for unit in units}
     assert len(by_number) == len(units)
-    run = Run({tally: job.empty(tally[1]) for tally in {unit.tally: None for unit in units} or ((0, None),)})
+    run = Run({collection: job.empty() for collection in sorted({unit.collection for unit in units} or {0})})
     run.num_units = len(units)
     if checkpoint is not None and (earlier := checkpoint.read()) is not None:
-        run.parts, run.finished = earlier
+        run.collections, run.finished = earlier
         run.resumed = len(run.finished)
         if advance is not None:
             advance(sum(by_number[number].num_bytes for number in run.finished))
@@ -128,9 +126,8 @@ def count(
         if advance is not None:
             advance(by_number[number].num_bytes)
         if checkpoint is not None:
-            checkpoint.write(run.parts, run.finished)
+            checkpoint.write(run.collections, run.finished)
     _check_complete(run, units)
-    run.collections = _collections(run.parts)
     all_retries, all_spilled = _figures(engine)
     run.retries = all_retries - retries
     run.spilled = None if all_spilled is None or spilled is None else all_spilled - spilled
@@ -145,9 +142,8 @@ def _figures(engine: Engine) -> tuple[int, int | None]:
 
 
 def sizes_of(units: Sequence[Unit]) -> tuple[int, int]:
-    """Return how many reports and bytes units are of; of units that count ranges of values, those of the first."""
-    first = [unit for unit in units if unit.is_first]
-    return sum(unit.num_reports for unit in first), sum(unit.num_bytes for unit in first)
+    """Return how many reports and bytes units are of."""
+    return sum(unit.num_reports for unit in units), sum(unit.num_bytes for unit in units)
 
 
 def _take(run: Run, unit: Unit | None, raw: bytes) -> None:
@@ -160,15 +156,8 @@ def _take(run: Run, unit: Unit | None, raw: bytes) -> None:
             f"{unit.shown}: {num_reports:,} reports were counted in {unit.first} .. {unit.stop}, and the file states "
             f"{unit.num_reports:,}: it was changed since, or is damaged"
         )
-    run.parts[unit.tally] += counts
+    run.collections[unit.collection] += counts
     run.finished.add(unit.number)
-
-
-def _collections(parts: Mapping[Tally, SupportCounts]) -> dict[int, SupportCounts]:
-    ranges: dict[int, dict[Values | None, SupportCounts]] = {}
-    for (collection, values), counts in parts.items():
-        ranges.setdefault(collection, {})[values] = counts
-    return {collection: put_together(of) for collection, of in sorted(ranges.items())}
 
 
 def _check_complete(run: Run, units: Sequence[Unit]) -> None:
@@ -208,10 +197,8 @@ class Checkpoint:
         """Whether the file is of this run, or there is none."""
         return not self.path.exists() or self._header()[0].get("run") == self._fingerprint
 
-    def read(self) -> tuple[dict[Tally, SupportCounts], set[int]] | None:
+    def read(self) -> tuple[dict[int, SupportCounts], set[int]] | None:
         """Return the counts and the numbers of the units they are of; None where there are none of this run.
-
-        There are counts for each collection and range of values that units count.
 
         Raises FormatError when the file is damaged, or is none of a run.
         """
@@ -225,19 +212,18 @@ class Checkpoint:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._damaged() from error
 
-    def _decoded(self, header: dict[str, Any], body: bytes) -> tuple[dict[Tally, SupportCounts], set[int]]:
+    def _decoded(self, header: dict[str, Any], body: bytes) -> tuple[dict[int, SupportCounts], set[int]]:
         numbers = {number for first, stop in header["units"] for number in range(first, stop)}
-        parts: dict[Tally, SupportCounts] = {}
+        parts: dict[int, SupportCounts] = {}
         at = 0
-        for collection, values, size in header["parts"]:
-            tally = collection, None if values is None else tuple(values)
-            parts[tally], num_finished = decode_counts(body[at : at + size])
+        for collection, size in header["parts"]:
+            parts[collection], num_finished = decode_counts(body[at : at + size])
             at += size
             if num_finished != len(numbers):
                 raise self._damaged()
         return parts, numbers
 
-    def write(self, parts: Mapping[Tally, SupportCounts], finished: set[int], *, at_once: bool = False) -> None:
+    def write(self, parts: Mapping[int, SupportCounts], finished: set[int], *, at_once: bool = False) -> None:
         """Write what is finished, now and then unless it must be written at once."""
         started = time.monotonic()
         if started < self._next and not at_once:
@@ -248,8 +234,8 @@ class Checkpoint:
                 ranges[-1][1] = number + 1
             else:
                 ranges.append([number, number + 1])
-        encoded = [(tally, encode_counts(counts, len(finished))) for tally, counts in parts.items()]
-        sizes = [[*tally, len(raw)] for tally, raw in encoded]
+        encoded = [(collection, encode_counts(counts, len(finished))) for collection, counts in parts.items()]
+        sizes = [(collection, len(raw)) for collection, raw in encoded]
         header = json.dumps({"run": self._fingerprint, "units": ranges, "parts": sizes}).encode()
         content = header + b"\n" + b"".join(raw for _, raw in encoded)
         with replacing(self.path) as name, Path(name).open("wb") as file:

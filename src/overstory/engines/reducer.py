@@ -107,13 +107,13 @@ def count_unit(job: Job, unit: Unit) -> bytes:
             counted = count(batch)
             counts = counted if counts is None else counts + counted
             num_reports += len(batch)
-    return encode_counts(job.empty(unit.values) if counts is None else counts, num_reports)
+    return encode_counts(job.empty() if counts is None else counts, num_reports)
 
 
 def read_unit(job: Job, unit: Unit, mechanism: LocalRandomizer) -> Iterator[ReportBatch]:
     """Yield the reports of a unit; the first of an exported file compares the CRC-32 of all its bytes, as a rule."""
     with open_place(unit.address) as raw:
-        if job.verify and unit.crc32 is not None and unit.is_first:
+        if job.verify and unit.crc32 is not None:
             _check_file(raw, unit.crc32, unit.shown)
         if unit.layout == PACKED:
             yield from _packed(raw, unit, mechanism)

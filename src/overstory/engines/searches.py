@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.engines.units import Values
     from overstory.protocol.mechanisms.base import Mechanism
 
 Counting = Callable[[Job], "SupportCounts"]
@@ -43,7 +42,7 @@ class AnswersJob(Job):
         """What made the answers."""
         return _search_of(self).questions[self.group].mechanism
 
-    def count(self, batch: ReportBatch, values: Values | None = None) -> SupportCounts:  # noqa: ARG002 - not divided
+    def count(self, batch: ReportBatch) -> SupportCounts:
         """Count the answers of a batch."""
         answers, support = answers_of(_search_of(self), batch, self.group), support_of(self.question)
         if self.parents is None:
@@ -51,10 +50,6 @@ class AnswersJob(Job):
         assert isinstance(support, LinearSupport)
         ones = support.count_extensions(answers, np.array(self.parents, np.uint64), self.step)
         return pooled(ones.ravel(), len(answers))
-
-    def num_values(self) -> int | None:
-        """Prefixes are not divided: their extensions share one transform."""
-        return None
 
 
 class EngineAnswers:

@@ -6,8 +6,6 @@ The numbers of reports are in the files' footers and headers. What a worker coun
 from __future__ import annotations
 
 import hashlib
-import itertools
-import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +14,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
-
-import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Support
@@ -36,7 +32,7 @@ from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.wire.upload import HEADER, MAGIC, batch_length, decode_batch, encode_reports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 BLOCKS: Final = "blocks"
@@ -49,18 +45,11 @@ PART_BYTES: Final = 1 << 22
 """A unit of packed batches has at least this many bytes, unless the file ends."""
 
 
-Values = tuple[int, int]
-"""A range of the values that are counted: from the first place to before the second."""
-Tally = tuple[int, Values | None]
-"""What is added up: the number of a collection of reports, and the range of values, or all under None."""
-
-
 @dataclass(frozen=True)
 class Unit:
     """Part of a file: row groups of Parquet, or bytes of packed batches, from `first` to before `stop`.
 
-    Of a job that is divided over values too (`overstory.engines.units`), a unit counts a range of them. Counts of
-    different collections, such as two periods, are kept apart.
+    Counts of different collections, such as two periods, are kept apart.
     """
 
     number: int
@@ -70,7 +59,6 @@ class Unit:
     stop: int
     num_reports: int
     num_bytes: int
-    values: Values | None = None
     collection: int = 0
     watched: int = 0
     """How many of its first reports a job looks at more closely, if it looks closer at some."""
@@ -81,16 +69,6 @@ class Unit:
     def shown(self) -> str:
         """The address without credentials and options."""
         return shown_address(self.address)
-
-    @property
-    def tally(self) -> Tally:
-        """What its counts are added to."""
-        return self.collection, self.values
-
-    @property
-    def is_first(self) -> bool:
-        """Whether the unit's reports are counted by no unit before it."""
-        return self.values is None or self.values[0] == 0
 
 
 class Listed(NamedTuple):
@@ -129,8 +107,8 @@ def _read_list(listed: Listed) -> tuple[Any, ...]:
 class Job:
     """What is done to each unit: its reports are counted; it travels to workers by pickle.
 
-    A job of another kind is a class that overrides `count`, `counting` where batches of a unit are not counted alike,
-    and `num_values` where its values can be divided.
+    A job of another kind is a class that overrides `count`, and `counting` where batches of a unit are not counted
+    alike.
     """
 
     packed: bytes  # the mechanism, pickled
@@ -159,39 +137,25 @@ class Job:
         """Return the values to count; None: the domain, or none in particular."""
         return self.asked if self.listed is None else _read_list(self.listed)
 
-    def count(self, batch: ReportBatch, values: Values | None = None) -> SupportCounts:
-        """Return the counts of a batch, of a range of the values or of all."""
-        chosen: Sequence[Any] | None = self.values()
-        if values is not None:
-            first, stop = values
-            chosen = range(first, stop) if chosen is None else chosen[first:stop]
-        return count_reports(self.mechanism(), batch, chosen)
+    def count(self, batch: ReportBatch) -> SupportCounts:
+        """Return the counts of a batch."""
+        return count_reports(self.mechanism(), batch, self.values())
 
-    def counting(self, unit: Unit) -> Callable[[ReportBatch], SupportCounts]:
+    def counting(self, unit: Unit) -> Callable[[ReportBatch], SupportCounts]:  # noqa: ARG002 - of some jobs
         """Return what counts the batches of a unit, one after the other."""
-        return lambda batch: self.count(batch, unit.values)
+        return self.count
 
-    def empty(self, values: Values | None = None) -> SupportCounts:
+    def empty(self) -> SupportCounts:
         """Return the counts of no reports."""
-        return self.count(ReportBatch.from_wire(decode_batch(encode_reports(self.mechanism(), []))), values)
+        return self.count(ReportBatch.from_wire(decode_batch(encode_reports(self.mechanism(), []))))
 
-    def num_values(self) -> int | None:
-        """Return how many values each report is compared with, one by one; None where they cannot be divided."""
-        mechanism, half = self.mechanism(), server_half(self.mechanism())
-        if not isinstance(half, Support) or not half.counts_apart:
-            return None
-        listed = self.values()
-        return len(listed) if listed is not None else mechanism.domain_size
-
-    def counting_seconds(self, num_reports: int, values: Values | None = None) -> float:
+    def counting_seconds(self, num_reports: int) -> float:
         """Return about how many seconds one core counts that many reports, once they are read."""
-        mechanism, half = self.mechanism(), server_half(self.mechanism())
+        half = server_half(self.mechanism())
         if not isinstance(half, Support):
             return num_reports * Work("").report
-        listed = self.values()
-        many = len(listed) if listed is not None else mechanism.domain_size or 1
-        width = half.width(many if values is None else values[1] - values[0])
-        return num_reports * (half.work.report + half.work.cell * width)
+        bits: int = half.mechanism.payload_bits
+        return num_reports * (half.work.report + half.work.cell * bits)
 
 
 @lru_cache(maxsize=8)
@@ -332,52 +296,3 @@ def _runs(parts: Sequence[Part], largest: int) -> Iterator[Sequence[Part]]:
         size += part.num_bytes
     if parts:
         yield parts[start:]
-
-
-LEAST_VALUES: Final = 1 << 10
-"""Values of a range: reading the reports again for it is then a few hundredths of the work."""
-LEAST_SECONDS: Final = 1.0
-"""That a unit should take: a shorter one costs more to hand out than it saves."""
-MOST_SECONDS: Final = 10.0
-"""That a unit should take: a cluster has more workers than this process knows of, and the last units are its end."""
-EACH: Final = 8
-"""Units for each worker: the last ones end together."""
-
-
-def divide_values(job: Job, units: Sequence[Unit], workers: int) -> list[Unit]:
-    """Return the units, each divided over ranges of values where that balances better."""
-    many = job.num_values()
-    if not units or many is None:
-        return list(units)
-    seconds = [job.counting_seconds(unit.num_reports) for unit in units]
-    share = min(max(sum(seconds) / (EACH * workers), LEAST_SECONDS), MOST_SECONDS)
-    pieces = max(1, min(math.ceil(max(seconds) / share), many // LEAST_VALUES))
-    if pieces == 1:
-        return list(units)
-    cuts = [many * piece // pieces for piece in range(pieces + 1)]
-    divided = [replace(unit, values=values) for unit in units for values in itertools.pairwise(cuts)]
-    return [replace(unit, number=number) for number, unit in enumerate(divided)]
-
-
-def put_together(parts: Mapping[Values | None, SupportCounts]) -> SupportCounts:
-    """Return the counts of all values from those of their ranges.
-
-    Raises FormatError when ranges are missing, or were counted in other reports than the first.
-
-    Examples
-    --------
-    >>> put_together({(1, 3): SupportCounts([2], [[0, 2]]), (0, 1): SupportCounts([2], [[1]])}).ones.tolist()
-    [[1, 0, 2]]
-    """
-    if None in parts:
-        (counts,) = parts.values()
-        return counts
-    ordered = sorted((values, counts) for values, counts in parts.items() if values is not None)
-    totals, stop = ordered[0][1].totals, 0
-    for (first, end), counts in ordered:
-        if first != stop or counts.num_bits != end - first:
-            raise FormatError(f"the values from {stop} to {first} were not counted")
-        if not np.array_equal(counts.totals, totals):
-            raise FormatError(f"the values from {first} to {end} were counted in other reports than those before")
-        stop = end
-    return SupportCounts(totals, np.hstack([counts.ones for _, counts in ordered]))

@@ -150,18 +150,6 @@ def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_ran
     return (hashed * np.uint64(hash_range) >> HALF).astype(np.uint32)
 
 
-def count_hash_support(seeds: NDArray[Any], reported: NDArray[Any], words: U64, hash_range: int) -> NDArray[np.int64]:
-    """How many reports are each value's hash; see `overstory.kernels.symbols.local_hash.count_hash_support`."""
-    if not 2 <= hash_range <= 1 << 16 or not are_few(len(seeds) * len(words) // TOGETHER, LOCAL_HASH):
-        from overstory.kernels.symbols import local_hash
-
-        return local_hash.count_hash_support(seeds, reported, words, hash_range)
-    seeds = column("seeds", seeds, ONE)
-    reported = column("reported", reported, hash_range, seeds.size)
-    counts = [np.count_nonzero(_hash_words(word, seeds) * np.uint64(hash_range) >> HALF == reported) for word in words]
-    return np.array(counts, np.int64)
-
-
 def _mix32(words: NDArray[Any]) -> U64:
     """`overstory.protocol.encodings.symbols.mix32` of many."""
     x = words.astype(np.uint64)

@@ -42,7 +42,7 @@ class TooLargeError(ParameterError):
 
 def check_counts(metric: Metric, periods: int) -> None:
     """Refuse to read the counts of so many periods where these are too many numbers."""
-    watch = Watch.of(metric.mechanism, metric.labels)
+    watch = Watch.of(metric.mechanism)
     each = server_half(metric.mechanism).num_counts(metric.labels) + (0 if watch is None else watch.num_sums)
     if periods * each > MOST_COUNTS:
         raise TooLargeError(

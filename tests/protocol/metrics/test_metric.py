@@ -214,30 +214,23 @@ def test_tables_of_every_form_are_one():
     assert parse_registry(dotted).digest == parse_registry(nested).digest == parse_registry(registry_text()).digest
 
 
-OWN_SEEDS = "{epsilon = 1.0, num_seeds = 2147483648}"
-
-
 def test_few_seeds_are_counted_like_cohorts_and_need_no_labels():
     few = metric(oracle="olh", domain=LISTED)
     assert (few.mechanism.num_cohorts, few.counted_by_label) == (256, False)
     assert few.counts_digest == metric(oracle="olh", domain='{kind = "strings"}').counts_digest
 
 
-def test_counts_by_label_depend_on_the_labels(tmp_path):
-    def counts_digest(content, oracle):
-        (tmp_path / "trees.txt").write_text(content)
-        return metric(folder=tmp_path, oracle=oracle, domain=LISTED, parameters=OWN_SEEDS * (oracle == "olh") or "{}")
+def test_counts_by_label_depend_on_the_labels():
+    def metric_of(oracle, *names):
+        return metric(oracle=oracle, domain=f'{{kind = "categories", names = {json.dumps(names)}}}')
 
-    olh, longer = counts_digest("oak\nash\n", "olh"), counts_digest("oak\nash\nelm\n", "olh")
-    assert olh.counted_by_label
-    assert olh.counts_digest != longer.counts_digest
-    assert olh.mechanism.digest == longer.mechanism.digest
-    rappor, other = counts_digest("oak\n", "rappor"), counts_digest("elm\n", "rappor")
-    assert not rappor.counted_by_label
-    assert rappor.counts_digest == other.counts_digest
-    unread = metric(oracle="olh", domain=LISTED, parameters=OWN_SEEDS)
-    with pytest.raises(ParameterError, match="the candidates were not read"):
-        _ = unread.counts_digest
+    own, other = metric_of("linear-hash", "oak", "ash"), metric_of("linear-hash", "oak", "elm")
+    assert own.counted_by_label
+    assert own.counts_digest != other.counts_digest
+    assert own.mechanism.digest == other.mechanism.digest
+    few, others = metric_of("grr", "oak", "ash"), metric_of("grr", "oak", "elm")
+    assert not few.counted_by_label
+    assert few.counts_digest == others.counts_digest
 
 
 @pytest.mark.parametrize(

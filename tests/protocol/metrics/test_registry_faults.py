@@ -136,7 +136,6 @@ def test_parameters_without_an_oracle():
     ("oracle", "domain", "parameters", "field", "says"),
     [
         ("oue", STRINGS, "{epsilon = 1}", "oracle", "oue takes symbols, not strings: choose one of blh"),
-        ("olh", STRINGS, "{epsilon = 1, num_seeds = 2147483648}", "domain", "are counted by candidate: name a file"),
         (
             "olh",
             STRINGS,

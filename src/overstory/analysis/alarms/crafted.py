@@ -37,14 +37,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from overstory.analysis.alarms.sums import HASHED, WATCHED, Watch, expected_buckets
+from overstory.analysis.alarms.sums import WATCHED, Watch, expected_buckets
 from overstory.analysis.decoding.caveats import WHY_COHORTS, WHY_RESIDUALS
 from overstory.analysis.decoding.chi_square import chi2_tail
 from overstory.analysis.selection import binomial_law, holm, upper_p_values
 from overstory.analysis.support.base import pair_covariance
 from overstory.presentation.formats import finite
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
-from overstory.protocol.encodings.symbols import LinearHash, LocalHash, SignMatrix
+from overstory.protocol.encodings.symbols import LinearHash
 from overstory.protocol.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def _of_counts(mechanism: Mechanism, counts: SupportCounts, estimate: Estimate |
         yield Check(name="cohorts", statistic=statistic, p_value=p_value, detail=detail)
     p, q = float(mechanism.p_star), float(mechanism.q_star)
     encoding: Any = mechanism.encoding
-    if isinstance(encoding, OneHot | LocalHash | SignMatrix) and encoding.domain_size == counts.num_bits:
+    if isinstance(encoding, OneHot) and encoding.domain_size == counts.num_bits:
         yield _sum(counts, 1, _own_bits_of_nothing(encoding), p, q)
     if isinstance(encoding, Bloom) and encoding.ones[0] == encoding.ones[1]:
         yield _sum(counts, encoding.num_hashes, _own_bits_of_nothing(encoding), p, q)
@@ -436,7 +436,7 @@ def _below_zero(mechanism: Mechanism, estimate: Estimate, p: float, q: float) ->
 
 def _of_sums(mechanism: Mechanism, sums: ReportSums | None, labels: Sequence[str]) -> Iterator[Check]:
     """Yield what is checked by sums over reports."""
-    watch = None if sums is None else Watch.of(mechanism, labels)
+    watch = None if sums is None else Watch.of(mechanism)
     if watch is None or sums is None:
         return
     if sums.seeds.sum() >= LEAST_REPORTS:
@@ -471,7 +471,6 @@ def ones_chances(watch: Watch) -> tuple[NDArray[np.float64], NDArray[np.float64]
     nothing = ones_distribution(bits, _own_bits_of_nothing(encoding), p, q)
     if isinstance(encoding, SampledBits):  # a device's cohort asks it for its value, or not
         value = encoding.asked * value + (1.0 - encoding.asked) * nothing
-    assert not isinstance(encoding, HASHED) or watch.counts_ones
     cells = watch.cells(np.arange(bits + 1))
     of_value, of_nothing = (
         np.asarray(np.bincount(cells, weights=chances, minlength=watch.num_cells), np.float64)

@@ -28,7 +28,7 @@ from overstory.kernels.columns import are_few
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
 from overstory.protocol.encodings.sets import Subsets
-from overstory.protocol.encodings.symbols import HadamardRow, LinearHash, LocalHash, SignMatrix
+from overstory.protocol.encodings.symbols import HadamardRow, LinearHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 
@@ -53,9 +53,6 @@ BLOCKS: Final = 32
 """Products of a word and a bit that cost what a block of random numbers does."""
 BLOCK: Final = 4096
 """Reports whose votes are unpacked at a time."""
-
-HASHED: Final = LocalHash | SignMatrix | HadamardRow
-"""Encodings of a symbol under a public seed, of which votes are computed by encoding every value again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,23 +138,15 @@ class Watch:
     Attributes
     ----------
     values
-        The values whose pairs are counted: symbols of the domain, or strings; at most `WATCHED`.
-    num_values
-        The length of the domain, or of the list.
+        The symbols whose pairs are counted; at most `WATCHED`.
     """
 
     mechanism: Mechanism
-    values: Sequence[Any]
-    num_values: int
+    values: Sequence[int]
 
     @classmethod
-    def of(cls, mechanism: LocalRandomizer, labels: Sequence[str] = ()) -> Watch | None:
+    def of(cls, mechanism: LocalRandomizer) -> Watch | None:
         """Return what is summed; None where nothing is.
-
-        Parameters
-        ----------
-        labels
-            The strings that are looked for, where a mechanism has no domain.
 
         Examples
         --------
@@ -168,19 +157,15 @@ class Watch:
         if not isinstance(mechanism, Mechanism):
             return None
         encoding: Any = mechanism.encoding
-        if not isinstance(encoding, OneHot | Bloom | SampledBits | Subsets | LinearHash | HASHED):
+        if not isinstance(encoding, OneHot | Bloom | SampledBits | Subsets | LinearHash | HadamardRow):
             return None
-        listed: Sequence[Any] = ()
-        if isinstance(encoding, OneHot | Subsets | HASHED):
-            listed = labels if encoding.domain_size is None else range(encoding.domain_size)
-        return cls(mechanism, listed[:WATCHED], len(listed))
+        watched = isinstance(encoding, OneHot | Subsets | HadamardRow)
+        return cls(mechanism, range(min(mechanism.domain_size or 0, WATCHED)) if watched else ())
 
     @property
     def counts_ones(self) -> bool:
         """Whether the distribution of ones is fixed by the mechanism, whatever the values are."""
         encoding: Any = self.mechanism.encoding
-        if isinstance(encoding, LocalHash | SignMatrix):
-            return encoding.domain_size is not None and self.num_values <= WATCHED
         # Hashes of one value may meet in a bit: how often they do depends on the value.
         apart = isinstance(encoding, Bloom) and encoding.ones[0] == encoding.ones[1]
         return apart or isinstance(encoding, OneHot | SampledBits)
@@ -188,7 +173,7 @@ class Watch:
     @property
     def num_bits(self) -> int:
         """The most ones that a report can have."""
-        return self.num_values if isinstance(self.mechanism.encoding, HASHED) else self.mechanism.payload_bits
+        return self.mechanism.payload_bits
 
     @cached_property
     def _cells(self) -> tuple[int, int, int]:
@@ -216,7 +201,7 @@ class Watch:
         """Buckets of seeds; 0 where counts are by cohort, and their sizes known without."""
         encoding: Any = self.mechanism.encoding
         seeds: int = encoding.num_cohorts
-        public = isinstance(encoding, LinearHash | HASHED) and seeds > 1
+        public = isinstance(encoding, LinearHash | HadamardRow) and seeds > 1
         return min(seeds, BUCKETS) if public else 0
 
     @property
@@ -227,23 +212,18 @@ class Watch:
         """Return the sums of a batch; pairs of its first `pair_reports` alone."""
         some = batch.bits[:pair_reports], batch.cohorts[:pair_reports]
         pairs, ones = np.zeros((len(self.values),) * 2, np.int64), np.zeros(self.num_cells, np.int64)
-        hashed = isinstance(self.mechanism.encoding, HASHED)
         if len(self.values):
-            votes = self._votes(*some) if hashed else some[0][:, : -(-len(self.values) // 64)]
+            signs = isinstance(self.mechanism.encoding, HadamardRow)
+            votes = self._votes(*some) if signs else some[0][:, : -(-len(self.values) // 64)]
             pairs = count_vote_pairs(votes, len(self.values))
-            if hashed and self.num_cells:
-                ones = self._histogram(votes)
-        if not hashed and self.num_cells:
-            ones = self._histogram(batch.bits)
+        if self.num_cells:
+            counts = np.bitwise_count(batch.bits).sum(axis=1, dtype=np.int64)
+            ones = np.bincount(self.cells(counts), minlength=self.num_cells).astype(np.int64)
         buckets = self.num_buckets
         seeds = np.zeros(0, np.int64)
         if buckets:
             seeds = np.bincount(batch.cohorts % np.uint32(buckets), minlength=buckets).astype(np.int64)
         return ReportSums(len(batch), ones, len(some[0]) if len(self.values) else 0, pairs, seeds)
-
-    def _histogram(self, votes: NDArray[np.uint64]) -> I64:
-        ones = np.bitwise_count(votes).sum(axis=1, dtype=np.int64)
-        return np.bincount(self.cells(ones), minlength=self.num_cells).astype(np.int64)
 
     def _votes(self, bits: NDArray[np.uint64], seeds: NDArray[Any]) -> NDArray[np.uint64]:
         """Return for which of the watched values each report votes, packed as bits, shape (n, words)."""

@@ -111,16 +111,11 @@ class Support(ServerHalf[O_co]):
 
     work: ClassVar[Work]
     """What counting the support of all d values in n reports takes, in words and in seconds."""
-    counts_apart: ClassVar[bool] = False
-    """Whether each value is looked for in each report by itself, so that the values of one count can be divided."""
 
     def core_seconds(self, num_reports: int, num_values: int) -> float:
         """Return about how many seconds one core counts that many reports and estimates that many values."""
-        return self.work.core_seconds(num_reports, self.width(num_values), num_values, self.mechanism.num_cohorts)
-
-    def width(self, num_values: int) -> int:  # noqa: ARG002 - where candidates are looked for in each report
-        """Return how many counters each report is added to."""
-        return self.mechanism.payload_bits
+        bits, seeds = self.mechanism.payload_bits, self.mechanism.num_cohorts
+        return self.work.core_seconds(num_reports, bits, num_values, seeds)
 
     @property
     def encoding(self) -> Any:

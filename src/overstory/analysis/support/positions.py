@@ -13,7 +13,6 @@ from overstory.protocol.encodings.base import Encoding
 from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
 from overstory.protocol.encodings.seeds import SeededHash
-from overstory.protocol.encodings.symbols import LocalHash, SignMatrix
 from overstory.protocol.errors import ParameterError
 
 
@@ -86,13 +85,13 @@ def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[
     raise ParameterError(f"there is no bulk form of the hash family {encoding.family}")
 
 
-def words_of(encoding: LocalHash | SignMatrix | SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:
+def words_of(encoding: SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:
     """Return the 64-bit word that each value is hashed from: `value_word` of many.
 
     Examples
     --------
     >>> from overstory.protocol.encodings.symbols import value_word
-    >>> words_of(LocalHash(4, domain_size=10), [7]).tolist() == [value_word(7, 10, "")]
+    >>> words_of(SeededHash(4, 64, domain_size=10), [7]).tolist() == [value_word(7, 10, "")]
     True
     """
     if encoding.domain_size is None:

@@ -27,13 +27,13 @@ from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.searches import SearchHalf
 from overstory.analysis.support.seeds.counting import BalancedSupport, SeededSupport
 from overstory.analysis.support.sets import PointSupport, SubsetSupport
-from overstory.analysis.support.symbols import DirectSupport, HadamardSupport, HashSupport, LinearSupport, SignSupport
+from overstory.analysis.support.symbols import DirectSupport, HadamardSupport, LinearSupport
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
 from overstory.protocol.encodings.item_sets import ItemBits, PaddedItems
 from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.encodings.sets import Projective, Subsets
-from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, LocalHash, SignMatrix
+from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 from overstory.protocol.mechanisms.divided import DividedMechanism
@@ -48,8 +48,6 @@ FAMILIES: Final[dict[type, type[Support[Any]]]] = {
     Bloom: BloomSupport,
     SampledBits: SampledSupport,
     Direct: DirectSupport,
-    LocalHash: HashSupport,
-    SignMatrix: SignSupport,
     LinearHash: LinearSupport,
     HadamardRow: HadamardSupport,
     BalancedHash: BalancedSupport,

@@ -16,15 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support, Words
-from overstory.analysis.support.symbols import HashSupport, LinearSupport
-from overstory.protocol.encodings.symbols import LinearHash, LocalHash
+from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Words
+from overstory.analysis.support.symbols import LinearSupport
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.search.mechanism import SearchMechanism
 from overstory.protocol.wire.upload import cohort_width
-
-ANSWERS: Final[dict[type, type[Support[Any]]]] = {LinearHash: LinearSupport, LocalHash: HashSupport}
-"""What counts the answers to a question, by its encoding: a level of a search, or the expected values."""
 
 
 def groups_of(mechanism: SearchMechanism, cohorts: Cohorts) -> NDArray[np.int64]:
@@ -78,7 +75,8 @@ class SearchHalf(ServerHalf[SearchMechanism]):
             asked, mine = question.mechanism, groups == group
             if not mine.any():
                 continue
-            support = ANSWERS[type(asked.encoding)](asked)
+            assert isinstance(asked, SymbolMechanism)
+            support = LinearSupport(asked)
             names = support.table([mechanism.given(question, code) for code in table])
             seeds = (cohorts % np.uint32(asked.num_cohorts)).astype(f"u{cohort_width(asked.num_cohorts)}")
             # Of all devices, so that an answer does not depend on the rows that it is computed with.

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen, pooled
-from overstory.analysis.support.positions import symbols_of, words_of
+from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.work import Work
 from overstory.analysis.variance import error_bound
 from overstory.protocol.channels import ONE
-from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, check_symbol
+from overstory.protocol.encodings.base import MAX_SYMBOLS, check_symbol
 from overstory.protocol.encodings.seeds import SeededHash
-from overstory.protocol.encodings.symbols import LinearHash, LocalHash, SignMatrix
+from overstory.protocol.encodings.symbols import LinearHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 
@@ -72,84 +72,6 @@ class DirectSupport(SymbolSupport):
         """Count symbols."""
         ones = np.bincount(self.outputs(batch), minlength=self.num_outputs)
         return chosen(pooled(ones, len(batch)), values)
-
-
-class WordSupport(SymbolSupport):
-    """Values that are hashed under a public seed: symbols of a domain, or strings, of which any can be asked for."""
-
-    def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the word that each value is hashed from."""
-        encoding = self.mechanism.encoding
-        assert isinstance(encoding, LocalHash | SignMatrix)
-        return words_of(encoding, values)
-
-    def asked(self, values: Sequence[Any] | None) -> NDArray[np.uint64]:
-        """Return the words of the values to count: of the whole domain, unless given."""
-        if values is None:
-            if self.domain_size is None:
-                raise ParameterError(f"{self.mechanism.name} without a domain_size counts given strings: candidates")
-            values = range(self.domain_size)
-        return self.table(values)
-
-
-class HashSupport(WordSupport):
-    """The value's hash under the report's seed (BLH, OLH, LOLOHA)."""
-
-    work = Work("n d hashes", cell=1.2e-10)
-    counts_apart = True
-
-    def width(self, num_values: int) -> int:
-        """Every value is looked for in each report."""
-        return num_values
-
-    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
-        """Hash."""
-        from overstory.kernels.small_hashes import encode_hash
-
-        return encode_hash(table, symbols, cohorts, self.num_outputs)
-
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Hash every value under every report's seed, and compare."""
-        reported = self.outputs(batch).astype(np.uint32)
-        from overstory.kernels.small_hashes import count_hash_support
-
-        ones = count_hash_support(batch.cohorts, reported, self.asked(values), self.num_outputs)
-        return pooled(ones, len(batch))
-
-
-class SignSupport(WordSupport):
-    """The value's sign in the report's row of the lecture's public matrix."""
-
-    work = Work("n d / 32 hashes", cell=1.2e-10 / 32)
-    counts_apart = True
-
-    def width(self, num_values: int) -> int:
-        """Every value is looked for in each report."""
-        return num_values
-
-    def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:  # noqa: ARG002 - a row says nothing
-        """Return the devices' numbers: one hash then gives a value's sign in 32 reports."""
-        return (np.arange(num_devices, dtype=np.uint64) % SEEDS).astype(np.uint32)
-
-    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
-        """Look up the sign."""
-        from overstory.kernels.symbols.signs import encode_signs
-
-        return encode_signs(table, symbols, cohorts)
-
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Compare signs."""
-        from overstory.kernels.symbols.signs import count_sign_support
-
-        ones = count_sign_support(batch.cohorts, self.outputs(batch).astype(np.uint32), self.asked(values))
-        return pooled(ones, len(batch))
-
-    def estimate(
-        self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
-    ) -> Estimate:
-        """Debias, and say the lecture's bound: it holds whatever the data, for any one value."""
-        estimate = super().estimate(counts, names, reports_per_device=reports_per_device, **choices)
-        return with_notes(estimate, *lecture_notes(self.mechanism, counts.num_reports, reports_per_device))
 
 
 def lecture_notes(

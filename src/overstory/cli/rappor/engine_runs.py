@@ -71,7 +71,7 @@ def counting_jobs(
             kept.append(checkpoint)
         run = _count(args, engine, job, files.units, checkpoint, is_watched=is_watched)
         if checkpoint is not None:
-            checkpoint.write(run.parts, run.finished, at_once=True)
+            checkpoint.write(run.collections, run.finished, at_once=True)
         runs.append(run)
         return run
 
@@ -274,7 +274,7 @@ def run_engine(args: argparse.Namespace) -> int:
 def find_units(args: argparse.Namespace, names: list[str]) -> CountedFiles:
     """Return the files that are named, and the units that the engine of the options will count."""
     from overstory.engines.places import find_copies, find_places
-    from overstory.engines.units import Job, Listed, divide_values, read_contents, unit_bytes, units_of
+    from overstory.engines.units import Job, Listed, read_contents, unit_bytes, units_of
 
     check_engine(args, names)
     engine = engine_of(args)
@@ -292,7 +292,7 @@ def find_units(args: argparse.Namespace, names: list[str]) -> CountedFiles:
         job = Job.of(mechanism, verify=not args.no_verify, listed=Listed.of(args.candidates, asked))
     else:
         job = Job.of(mechanism, asked, verify=not args.no_verify)
-    units = divide_values(job, units_of(contents, unit_bytes(contents, workers)), workers)
+    units = units_of(contents, unit_bytes(contents, workers))
     return CountedFiles(mechanism, engine, job, places, units)
 
 
@@ -427,23 +427,15 @@ def _of_params(args: argparse.Namespace, digest: bytes, source: str) -> LocalRan
     return check.mechanisms[digest]
 
 
-def asked_values(args: argparse.Namespace, mechanism: Any) -> list[Any] | None:
-    """Return the values to count, where the reports are not enough to say which; symbols, where there is a domain."""
+def asked_values(args: argparse.Namespace, mechanism: Any) -> list[int] | None:
+    """Return the symbols of the candidates to count; None: of all values, or none in particular."""
     encoding = getattr(mechanism, "encoding", None)
     # Counted by bit or seed: strings are looked for when the counts are decoded.
-    if encoding is None or encoding.by_seed or encoding.decoded:
+    if encoding is None or encoding.by_seed or encoding.decoded or not args.candidates:
         return None
-    if args.candidates:
-        from overstory.files.candidates import read_candidates
+    from overstory.files.candidates import read_candidates
 
-        given = read_candidates(args.candidates)
-        return given if mechanism.domain_size is None else _symbols(args, given, mechanism.domain_size)
-    if mechanism.domain_size is not None:
-        return None
-    listed = metric_labels(args)
-    if listed is None:
-        raise ParameterError(f"{mechanism.name} without a domain counts given strings: name them by --candidates FILE")
-    return list(listed)
+    return _symbols(args, read_candidates(args.candidates), mechanism.domain_size)
 
 
 def metric_labels(args: argparse.Namespace) -> tuple[str, ...] | None:

@@ -17,7 +17,7 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str 
     import datetime as dt
 
     from overstory.presentation.render_text import print_document
-    from overstory.privacy.registry.warnings import registry_notes, registry_warnings, seed_notes
+    from overstory.privacy.registry.warnings import registry_notes, registry_warnings
     from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
 
     text = registry_text(file)
@@ -28,7 +28,7 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str 
     else:
         faults, count = (), len(registry)
         warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date(), server=server)
-        notes = [*registry_notes(registry), *seed_notes(registry, text)]
+        notes = list(registry_notes(registry))
     if as_json:
         listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
         print(json.dumps({"file": file, "metrics": count} | listed | {"notes": notes}, indent=2))

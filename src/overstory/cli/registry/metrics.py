@@ -158,12 +158,10 @@ def _introduction(registry: MetricRegistry) -> Iterator[Block]:
 
 def _diff(args: argparse.Namespace) -> int:
     from overstory.privacy.registry.changes import Kind, compare_registries
-    from overstory.privacy.registry.warnings import seed_notes
-    from overstory.protocol.metrics import load_registry, registry_text
+    from overstory.protocol.metrics import load_registry
 
     earlier, new = [load_registry(file) for file in args.old], load_registry(args.new)
     changes = compare_registries(*earlier, new)
-    notes = {file: list(seed_notes(old, registry_text(file), new)) for file, old in zip(args.old, earlier, strict=True)}
     weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.WEAKENS))
     larger = "" in weaker
     broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.BREAKS))
@@ -175,7 +173,6 @@ def _diff(args: argparse.Namespace) -> int:
         "breaks_counts": [name for name in broken if name],
         "breaks_shards": "" in broken,
         "changes": [change.to_json() for change in changes],
-        "notes": [note for of_a_file in notes.values() for note in of_a_file],
     }
     lines = [f"{name} needs a new metric id: people agreed to less" for name in weaker if name]
     if larger:
@@ -185,7 +182,6 @@ def _diff(args: argparse.Namespace) -> int:
         lines.append("[shards] changes for periods that have begun: collectors that have reports of them refuse it")
     if not weaker and not broken:
         lines.append("no promise is weakened, no stored count is broken" if changes else "nothing changed")
-    lines += [f"{file}: note: {note}" for file, of_a_file in notes.items() for note in of_a_file]
     print_outcome(args, outcome, *_changes(changes), Lines(*lines))
     return WEAKENED if weaker else 0
 

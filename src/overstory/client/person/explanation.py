@@ -39,10 +39,8 @@ def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     upload, report = report_in(body)
     batch = decode_batch(upload.reports)
     cut = _Cutter(body)
-    version = (
-        "version 2, and the lengths of two names" if upload.group else "version 1, and the length of the metric's name"
-    )
-    cut("format", 8, f"an upload, {version}")
+    lengths = "the lengths of two names" if upload.group else "the length of the metric's name"
+    cut("format", 8, f"an upload, version 1, and {lengths}")
     with_id = "from this device's secret; a second copy of this report is known by it and not counted"
     cut("batch id", 16, with_id if any(upload.batch) else "erased here once the report was settled")
     cut("period", 4, f"{_period(metric, upload.period)}; no finer time is sent")

@@ -64,7 +64,7 @@ class StoredMetric:
         """What is summed of reports to notice crafted ones; None where nothing is."""
         from overstory.analysis.alarms.sums import Watch
 
-        return Watch.of(self.mechanism, self.labels)
+        return Watch.of(self.mechanism)
 
     def last_expired(self, now: float) -> int:
         """Return the last period whose reports are past retention."""

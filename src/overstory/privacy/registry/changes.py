@@ -192,7 +192,8 @@ def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Itera
     if old.domain.canonical() != new.domain.canonical():
         yield from _of_the_domain(old, new)
     if (old.candidates, old.candidate_lists) != (new.candidates, new.candidate_lists):
-        yield _of_the_candidates(new)
+        detail = "stored counts can be decoded again with the new list"
+        yield Change(new.id, "candidates", Kind.HARMLESS, detail)
     yield from _of_the_words(old, new, budget)
     if old.transport != new.transport:
         yield Change(new.id, "transport", *_BECOMES[new.transport])
@@ -418,10 +419,3 @@ def _of_the_groups(old: Metric, new: Metric) -> Iterator[Change]:
 
 def _grouped(groups: Groups | None) -> tuple[str, ...]:
     return () if groups is None else (groups.by, *sorted(groups.shares))
-
-
-def _of_the_candidates(new: Metric) -> Change:
-    if new.counted_by_label:
-        detail = "reports are counted by candidate as they come in: stored counts are of the old list"
-        return Change(new.id, "candidates", Kind.BREAKS, detail)
-    return Change(new.id, "candidates", Kind.HARMLESS, "stored counts can be decoded again with the new list")

@@ -1,7 +1,7 @@
 """Warnings and notes on a registry without faults.
 
-Warnings are worth a second look. Notes are what a reviewer should know in any case: what adds up, when a budget ends,
-and which metrics an earlier version read with other parameters (hashing oracles that name no number of seeds).
+Warnings are worth a second look. Notes are what a reviewer should know in any case: what adds up, and when a budget
+ends.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from overstory.privacy.registry.cost import lifetime_epsilon
 from overstory.privacy.registry.totals import budget_words
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.groups import FLOOR, OTHER
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
-from overstory.protocol.metrics.metric_table import EARLIER_NAME, PUBLISH_LEAST, RENAME
+from overstory.protocol.metrics.metric_table import PUBLISH_LEAST
 from overstory.protocol.metrics.toml_positions import positions
 
 if TYPE_CHECKING:
@@ -165,13 +164,7 @@ def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
         sentence = f"each report carries its device's own of {cohorts:,} public numbers ({linkable.always.words()})"
         if not metric.mechanism.counted_by_value:
             sentence += f"; after retention_days a count of fewer than {FEWEST_TOGETHER} reports is deleted"
-        yield "parameters", f"{sentence}: {_fewer(metric)}"
-
-
-def _fewer(metric: Metric) -> str:
-    if "num_seeds" in metric.mechanism.parameters:
-        return f"num_seeds = {DEFAULT_SEEDS} hides a device among many, under a new metric id"
-    return f"an oracle with at most {MOST_SEEDS:,} hides a device among many"
+        yield "parameters", f"{sentence}: an oracle with at most {MOST_SEEDS:,} hides a device among many"
 
 
 def _published(metric: Metric) -> Iterator[tuple[str, str]]:
@@ -230,16 +223,14 @@ def _midnight(day: dt.date) -> float:
 
 def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
     terms, cap = terms_of(metric.mechanism), metric.max_values
-    if EARLIER_NAME in written:
-        yield EARLIER_NAME, RENAME
     if terms.once:
-        for key in sorted({"max_values", "over_cap", EARLIER_NAME} & written):
+        for key in sorted({"max_values", "over_cap"} & written):
             yield str(key), "has no effect: a device sends one report by these parameters, and no other"
     elif cap is None:
         if not terms.fresh and terms.most_values is None:
             yield "max_values", _no_cap(metric)
-        for key in sorted({"over_cap", EARLIER_NAME} & written):
-            yield str(key), "has no effect without max_values"
+        if "over_cap" in written:
+            yield "over_cap", "has no effect without max_values"
     elif terms.fresh:
         yield "max_values", "has no effect on privacy: all noise is drawn afresh, and every report adds its own"
     elif metric.num_values is not None and cap >= metric.num_values + (not metric.nothing_is_spare):
@@ -308,36 +299,3 @@ def _ways(oblivious: list[str], direct: list[str]) -> str:
 def _together(names: list[str], registry: MetricRegistry, what: str) -> str:
     total = add_up((1, registry[name].mechanism.epsilon_report) for name in names)
     return f"{', '.join(names)} {what} one report of each costs epsilon {epsilon_text(total)} together"
-
-
-def seed_notes(registry: MetricRegistry, text: str, going_on: MetricRegistry | None = None) -> Iterator[str]:
-    """Return what a collection of version 0.1 should know: hashing oracles had a seed of each device's own then.
-
-    A metric that names its number of seeds means the same to every version, and is not noted.
-
-    Parameters
-    ----------
-    going_on
-        The registry that is to replace it: only metrics that keep their oracle there are noted.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-    >>> hashed = EXAMPLE.replace('"grr"', '"olh"')
-    >>> print(*seed_notes(parse_registry(hashed), hashed))  # doctest: +ELLIPSIS
-    metrics.colour: olh without num_seeds takes 64 public seeds; version 0.1 took 2147483648. ...
-    """
-    where = positions(text)
-    for name, metric in registry.items():
-        mechanism = metric.mechanism
-        taken = mechanism.parameters.get("num_seeds", SEEDS)
-        if taken == SEEDS or ("metrics", name, "parameters", "num_seeds") in where:
-            continue
-        if going_on is not None and (name not in going_on or going_on[name].mechanism.name != mechanism.name):
-            continue
-        yield (
-            f"metrics.{name}: {mechanism.name} without num_seeds takes {taken} public seeds; version 0.1 took {SEEDS}. "
-            "Devices that reported with it draw new permanent responses, which cost their epsilon again, and stored "
-            f"counts do not go on: num_seeds = {SEEDS} keeps such a collection as it was, and num_seeds = {taken} says "
-            "that this is a new one"
-        )

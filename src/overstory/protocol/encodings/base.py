@@ -13,7 +13,7 @@ from overstory.protocol.errors import ParameterError
 
 MAX_COHORTS = 1 << 16  # that are counted apart; they travel as 16 bits
 DEFAULT_SEEDS = 256  # of a hashing oracle's small public set: of a million devices about 3,900 share each
-SEEDS = 1 << 31  # public seeds and matrix rows, which are not; they travel as 32 bits
+SEEDS = 1 << 31  # of linear-hash, and numbers of devices in a search, which are not; they travel as 32 bits
 MAX_SYMBOLS = 1 << 31
 MAX_BITS = (1 << 16) - 1  # so does the number of bits
 

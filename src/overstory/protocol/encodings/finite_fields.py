@@ -182,17 +182,6 @@ def field_of(size: int) -> Field:
     return PrimeField(size) if prime == size else PowerField(size, prime)
 
 
-def is_prime(number: int) -> bool:
-    """Whether a small number is prime.
-
-    Examples
-    --------
-    >>> [n for n in range(20) if is_prime(n)]
-    [2, 3, 5, 7, 11, 13, 17, 19]
-    """
-    return number > 1 and _least_divisor(number) == number
-
-
 def is_field_size(number: int) -> bool:
     """Whether there is a field of so many elements here: a prime, or a power of one up to `MAX_POWER`.
 

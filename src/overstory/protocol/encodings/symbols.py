@@ -98,60 +98,6 @@ def value_word(value: Any, domain_size: int | None, key: str) -> int:
     return OverstoryV1(key.encode()).digest(raw)
 
 
-@dataclass(frozen=True)
-class LocalHash(BaseSymbols):
-    """The value's hash into ``0 .. hash_range - 1``, by the device's own hash function (BLH, OLH, LOLOHA).
-
-    ``symbol = hash_word(value, seed) * hash_range >> 32``: two values share a symbol for one seed in `hash_range`, up
-    to a bias below ``hash_range / 2**32``.
-
-    Parameters
-    ----------
-    hash_range
-        g, at least 2.
-    domain_size
-        d for symbols; None for strings, of which any candidate can be asked later.
-    """
-
-    hash_range: int
-    domain_size: int | None = None
-    key: str = ""
-
-    def __post_init__(self) -> None:
-        check_count("hash_range", self.hash_range, 2, 1 << 16)
-        if self.domain_size is not None:
-            check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
-
-    @property
-    def num_symbols(self) -> int:
-        """The hash's range."""
-        return self.hash_range
-
-    @property
-    def num_cohorts(self) -> int:
-        """One hash function per seed."""
-        return SEEDS
-
-    @property
-    def collision(self) -> Fraction:
-        """One seed in `hash_range`."""
-        return Fraction(1, self.hash_range)
-
-    def symbol(self, value: Any, cohort: int) -> int:
-        """Return the value's hash under the seed `cohort`."""
-        word = value_word(value, self.domain_size, self.key)
-        return hash_word(word, cohort) * self.hash_range >> 32
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {
-            "encoding": "local-hash",
-            "hash_range": self.hash_range,
-            "domain_size": self.domain_size,
-            "hash_key": self.key,
-        }
-
-
 def hash_word(word: int, seed: int) -> int:
     """Return 32 bits of a value's 64-bit word under a seed, the upper ones well mixed; the kernels compute the same.
 
@@ -197,42 +143,6 @@ class HadamardRow(BaseSymbols):
     def canonical(self) -> dict[str, Any]:
         """Return the parameters."""
         return {"encoding": "hadamard", "domain_size": self.domain_size}
-
-
-@dataclass(frozen=True)
-class SignMatrix(BaseSymbols):
-    """The value's sign in a row of a public pseudo-random matrix (the lecture's Z): symbol 0 is +1, symbol 1 is -1.
-
-    Sign number ``row`` of a value is bit ``row % 32`` of ``w ^ (w >> 16)``, w being ``hash_word(value, row // 32)``:
-    one hash gives 32 signs of a value, so a collection whose rows are consecutive numbers is read 32 reports at a time.
-    """
-
-    domain_size: int | None = None
-    key: str = ""
-
-    @property
-    def num_symbols(self) -> int:
-        """A sign."""
-        return 2
-
-    @property
-    def num_cohorts(self) -> int:
-        """Rows of the matrix."""
-        return SEEDS
-
-    @property
-    def collision(self) -> Fraction:
-        """One half."""
-        return Fraction(1, 2)
-
-    def symbol(self, value: Any, cohort: int) -> int:
-        """Return the value's sign in row `cohort`."""
-        word = hash_word(value_word(value, self.domain_size, self.key), cohort >> 5)
-        return (word ^ (word >> 16)) >> (cohort & 31) & 1
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"encoding": "sign-matrix", "domain_size": self.domain_size, "hash_key": self.key}
 
 
 @lru_cache(maxsize=1024)

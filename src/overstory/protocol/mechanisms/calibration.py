@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Final
 
 from overstory.protocol.channels import ONE, BinaryChannel, Rounds
-from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS, check_epsilon
+from overstory.protocol.encodings.base import DEFAULT_SEEDS, check_count, check_epsilon
 from overstory.protocol.encodings.seeds import (
     FEWEST_SEEDS,
     MOST_SEEDS,
@@ -146,12 +146,8 @@ MAX_RANGE: Final = 1 << 16
 
 def check_seeds(num_seeds: int | None) -> None:
     """Raise ParameterError unless the number is one that a hashing oracle takes."""
-    fits = num_seeds is None or (isinstance(num_seeds, int) and not isinstance(num_seeds, bool))
-    if not fits or not (num_seeds is None or num_seeds == SEEDS or FEWEST_SEEDS <= num_seeds <= MOST_SEEDS):
-        raise ParameterError(
-            f"num_seeds = {num_seeds!r}: give a whole number from {FEWEST_SEEDS} to {MOST_SEEDS}, or {SEEDS} to read a "
-            "collection of version 0.1, whose devices have a seed of their own"
-        )
+    if num_seeds is not None:
+        check_count("num_seeds", num_seeds, FEWEST_SEEDS, MOST_SEEDS)
 
 
 def small_set(
@@ -213,19 +209,6 @@ def _powers(size: int) -> list[int]:
             powers.append(power)
         power *= size
     return powers
-
-
-def best_hash_range(epsilon: float) -> int:
-    """Return the integer g of least variance (E - 1 + g)^2 / ((E - 1)^2 (g - 1)); over the reals it is E + 1.
-
-    Examples
-    --------
-    >>> [best_hash_range(epsilon) for epsilon in (0.1, 1.0, 2.0, 4.0)]
-    [2, 4, 8, 56]
-    """
-    odds = math.exp(min(check_epsilon("epsilon", epsilon), 12.0))
-    near = math.floor(odds + 1)
-    return least_range((near, near + 1), lambda size: (odds - 1) / (odds - 1 + size))
 
 
 def least_range(ranges: Iterable[int], alpha: Alpha) -> int:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from overstory.protocol.encodings.base import check_epsilon
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-
-WIDER: Final = {"prime_powers": True}
-"""Parameters that let an oracle choose among more; their defaults keep old collections as they are."""
 
 
 def oracles_for(domain_size: int, epsilon: float, epsilon_permanent: float | None = None) -> Iterator[Mechanism]:
@@ -50,8 +47,7 @@ def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
         needed = {key for key, parameter in accepted.items() if parameter.default is parameter.empty}
         epsilons = {key for key in accepted if key.startswith("epsilon")}
         asked = {key for key in given if key.startswith("epsilon")}
-        wider = {key: value for key, value in WIDER.items() if key in accepted}
-        if epsilons == asked and needed <= set(given) <= set(accepted) and (built := make(name, **given, **wider)):
+        if epsilons == asked and needed <= set(given) <= set(accepted) and (built := make(name, **given)):
             yield built
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from overstory.protocol.channels import ONE, BinaryChannel, log_ratio, round_up
 from overstory.protocol.encodings.base import MAX_SYMBOLS, check_cohort, check_count, check_epsilon
-from overstory.protocol.encodings.finite_fields import MAX_PRIME, is_field_size, is_prime
+from overstory.protocol.encodings.finite_fields import MAX_PRIME, is_field_size
 from overstory.protocol.encodings.sets import Projective, SetSystem, Subsets
 from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.mechanisms.calibration import least_noise
@@ -140,14 +140,11 @@ def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) 
     return _best("subset", parameters, [Subsets(domain_size, size) for size in sizes], epsilon)
 
 
-def projective(
-    *, domain_size: int, epsilon: float, field_size: int | None = None, prime_powers: bool = False
-) -> SetMechanism:
+def projective(*, domain_size: int, epsilon: float, field_size: int | None = None) -> SetMechanism:
     """Projective geometry response (Feldman, Nelson, Nguyen, Talwar 2022): a point of PG(t-1, q).
 
-    Without `field_size`, the prime q of least variance among those near e^eps + 1 and those that waste fewest points;
-    with `prime_powers`, the prime or prime power. What primes alone give stays the default, so that the same parameters
-    always mean the same reports.
+    Without `field_size`, the prime or prime power q of least variance among those near e^eps + 1 and those that waste
+    fewest points.
 
     References
     ----------
@@ -156,26 +153,24 @@ def projective(
     parameters = dict(locals())
     near = min(math.exp(min(check_epsilon("epsilon", epsilon), 10.0)) + 1, MAX_PRIME / 2)
     check_count("domain_size", domain_size, 2, MAX_SYMBOLS)
-    is_size = is_field_size if prime_powers else is_prime
-    sizes = (
-        [field_size] if field_size is not None else sorted({*_around(near, is_size), *_thrifty(domain_size, is_size)})
-    )
+    sizes = [field_size] if field_size is not None else sorted({*_around(near), *_thrifty(domain_size)})
     return _best("projective", parameters, [Projective(domain_size, size) for size in sizes], epsilon)
 
 
-def _around(near: float, is_size: Callable[[int], bool]) -> list[int]:
+def _around(near: float) -> list[int]:
     """Return the fields' sizes on both sides of `near`."""
-    below = next((n for n in range(int(near), 1, -1) if is_size(n)), 2)
-    above = next(n for n in range(int(near) + 1, 2 * int(near) + 3) if is_size(n))
+    below = next((n for n in range(int(near), 1, -1) if is_field_size(n)), 2)
+    above = next(n for n in range(int(near) + 1, 2 * int(near) + 3) if is_field_size(n))
     return [below, above]
 
 
-def _thrifty(domain_size: int, is_size: Callable[[int], bool]) -> list[int]:
+def _thrifty(domain_size: int) -> list[int]:
     """Return, for every dimension, the size of the least field whose space has a point for every value."""
     sizes: list[int] = []
     for dimension in range(2, domain_size.bit_length() + 2):
         least = max(2, math.floor(domain_size ** (1 / (dimension - 1))) - 1)
-        fitting = (q for q in range(least, MAX_PRIME) if is_size(q) and (q**dimension - 1) // (q - 1) >= domain_size)
+        fields = (size for size in range(least, MAX_PRIME) if is_field_size(size))
+        fitting = (q for q in fields if (q**dimension - 1) // (q - 1) >= domain_size)
         sizes.extend(q for q in [next(fitting, None)] if q is not None)
     return sizes
 

@@ -12,14 +12,13 @@ from fractions import Fraction
 from typing import Any
 
 from overstory.protocol.channels import MAX_EPSILON, ONE, SymbolChannel, SymbolRounds
-from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, check_count, check_epsilon
+from overstory.protocol.encodings.base import MAX_SYMBOLS, check_count, check_epsilon
 from overstory.protocol.encodings.seeds import MOST_SYMBOLS
-from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, LocalHash, SignMatrix, SymbolEncoding
+from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, SymbolEncoding
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import (
     Alpha,
     best_hash_bits,
-    best_hash_range,
     check_seeds,
     kept_by,
     least_range,
@@ -44,7 +43,7 @@ def blh(
     """Binary local hashing: one randomized bit of the value's hash.
 
     `num_seeds`, as for all hashing oracles: how many public hash functions there are, from 64 to 1,024 (chosen where it
-    is not given), or 2^31 for one of each device's own, which reads collections of version 0.1.
+    is not given).
 
     References
     ----------
@@ -73,8 +72,8 @@ def olh(
 def linear_hash(*, domain_size: int, epsilon: float, hash_bits: int | None = None) -> SymbolMechanism:
     """Local hashing by a random linear map of the value's bits: all values are counted by one fast transform.
 
-    The device's own seed travels with every report, as OLH's did in version 0.1. The variance is OLH's at a hash range
-    of ``2**hash_bits``, a power of two.
+    The seed of the map is the device's own, and travels with every report. The variance is OLH's at a hash range of
+    ``2**hash_bits``, a power of two.
 
     References
     ----------
@@ -118,7 +117,7 @@ def random_matrix(
     parameters = dict(locals())
     if (epsilon is None) == (advantage is None):
         raise ParameterError("random-matrix: give either epsilon, or the lecture's advantage")
-    encoding = SignMatrix(domain_size, hash_key) if num_seeds == SEEDS else _small(parameters, 2, lambda size: 1 / size)
+    encoding = _small(parameters, 2, lambda size: 1 / size)
     if advantage is None:
         assert epsilon is not None
         return _once("random-matrix", parameters, encoding, epsilon)
@@ -152,7 +151,7 @@ def loloha(
     published: bool = False,
     num_seeds: int | None = None,
 ) -> SymbolMechanism:
-    """LOLOHA: the device's own hash, then GRR memoized per hashed symbol, then GRR afresh.
+    """LOLOHA: a public hash, then GRR memoized per hashed symbol, then GRR afresh.
 
     Without `hash_range`, the range of least variance for the chain that is really used. The exact chain is one GRR at
     epsilon_report, whatever the permanent round, so its range is that of OLH; the published one adds noise of its own.
@@ -163,17 +162,8 @@ def loloha(
     EDBT 2023.
     """
     parameters, two = dict(locals()), _check_two(epsilon_permanent, epsilon_report)
-    if num_seeds == SEEDS:
-        usual = _published_range(*two) if published else best_hash_range(epsilon_report)
-        return _twice("loloha", parameters, LocalHash(hash_range or usual, domain_size, hash_key))
     alpha = _published_chain(*two) if published else kept_by(epsilon_report)
     return _twice("loloha", parameters, _small(parameters, hash_range, alpha))
-
-
-def _published_range(epsilon_permanent: float, epsilon_report: float) -> int:
-    """Return the range of least variance for the published chain, which is not above that of the exact one."""
-    chain = _published_chain(epsilon_permanent, epsilon_report)
-    return least_range(range(2, best_hash_range(epsilon_report) + 2), chain)
 
 
 def _published_chain(epsilon_permanent: float, epsilon_report: float) -> Alpha:
@@ -187,12 +177,7 @@ def _published_chain(epsilon_permanent: float, epsilon_report: float) -> Alpha:
 
 def _hashed(name: str, parameters: dict[str, Any], hash_range: int | None, epsilon: float) -> SymbolMechanism:
     """Return one round on a hash, of `hash_range` symbols where that is given."""
-    if parameters["num_seeds"] == SEEDS:
-        size = best_hash_range(epsilon) if hash_range is None else hash_range
-        encoding: SymbolEncoding = LocalHash(size, parameters["domain_size"], parameters["hash_key"])
-    else:
-        encoding = _small(parameters, hash_range, kept_by(epsilon))
-    return _once(name, parameters, encoding, epsilon)
+    return _once(name, parameters, _small(parameters, hash_range, kept_by(epsilon)), epsilon)
 
 
 def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> SymbolEncoding:

@@ -179,8 +179,7 @@ class Metric:
             "period": str(self.period),
             "window": self.window,
             "max_values": self.max_values,
-            # The name of version 0.1: with another one every digest would change, and counts and consents with it.
-            "beyond": self.over_cap,
+            "over_cap": self.over_cap,
             **({} if self.groups is None else {"groups": self.groups.canonical()}),
             **self._other_transport,
         }
@@ -200,26 +199,18 @@ class Metric:
 
     @property
     def counted_by_label(self) -> bool:
-        """Whether counts are kept per label: where every report has a seed of its own, cohorts cannot be counted."""
+        """Whether counts are kept per label: where there are more seeds or rows than can be counted apart."""
         return self.mechanism.counted_by_value
 
     @cached_property
     def counts_digest(self) -> bytes:
-        """The 16-byte digest of all that stored counts depend on: the mechanism, and the labels where they are counted.
-
-        Raises
-        ------
-        ParameterError
-            When the labels are candidates that were not read.
-        """
+        """The 16-byte digest of all that stored counts depend on: the mechanism, and labels where they are counted."""
         return digest({"mechanism": self.mechanism.digest.hex(), "labels": self._labels_digest})
 
     @property
     def _labels_digest(self) -> str | None:
         if not self.counted_by_label:
             return None
-        if not self.labels:
-            raise ParameterError(f"{self.id}: its reports are counted by candidate, and the candidates were not read")
         return hashlib.blake2b(context(*self.labels), digest_size=16, person=b"labels").hexdigest()
 
     def to_json(self) -> dict[str, Any]:

@@ -47,11 +47,6 @@ KEYS: Final = (
 )
 """Every key of a metric, in the order in which they are best read."""
 
-EARLIER_NAME: Final = "beyond"
-"""What version 0.1 called `over_cap`; this version still reads it."""
-
-RENAME: Final = "version 0.1's name of over_cap: rename the key"
-
 MOST_REPORTS: Final = 1 << 20
 LARGEST: Final = 1 << 53
 SOME: Final = {"domain_size": 16, "most": 4, "values": {"domain": "integers", "bits": 16}}
@@ -76,7 +71,7 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
     """
     before = len(fields.faults)
     name = str(fields.path[-1])
-    fields.unknown(KEYS, EARLIER_NAME)
+    fields.unknown(KEYS)
     if METRIC_ID.fullmatch(name) is None:
         fields.fault(
             None, f"{name!r:.100} cannot be an id: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
@@ -104,7 +99,8 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
         "candidates": candidates,
         "candidate_lists": lists,
     }
-    _check_countable(fields, domain, built)
+    if built is not None and built.reads_reports and rest["retention_days"] == 0:
+        fields.fault("retention_days", f"{built.name} reads the reports themselves: keep them for a day or more")
     _check_published(fields, rest)
     if len(fields.faults) > before:
         return None
@@ -133,7 +129,7 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     """
     try:
         name, domain = str(entry["id"]), dict(entry["domain"])
-        table = {key: entry[key] for key in (*KEYS, EARLIER_NAME) if entry.get(key) is not None}
+        table = {key: entry[key] for key in KEYS if entry.get(key) is not None}
         given = {key: value for key, value in domain.items() if key != "domain" and value is not None}
         table["domain"] = {"kind": domain["domain"], **given}
         table["expires"] = dt.date.fromisoformat(entry["expires"])
@@ -280,13 +276,10 @@ def _window(fields: Fields, built: LocalRandomizer | None) -> int | None:
 
 
 def _over_cap(fields: Fields, domain: AnyDomain | None) -> OverCap | None:
-    key = EARLIER_NAME if EARLIER_NAME in fields.table else "over_cap"
-    if key == EARLIER_NAME and "over_cap" in fields.table:
-        fields.fault(key, "version 0.1's name of over_cap, which is given too: remove it")
-        return None
-    over_cap = fields.choice(key, ("drop", "first", "nearest"), "first")
+    over_cap = fields.choice("over_cap", ("drop", "first", "nearest"), "first")
     if over_cap == "nearest" and domain is not None and not domain.ordered:
-        fields.fault(key, "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first")
+        problem = "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first"
+        fields.fault("over_cap", problem)
     return cast("OverCap | None", over_cap)
 
 
@@ -311,18 +304,4 @@ def _check_published(fields: Fields, rest: Mapping[str, Any]) -> None:
             "publish",
             f"a period is published from the end of its {grace} grace_days to that of its {retention} retention_days: "
             "keep reports for longer, or take late ones for fewer days",
-        )
-
-
-def _check_countable(fields: Fields, domain: AnyDomain | None, built: LocalRandomizer | None) -> None:
-    """Reports with seeds of their own are counted by candidate as they come in, so there must be candidates."""
-    if built is not None and built.reads_reports and fields.table.get("retention_days") == 0:
-        fields.fault("retention_days", f"{built.name} reads the reports themselves: keep them for a day or more")
-    if domain is None or built is None or domain.size is not None or None not in domain.candidate_files:
-        return
-    if built.counted_by_value:
-        fields.fault(
-            "domain",
-            f"{built.name} gives every report a seed of its own, so reports are counted by candidate: "
-            'name a file, domain = {kind = "strings", candidates = "FILE"}',
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,7 @@ from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.mechanisms.base import digest
 from overstory.protocol.metrics.domain_table import Folder
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME, build_metric
+from overstory.protocol.metrics.metric_table import build_metric
 from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root
 
 if TYPE_CHECKING:
@@ -88,10 +87,7 @@ class MetricRegistry(Mapping[str, Metric]):
     @cached_property
     def digest(self) -> bytes:
         """The 16-byte digest of all that the file says; order, comments and spaces do not matter."""
-        public = self.to_json()
-        for entry in public["metrics"]:
-            entry[EARLIER_NAME] = entry.pop("over_cap")  # in digests the key keeps its name of version 0.1
-        return digest(public)
+        return digest(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return the public registry as JSON values."""
@@ -137,20 +133,7 @@ def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates
     ['colour']
     """
     folder, text = registry_folder(path), registry_text(path)
-    registry = parse_registry(text, folder, source=str(path), read_candidates=read_candidates)
-    if EARLIER_NAME in text:
-        _warn_of_earlier_name(text, str(path))
-    return registry
-
-
-def _warn_of_earlier_name(text: str, source: str) -> None:
-    import logging
-
-    log = logging.getLogger("overstory.registry")
-    log.addHandler(logging.NullHandler())  # a program that sets up no logging is not written to
-    for name, table in tomllib.loads(text)["metrics"].items():
-        if EARLIER_NAME in table:
-            log.warning("%s: metrics.%s.%s is %s", source, name, EARLIER_NAME, RENAME)
+    return parse_registry(text, folder, source=str(path), read_candidates=read_candidates)
 
 
 def registry_text(path: str | os.PathLike[str] | Traversable) -> str:

@@ -110,10 +110,10 @@ class Fields:
         line = self.positions[nearest].line if nearest else 1
         self.faults.append(Fault(line, ".".join(map(str, path)), message))
 
-    def unknown(self, keys: Collection[str], earlier: str | None = None) -> None:
-        """Note every key that is not known, with the one that may have been meant; an earlier name is never meant."""
+    def unknown(self, keys: Collection[str]) -> None:
+        """Note every key that is not known, with the one that may have been meant."""
         for key in self.table:
-            if key not in keys and key != earlier:
+            if key not in keys:
                 wanted = suggestion(key, keys) or f"; the keys are {', '.join(keys)}"
                 path = (*self.path, key)
                 self.faults.append(Fault(self.positions[path].line, ".".join(map(str, path)), f"no such key{wanted}"))

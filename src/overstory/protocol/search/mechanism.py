@@ -151,7 +151,7 @@ class SearchMechanism(LocalRandomizer):
         question = self.questions[self.group_of(cohort)]
         return question, cohort % question.mechanism.num_cohorts
 
-    def given(self, question: Question, value: Any) -> bytes | int:
+    def given(self, question: Question, value: Any) -> int:
         """Return what the question's mechanism is given for a code, or for `ELSEWHERE`."""
         if value == ELSEWHERE:
             return question.value(None)

@@ -15,7 +15,6 @@ from typing import Any, Final
 from overstory.protocol.channels import ONE
 from overstory.protocol.domains.codes import CodedDomain, tried_at
 from overstory.protocol.domains.unknown import ELSEWHERE
-from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.encodings.symbols import LinearHash
 from overstory.protocol.errors import ParameterError
@@ -23,7 +22,6 @@ from overstory.protocol.mechanisms.base import Mechanism, digest
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 
 BUCKETS: Final = 1 << 20
-KEYED: Final = ("olh", "blh", "random-matrix")
 
 OracleChoice = str | Callable[[float, int, str], Mechanism]
 """A registry name, or a function (epsilon, domain size, key) -> mechanism."""
@@ -32,19 +30,16 @@ OracleChoice = str | Callable[[float, int, str], Mechanism]
 def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> Mechanism:
     """Return the mechanism of that name at `epsilon`.
 
-    OLH, BLH and the random matrix hash any bytes, each report under a seed of its own, so that a test is exact for any
-    candidate: a device answers once. "linear-hash" takes 64-bit words; every other oracle works on a
-    domain of `domain_size` symbols.
+    "linear-hash" takes 64-bit words, each report under a seed of its own, so that a test is exact for any candidate: a
+    device answers once. Every other oracle works on a domain of `domain_size` symbols.
     """
     if callable(oracle):
         made = oracle(epsilon, domain_size, key)
-    elif oracle in KEYED:
-        made = build_mechanism(oracle, epsilon=epsilon, hash_key=key, num_seeds=SEEDS)
     elif oracle == "linear-hash":
         made = build_mechanism(oracle, epsilon=epsilon, domain_size=1 << 64)
     else:
         made = build_mechanism(oracle, epsilon=epsilon, domain_size=domain_size)
-    if not made.encoding.pure or made.encoding.by_seed:
+    if not made.encoding.pure or made.encoding.by_seed or made.domain_size is None:
         raise ParameterError(f"{made.name} cannot search: its reports do not speak of every value; take another oracle")
     return made
 
@@ -99,14 +94,12 @@ class Question:
     def __post_init__(self) -> None:
         hashed_by(self.key)
 
-    def value(self, code: int | None) -> bytes | int:
+    def value(self, code: int | None) -> int:
         """Return what the mechanism is given for a code; None is "elsewhere"."""
         return self.name_of(ELSEWHERE if code is None else prefix_bytes(code, self.width, self.num_bits))
 
-    def name_of(self, raw: bytes) -> bytes | int:
+    def name_of(self, raw: bytes) -> int:
         """Return what the mechanism is given for a prefix's bytes."""
-        if self.domain_size is None:
-            return raw
         if self.is_linear:
             return self._word(raw)
         if self.domain_size > 1 << self.num_bits:
@@ -114,9 +107,10 @@ class Question:
         return bucket(raw, self.key, self.domain_size)
 
     @property
-    def domain_size(self) -> int | None:
-        """How many symbols the mechanism knows; None when it takes bytes."""
-        size: int | None = getattr(self.mechanism.encoding, "domain_size", None)
+    def domain_size(self) -> int:
+        """How many symbols the mechanism knows."""
+        size = self.mechanism.domain_size
+        assert size is not None
         return size
 
     @property

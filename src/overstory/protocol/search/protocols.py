@@ -39,7 +39,7 @@ def prefix_extension(
     beam: int = BEAM,
     levels: Sequence[int] | None = None,
     shares: Sequence[float] | None = None,
-    oracle: OracleChoice = "olh",
+    oracle: OracleChoice = "linear-hash",
     key: str = "",
 ) -> Plan:
     """Prefix extension (PEM): each group of users reports a longer prefix; only likely ones are extended.
@@ -61,7 +61,7 @@ def prefix_extension(
     shares
         Of the users, for each level; unless given, more where a value must stand out more (`level_weights`).
     oracle
-        "olh", "linear-hash" (for steps of 12 bits and more), "hadamard", any registered oracle, or a function.
+        "linear-hash", "hadamard", any registered oracle whose reports speak of every value, or a function.
     key
         Public key of the hashes: the metric's id.
 
@@ -138,7 +138,8 @@ def discover(
         if not 0 < known_share < 1:
             raise ParameterError(f"known_share = {known_share!r}: give a share between 0 and 1")
         own = f"{key}/known"
-        questions.insert(0, Question(DICTIONARY, domain.width, domain.width, 0, build("olh", epsilon, 0, own), own))
+        mechanism = build("linear-hash", epsilon, 0, own)
+        questions.insert(0, Question(DICTIONARY, domain.width, domain.width, 0, mechanism, own))
         weights.insert(0, sum(weights) * known_share / (1 - known_share))
     groups = tuple(Group(t, (q,)) for t, q in zip(thresholds(weights), questions, strict=True))
     return Plan(domain=domain, groups=groups, known=codes, beam=beam)

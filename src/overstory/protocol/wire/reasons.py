@@ -181,34 +181,22 @@ def problem_title(reason: str) -> str:
 
 
 def problem_detail(problem: Mapping[str, Any]) -> str | None:
-    """Return the sentence of a collector's problem details; None where there is none.
-
-    Version 0.1 called it `said`.
-
-    Examples
-    --------
-    >>> problem_detail({"detail": "The period has ended."}), problem_detail({"said": "The period has ended."})
-    ('The period has ended.', 'The period has ended.')
-    """
-    detail = problem.get("detail", problem.get("said"))
+    """Return the sentence of a collector's problem details; None where there is none."""
+    detail = problem.get("detail")
     return detail if isinstance(detail, str) else None
 
 
 def is_own_problem(problem: Mapping[str, Any], reason: str) -> bool:
-    """Whether a body with that reason has the form of a collector's: of this version, or of version 0.1.
+    """Whether a body with that reason has the form of a collector's.
 
     Anybody may answer with problem details; only a collector's have the `type` that belongs to its `reason`.
 
     Examples
     --------
-    >>> is_own_problem({"type": "/problems/bits", "detail": "..."}, "bits"), is_own_problem({"said": "..."}, "bits")
-    (True, True)
-    >>> is_own_problem({"type": "about:blank", "detail": "..."}, "bits")
-    False
+    >>> [is_own_problem({"type": about, "detail": "..."}, "bits") for about in ("/problems/bits", "about:blank")]
+    [True, False]
     """
-    if "type" not in problem:
-        return isinstance(problem.get("said"), str)
-    return problem["type"] == problem_type(reason) and isinstance(problem.get("detail"), str)
+    return problem.get("type") == problem_type(reason) and isinstance(problem.get("detail"), str)
 
 
 def check_token(token: str) -> str:

@@ -15,7 +15,7 @@ An *upload* is a batch of one metric and period. A request's body is one or more
     magic "OVSU" | version u8 | zero u8 | length of the metric's id u8 | length of the group u8 | batch id 16 bytes
     period i32 | length of the batch u32 | the metric's id, ASCII | the group, ASCII | a packed batch
 
-Version 1 has no group: the length is zero. Version 2 has one. So each upload has one form only.
+Without a group its length is zero. Each upload has one form only.
 
 The batch id is uniform bits, from a device's secret or drawn, and stays with its bytes: a retry is the same upload,
 and is counted once. Nothing in it says who sent it, or when. Programs in other languages may send JSON instead, see
@@ -186,7 +186,6 @@ def _check_columns(batch: Batch) -> None:
 MEDIA_TYPE: Final = "application/vnd.overstory.reports"
 UPLOAD_MAGIC: Final = b"OVSU"
 UPLOAD_VERSION: Final = 1
-GROUPED_VERSION: Final = 2
 UPLOAD_HEADER: Final = struct.Struct("<4sBBBB16siI")
 ID_BYTES: Final = 16
 PERIODS: Final = range(-(1 << 31), 1 << 31)
@@ -232,8 +231,8 @@ def encode_upload(upload: Upload) -> bytes:
     if upload.group and GROUP.fullmatch(upload.group) is None:
         raise ParameterError(f"{upload.group!r:.100} is no group: give {GROUP.pattern}")
     name, group, length = upload.metric.encode("ascii"), upload.group.encode("ascii"), len(upload.reports)
-    lengths = GROUPED_VERSION if group else UPLOAD_VERSION, 0, len(name), len(group)
-    header = UPLOAD_HEADER.pack(UPLOAD_MAGIC, *lengths, upload.batch, upload.period, length)
+    lengths = len(name), len(group)
+    header = UPLOAD_HEADER.pack(UPLOAD_MAGIC, UPLOAD_VERSION, 0, *lengths, upload.batch, upload.period, length)
     return b"".join((header, name, group, upload.reports))
 
 
@@ -259,12 +258,8 @@ def _upload_at(body: bytes, at: int) -> tuple[Upload, int]:
     magic, version, zero, id_length, group_length, batch, period, length = UPLOAD_HEADER.unpack_from(body, at)
     if magic != UPLOAD_MAGIC:
         raise WireError("magic", f"an upload starts with {UPLOAD_MAGIC!r}, this with {magic!r}")
-    if version != (GROUPED_VERSION if group_length else UPLOAD_VERSION) or zero:
-        raise WireError(
-            "version",
-            f"this reads uploads of version {UPLOAD_VERSION}, and of version {GROUPED_VERSION} with a group; not "
-            f"{version}.{zero} with {group_length} bytes of a group",
-        )
+    if version != UPLOAD_VERSION or zero:
+        raise WireError("version", f"this reads uploads of version {UPLOAD_VERSION}, not {version}.{zero}")
     name_ends = at + UPLOAD_HEADER.size + id_length
     start = name_ends + group_length
     if len(body) - start < length:

@@ -18,7 +18,7 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.places import Place, place_of
 from overstory.engines.reducer import check_label, read_unit
 from overstory.engines.searches import search_answers
-from overstory.engines.units import Job, Unit, divide_values, read_contents, unit_bytes, units_of
+from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.queries.counts import read_store
 from overstory.queries.facts import with_sums
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch
     from overstory.engines.driver import Run
     from overstory.engines.places import ExportedSet
-    from overstory.engines.units import Unit, Values
     from overstory.privacy.shuffle.central import Released
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
@@ -40,9 +39,9 @@ class SumsJob(Job):
     @property
     def watch(self) -> Watch | None:
         """What is summed; None where nothing is."""
-        return Watch.of(self.mechanism(), self.asked or ())
+        return Watch.of(self.mechanism())
 
-    def count(self, batch: ReportBatch, values: Values | None = None) -> SupportCounts:  # noqa: ARG002 - not divided
+    def count(self, batch: ReportBatch) -> SupportCounts:
         """Sum a batch."""
         return self._sum(batch, PAIR_REPORTS)
 
@@ -57,10 +56,6 @@ class SumsJob(Job):
             return summed
 
         return sum_next
-
-    def num_values(self) -> int | None:
-        """Sums are not divided: pairs need all values of a report."""
-        return None
 
     def _sum(self, batch: ReportBatch, pair_reports: int) -> SupportCounts:
         watch = self.watch
@@ -149,8 +144,7 @@ class ExportedReports:
         job = job_of(metric, verify=self.verify)
 
         def read(files: Files, keys: Sequence[Counted]) -> None:
-            divided = files._replace(units=divide_values(job, files.units, self.workers))
-            counted = self.counting(job, divided).collections
+            counted = self.counting(job, files).collections
             self._counts.update((key, counted[number]) for number, key in enumerate(keys))
 
         return self._added(self._counts, metric, self._chosen(metric, first, last, groups), read)
@@ -158,7 +152,7 @@ class ExportedReports:
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[int, ReportSums]:
-        job = SumsJob.of(metric.mechanism, listed_labels(metric), verify=self.verify)
+        job = SumsJob.of(metric.mechanism, verify=self.verify)
         watch = job.watch
         if watch is None:
             return {}
@@ -185,8 +179,7 @@ class ExportedReports:
     def files(self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None) -> Files:
         """Return the files of a range of periods, and the units that their counts need."""
         chosen = self._chosen(metric, first, last, groups)
-        files = self._files(metric, chosen) if chosen else Files([], [])
-        return files._replace(units=divide_values(job_of(metric), files.units, self.workers))
+        return self._files(metric, chosen) if chosen else Files([], [])
 
     def _chosen(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
@@ -263,12 +256,7 @@ def only_metric(sets: Iterable[ExportedSet]) -> str:
 
 def job_of(metric: Metric, *, verify: bool = True) -> Job:
     """Return the job of counting a metric's reports as a store counts them."""
-    return Job.of(metric.mechanism, listed_labels(metric) or None, verify=verify)
-
-
-def listed_labels(metric: Metric) -> tuple[str, ...]:
-    """Return the labels that reports are counted by, where the mechanism has no domain."""
-    return metric.labels if metric.counted_by_label and metric.domain.size is None else ()
+    return Job.of(metric.mechanism, verify=verify)
 
 
 def _key(metric: Metric, one: ExportedSet) -> Counted:
