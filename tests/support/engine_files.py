@@ -30,15 +30,15 @@ ORACLES: list[tuple[str, dict[str, Any]]] = [
 ]
 """An oracle for each way to count."""
 
-ONE, OWN = {"epsilon": 1.0}, {"num_seeds": 1 << 31}
+ONE = {"epsilon": 1.0}
 EVERY_ORACLE: list[tuple[str, dict[str, Any]]] = [
     ("rappor", RAPPOR),
     ("rappor", RAPPOR | {"num_bits": 128}),
     ("basic-rappor", {"domain_size": 9, "f": 0.5, "p": 0.25, "q": 0.75}),
     *((name, ONE | {"domain_size": 9}) for name in ("grr", "oue", "sue", "olh")),
     ("olh", OLH),
-    ("olh", ONE | OWN),
-    ("loloha", {"epsilon_permanent": 2.0, "epsilon_report": 1.0, "domain_size": 9} | OWN),
+    ("olh", ONE),
+    ("loloha", {"epsilon_permanent": 2.0, "epsilon_report": 1.0, "domain_size": 9}),
     ("random-matrix", OLH),
     ("hadamard", ONE | {"domain_size": 100_000}),
     *((name, ONE | {"domain_size": 90}) for name in ("hadamard", "dbitflip", "subset", "projective", "linear-hash")),
