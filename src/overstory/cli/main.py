@@ -88,14 +88,7 @@ LEAVE_FILES: Final = frozenset({"store", "export", "import"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status: 0, or 2 for bad input.
-
-    Examples
-    --------
-    >>> main(["--version"])
-    overstory 0.2.0.dev0
-    0
-    """
+    """Run one command and return the exit status: 0, or 2 for bad input."""
     write_anything()
     if argv is None:
         # The kernels have threads of their own; OpenBLAS's only spin beside them, and cost decoding half its time.
@@ -208,8 +201,6 @@ class _Version(argparse.Action):
 def explain(error: Exception) -> tuple[int, str]:
     """Return the exit status for an error, and one sentence.
 
-    Examples
-    --------
     >>> explain(FileNotFoundError(2, "No such file or directory", "counts.csv"))
     (2, 'counts.csv: no such file or directory')
     """

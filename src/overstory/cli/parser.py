@@ -84,8 +84,6 @@ def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
 def whole_number(text: str) -> int:
     """Return a whole number, also from forms such as 1,000,000 and 1e6.
 
-    Examples
-    --------
     >>> whole_number("1,000,000"), whole_number("1e6"), whole_number("2.5e3")
     (1000000, 1000000, 2500)
     """

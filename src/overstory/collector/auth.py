@@ -121,10 +121,7 @@ class TokenTable:
         self._noted.update(days)
 
     def refuse(self, authorization: bytes, role: str, now: float) -> Reason | None:
-        """Return why a request with this Authorization header may not do what `role` may, or None.
-
-        A token of another role is unknown: an admin's token does not belong on devices.
-        """
+        """Return why a request may not do what `role` may, or None; a token of another role is unknown."""
         if not authorization:
             return Reason.NO_TOKEN
         bearer = _BEARER.fullmatch(authorization)

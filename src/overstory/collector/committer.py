@@ -82,10 +82,7 @@ class Committer:
         return self.reports >= self._limits.queue_reports or self.size >= self._limits.queue_bytes
 
     def submit(self, received: list[Received], reports: int, size: int, done: Done) -> bool:
-        """Queue one request's batches; False when they do not fit.
-
-        `done` is called once, on the event loop, after the commit that they were in.
-        """
+        """Queue one request's batches; False when they do not fit. After their commit, `done` is called once."""
         waiting_reports, waiting_size = self.reports + reports, self.size + size
         if self._ended or self.hangs:
             _call(done, None)

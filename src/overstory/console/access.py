@@ -29,19 +29,12 @@ class Origin:
 
     Another site whose name leads to this machine sends its own name as Host, so any other name is refused.
 
-    Attributes
-    ----------
-    names
-        Host names and addresses, without a port, in small letters.
-
-    Examples
-    --------
     >>> origin = Origin.of("127.0.0.1", ["console.example.org"])
     >>> origin.serves("localhost:8001"), origin.serves("console.example.org"), origin.serves("evil.example")
     (True, True, False)
     """
 
-    names: frozenset[str]
+    names: frozenset[str]  # without a port, in small letters
 
     @classmethod
     def of(cls, host: str, more: Iterable[str] = ()) -> Origin:
@@ -93,8 +86,6 @@ REREAD_SECONDS: Final = 1.0
 def allows(role: Viewer, needed: Viewer) -> bool:
     """Whether somebody with this role may do what `needed` may.
 
-    Examples
-    --------
     >>> allows("admin", "viewer"), allows("viewer", "analyst")
     (True, False)
     """
@@ -102,13 +93,7 @@ def allows(role: Viewer, needed: Viewer) -> bool:
 
 
 class TokenRoles:
-    """The roles of the store's tokens, at most a second old.
-
-    Parameters
-    ----------
-    read
-        Reads the tokens from the store.
-    """
+    """The roles of the store's tokens, as `read` reads them, at most a second old."""
 
     def __init__(
         self,
@@ -149,13 +134,7 @@ class RoleMap:
 
 
 def read_roles(path: str | Path) -> RoleMap:
-    """Read a TOML file of roles: a table ``[roles]`` of names, and ``default``.
-
-    Raises
-    ------
-    FormatError
-        When it is not such a file.
-    """
+    """Read a TOML file of roles: a table ``[roles]`` of names, and ``default``."""
     source = str(path)
     try:
         parsed = tomllib.loads(Path(path).read_text("utf-8-sig"))
@@ -191,34 +170,16 @@ class UntrustedHeaderError(ParameterError):
 
 @dataclass(frozen=True, slots=True)
 class TrustedProxy:
-    """A proxy that has checked who somebody is, and says so in a header.
+    """A proxy that has checked who somebody is, and says so in a header."""
 
-    Attributes
-    ----------
-    header
-        The header's name, in small letters.
-    socket
-        The path of the Unix socket that only the proxy can open; None: every connection from this machine is trusted.
-    """
-
-    header: str
+    header: str  # its name, in small letters
     roles: RoleMap
-    socket: str | None = None
+    socket: str | None = None  # the Unix socket that only the proxy can open; None: all of this machine are trusted
 
     def role(self, values: list[str], client: str | None, server: str | None) -> Viewer | None:
         """Return the role of the person whom the header names; None without the header, or for an unknown person.
 
-        Parameters
-        ----------
-        values
-            All values of the header.
-        client, server
-            The address that the request comes from, and the address or the socket that it came to.
-
-        Raises
-        ------
-        UntrustedHeaderError
-            When the header came on another connection, or twice: somebody may have forged it.
+        UntrustedHeaderError when it came on another connection than the proxy's, or twice: somebody may have forged it.
         """
         if not values:
             return None
@@ -252,28 +213,15 @@ MOST_SESSIONS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Who is logged in.
-
-    Attributes
-    ----------
-    token
-        The SHA-256 of the store's token that began the session; None: a one-time link did.
-    """
+    """Who is logged in."""
 
     viewer: Viewer
-    token: bytes | None = None
+    token: bytes | None = None  # SHA-256 of the store's token that began it; None: a one-time link did
 
 
 class Sessions:
     """Links and sessions, until they end; nothing of them is written anywhere.
 
-    Parameters
-    ----------
-    clock
-        Seconds that never run backwards.
-
-    Examples
-    --------
     >>> sessions = Sessions()
     >>> link = sessions.make_link("admin")
     >>> session = sessions.use_link(link)
@@ -382,13 +330,7 @@ class Gate:
         return session.viewer if session.token is None else self.tokens.role_of(session.token)
 
     def admit(self, request: Request, needed: Viewer | None) -> Viewer | None:
-        """Return who sent a request, if that is enough; blocks while the store's tokens are read.
-
-        Raises
-        ------
-        ScreenError
-            401 for somebody who must log in, 403 for somebody whose role is not enough.
-        """
+        """Return who sent a request; ScreenError 401 for somebody who must log in, 403 where the role is not enough."""
         viewer = self.viewer(request)
         if needed is None or (viewer is not None and allows(viewer, needed)):
             return viewer

@@ -52,30 +52,14 @@ ENOUGH_OF_13: Final = 10
 
 @dataclass(frozen=True)
 class MetricHistory:
-    """A metric's periods that alarms look at.
-
-    Attributes
-    ----------
-    metric
-        The metric.
-    newest
-        The number of its newest final period, whether or not it has reports.
-    reports
-        Reports by period, of all parameters, of every period with reports.
-    estimates
-        Estimates by period, of some periods up to `newest`.
-    problem
-        Why there are no estimates; empty where there are, or where there is nothing to estimate.
-    checks
-        Of the newest final period, for crafted reports.
-    """
+    """A metric's periods that alarms look at."""
 
     metric: Metric
-    newest: int
-    reports: Mapping[int, int]
-    estimates: Mapping[int, Estimate] = field(repr=False)
-    problem: str = ""
-    checks: tuple[Check, ...] = field(default=(), repr=False)
+    newest: int  # the number of its newest final period, whether or not it has reports
+    reports: Mapping[int, int]  # by period, of all parameters
+    estimates: Mapping[int, Estimate] = field(repr=False)  # by period, of some up to `newest`
+    problem: str = ""  # why there are no estimates; empty where there are, or nothing is to be estimated
+    checks: tuple[Check, ...] = field(default=(), repr=False)  # of the newest final period, for crafted reports
 
     @property
     def lag(self) -> int:
@@ -130,13 +114,7 @@ class MetricHistory:
 
 
 def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
-    """Read what alarms need to know of a metric.
-
-    Raises
-    ------
-    ScreenError
-        With status 202, while its periods are being decoded.
-    """
+    """Read what alarms need to know of a metric; ScreenError 202 while its periods are being decoded."""
     reports: Counter[int] = Counter()
     for (period, _), number in data.store.tally(metric.id, *ANY_PERIOD).items():
         reports[period] += number
@@ -178,20 +156,7 @@ def read_histories(data: ConsoleData) -> list[MetricHistory]:
 
 
 def find_alarms(data: ConsoleData, histories: Sequence[MetricHistory] | None = None) -> list[Alarm]:
-    """Return a store's alarms, the worst first; an ended metric has none.
-
-    Parameters
-    ----------
-    histories
-        What `read_histories` returned, where somebody called it already.
-
-    Raises
-    ------
-    ScreenError
-        With status 202, while periods are being decoded.
-    StoreError
-        When the store does not answer.
-    """
+    """Return a store's alarms, the worst first; an ended metric has none. ScreenError 202 while periods are decoded."""
     every = read_histories(data) if histories is None else histories
     read = [history for history in every if not history.metric.expired(data.clock())]
     alarms = [*_changed(read), *_of_metrics(read), *_refused(data, read)]
@@ -255,7 +220,7 @@ def _refused(data: ConsoleData, histories: Sequence[MetricHistory]) -> list[Alar
 
 
 def _reports_of_day(history: MetricHistory, day: int) -> float:
-    """Return the reports of a day, about: a store has no days of metrics of weeks.
+    """Return about how many reports a day has: a store has no days of metrics of weeks.
 
     A period that still takes reports counts as much as the newest final one, if that is more.
     """

@@ -75,13 +75,7 @@ Fields = Mapping[str, str]
 
 
 async def read_form(request: Request, most_bytes: int = MOST_FORM_BYTES) -> Fields:
-    """Return a form's fields; a file's text stands in the field of its name.
-
-    Raises
-    ------
-    ScreenError
-        When it is too large, or a file is no text in UTF-8.
-    """
+    """Return a form's fields; a file's text, which must be UTF-8, stands in the field of its name."""
     length = parse_digits(request.headers.get("content-length", ""))
     if length is None or length > most_bytes:
         raise ScreenError(413, f"a form may have {most_bytes:,} bytes here, and states its length")
@@ -102,10 +96,7 @@ async def _text_of(file: UploadFile) -> str:
 
 
 def address_of_form(screen: Screen, path: str, fields: Fields, lists: CandidateLists) -> str:
-    """Return the address of `screen` that shows what a form asks for.
-
-    A list of candidates that is too long for an address is held in `lists`, and the address names it.
-    """
+    """Return the address of `screen` that shows what a form asks for; `lists` hold what is too long for an address."""
     asked = dict(fields)
     candidates = asked.get(CANDIDATES, "")
     if len(urlencode({CANDIDATES: candidates})) > LONGEST_ADDRESS:
@@ -182,13 +173,7 @@ _STYLE: Final = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
 
 
 def as_download(view: View, form: str, name: str) -> Response:
-    """Return a view in a form of `MEDIA_TYPES`; `name` is the file's, without its end.
-
-    Raises
-    ------
-    ScreenError
-        With status 404, where the view has no table, no picture or no text.
-    """
+    """Return a view in a form of `MEDIA_TYPES`, as file `name`; 404 where it has no table, picture or text."""
     headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
     body: bytes | str
     if form == "json":
@@ -283,17 +268,7 @@ Result = TypeVar("Result")
 
 
 class Console:
-    """The application.
-
-    Parameters
-    ----------
-    data
-        What the screens read.
-    gate
-        Decides who may see what.
-    screens
-        The screens; None: all. The order of routes does not depend on theirs.
-    """
+    """The application; the order of its routes does not depend on that of the screens."""
 
     def __init__(self, data: ConsoleData, gate: Gate, screens: Iterable[Screen] | None = None) -> None:
         self.data, self.gate = data, gate

@@ -30,29 +30,15 @@ PeriodState = Literal["running", "settling", "final"]
 
 
 class ConsoleData:
-    """A registry and a store, as the screens read them.
-
-    Parameters
-    ----------
-    registry
-        The metrics, with their candidates.
-    store
-        The open store, or those of several shards; it is only read.
-    clock
-        Returns the unix time.
-    decoder
-        Computes estimates, each once; None: with the defaults of `Estimates`.
-    previous
-        The version of the registry before this one, to show what changed; None where nobody has it.
-    """
+    """A registry and a store, as the screens read them."""
 
     def __init__(
         self,
         registry: MetricRegistry,
-        store: StoreReader | SeveralStores,
+        store: StoreReader | SeveralStores,  # only read; or those of several shards
         clock: Callable[[], float] = time.time,
         decoder: Estimates | None = None,
-        previous: MetricRegistry | None = None,
+        previous: MetricRegistry | None = None,  # the version of the registry before this one, to show what changed
     ) -> None:
         self.registry, self.store, self.clock = registry, store, clock
         self.previous = previous
@@ -84,13 +70,7 @@ class ConsoleData:
     def counts(
         self, metric: Metric, first: int | None = None, last: int | None = None, group: str = ""
     ) -> PeriodCounts:
-        """Return the support counts of a range of periods, by default of all that have reports; empty: of all groups.
-
-        Raises
-        ------
-        ScreenError
-            With status 400 where the metric has no such group, or a hidden one.
-        """
+        """Return the counts of a range of periods, all unless given; ScreenError 400 for an unknown or hidden group."""
         try:
             return read_store(self.store, metric, first, last, group=group or None)
         except ParameterError as error:
@@ -101,11 +81,8 @@ class ConsoleData:
     ) -> EstimateSeries:
         """Return estimates of counts, each decoded once however many ask.
 
-        Raises
-        ------
-        ScreenError
-            With status 400 where an option does not fit the metric, 202 where the decoding goes on: ask again; 503
-            where too much waits, or an estimate took too long.
+        ScreenError has status 400 where an option does not fit the metric, 202 where the decoding goes on (ask again),
+        503 where too much waits or an estimate took too long.
         """
         return self.all_estimates([counts], reading, options)[0]
 
@@ -140,8 +117,6 @@ def _as_screen_errors() -> Iterator[None]:
 class CandidateLists:
     """Lists by name, as many as a `BoundedCache` holds.
 
-    Examples
-    --------
     >>> lists = CandidateLists()
     >>> lists.find(lists.hold(["ash", "oak"])), lists.find("unheard of")
     (('ash', 'oak'), None)

@@ -28,28 +28,14 @@ def static_files() -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a page is, and who reads it.
-
-    Attributes
-    ----------
-    path, query
-        The page's address before and after its question mark.
-    viewer
-        Who reads it; None: somebody who is not logged in.
-    menu
-        The text and the address of each page that has one address.
-    rests_on
-        What the figures rest on: names and texts at the page's foot.
-    can_leave
-        Whether there is a session to end.
-    """
+    """Where a page is, and who reads it."""
 
     path: str
-    query: str = ""
-    viewer: Viewer | None = None
-    menu: tuple[tuple[str, str], ...] = ()
-    rests_on: tuple[tuple[str, str], ...] = ()
-    can_leave: bool = False
+    query: str = ""  # what comes after the question mark
+    viewer: Viewer | None = None  # None: somebody who is not logged in
+    menu: tuple[tuple[str, str], ...] = ()  # the text and the address of each page that has one address
+    rests_on: tuple[tuple[str, str], ...] = ()  # names and texts at the page's foot
+    can_leave: bool = False  # there is a session to end
     scripts: tuple[str, ...] = ("console.js",)
 
     def address(self, form: str = "") -> str:
@@ -61,8 +47,6 @@ class Place:
 def download_path(path: str) -> str:
     """Return what comes before the dot of a download's address.
 
-    Examples
-    --------
     >>> download_path("/m/colour"), download_path("/m/"), download_path("/")
     ('/m/colour', '/m', '/index')
     """

@@ -28,21 +28,11 @@ from overstory.supervision.upkeep import Task
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How people reach the console.
+    """How people reach the console."""
 
-    Attributes
-    ----------
-    names
-        Host names that a proxy passes on, other than the address that the console listens on.
-    behind_proxy
-        A proxy in front speaks TLS.
-    proxy
-        A proxy in front that says who somebody is.
-    """
-
-    names: Sequence[str] = ()
-    behind_proxy: bool = False
-    proxy: TrustedProxy | None = None
+    names: Sequence[str] = ()  # host names that a proxy passes on
+    behind_proxy: bool = False  # a proxy in front speaks TLS
+    proxy: TrustedProxy | None = None  # says who somebody is
 
 
 def check_exposure(listening: Listening, access: Access) -> None:
@@ -96,12 +86,7 @@ def serve(
 ) -> None:
     """Serve until a signal; with `ends_with_input`, also until standard input ends: the parent process is gone then.
 
-    Parameters
-    ----------
-    announce
-        Gets one line: the address with a one-time link.
-    open_link
-        Opens another link in a browser.
+    `announce` gets one line with a one-time link; `open_link` opens another one in a browser.
     """
     check_exposure(listening, access)
     sys.setswitchinterval(0.0005)  # a page that reads the store often waits so long for one that computes

@@ -36,8 +36,6 @@ class ScreenError(Exception):
 class Query(BaseModel):
     """What the address of a screen may ask for after its question mark; anything else is refused.
 
-    Examples
-    --------
     >>> class Weeks(Query):
     ...     every: int = 1
     >>> read_query(Weeks, [("every", "4")]).address("/m/colour", every=2)
@@ -68,15 +66,9 @@ AnyQuery = TypeVar("AnyQuery", bound=Query)
 def read_query(kind: type[AnyQuery], pairs: Iterable[tuple[str, str]]) -> AnyQuery:
     """Read the names and values of an address; a tuple takes every value of its name, anything else only one.
 
-    An empty value counts as absent: a form without a script sends each of its fields.
+    An empty value counts as absent: a form without a script sends each of its fields. A name that is unknown or occurs
+    twice, and a value that cannot be read, are refused with status 400.
 
-    Raises
-    ------
-    ScreenError
-        With status 400, when a name is unknown, occurs twice, or its value cannot be read.
-
-    Examples
-    --------
     >>> read_query(Query, [("weeks", "3")])
     Traceback (most recent call last):
     overstory.console.view.ScreenError: weeks: this page has no such parameter
@@ -108,36 +100,16 @@ def _problem(error: Any) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """What a screen shows.
-
-    Attributes
-    ----------
-    title
-        The page's title.
-    blocks
-        The page, from its first heading on; `table` and `picture` are among them.
-    table
-        The rows of the ``.csv`` and ``.parquet`` downloads; None where the screen has none.
-    picture
-        The drawing of the ``.svg`` download; None where the screen has none.
-    facts
-        What the ``.json`` download says next to the rows, as JSON values.
-    toml
-        The text of the ``.toml`` download; empty where the screen has none.
-    status
-        The HTTP status.
-    refresh
-        Seconds after which the page asks again by itself; 0: never.
-    """
+    """What a screen shows, and its downloads; a part that is absent has no download."""
 
     title: str
-    blocks: tuple[Block, ...]
-    table: Table | None = None
-    picture: Picture | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    toml: str = ""
+    blocks: tuple[Block, ...]  # from the first heading on; `table` and `picture` are among them
+    table: Table | None = None  # for .csv and .parquet
+    picture: Picture | None = None  # for .svg
+    facts: Mapping[str, Any] = field(default_factory=dict)  # what .json says next to the rows, as JSON values
+    toml: str = ""  # for .toml
     status: int = 200
-    refresh: int = 0
+    refresh: int = 0  # seconds after which the page asks again by itself; 0: never
 
 
 class Screen(ABC):
@@ -150,13 +122,7 @@ class Screen(ABC):
 
     @abstractmethod
     def view(self, data: ConsoleData, query: Any, **path: str) -> View:
-        """Return what it shows, for a query of `query` and the parts of its address.
-
-        Raises
-        ------
-        ScreenError
-            When there is no such metric or period, or the query does not fit it.
-        """
+        """Return what it shows, for a query of `query` and the parts of its address."""
 
     def act(self, data: ConsoleData, fields: Mapping[str, str], **path: str) -> str | None:  # noqa: ARG002
         """Do what a posted form asks and return the address that shows it; None: its fields are the screen's query."""

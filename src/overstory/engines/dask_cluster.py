@@ -68,14 +68,9 @@ ALONE: Final = {
 
 
 class DaskEngine:
-    """Counts units on a Dask scheduler.
+    """Counts units on a Dask scheduler, such as ``tcp://scheduler:8786``; without one, in processes of this machine.
 
-    Parameters
-    ----------
-    scheduler
-        An address such as ``tcp://scheduler:8786``; without one, processes of this machine.
-    workers
-        Processes of this machine; one for each core unless given.
+    `workers` counts those processes: one for each core unless given.
     """
 
     name = "dask"
@@ -146,10 +141,7 @@ class DaskEngine:
 
 
 def _host_and_port(scheduler: str) -> tuple[str, int] | None:
-    """Return where a scheduler listens; None where its protocol is neither TCP nor TLS.
-
-    Raises ParameterError when there is no host or no port.
-    """
+    """Return where a scheduler listens; None where its protocol is neither TCP nor TLS."""
     scheme, has_scheme, rest = scheduler.rpartition("://")
     if has_scheme and scheme not in TCP:
         return None

@@ -71,10 +71,7 @@ class Engine(Protocol):
 
 @dataclass
 class Run:
-    """What came of a run.
-
-    `retries` and `spilled` say by how much the engine's own figures grew; see `Engine`.
-    """
+    """What came of a run; `retries` and `spilled` say by how much the engine's own figures grew."""
 
     collections: dict[int, SupportCounts]  # of each collection, all its reports once every unit is counted
     num_reports: int = 0
@@ -198,10 +195,7 @@ class Checkpoint:
         return not self.path.exists() or self._header()[0].get("run") == self._fingerprint
 
     def read(self) -> tuple[dict[int, SupportCounts], set[int]] | None:
-        """Return the counts and the numbers of the units they are of; None where there are none of this run.
-
-        Raises FormatError when the file is damaged, or is none of a run.
-        """
+        """Return the counts and the numbers of the units they are of; None where there are none of this run."""
         if not self.path.exists():
             return None
         header, body = self._header()

@@ -33,8 +33,6 @@ class FolderError(OverstoryError):
 def is_address(text: str) -> bool:
     """Whether this is an object's address and no path.
 
-    Examples
-    --------
     >>> is_address("s3://bucket/day.parquet"), is_address("day.parquet")
     (True, False)
     """
@@ -45,11 +43,6 @@ def shown_address(address: str) -> str:
     """Return an address without credentials and options, as all messages and results name it; a path as it is.
 
     What stands before a host is left out also where the address is no valid one, such as with a / in a secret.
-
-    Examples
-    --------
-    >>> shown_address("s3://KEY:secret@bucket/day.parquet?region=eu-west-1"), shown_address("day.parquet")
-    ('s3://bucket/day.parquet', 'day.parquet')
     """
     if not is_address(address):
         return address
@@ -65,13 +58,7 @@ def shown_address(address: str) -> str:
 
 
 def without_secrets(text: str, address: str) -> str:
-    """Return what a library or an error says, with an address as it is shown, and none of its secrets.
-
-    Examples
-    --------
-    >>> without_secrets("cannot parse s3://KEY:se%2Fcret@b/x: se/cret", "s3://KEY:se%2Fcret@b/x")
-    'cannot parse s3://b/x: ...'
-    """
+    """Return what a library or an error says, with an address as it is shown, and none of its secrets."""
     shown = shown_address(address)
     text = text.replace(address, shown)
     base, _, options = address.partition("?")
@@ -97,8 +84,6 @@ def address_key(address: str) -> str:
 def before_path(base: str, path: str) -> str:
     """Return what stands before a path in its address, whose other half may be written with percent signs.
 
-    Examples
-    --------
     >>> before_path("s3://KEY:secret@bucket/a%20b", "bucket/a b")
     's3://KEY:secret@'
     """
@@ -141,8 +126,6 @@ def file_system(address: str) -> tuple[Any, str]:
 class Folder:
     """A folder, by its path or by an address such as ``s3://bucket/reports?region=eu-west-1``.
 
-    Examples
-    --------
     >>> with tempfile.TemporaryDirectory() as place:
     ...     folder = Folder(place)
     ...     folder.write("a/b.json", b"{}")

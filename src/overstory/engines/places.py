@@ -68,10 +68,7 @@ def read_sets(folder: Folder) -> list[ExportedSet]:
 
 
 def find_sets(source: str) -> list[ExportedSet]:
-    """Return the sets of an exported folder, or of one that is below it, each once.
-
-    Raises ParameterError when there is none; FormatError when a manifest is damaged, or two are of the same reports.
-    """
+    """Return the sets of an exported folder, or of one that is below it, each once."""
     top = Folder(source)
     sets = []
     for name in top.names(recursive=True):
@@ -144,8 +141,7 @@ class Place:
 def find_places(inputs: Iterable[str]) -> list[Place]:
     """Return the files that are named: themselves, in folders at any depth, or by globs; each once, in order.
 
-    Raises ParameterError when there is none, or a file is named twice; FormatError when an exported file is not as its
-    manifest lists it, or a named one is in no manifest.
+    A file that is named twice is refused; so is an exported one that is in no manifest, or not as its manifest says.
     """
     places: list[Place] = []
     exported: dict[str, list[ExportedSet]] = {}
@@ -216,10 +212,7 @@ def _listed(
 
 
 def place_of(one: ExportedSet, part: PartFile) -> Place:
-    """Return where a part lies, which has the size that its manifest lists.
-
-    Raises FormatError when it is missing, or has another size.
-    """
+    """Return where a part lies, which has the size that its manifest lists."""
     one.check(part, content=False)
     return Place(one.address(part), part.bytes, f"crc32 {part.crc32}", part.reports, part.crc32)
 

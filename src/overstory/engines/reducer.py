@@ -46,8 +46,6 @@ MAGIC: Final = b"OVSC"
 def encode_counts(counts: SupportCounts, num_reports: int) -> bytes:
     """Write counts, and how many reports were read for them.
 
-    Examples
-    --------
     >>> decode_counts(encode_counts(SupportCounts([2], [[1, 0]]), 2))
     (SupportCounts(2 reports, num_cohorts=1, num_bits=2), 2)
     """
@@ -56,10 +54,7 @@ def encode_counts(counts: SupportCounts, num_reports: int) -> bytes:
 
 
 def decode_counts(raw: bytes) -> tuple[SupportCounts, int]:
-    """Read what `encode_counts` wrote.
-
-    Raises FormatError when these are no counts, or damaged ones.
-    """
+    """Read what `encode_counts` wrote."""
     if len(raw) < COUNTS_HEADER.size:
         raise FormatError(f"counts have a header of {HEADER.size} bytes; {len(raw)} are here")
     magic, cohorts, bits, num_reports, checksum = COUNTS_HEADER.unpack_from(raw)
@@ -95,10 +90,7 @@ def results_of(
 
 
 def count_unit(job: Job, unit: Unit) -> bytes:
-    """Count one unit with one thread, and return its counts as `encode_counts` writes them.
-
-    Raises FormatError when the file is damaged, or its reports are another mechanism's than the job's.
-    """
+    """Count one unit with one thread, and return its counts as `encode_counts` writes them."""
     counts: SupportCounts | None = None
     num_reports = 0
     count = job.counting(unit)

@@ -50,14 +50,9 @@ LISTENING: Final = 10_000
 class SparkEngine:
     """Counts units on Spark.
 
-    Parameters
-    ----------
-    session
-        A session that is there already, as in a notebook; it is not stopped.
-    master
-        A master's address: ``local[2]``, ``spark://host:7077``, ``yarn``, or ``sc://host`` for Spark Connect.
-    workers
-        How many units are counted at a time; as many as the cluster has threads unless given, asked anew for each wave.
+    A `session` that is there already, as in a notebook, is not stopped; `master` is an address: ``local[2]``,
+    ``spark://host:7077``, ``yarn``, or ``sc://host`` for Spark Connect. So many `workers` count at a time: as many as
+    the cluster has threads unless given, asked anew for each wave.
     """
 
     name = "spark"

@@ -185,11 +185,7 @@ class Contents:
 
 
 def read_contents(places: Sequence[Place], advance: Callable[[int], object] | None = None) -> list[Contents]:
-    """Read the footers and headers of files, several at a time.
-
-    Raises FormatError when a file is neither Parquet nor packed batches, or is damaged, or two files are of different
-    parameters.
-    """
+    """Read the footers and headers of files, several at a time; files of different parameters are refused."""
     contents = []
     with ThreadPoolExecutor(8) as pool:
         for read in pool.map(_contents, places):
@@ -265,13 +261,7 @@ def _of_batches(raw: Any, place: Place) -> Contents:
 
 
 def unit_bytes(contents: Iterable[Contents], workers: int) -> int:
-    """Return how large units should be, so that each worker gets about eight: the last ones end together.
-
-    Examples
-    --------
-    >>> unit_bytes([], workers=2) == SMALLEST_UNIT
-    True
-    """
+    """Return how large units should be, so that each worker gets about eight: the last ones end together."""
     total = sum(part.num_bytes for file in contents for part in file.parts)
     return min(max(total // (8 * workers), SMALLEST_UNIT), LARGEST_UNIT)
 

@@ -84,17 +84,8 @@ class Block(NamedTuple):
 class GroupedBatch(ReportBatch):
     """n reports in order of cohort, as blocks hold them; the column of cohorts is made where it is asked for.
 
-    Parameters
-    ----------
-    offsets : ndarray of int64, shape (num_cohorts + 1,)
-        Rows ``offsets[c] .. offsets[c + 1]`` are cohort c's.
-    bits : ndarray of uint64, shape (n, ceil(num_bits / 64))
-        As in `ReportBatch`.
-    num_bits : int
-        The payload bits of a report.
+    Rows ``offsets[c] .. offsets[c + 1]`` are cohort c's; bits are as in `ReportBatch`, shape (n, ceil(num_bits / 64)).
 
-    Examples
-    --------
     >>> batch = GroupedBatch(np.array([0, 0, 2]), np.array([[5], [2]], np.uint64), num_bits=3)
     >>> batch.cohorts.tolist(), batch.accumulate().ones.tolist()
     ([1, 1], [[0, 0, 0], [1, 1, 1]])

@@ -85,8 +85,6 @@ def _lines(path: FilePath, advance: Advance | None) -> Iterator[str]:
 def hash_candidates(candidates: Sequence[str], encoding: Encoding) -> CandidateMap:
     """Return the bits that each candidate sets in each cohort.
 
-    Examples
-    --------
     >>> from overstory.protocol.encodings.bits import Bloom
     >>> hash_candidates(["v1"], Bloom(16, 2, 1, "google-rappor-python")).positions.tolist()
     [[[8, 10]]]

@@ -43,8 +43,6 @@ class LabelledCounts:
 def is_labelled(path: FilePath) -> bool:
     """Whether a file of that name has counts with a label.
 
-    Examples
-    --------
     >>> is_labelled("monday.json"), is_labelled("monday.csv"), is_labelled("-")
     (True, False, False)
     """
@@ -67,10 +65,7 @@ def write_labelled(path: FilePath, labelled: LabelledCounts) -> None:
 
 
 def read_labelled(path: FilePath) -> LabelledCounts:
-    """Read what `write_labelled` wrote.
-
-    Raises FormatError when the file holds no counts with a label, or they contradict each other.
-    """
+    """Read what `write_labelled` wrote; FormatError also where the counts and their label contradict each other."""
     source = os.fspath(path)
     with reading(path) as stream:
         raw = stream.read()

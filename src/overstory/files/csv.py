@@ -30,8 +30,6 @@ Parser = Callable[[str], Any]
 def integer(text: str, low: int, high: int) -> int:
     """Return the whole number in a field.
 
-    Examples
-    --------
     >>> integer("12", 1, 10)
     Traceback (most recent call last):
     overstory.protocol.errors.FormatError: expected a whole number from 1 to 10, found '12'
@@ -103,8 +101,6 @@ def row_parser(
 def short(text: str) -> str:
     """Return `text` as an error message quotes it.
 
-    Examples
-    --------
     >>> short("a" * 100)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'"
     """
@@ -118,10 +114,8 @@ BOM: Final = b"\xef\xbb\xbf"
 
 @dataclass
 class Skipped:
-    """Bad records that were counted instead of stopping the reading.
+    """Bad records that were counted instead of stopping the reading; the first ones are `shown`.
 
-    Examples
-    --------
     >>> skipped = Skipped(shown=1)
     >>> skipped.add(FormatError("expected 0 or 1")), skipped.add(FormatError("expected 4 bits"))
     (None, None)

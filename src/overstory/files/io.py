@@ -42,8 +42,6 @@ FOREIGN: Final = (
 def foreign(head: bytes) -> str | None:
     r"""Say what a file is that begins so and is no UTF-8 text; None when it may be.
 
-    Examples
-    --------
     >>> foreign(b"PK\x03\x04..."), foreign(b"k,h,m,p,q,f")
     ('this is a zip archive or an Excel workbook: unpack it, or save the sheet as CSV', None)
     """
@@ -93,15 +91,6 @@ def replacing(path: FilePath) -> Iterator[str]:
 
     It is on the disk before it gets its name, and then its name is: power may fail at any time. A device or a pipe is
     not replaced: its own name is given.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(f"{folder}/out.txt") as name:
-    ...         _ = Path(name).write_text("done")
-    ...     os.listdir(folder), Path(folder, "out.txt").read_text()
-    (['out.txt'], 'done')
     """
     target = Path(os.path.realpath(path))
     earlier = target.stat() if target.exists() else None

@@ -34,10 +34,7 @@ class Label:
         return cls(mechanism.payload_bits, mechanism.num_cohorts, mechanism.canonical(), built)
 
     def mechanism(self, source: str) -> LocalRandomizer:
-        """Return the mechanism of the reports.
-
-        Raises FormatError when the label does not say what it is built from, or this version builds another from that.
-        """
+        """Return the mechanism of the reports; FormatError when this version builds another one from the label."""
         name = self.parameters.get("name")
         if self.built_from is None:
             problem = f"the label has no parameters to make {name} from: give --params, or --registry and --metric"

@@ -36,8 +36,6 @@ def part_name(attempt: str, number: int) -> str:
 def partition_path(metric: str, period: int, digest: bytes) -> str:
     """Return the folder of a metric, period and mechanism, below the destination.
 
-    Examples
-    --------
     >>> partition_path("theme", 2968, bytes(16))
     'metric=theme/period=2968/digest=00000000000000000000000000000000'
     """
@@ -56,10 +54,7 @@ class PartFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an export holds of one metric, period, mechanism and group.
-
-    Its period has a length, in seconds, and a label, which is what the metric calls it.
-    """
+    """What an export holds of one metric, period, mechanism and group."""
 
     id: str  # of these reports, drawn at random: who has added an id once does not add it again, wherever it comes from
     store: str  # a random id of the store that the reports are from
@@ -106,10 +101,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, raw: bytes | str, source: str) -> Manifest:
-        """Read a manifest.
-
-        Raises FormatError when it is none, of a later version, or contradicts itself.
-        """
+        """Read a manifest; FormatError also for a later version, and for one that contradicts itself."""
         try:
             fields = json.loads(raw)
             if fields["format"] != FORMAT:

@@ -65,8 +65,6 @@ LETTERS = ("k", "h", "m", "p", "q", "f")
 class RapporParameters:
     """RAPPOR's parameters under their own letters, in the order of params.csv.
 
-    Examples
-    --------
     >>> parameters = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
     >>> round(parameters.mechanism().epsilon_report, 4)
     1.0743
@@ -213,8 +211,6 @@ LADDER: Final = (1, 2, 3, 5, 10)
 def privacy(mechanism: BitMechanism) -> dict[str, Any]:
     """Return the epsilons under their JSON names; None means no bound.
 
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> spent = privacy(mechanism("rappor"))
     >>> round(spent["epsilon_report"], 3), round(spent["epsilon_n"]["2"], 3)
@@ -230,8 +226,6 @@ def privacy(mechanism: BitMechanism) -> dict[str, Any]:
 def epsilon_text(epsilon: float | None) -> str:
     """Return an epsilon as results hold it in text: four decimals, rounded up.
 
-    Examples
-    --------
     >>> epsilon_text(1.00001), epsilon_text(None)
     ('1.0001', 'without bound')
     """
@@ -281,10 +275,7 @@ class PairForm:
 
 
 def pair_form(parameters: RapporParameters, names: Sequence[str], boolean: str | None) -> PairForm:
-    """Return the form of reports of two variables with these parameters.
-
-    Raises ParameterError when the boolean variable is none of them, or both are the same.
-    """
+    """Return the form of reports of two variables, of which `boolean` may be one, with these parameters."""
     if names[0] == names[1]:
         raise ParameterError(f"--pair {names[0]} {names[1]}: name two variables")
     if boolean is not None and boolean not in names:

@@ -55,20 +55,10 @@ def zone_named(name: str) -> tzinfo:
 
 
 def unix_time(raw: Any, zone: tzinfo, after: float | None = None) -> float:
-    """Return the unix time that is written.
+    """Return the unix time that is written: ISO 8601 text, or unix seconds as a number or its digits.
 
     A local time that comes twice, when clocks are set back, is the first one, unless that is not after the reading
     before it: then it is the second. So a file in order is read in order.
-
-    Parameters
-    ----------
-    raw
-        ISO 8601 text; or unix seconds, as a number or its digits.
-
-    Examples
-    --------
-    >>> unix_time("2026-11-21T10:00+01:00", UTC), unix_time("2026-11-21 09:00", UTC), unix_time(1795251600, UTC)
-    (1795251600.0, 1795251600.0, 1795251600.0)
     """
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         return _within(float(raw), raw)
@@ -359,21 +349,7 @@ class _Open:
 
 
 class Alignment:
-    """Aligns readings to a metric's periods.
-
-    Parameters
-    ----------
-    done
-        The last period that an earlier run reported: nothing up to it is reported again.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> weekly = Alignment(parse_registry(EXAMPLE)["colour"])
-    >>> [list(weekly.feed(Reading(1, t, v))) for t, v in ((0.0, "red"), (1.0, "blue"), (900_000.0, "red"))]
-    [[], [], [Due(period=0, value='blue')]]
-    """
+    """Aligns readings to a metric's periods; nothing up to `done`, the last period reported before, comes again."""
 
     def __init__(
         self, metric: Metric, *, pick: Pick = "last", missing: Missing = "skip", done: int | None = None

@@ -78,10 +78,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class KeyValues:
-    """Names and their values.
-
-    ``figures`` are a few large numbers; ``lines`` are never broken: an amount stays with its condition.
-    """
+    """Names and their values: a few large ``figures``, or ``lines`` that are never broken."""
 
     pairs: tuple[tuple[str, str], ...]
     kind: Literal["text", "figures", "lines"] = "text"

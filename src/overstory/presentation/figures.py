@@ -53,13 +53,7 @@ DOTS_PER_INCH: Final = 200
 
 
 def panels(width: float = 7.2, height: float = 4.2, rows: int = 1, columns: int = 1, **shared: Any) -> tuple[Any, Any]:
-    """Return (figure, axes) in the house's style; axes are an array when there is more than one.
-
-    Parameters
-    ----------
-    **shared
-        ``sharex``, ``sharey``, as matplotlib takes them.
-    """
+    """Return (figure, axes) in the house's style; axes are an array when there is more than one."""
     from matplotlib.figure import Figure as NewFigure
 
     figure = NewFigure(figsize=(width, height), layout="constrained", facecolor=PAPER)
@@ -85,10 +79,7 @@ def _dress(axes: Any) -> None:
 
 
 def label(axes: Any, x: float, y: float, text: str, colour: str = INK, **place: Any) -> None:
-    """Write a series' name at its own place instead of into a legend; by default right of the point.
-
-    The text stands on a little paper of its own, so that it can lie across lines.
-    """
+    """Write a series' name at its own place, on a little paper across lines; by default right of the point."""
     paper = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
     settled = {"xytext": (5, 0), "ha": "left", "va": "center", "fontsize": 9, "bbox": paper} | place
     axes.annotate(text, (x, y), textcoords="offset points", color=colour, annotation_clip=False, **settled)
@@ -119,15 +110,7 @@ def labels(axes: Any, x: float, entries: Sequence[tuple[float, str, str]]) -> No
 
 
 def picture(figure: Figure, name: str, caption: str, alt: str) -> Picture:
-    """Return the drawn figure as PNG and SVG.
-
-    Parameters
-    ----------
-    caption
-        What stands under it: what is shown, of how many runs, what bands mean.
-    alt
-        What it shows, in one or two sentences, for a reader who does not see it.
-    """
+    """Return the drawn figure as PNG and SVG; `alt` says in a sentence or two what who does not see it would see."""
     import matplotlib as mpl
 
     pixels, text = io.BytesIO(), io.StringIO()

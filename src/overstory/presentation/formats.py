@@ -16,8 +16,6 @@ UNKNOWN: Final = "unknown"
 def thousands(number: float | None) -> str:
     """Return a count, rounded to a whole number.
 
-    Examples
-    --------
     >>> thousands(1234567.8), thousands(None)
     ('1,234,568', 'unknown')
     """
@@ -27,8 +25,6 @@ def thousands(number: float | None) -> str:
 def percent(share: float | None) -> str:
     """Return a share of 0 to 1 as a percentage.
 
-    Examples
-    --------
     >>> percent(0.12345), percent(None)
     ('12.35%', 'unknown')
     """
@@ -38,8 +34,6 @@ def percent(share: float | None) -> str:
 def p_value(probability: float) -> str:
     """Return a p-value or a q-value: its power of ten is what matters.
 
-    Examples
-    --------
     >>> p_value(0.00123), p_value(0.0)  # a float has no room for the second
     ('1.2e-03', '<1e-300')
     """
@@ -59,8 +53,6 @@ def if_detected(number: Format) -> Format:
 def interval(ends: Format) -> Format:
     """Return the format of an interval, by the format of its ends.
 
-    Examples
-    --------
     >>> interval(percent)(-0.01, 0.25), interval(thousands)(None, None)
     ('-1.00% to 25.00%', 'unknown')
     """
@@ -74,8 +66,6 @@ TRUTH: Final = {True: "true", False: "false"}
 def data_text(value: Any) -> str:
     """Return a value as files hold it: ten digits; nothing where there is no number.
 
-    Examples
-    --------
     >>> data_text(1 / 3), data_text(float("nan")), data_text(None), data_text(True), data_text("oak")
     ('0.3333333333', '', '', 'true', 'oak')
     """
@@ -89,8 +79,6 @@ def data_text(value: Any) -> str:
 def finite(value: Any) -> Any:
     """Return a value as JSON holds it: None in place of a number that JSON has no word for.
 
-    Examples
-    --------
     >>> finite(0.5), finite(float("inf")), finite("oak")
     (0.5, None, 'oak')
     """
@@ -100,8 +88,6 @@ def finite(value: Any) -> Any:
 def seconds_text(seconds: float) -> str:
     """Return seconds with two digits: they are an estimate.
 
-    Examples
-    --------
     >>> [seconds_text(number) for number in (0.0001, 0.034, 41.3, 6620.0)]
     ['0.01', '0.03', '41', '6,600']
     """
@@ -114,8 +100,6 @@ def seconds_text(seconds: float) -> str:
 def in_bytes(size: float) -> str:
     """Return a number of bytes in a unit that leaves few digits.
 
-    Examples
-    --------
     >>> in_bytes(512), in_bytes(16e9)
     ('512 B', '16 GB')
     """

@@ -43,8 +43,6 @@ def csv_lines(columns: Iterable[Column], records: Iterable[Sequence[Any]]) -> It
 def csv_records(records: Iterable[Sequence[Any]]) -> Iterator[str]:
     r"""Return a line per record, each as long as the first; what a cell needs is asked once for many of its column.
 
-    Examples
-    --------
     >>> list(csv_records([("oak, old", 1 / 3, True), ("ash", float("nan"), None)]))
     ['"oak, old",0.3333333333,true\n', 'ash,,\n']
     """
@@ -71,26 +69,15 @@ def _written(cells: tuple[Any, ...]) -> tuple[str, Iterable[Any]]:
 
 
 def csv_line(cells: Iterable[Any]) -> str:
-    r"""Return cells as a line of CSV, its end included.
-
-    Examples
-    --------
-    >>> csv_line(["ash, white", 3, 'a "b" c'])
-    '"ash, white",3,"a ""b"" c"\n'
-    """
+    """Return cells as a line of CSV, its end included."""
     return ",".join(quoted(str(cell)) for cell in cells) + "\n"
 
 
 def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
-    r"""Yield lines of CSV of which no cell is a formula: one that would be begins with an apostrophe.
+    """Yield lines of CSV of which no cell is a formula: one that would be begins with an apostrophe.
 
     So does a cell that begins with one anyway, twice: taking one away gives every value back. Candidates may be words
     that devices made up.
-
-    Examples
-    --------
-    >>> list(for_spreadsheet(["value,estimate\n", "=1+1,-2.5\n", "'tis,7\n"]))
-    ['value,estimate\n', "'=1+1,-2.5\n", "''tis,7\n"]
     """
     for cells in csv.reader(lines):
         yield csv_line([MARK + cell if _is_marked(cell) else cell for cell in cells])
@@ -103,8 +90,6 @@ def _keys(columns: Iterable[Column]) -> list[str]:
 def quoted(text: str) -> str:
     """Return `text` as a CSV field, in quotes where it needs them (Python's own writer leaves a lone CR bare).
 
-    Examples
-    --------
     >>> quoted("plain"), quoted('say "hi", twice')
     ('plain', '"say ""hi"", twice"')
     """

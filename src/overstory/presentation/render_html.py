@@ -52,8 +52,6 @@ def escaped_lines(text: str) -> str:
 def safe_address(address: str) -> str:
     """Return an address for an attribute; one of another scheme than the web's leads nowhere.
 
-    Examples
-    --------
     >>> safe_address("/m/colour?a=1&b=2"), safe_address("javascript:alert(1)")
     ('/m/colour?a=1&amp;b=2', '#')
     """
@@ -67,13 +65,7 @@ def linked(text: str, address: str, *, is_current: bool = False) -> str:
 
 
 def as_form(form: Form) -> str:
-    """Return a form.
-
-    Examples
-    --------
-    >>> as_form(Form("Range", (Field("from", "From", "2026-W01"),), "Show"))[:49]
-    '<form method="get" aria-label="Range"><label><spa'
-    """
+    """Return a form."""
     action = f' action="{safe_address(form.action)}"' if form.action else ""
     is_live = " data-live" if form.is_live else ""
     sends_file = any(field.kind == "file" for field in form.fields)
@@ -140,14 +132,7 @@ POLICY: Final = (
 
 
 def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False) -> str:
-    """Return blocks as a complete HTML document; with a list of its chapters where `contents` asks for one.
-
-    Examples
-    --------
-    >>> page = as_page([Heading(1, "<Title>"), Paragraph("A & B")])
-    >>> "<h1" in page, "&lt;Title&gt;" in page, "A &amp; B" in page, "<script" in page
-    (True, True, True, False)
-    """
+    """Return blocks as a complete HTML document; with a list of its chapters where `contents` asks for one."""
     blocks = list(content)
     headings = ((_anchor(block, i), block) for i, block in enumerate(blocks) if isinstance(block, Heading))
     links = "".join(
@@ -300,15 +285,7 @@ DRAWING_STYLE: Final = "@media(prefers-color-scheme:dark){{{}}}".format(
 
 
 def as_svg(picture: Picture) -> str:
-    """Return a chart as an SVG document; a Content-Security-Policy must allow `DRAWING_STYLE`, by its hash.
-
-    Examples
-    --------
-    >>> from overstory.presentation.charts.numbers import sparkline
-    >>> import numpy as np
-    >>> as_svg(sparkline("reports", "Reports", np.array([3.0, 4.0])))[:42]
-    '<svg role="img" font-family="system-ui, sa'
-    """
+    """Return a chart as an SVG document; a Content-Security-Policy must allow `DRAWING_STYLE`, by its hash."""
     text = labelled(picture, picture.svg[picture.svg.index("<svg") :], 'font-family="system-ui, sans-serif"')
     opening, rest = text.split(">", 1)
     return f"{opening}><style>{DRAWING_STYLE}</style>{rest}"

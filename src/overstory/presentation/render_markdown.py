@@ -23,15 +23,7 @@ from overstory.presentation.streams import printable
 
 
 def as_markdown(blocks: Iterable[Block]) -> str:
-    r"""Return blocks as a Markdown text.
-
-    Examples
-    --------
-    >>> print(as_markdown([Heading(2, "A *title*"), Paragraph("5 < 6 | <b>")]), end="")
-    ## A \*title\*
-    <BLANKLINE>
-    5 \< 6 \| \<b>
-    """
+    """Return blocks as a Markdown text."""
     return "\n\n".join("\n".join(_lines(block)) for block in blocks if not isinstance(block, Form)) + "\n"
 
 
@@ -84,8 +76,6 @@ def _linked(text: str) -> str:
 def escaped(text: str) -> str:
     r"""Return a text that Markdown shows as it is.
 
-    Examples
-    --------
     >>> print(escaped("snake_case _em_ [1] [a](b) `c`"))
     snake_case \_em\_ [1] [a]\(b) \`c\`
     >>> print(escaped("# no heading"), escaped("1. no list"), escaped("- none"))

@@ -73,17 +73,7 @@ def print_document(blocks: Iterable[Block]) -> None:
 
 
 def as_text(blocks: Iterable[Block], layout: Layout | None = None) -> str:
-    """Return blocks as lines; an empty line parts them, but for a heading and what follows it.
-
-    Examples
-    --------
-    >>> print(as_text([Heading(2, "Colour"), Paragraph("Which of three."), KeyValues((("until", "2027"),))]), end="")
-    Colour
-    ------
-    Which of three.
-    <BLANKLINE>
-      until  2027
-    """
+    """Return blocks as lines; an empty line parts them, but for a heading and what follows it."""
     chosen, lines = layout or Layout(), []
     before: Block | None = None
     for block in blocks:

@@ -35,8 +35,6 @@ def close_quietly() -> None:
 def printable(text: str) -> str:
     r"""Return `text` with what could steer a terminal escaped.
 
-    Examples
-    --------
     >>> printable("caf\u00e9\x1b[31m")
     'café\\x1b[31m'
     """
@@ -46,8 +44,6 @@ def printable(text: str) -> str:
 def wrapped(text: str, width: int) -> str:
     r"""Return `text` with lines of at most `width` characters; a word that is longer has a line of its own.
 
-    Examples
-    --------
     >>> wrapped("Page: out/collect/collect.html", 16)
     'Page:\nout/collect/collect.html'
     """

@@ -98,8 +98,6 @@ def labelled(picture: Picture, svg: str, attributes: str) -> str:
 def as_attributes(style: str) -> str:
     """Return the properties of a style as attributes of an SVG element.
 
-    Examples
-    --------
     >>> as_attributes("fill: none; stroke-width: 2"), as_attributes("font: bold 10px 'DejaVu Sans', sans-serif")
     ('fill="none" stroke-width="2"', 'font-weight="bold" font-size="10px"')
     """
@@ -115,8 +113,6 @@ def as_attributes(style: str) -> str:
 def with_own_names(text: str, prefix: str) -> str:
     """Return an SVG element whose identifiers all begin with `prefix`.
 
-    Examples
-    --------
     >>> with_own_names('<g id="axes_1"/><use xlink:href="#axes_1" clip-path="url(#c)"/>', "a")
     '<g id="a-axes_1"/><use xlink:href="#a-axes_1" clip-path="url(#a-c)"/>'
     """

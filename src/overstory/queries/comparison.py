@@ -244,12 +244,7 @@ def compare_tables(
     """Return the cells of a metric's tables, and the shares in each row, of one range less those of another.
 
     Every cell and every share in a row is one of the values that are tested. A row that is too small in one of the
-    ranges has no shares to compare.
-
-    Raises
-    ------
-    ParameterError
-        As `compare_ranges`; or when an overlap is declared.
+    ranges has no shares to compare. Ranges with a declared overlap are refused.
     """
     check_comparable(a, b)
     if overlap:

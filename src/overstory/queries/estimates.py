@@ -426,10 +426,7 @@ def read_items(
 ) -> ItemSeries:
     """Estimate the share of devices that have each item of a metric of sets; see `read_estimates`.
 
-    Raises
-    ------
-    ParameterError
-        When an option does not fit the metric, as post-processing does not: shares of items need not add up to 1.
+    Post-processing is refused: shares of items need not add up to 1.
     """
     if options is not None and options.steps:
         raise ParameterError(

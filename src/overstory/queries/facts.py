@@ -129,17 +129,7 @@ def with_sums(store: SumsStore, counted: PeriodCounts) -> PeriodCounts:
 
 
 def check_periods(counted: PeriodCounts, estimates: Mapping[int, Estimate], names: Sequence[str]) -> tuple[Check, ...]:
-    """Return the checks of each period, adjusted for all of them.
-
-    Parameters
-    ----------
-    counted
-        The counts and, where they were read, the sums of reports.
-    estimates
-        Estimates of single periods, as far as there are any; closed forms are computed where they are missing.
-    names
-        What is estimated: labels, or strings.
-    """
+    """Return the checks of each period, adjusted for all of them; missing `estimates` in closed form are computed."""
     return adjust_checks(_all_checks(counted, estimates, names))
 
 

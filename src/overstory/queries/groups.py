@@ -47,45 +47,25 @@ WEIGHTING: Final = (
 
 @dataclass(frozen=True)
 class GroupReading:
-    """What is read of one group.
-
-    Attributes
-    ----------
-    group, share, expected
-        Its name, its public share of all devices, and how many devices that is.
-    """
+    """What is read of one group."""
 
     group: str
-    share: float
-    expected: float
+    share: float  # of all devices, public
+    expected: float  # devices, by the share
     reading: Reading
 
 
 @dataclass(frozen=True, eq=False)
 class GroupedReading:
-    """The readings of a metric's groups over a range of periods.
-
-    Attributes
-    ----------
-    total
-        The reading of all devices.
-    parts
-        Each group's, in the registry's order.
-    hidden
-        Groups with too few devices, by public shares.
-    left_out
-        Reports that are in none of `parts`: they name no group, or a hidden one.
-    smoothed, weighted
-        Over the groups with reports; None where they are not asked for, or are not those of a metric with shares.
-    """
+    """The readings of a metric's groups over a range of periods."""
 
     name: ClassVar[str] = "groups"
-    total: Reading
-    parts: tuple[GroupReading, ...]
-    hidden: tuple[str, ...]
-    left_out: int
-    smoothed: Smoothed | None = field(default=None, repr=False)
-    weighted: WeightedShares | None = field(default=None, repr=False)
+    total: Reading  # of all devices
+    parts: tuple[GroupReading, ...]  # in the registry's order
+    hidden: tuple[str, ...]  # groups with too few devices, by public shares
+    left_out: int  # reports in none of `parts`: they name no group, or a hidden one
+    smoothed: Smoothed | None = field(default=None, repr=False)  # over the groups with reports; None unless asked for
+    weighted: WeightedShares | None = field(default=None, repr=False)  # as `smoothed`; None for a metric without shares
 
     @property
     def metric(self) -> Metric:
@@ -227,25 +207,10 @@ def read_groups(
     *,
     smoothing: bool = False,
 ) -> GroupedReading:
-    """Return the readings of a metric's groups.
+    """Return the readings of a metric's groups; intervals describe all devices like these unless the options differ.
 
-    Parameters
-    ----------
-    counts_of
-        Gives the counts of a group, and of all devices for None: `read_store` or `read_remote` with ``group=``.
-    kind, options
-        As of `read_estimates`; intervals describe all devices like these unless the options say otherwise, because
-        groups are compared.
-    smoothing
-        Whether shares are also smoothed over the groups.
+    `counts_of` gives the counts of a group, and of all devices for None: `read_store` or `read_remote` with ``group=``.
 
-    Raises
-    ------
-    ParameterError
-        When the metric has no groups, an option does not fit it, or its groups cannot be smoothed.
-
-    Examples
-    --------
     >>> from overstory.analysis.reports import SupportCounts
     >>> from overstory.protocol.metrics import parse_registry
     >>> from overstory.protocol.metrics.registry import EXAMPLE

@@ -44,24 +44,14 @@ class NumberPart(RangePart):
 
 @dataclass(frozen=True, eq=False)
 class NumberSeries(RangeReading):
-    """What is learned of a metric of numbers over a range of periods; `parts` is empty when there are no reports.
-
-    Attributes
-    ----------
-    counted
-        The counts that the estimates are of.
-    kind
-        What `parts` are: one total, one for each period, or cumulative ones.
-    notes
-        What a reader must know before trusting the numbers.
-    """
+    """What is learned of a metric of numbers over a range of periods; `parts` is empty when there are no reports."""
 
     name: ClassVar[str] = "estimates"
 
-    counted: PeriodCounts
-    kind: Aggregation
+    counted: PeriodCounts  # what the estimates are of
+    kind: Aggregation  # of `parts`
     parts: tuple[NumberPart, ...] = field(repr=False)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know before trusting the numbers
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         facts = range_facts(self.counted, self.kind, "population", self.notes, estimates=self.metric.reading)
@@ -153,8 +143,6 @@ COLUMNS: Final = (
 def shown(row: Quantity, value: float | str | None) -> str:
     """Return a number of a row as a person reads it: shares in percent, others with four digits that count.
 
-    Examples
-    --------
     >>> shown(Quantity("share", "", 0.5, 0.1, 0.3, 0.7), 0.12345), shown(Quantity("mean", "", 1, 1, 0, 2), 21.39)
     ('12.35%', '21.39')
     """
@@ -166,32 +154,7 @@ def shown(row: Quantity, value: float | str | None) -> str:
 def read_numbers(
     counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
 ) -> NumberSeries:
-    """Estimate what is learned of a metric of numbers.
-
-    Parameters
-    ----------
-    counted
-        Counts, from `read_store` or `read_remote`.
-    kind
-        One estimate of the range, one of each period, or cumulative ones.
-    options
-        Of these, the number of reports per device; others are for shares of values, and refused.
-
-    Raises
-    ------
-    ParameterError
-        When an option does not fit the metric.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> from overstory.queries.counts import PeriodCounts
-    >>> text = EXAMPLE.replace('{kind = "categories", names = ["red", "green", "blue"]}',
-    ...     '{kind = "interval", min = 0, max = 1}').replace('"grr"', '"hybrid"')
-    >>> read_numbers(PeriodCounts(parse_registry(text)["colour"], None, None, {})).to_json()["readings"]
-    []
-    """
+    """Estimate what is learned of a metric of numbers; of the options, only the number of reports per device fits."""
     chosen, metric = options or EstimateOptions(), counted.metric
     if kind not in AGGREGATIONS:
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
@@ -213,8 +176,6 @@ def read_numbers(
 def _symbols(domain: AnyDomain, text: str) -> tuple[int, int]:
     """Return the first symbol of a range ``FIRST:LAST``, and the one past its last.
 
-    Examples
-    --------
     >>> from overstory.protocol.domains import Integers
     >>> _symbols(Integers(0, 99), "18:25")
     (18, 26)

@@ -100,30 +100,7 @@ class RangeComparison(Protocol):
 
 
 def read(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None) -> Reading:
-    """Return the reading of a metric from its counts.
-
-    Parameters
-    ----------
-    counted
-        The counts of a range of periods, from `read_store` or `read_remote`.
-    kind
-        One estimate of the range, one of each period, or cumulative ones.
-    options
-        The options; None: the defaults of `EstimateOptions`.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such reading, or an option does not fit the metric.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> from overstory.queries.counts import PeriodCounts
-    >>> read(PeriodCounts(parse_registry(EXAMPLE)["colour"], None, None, {})).to_json()["readings"]
-    []
-    """
+    """Return the reading of a metric from its counts; ParameterError where there is none or an option does not fit."""
     _check_ranges(counted.metric, options)
     reading: Reading = _function(counted.metric, 0)(counted, kind, options)
     return reading
@@ -132,13 +109,7 @@ def read(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOp
 def compare(
     a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
 ) -> RangeComparison:
-    """Return what changed between two ranges of periods, `a` less `b`; see `compare_ranges`.
-
-    Raises
-    ------
-    ParameterError
-        When ranges of such a metric are not compared, or these cannot be.
-    """
+    """Return what changed between two ranges of periods, `a` less `b`; see `compare_ranges`."""
     _check_ranges(a.metric, options)
     compared: RangeComparison = _function(a.metric, 1)(a, b, options, overlap=overlap)
     return compared

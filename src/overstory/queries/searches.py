@@ -44,23 +44,13 @@ NO_ANSWERS: Final = (
 
 @dataclass(frozen=True, eq=False)
 class SearchReading(RangeReading):
-    """What a search of a metric's stored answers found.
-
-    Attributes
-    ----------
-    counted
-        How many devices answered each question, by period.
-    discovered
-        What the search found.
-    stored
-        How many answers were read; those past retention are counted alone.
-    """
+    """What a search of a metric's stored answers found."""
 
     name: ClassVar[str] = "search"
 
-    counted: PeriodCounts
+    counted: PeriodCounts  # how many devices answered each question, by period
     discovered: Discovered
-    stored: int
+    stored: int  # answers that were read; those past retention are counted alone
 
     @property
     def _search(self) -> SearchMechanism:
@@ -137,21 +127,10 @@ class SearchReading(RangeReading):
 def read_search(
     counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
 ) -> SearchReading:
-    """Search the answers of a range of periods for frequent values.
+    """Search the answers of a range of periods, all together, for frequent values: a device answers once.
 
-    Parameters
-    ----------
-    counted
-        The counts of the range, and where the reports are, from `read_store`.
-    kind
-        "total": a device answers once, so a search reads all answers together.
-    options
-        Alpha, correction, what intervals are for, and a function that is told how far the search is.
-
-    Raises
-    ------
-    ParameterError
-        When the reports are not at hand, or an option has no meaning for a search.
+    The counts must say where the reports are, as those of `read_store` do. Options that have a meaning here are alpha,
+    correction, what intervals are for, and a function that is told how far the search is.
     """
     from overstory.queries.estimates import EstimateOptions
 
@@ -234,10 +213,7 @@ def _notes(counted: PeriodCounts, stored: int) -> Iterator[str]:
 def compare_searches(
     a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
 ) -> Comparison:
-    """Return the shares of the values that two searches have in common, of one range less those of the other.
-
-    Raises ParameterError as `compare_ranges` does; when the answers are not at hand; when an overlap is declared.
-    """
+    """Return the shares of the values that two searches have in common, of one range less those of the other."""
     check_comparable(a, b)
     if overlap:
         raise ParameterError("a device answers a search once, so none is in both ranges: an overlap has no meaning")

@@ -125,15 +125,7 @@ class Answer:
 
 
 def estimates_answer(counted: PeriodCounts, reading: Aggregation, options: EstimateOptions, shape: Shape) -> Answer:
-    """Return an answer whose pieces are not computed yet.
-
-    Raises
-    ------
-    ParameterError
-        When an option does not fit the metric.
-    TooLargeError
-        When the answer would have too many cells.
-    """
+    """Return an answer whose pieces are not computed yet; TooLargeError when it would have too many cells."""
     if counted.metric.reading == "table":
         return _reading_answer(read(counted, reading, options), shape)
     chosen = options.candidates if options.candidates is not None else counted.metric.labels

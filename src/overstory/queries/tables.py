@@ -67,29 +67,15 @@ class PeriodTables(RangePart):
 
 @dataclass(frozen=True, eq=False)
 class TableSeries(RangeReading):
-    """The tables of a metric over a range of periods; `parts` is empty when there are no reports.
-
-    Attributes
-    ----------
-    counted
-        The counts that the tables are of.
-    kind
-        What `parts` are: one total, one for each period, or cumulative ones.
-    options
-        The options, with `interval_kind` filled in.
-    parts
-        The tables, in the order of their periods.
-    notes
-        What a reader must know before trusting the numbers.
-    """
+    """The tables of a metric over a range of periods; `parts` is empty when there are no reports."""
 
     name: ClassVar[str] = "tables"
 
-    counted: PeriodCounts
-    kind: Aggregation
-    options: EstimateOptions
-    parts: tuple[PeriodTables, ...] = field(repr=False)
-    notes: tuple[str, ...] = ()
+    counted: PeriodCounts  # what the tables are of
+    kind: Aggregation  # of `parts`
+    options: EstimateOptions  # with `interval_kind` filled in
+    parts: tuple[PeriodTables, ...] = field(repr=False)  # in the order of their periods
+    notes: tuple[str, ...] = ()  # what a reader must know before trusting the numbers
 
     def summary(self) -> dict[str, Any]:
         return range_facts(self.counted, self.kind, self.options.interval_kind, self.notes)
@@ -137,22 +123,7 @@ class TableSeries(RangeReading):
 def read_tables(
     counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
 ) -> TableSeries:
-    """Return what a metric's counts say of each two of its variables.
-
-    Parameters
-    ----------
-    counted
-        Support counts, from `read_store` or `read_remote`.
-    kind
-        One table of the range, one of each period, or cumulative ones.
-    options
-        The options; intervals are of all devices like these unless they say otherwise.
-
-    Raises
-    ------
-    ParameterError
-        When an option does not fit a table.
-    """
+    """Return what counts say of each two variables; intervals are of all devices like these, unless given."""
     chosen = options or EstimateOptions()
     _check(counted.metric, chosen)
     check_repeats(counted, kind, chosen)
@@ -249,18 +220,7 @@ def tables_of_linked(
 def value_lists(
     metric: Metric, domain: StringTable, candidates: tuple[str, ...] | None = None
 ) -> list[tuple[str, ...]]:
-    """Return the values of each variable that are looked for.
-
-    Parameters
-    ----------
-    candidates
-        Instead of the file of the variable that takes strings, where there is one such variable.
-
-    Raises
-    ------
-    ParameterError
-        When a variable has no candidates, or there are too many cells.
-    """
+    """Return the values of each variable that are looked for; `candidates` are those of the one that takes strings."""
     lists = dict(zip(domain.names, metric.candidate_lists, strict=False))
     strings = [name for name, part in zip(domain.names, domain.of, strict=True) if part.size is None]
     if candidates is not None:

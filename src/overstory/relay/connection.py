@@ -45,13 +45,7 @@ class Head:
 
 
 def problem(status: int, detail: str, retry_after: int | None = None, allow: str = "") -> Answer:
-    """Return an error of the relay's own, as problem details (RFC 9457).
-
-    Examples
-    --------
-    >>> problem(404, "there is no such page").body
-    b'{"status": 404, "detail": "there is no such page"}'
-    """
+    """Return an error of the relay's own, as problem details (RFC 9457)."""
     return Answer(status, PROBLEM, json.dumps({"status": status, "detail": detail}).encode(), retry_after, allow)
 
 
@@ -73,10 +67,7 @@ class Connection:
     async def read(self, judge: Callable[[Head], None]) -> tuple[Head, bytes] | None:
         """Return the request; None when the sender leaves before its end, or is too slow.
 
-        Parameters
-        ----------
-        judge
-            Raises `RefusedError` for what needs no body to be refused.
+        `judge` raises `RefusedError` for what needs no body to be refused.
         """
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -160,8 +151,6 @@ def _head(request: h11.Request) -> Head:
 def _path(target: str) -> str:
     """Return the path of a request's target, which names the relay as well where it was sent to a proxy.
 
-    Examples
-    --------
     >>> _path("/healthz?now"), _path("http://relay.example.net/"), _path("http://relay.example.net")
     ('/healthz', '/', '/')
     """

@@ -19,8 +19,6 @@ MOST_ADDRESSES: Final = 100_000
 def network_of(address: str) -> str:
     """Return what is counted as one sender: an IPv4 address, or the /64 of an IPv6 address.
 
-    Examples
-    --------
     >>> network_of("192.0.2.7"), network_of("::ffff:192.0.2.7"), network_of("2001:db8:1:2:3:4:5:6%eth0")
     ('192.0.2.7', '192.0.2.7', '2001:db8:1:2::')
     """
@@ -38,8 +36,6 @@ def network_of(address: str) -> str:
 def forwarded_address(header: str, peer: str) -> str:
     """Return the address that the nearest proxy has added to X-Forwarded-For; the peer's where there is none.
 
-    Examples
-    --------
     >>> forwarded_address("198.51.100.9, 192.0.2.7", "127.0.0.1"), forwarded_address("unknown", "127.0.0.1")
     ('192.0.2.7', '127.0.0.1')
     """
@@ -53,19 +49,6 @@ class HourlyLimit:
     What is in memory is a keyed hash of each address, with a key that ends with the process, and how many messages it
     sent in which minute. A message counts until the 60 minutes after its own are over; an address of which none counts
     any more is removed.
-
-    Examples
-    --------
-    >>> now = 30.0
-    >>> limit = HourlyLimit(2, clock=lambda: now)
-    >>> [limit.take("192.0.2.7") for _ in range(3)]
-    [0.0, 0.0, 3630.0]
-    >>> now = 3660.0
-    >>> limit.take("192.0.2.7"), len(limit)
-    (0.0, 1)
-    >>> now = 7320.0
-    >>> limit.take("192.0.2.8"), len(limit)
-    (0.0, 1)
     """
 
     def __init__(self, per_hour: int, most: int = MOST_ADDRESSES, clock: Callable[[], float] = time.monotonic) -> None:
@@ -114,8 +97,6 @@ class HourlyLimit:
 class OpenConnections:
     """How many connections each sender has open, and all together.
 
-    Examples
-    --------
     >>> open_now = OpenConnections(most=3, most_each=2)
     >>> [open_now.enter(b"a"), open_now.enter(b"a"), open_now.enter(b"a"), open_now.enter(b"b"), open_now.enter(b"c")]
     [True, True, False, True, False]

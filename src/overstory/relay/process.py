@@ -30,45 +30,25 @@ from overstory.supervision.upkeep import Task, Upkeep
 
 @dataclass(frozen=True, slots=True)
 class Shuffling:
-    """What a relay needs to gather messages and to release them together.
-
-    Attributes
-    ----------
-    token
-        The collector's token of the role `relay`.
-    capacity
-        Slots of the spool: most messages take one.
-    """
+    """What a relay needs to gather messages and to release them together."""
 
     spool: Path
-    token: str = field(repr=False)
+    token: str = field(repr=False)  # the collector's, of the role `relay`
     rules: Rules = field(default_factory=Rules)
-    capacity: int = 100_000
+    capacity: int = 100_000  # slots of the spool: most messages take one
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of one relay.
+    """The settings of one relay."""
 
-    Attributes
-    ----------
-    gateway
-        The address of the collector, without a path of its own.
-    per_hour
-        Messages that one address may send in any hour.
-    trust_forwarded
-        Whether a proxy in front of the relay names the sender in X-Forwarded-For.
-    shuffling
-        None: each message is passed on at once.
-    """
-
-    gateway: str
+    gateway: str  # the collector's address, without a path
     host: str = "127.0.0.1"
     port: int = 8100
-    per_hour: int = 50
-    trust_forwarded: bool = False
+    per_hour: int = 50  # messages that one address may send in any hour
+    trust_forwarded: bool = False  # a proxy in front names the sender in X-Forwarded-For
     body: int = 1 << 16
-    shuffling: Shuffling | None = None
+    shuffling: Shuffling | None = None  # None: each message is passed on at once
     tls: ssl.SSLContext | None = None
 
 
@@ -155,17 +135,7 @@ PASSED_BACK: Final = (RESPONSE_TYPE, PROBLEM)
 
 
 class Forwarder:
-    """Passes messages on to one gateway.
-
-    Parameters
-    ----------
-    gateway
-        The gateway's address, without the path.
-    transport
-        Sends one request.
-    trouble
-        Is called with a reason when a message could not be passed on.
-    """
+    """Passes messages on to one gateway, and calls `trouble` with a reason when one could not be."""
 
     def __init__(self, gateway: str, transport: Transport, trouble: Callable[[str], None]) -> None:
         self._url, self._transport, self._trouble = gateway + PATH, transport, trouble

@@ -34,17 +34,11 @@ class ListeningError(OverstoryError):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of a relay.
-
-    Attributes
-    ----------
-    of_one
-        Connections of one address; None where a proxy in front of the relay opens all of them.
-    """
+    """Bounds of a relay."""
 
     body: int = 1 << 16
     connections: int = MOST_CONNECTIONS
-    of_one: int | None = MOST_OF_ONE
+    of_one: int | None = MOST_OF_ONE  # connections of one address; None where a proxy in front opens all of them
 
 
 def listen(host: str, port: int) -> socket.socket:

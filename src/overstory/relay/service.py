@@ -33,14 +33,10 @@ JSON: Final = "application/json"
 class Troubles:
     """Faults by their reasons, logged once a minute: a line for each would be a time at which a message came.
 
-    Examples
-    --------
     >>> troubles = Troubles()
     >>> troubles.add("no connection"); troubles.add("no connection")
-    >>> troubles.lines()
-    ['2 times in the last minute: no connection']
-    >>> troubles.lines()
-    []
+    >>> troubles.lines(), troubles.lines()
+    (['2 times in the last minute: no connection'], [])
     """
 
     def __init__(self) -> None:
@@ -66,38 +62,19 @@ class Troubles:
 
 
 class RelayService:
-    """The answers of a relay.
-
-    Parameters
-    ----------
-    deliver
-        Is called with a message and its sender's hash; passes it on, or stores it, and returns the answer to its
-        sender. It does not raise.
-    limit
-        What each address may send.
-    trust_forwarded
-        Whether a proxy in front of the relay names the sender in X-Forwarded-For.
-    describe
-        Further facts of ``/healthz``, without addresses.
-    trouble, ages
-        Return why ``/readyz`` is 503, or nothing: it is 200; and the seconds since the last success of each task.
-
-    Attributes
-    ----------
-    closing
-        Set when the relay is about to end: messages are refused.
-    """
+    """The answers of a relay; messages are refused once `closing` is set."""
 
     def __init__(
         self,
+        # passes a message with its sender's hash on, or stores it; never raises
         deliver: Callable[[bytes, bytes], Awaitable[Answer]],
-        limit: HourlyLimit,
+        limit: HourlyLimit,  # what each address may send
         troubles: Troubles,
         *,
-        trust_forwarded: bool = False,
-        describe: Callable[[], Mapping[str, Any]] = dict,
-        trouble: Callable[[], str] = str,
-        ages: Callable[[], Mapping[str, float]] = dict,
+        trust_forwarded: bool = False,  # a proxy in front names the sender in X-Forwarded-For
+        describe: Callable[[], Mapping[str, Any]] = dict,  # further facts of /healthz, without addresses
+        trouble: Callable[[], str] = str,  # why /readyz is 503; nothing: it is 200
+        ages: Callable[[], Mapping[str, float]] = dict,  # seconds since the last success of each task
     ) -> None:
         self._deliver, self._describe, self._trouble, self._ages = deliver, describe, trouble, ages
         self.limit, self.troubles, self._trust_forwarded = limit, troubles, trust_forwarded

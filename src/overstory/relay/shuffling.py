@@ -58,12 +58,7 @@ class _Sending:
 class Shuffler:
     """Stores messages, and sends releases: `tasks` are run by an `Upkeep`.
 
-    Parameters
-    ----------
-    gateway, token
-        The collector's address without the path, and its token of the role `relay`.
-    trouble
-        Is called with a reason when something could not be stored or sent.
+    The token has the role `relay`; `trouble` is called with a reason when something could not be stored or sent.
     """
 
     def __init__(

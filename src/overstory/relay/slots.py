@@ -54,8 +54,6 @@ class Piece(NamedTuple):
 def slots_of(message: bytes) -> int:
     """Return how many slots a message takes.
 
-    Examples
-    --------
     >>> slots_of(bytes(567)), slots_of(bytes(65536))
     (1, 67)
     """
@@ -65,16 +63,9 @@ def slots_of(message: bytes) -> int:
 class SlotFile:
     """One file of slots; not safe for several threads at once.
 
-    Attributes
-    ----------
-    began
-        When the file was begun, in seconds since 1970: not when a message came.
-    since
-        From when the time of its messages counts, in seconds since 1970: not when the first came.
-    most_of_one
-        No sender has more messages in the file than this.
-    heads
-        The first slot of each message, in the order of the file.
+    `began` is when the file was begun and `since` from when the time of its messages counts, both in seconds since
+    1970: not when a message came. No sender has more than `most_of_one` messages in it. `heads` are the first slots of
+    messages, in the order of the file.
     """
 
     def __init__(self, path: Path) -> None:

@@ -40,16 +40,13 @@ ASIDE: Final = "aside-{}.slots"
 class Rules:
     """When messages are released: when `least` wait and `every` seconds have passed since the last release.
 
-    Attributes
-    ----------
-    at_most
-        Seconds after the last release at which messages are dropped, if fewer than `least` have come: a smaller release
-        would break the promise, and the collector no longer takes reports of periods that ended long ago. While nothing
-        waits, that time moves on in steps of half of this: the first message after a silence has at least half of it.
-        Nothing is dropped until the clock has run evenly for an hour, or half of this if that is shorter.
-    per_release
-        Messages that one sender may have in a release of `least`; of a larger release, the same share. None: a
-        twentieth, and at least one.
+    `at_most` seconds after the last release, messages are dropped if fewer than `least` have come: a smaller release
+    would break the promise, and the collector no longer takes reports of periods that ended long ago. While nothing
+    waits, that time moves on in steps of half of this: the first message after a silence has at least half of it.
+    Nothing is dropped until the clock has run evenly for an hour, or half of this if that is shorter.
+
+    One sender may have `per_release` messages in a release of `least` (None: a twentieth, and at least one); of a
+    larger release, the same share.
     """
 
     least: int = 1000
@@ -81,19 +78,8 @@ class Taken(Enum):
 class Spool:
     """The messages of one shuffling relay; its methods may be called from several threads.
 
-    Parameters
-    ----------
-    folder
-        Made if need be, closed to other users.
-    capacity
-        Slots of each new file: most messages take one.
-    clock
-        Seconds since 1970, and whether they are trusted; None: the system's.
-
-    Attributes
-    ----------
-    release
-        The id and the messages of the release that is being sent; None when there is none.
+    The folder is made if need be, closed to other users; each new file has `capacity` slots: most messages take one.
+    `clock` returns seconds since 1970, and whether they are trusted. `release` is the one that is being sent, or None.
     """
 
     def __init__(self, folder: Path, capacity: int, rules: Rules = Rules(), clock: ClockWatch | None = None) -> None:

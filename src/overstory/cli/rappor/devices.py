@@ -25,15 +25,9 @@ ENCODINGS: Final = 1 << 14
 class Fleet:
     """Devices that are made when their client is first met, and made again, the same, when they were forgotten.
 
-    Parameters
-    ----------
-    seed
-        Makes everything repeatable; without it all secrets and fresh bits are the operating system's.
-    most
-        How many devices stay in memory. A device that was forgotten is derived again, with the same responses.
+    `most` of them stay in memory. A `seed` makes everything repeatable; without it all secrets and fresh bits are the
+    operating system's.
 
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> fleet, forgetful = Fleet(mechanism("rappor"), "7"), Fleet(mechanism("rappor"), "7", most=1)
     >>> holdings = [Holding("ann", 0, "x"), Holding("bob", 1, "x"), Holding("ann", 0, "x")]

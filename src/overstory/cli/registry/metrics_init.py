@@ -335,8 +335,6 @@ def _toml(text: str) -> str:
 def group_lines(args: argparse.Namespace) -> list[str]:
     """Return the lines on groups, or none where no option asks for them.
 
-    Examples
-    --------
     >>> print(group_lines(argparse.Namespace(group_by="release", groups="1.0=0.6,1.1=0.3", devices="500000"))[-1])
     groups = {by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}
     """

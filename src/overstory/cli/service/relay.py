@@ -176,8 +176,6 @@ def _token(path: Path) -> str:
 def duration(name: str, text: str) -> float:
     """Return seconds, from a number with s, m, h or d.
 
-    Examples
-    --------
     >>> duration("--every", "24h"), duration("--every", "90m"), duration("--at-most", "30d")
     (86400.0, 5400.0, 2592000.0)
     """

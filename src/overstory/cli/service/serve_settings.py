@@ -37,10 +37,7 @@ YES_NO: Final = {
 
 
 class Setting(NamedTuple):
-    """One setting.
-
-    Help, placeholder and choices are those of the command line.
-    """
+    """One setting; help, placeholder and choices are those of the command line."""
 
     name: str  # as on the command line, without the leading dashes; in a file, `_` may replace `-`
     kind: Any  # str, int, float, bool or Path

@@ -132,13 +132,7 @@ def request_timeout() -> Response:
 
 
 def answer_to(decision: Decision, new: Sequence[bool]) -> Response:
-    """Return the answer to a decision, after its reports were committed.
-
-    Parameters
-    ----------
-    new
-        For each of ``decision.received``, whether its batch is new to the store.
-    """
+    """Return the answer to a decision after its commit; `new`: of each received batch, whether the store lacked it."""
     results = decision.results
     if len(results) == 1 and len(new) == 1 and not results[0].rejected:
         batch, accepted = results[0].batch.hex().encode(), results[0].accepted if new[0] else 0

@@ -129,13 +129,7 @@ class Decoding:
             return await asyncio.to_thread(work)
 
     async def text(self, piece: Piece, *, is_long: bool) -> str:
-        """Return a piece of an answer as text.
-
-        Raises
-        ------
-        HTTPException
-            With status 503, when the process ended.
-        """
+        """Return a piece of an answer as text; HTTPException 503 when the process ended."""
         if not is_long:
             return await self.read(piece.text)
         async with self._readers:

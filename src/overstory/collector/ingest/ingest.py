@@ -26,10 +26,7 @@ MEMBERS: Final = 16
 
 
 def inflate(body: bytes, encoding: str, most: int) -> bytes:
-    """Decode a body with this Content-Encoding: gzip, deflate, identity or nothing.
-
-    At most `most` bytes are inflated, also where the body announces more.
-    """
+    """Decode a body with this Content-Encoding (gzip, deflate, identity or none) to at most `most` bytes."""
     if encoding in {"", "identity"}:
         return body
     if encoding not in _WINDOW_BITS:
@@ -94,16 +91,9 @@ class Ingest:
     def decide(
         self, body: bytes, content_type: str, now: float, *, encoding: str = "", oblivious: bool = False
     ) -> Decision:
-        """Decide about one request's body.
+        """Decide about one request's body; `content_type`, without parameters, and `encoding` are in lower case.
 
-        Parameters
-        ----------
-        content_type, encoding
-            The media type, without parameters, and the Content-Encoding, both in lower case.
-        now
-            Unix time in seconds.
-        oblivious
-            Whether the request came sealed, through a relay.
+        `oblivious` requests came sealed, through a relay.
         """
         plain = content_type == MEDIA_TYPE and not encoding
         templates = self._sealed_templates if oblivious else self._templates

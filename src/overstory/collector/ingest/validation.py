@@ -65,11 +65,7 @@ class ReportFormat:
         return cohort_width(self.num_cohorts)
 
     def read(self, raw: bytes, most: int) -> Columns | Reason:
-        """Read a packed batch (`overstory.protocol.wire.upload`), or return why all of it is refused.
-
-        Of an undamaged batch of at most `most` reports, those that the metric cannot have are refused, and the others
-        are taken.
-        """
+        """Read a packed batch, or return why all of it is refused; reports that the metric cannot have are left out."""
         if len(raw) < _LEAST:
             return Reason.DAMAGED
         magic, version, zero, num_bits, num_cohorts, num_reports, digest = HEADER.unpack_from(raw)

@@ -98,17 +98,10 @@ def _delete_key(connection: Connection, key: Key) -> list[int]:
 
 
 def without_few(counts: SupportCounts, num_cohorts: int, fewest: int) -> SupportCounts:
-    """Return the counts without the rows of which single reports could be read.
+    """Return the counts without the rows of which single reports could be read: those of fewer than `fewest` reports.
 
-    Parameters
-    ----------
-    num_cohorts
-        Cohorts or seeds that the reports name; more than rows where a row goes over all of them.
-    fewest
-        Reports that must be together for their counts to stay.
+    `num_cohorts` is what reports name: more than there are rows where a row goes over all of them.
 
-    Examples
-    --------
     >>> from overstory.analysis.reports import SupportCounts
     >>> without_few(SupportCounts([10, 9], [[7, 3], [4, 5]]), 2, 10).ones.tolist()
     [[7, 3], [0, 0]]
@@ -125,13 +118,7 @@ def without_few(counts: SupportCounts, num_cohorts: int, fewest: int) -> Support
 
 
 def delete_expired_ids(database: Database, now: float) -> tuple[int, list[str]]:
-    """Delete the batch ids whose day has passed, once a day: they expire at the end of a day.
-
-    Returns
-    -------
-    tuple of int and list of str
-        How many ids were deleted, and which tables of ids are still there although their day has passed.
-    """
+    """Delete, once a day, the ids of days that have passed; return how many, and the tables that are still there."""
     today = int(now // DAY)
     with database.snapshot() as connection:
         last = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalar()

@@ -103,8 +103,6 @@ class Tasks:
 class BoundedCache:
     """Estimates, or whatever else, by key; past a number of bytes the least recently used ones are dropped.
 
-    Examples
-    --------
     >>> cache = BoundedCache(most_bytes=100)
     >>> for name in "abc":
     ...     cache.put(name, None, 40)
@@ -168,14 +166,7 @@ class BusyError(OverstoryError):
 class Estimates:
     """Estimates of counts, each computed once.
 
-    Parameters
-    ----------
-    patience
-        Seconds that a reader waits for the process that decodes; None: until all is ready.
-    most_bytes
-        The size of the cache.
-    worker
-        The process that decodes.
+    A reader waits `patience` seconds for the process that decodes; None: until all is ready.
     """
 
     def __init__(
@@ -196,16 +187,8 @@ class Estimates:
     ) -> EstimateSeries:
         """Return estimates of counts, as `read_estimates` does.
 
-        Raises
-        ------
-        ParameterError
-            When an option does not fit the metric.
-        StillDecodingError
-            When not all are ready in time.
-        BusyError
-            When too much waits already.
-        WorkerError
-            When one takes too long, or the process dies of it.
+        StillDecodingError when not all are ready in time; BusyError when too much waits already; WorkerError when one
+        takes too long, or the process dies of it.
         """
         [series] = self.read_all([counted], reading, options)
         return series

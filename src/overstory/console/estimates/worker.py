@@ -79,13 +79,7 @@ class ReadingTask:
 
     @property
     def work(self) -> ReadingWork:
-        """What the process does; the answers to a search go with it.
-
-        Raises
-        ------
-        ParameterError
-            When there are too many answers for a page.
-        """
+        """What the process does; ParameterError when a search has too many answers for a page."""
         counted = self.counted
         if counted.metric.reading != "search" or counted.reports is None:
             return ReadingWork(replace(counted, reports=None), self.kind, self.options)
@@ -127,15 +121,7 @@ class WorkerError(OverstoryError):
 
 
 class Worker:
-    """The process, seen from the console; one thread uses it.
-
-    Parameters
-    ----------
-    seconds
-        The time limit of an estimate.
-    command
-        What to run; another one for tests.
-    """
+    """The process, seen from the console; one thread uses it. `seconds` is the time limit of an estimate."""
 
     def __init__(self, seconds: float = 60.0, command: tuple[str, ...] | None = None) -> None:
         self._seconds = seconds
@@ -151,15 +137,7 @@ class Worker:
         return None if self._child is None else self._child.pid
 
     def estimate(self, task: Task | ReadingTask) -> tuple[Any, int]:
-        """Return an estimate, or a reading, and the size of its pickled form.
-
-        Raises
-        ------
-        ParameterError
-            When an option does not fit the metric.
-        WorkerError
-            When it takes longer than the time limit, or the process dies twice.
-        """
+        """Return an estimate, or a reading, and its pickled size; WorkerError when it takes too long or dies twice."""
         for attempt in range(2):
             try:
                 return self._ask(task)

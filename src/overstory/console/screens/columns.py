@@ -28,23 +28,15 @@ EVENTS: Final = ("release", "incident")
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The columns of a chart: `every` periods in each.
+    """The columns of a chart, `every` periods in each.
 
-    Attributes
-    ----------
-    counted
-        The counts of all periods.
-    every
-        Periods in a column.
-    first, number
-        The first column and how many there are; column c has the periods ``c * every`` to ``(c + 1) * every - 1``, so
-        that it is the same column whichever range is shown.
+    Column c has the periods ``c * every`` to ``(c + 1) * every - 1``: the same ones whichever range is shown.
     """
 
     counted: PeriodCounts
     every: int
-    first: int
-    number: int
+    first: int  # the number of the first column
+    number: int  # of columns
 
     @classmethod
     def of(cls, counted: PeriodCounts, every: int | None, most: int = MOST_COLUMNS) -> Columns:

@@ -51,8 +51,6 @@ DRAWN: Final = 26
 class Volume:
     """The reports of a metric: of each period, and of the newest one that is over against those before.
 
-    Examples
-    --------
     >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
     >>> metric = parse_registry(EXAMPLE)["colour"]
     >>> volume = Volume(metric, 2968, {2958: 10, 2960: 90, 2961: 110, 2967: 30, 2968: 5})

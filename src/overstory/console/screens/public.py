@@ -62,8 +62,6 @@ def rounded(facts: Any) -> Any:
 
     A number without one is rounded to two digits, unless it is a value of the domain, whose row has None for an error.
 
-    Examples
-    --------
     >>> rounded({"count": 1234.567, "low": 1101.1, "standard_error": 68.061, "p_value": 0.01234, "reports": 3217})
     {'count': 1235.0, 'low': 1101.0, 'standard_error': 68.0, 'p_value': 0.012, 'reports': 3217}
     >>> rounded({"frequency": 0.38376, "frequency_standard_error": 0.02116, "cells": [{"share": 0.5124}]})

@@ -277,15 +277,7 @@ def period_view(data: ConsoleData, metric: Metric, label: str, counted: PeriodCo
 def series_view(
     data: ConsoleData, metric: Metric, counted: PeriodCounts, kind: Aggregation, options: EstimateOptions, form: Form
 ) -> View:
-    """Return the page of a metric over time: what its newest period says, or all periods together, and all periods.
-
-    Parameters
-    ----------
-    counted
-        The counts of a range with reports.
-    form
-        The form that asks for another range.
-    """
+    """Return the page of a metric over time: what its newest period says, or all periods together, and all periods."""
     whole = metric.reading in WHOLE_RANGE or kind == "total"
     newest = counted.periods[-1]
     group = counted.group or ""
@@ -317,13 +309,7 @@ def series_view(
 def compared_view(
     data: ConsoleData, metric: Metric, compared: RangeComparison, head: Sequence[Block], tail: Sequence[Block]
 ) -> View:
-    """Return the page of two ranges whose numbers are not shares of values.
-
-    Parameters
-    ----------
-    head, tail
-        The page's blocks before and after what the comparison says.
-    """
+    """Return the page of two ranges whose numbers are no shares, between the blocks `head` and `tail`."""
     last = compared.a.periods[-1]
     newest = f"{metric.period.label(last)} ({state_words(data, metric, last)})"
     blocks = (
@@ -356,13 +342,7 @@ class ReadingPage:
         self.change = change
 
     def read(self) -> tuple[Reading, Picture | None, tuple[Block, ...]]:
-        """Return the reading, its first picture, and what a person reads of it.
-
-        Raises
-        ------
-        ScreenError
-            See `ConsoleData.reading`.
-        """
+        """Return the reading, its first picture, and what a person reads of it."""
         reading = self.change(self.data.reading(self.counted, "total", self.options))
         label = _ends(self.metric, self.counted).replace(" ", "-")
         draw = PICTURES.get(self.metric.reading)
@@ -441,13 +421,7 @@ def _form(metric: Metric, group: str, options: EstimateOptions, address: str) ->
 
 
 def refuse_options(given: Mapping[str, object], metric: Metric) -> None:
-    """Refuse what an address asks for that such a page does not have.
-
-    Raises
-    ------
-    ScreenError
-        With status 400.
-    """
+    """Refuse, with status 400, what an address asks for that such a page does not have."""
     for name, value in given.items():
         if value:
             raise ScreenError(400, f"{name}: {metric.id} is {reading_words(metric)}, whose page has no such choice")

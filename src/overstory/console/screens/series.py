@@ -76,21 +76,11 @@ NOT_LISTED: Final = "not listed"
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """The lines, and the table of the same numbers.
-
-    Attributes
-    ----------
-    columns
-        The columns of the lines.
-    lines
-        One for each value, then those of all others and of what is not listed.
-    notes
-        What a reader must know of them.
-    """
+    """The lines: one for each value, then of all others and of what is not listed; and the table of their numbers."""
 
     columns: Columns
     lines: tuple[Line, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what a reader must know of them
 
     def table(self, most: int, address: str) -> Table:
         """Return the newest `most` columns as rows; each leads to its period's page, below `address`."""

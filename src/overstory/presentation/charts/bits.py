@@ -22,13 +22,7 @@ class Step:
 
 
 def bits_of_a_report(name: str, caption: str, steps: Sequence[Step]) -> Picture:
-    """Draw the bits of each step in lines of 64, or of 32 on a narrow page; at most the first 256.
-
-    Parameters
-    ----------
-    steps
-        The first is the value without noise; all have equally many bits.
-    """
+    """Draw the bits of each step, the first without noise, in lines of 64, or of 32 on a narrow page; at most 256."""
     shown = [Step(step.name, step.bits[:MOST_BITS]) for step in steps]
     alt = " ".join(_sentence(step, shown[0]) for step in shown)
     return on_both_sheets(name, caption, alt, lambda sheet: _drawing(sheet, shown))

@@ -25,15 +25,7 @@ class Loss:
 def loss_over_reports(
     name: str, caption: str, numbers: Sequence[int], losses: Sequence[Loss], *, most: float = 1000.0
 ) -> Picture:
-    """Draw epsilons against the number of reports, both on axes with equal ratios.
-
-    Parameters
-    ----------
-    numbers
-        Of reports, rising, from 1.
-    most
-        The end of the upright axis: past it an epsilon says nothing more.
-    """
+    """Draw epsilons against the number of reports, rising from 1, both on axes with equal ratios; `most` is the top."""
     finite = [x for loss in losses for x in loss.epsilons if math.isfinite(x) and x > 0] or [1.0]
     low = 10.0 ** math.floor(math.log10(min(finite)) + 1e-6)
     high = min(most, 10.0 ** (math.floor(math.log10(max(finite)) + 1e-6) + 1))
@@ -130,15 +122,7 @@ class Scatter:
 
 
 def scatter_of_estimates(name: str, caption: str, absent: Scatter, held: Scatter, threshold: float) -> Picture:
-    """Draw how estimates of two shares scatter, and the threshold of detection.
-
-    Parameters
-    ----------
-    absent
-        Of a value that nobody holds.
-    held
-        Of a value with a share above 0.
-    """
+    """Draw how estimates of two shares scatter, one that nobody holds and another, and the threshold of detection."""
     low, high = (percent(end) for end in held.interval)
     alt = (
         f"95 of 100 estimates of a share of {percent(held.share)} lie between {low} and {high}; those of a value that "

@@ -26,19 +26,11 @@ CHARACTER: Final = 0.55
 
 @dataclass(frozen=True)
 class Scale:
-    """From numbers to places on paper, along one axis.
+    """From numbers to places on paper, in points, along one axis."""
 
-    Attributes
-    ----------
-    low, high
-        The ends of the axis.
-    start, stop
-        Their places, in points.
-    """
-
-    low: float
+    low: float  # of the axis, as `high`
     high: float
-    start: float
+    start: float  # place of `low`
     stop: float
     logarithmic: bool = False  # whether equal ratios, not equal differences, are equally far apart
 
@@ -55,8 +47,6 @@ class Scale:
     def number(self, place: float) -> float:
         """Return the number at a place of an axis with equal differences.
 
-        Examples
-        --------
         >>> scale = Scale(-1, 3, 100, 20)
         >>> scale.number(scale.at(0.5))
         0.5
@@ -74,8 +64,6 @@ class Scale:
     def ticks(self) -> list[float]:
         """Return round numbers to write at the axis.
 
-        Examples
-        --------
         >>> Scale(-3, 42, 0, 1).ticks(), Scale(80, 2e4, 0, 1, logarithmic=True).ticks()
         ([0, 10, 20, 30, 40], [100, 1000, 10000])
         """
@@ -101,8 +89,6 @@ def text_width(words: str, font: float = FONT) -> float:
 def shortened(words: str, most: int) -> str:
     """Return text of at most `most` characters.
 
-    Examples
-    --------
     >>> shortened("chestnut", 5), shortened("oak", 5)
     ('ches…', 'oak')
     """
@@ -112,8 +98,6 @@ def shortened(words: str, most: int) -> str:
 def plain_number(number: float) -> str:
     """Return a number as an axis shows it.
 
-    Examples
-    --------
     >>> plain_number(2_000_000), plain_number(12_500), plain_number(0.25)
     ('2 million', '12,500', '0.25')
     """
@@ -124,8 +108,6 @@ def plain_number(number: float) -> str:
 def apart(places: Sequence[float], least: float) -> list[float]:
     """Return places in the same order, moved until neighbours are `least` apart.
 
-    Examples
-    --------
     >>> apart([0.0, 1.0, 20.0], 5.0)
     [-2.0, 3.0, 20.0]
     """
@@ -141,23 +123,13 @@ def apart(places: Sequence[float], least: float) -> list[float]:
 
 @dataclass
 class Chart:
-    """A plot with its axes, and marks at numbers.
+    """A plot with its axes, and marks at numbers."""
 
-    Attributes
-    ----------
-    width, height
-        Of the drawing, in `unit`.
-    x, y
-        The scales.
-    font
-        The height of text.
-    """
-
-    width: float
+    width: float  # in `unit`, as `height`
     height: float
     x: Scale
     y: Scale
-    font: float = FONT
+    font: float = FONT  # the height of text
     unit: str = "pt"
     numbers: dict[str, str] = field(default_factory=dict)  # data attributes of the drawing
     _parts: list[str] = field(default_factory=list)
@@ -198,14 +170,8 @@ class Chart:
     ) -> None:
         """Draw the grid, the axes and what is written at them.
 
-        Parameters
-        ----------
-        rows
-            Names at the places 0, 1, ... of the upright axis, instead of its numbers.
-        columns
-            Places of the level axis and their names, instead of its numbers.
-        number
-            How a number at an axis reads.
+        Instead of numbers, as `number` writes them, `rows` are names at the places 0, 1, ... of the upright axis, and
+        `columns` places of the level axis and their names.
         """
         left, bottom = self.x.start, self.y.start
         for place, name in [(tick, number(tick)) for tick in self.x.ticks()] if columns is None else columns:
@@ -287,8 +253,6 @@ class Sheet:
     def names(self, several: Sequence[str]) -> list[str]:
         """Return names that fit; those that would then read alike are without their common beginning.
 
-        Examples
-        --------
         >>> NARROW.names(["https://example.org/a", "https://example.org/b"]), NARROW.names(["oak", "ash"])
         (['…org/a', '…org/b'], ['oak', 'ash'])
         """
@@ -315,8 +279,6 @@ def on_both_sheets(name: str, caption: str, alt: str, draw: Callable[[Sheet], st
 def percent_tick(share: float) -> str:
     """Return a share of an axis as it reads there.
 
-    Examples
-    --------
     >>> percent_tick(0.05), percent_tick(-0.002), percent_tick(0)
     ('5%', '\N{MINUS SIGN}0.2%', '0%')
     """
@@ -326,12 +288,8 @@ def percent_tick(share: float) -> str:
 def cursor_numbers(labels: Sequence[str], series: Sequence[Mapping[str, Any]]) -> str:
     """Return an element with the numbers of a picture as JSON, from which a page's script reads them out.
 
-    Parameters
-    ----------
-    labels
-        What the places of the picture are called: periods, or values.
-    series
-        Of each a ``name``, arrays with a number for each place, and truth values.
+    `labels` name the places of the picture; each of the series has a ``name``, and arrays with a number or a truth
+    value for each place.
     """
     values = {
         "labels": [drawable(label) for label in labels],

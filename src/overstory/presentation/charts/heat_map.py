@@ -38,30 +38,14 @@ ALIKE: Final = "may be as in all rows"
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The numbers of a picture.
+    """The numbers of a picture: of k_x rows and k_y columns."""
 
-    Attributes
-    ----------
-    names : tuple of two str
-        The rows' variable and the columns'.
-    labels : tuple of two sequences of str, lengths k_x and k_y
-        Their values.
-    shares : ndarray of float64, shape (k_x, k_y)
-        The shares of the columns' values in each row; NaN where a row is too small.
-    reach : ndarray of float64, shape (k_x, k_y)
-        How far the interval of each reaches to either side.
-    overall : ndarray of float64, shape (k_y,)
-        The columns' shares in all rows together.
-    sure : ndarray of bool, shape (k_x, k_y)
-        Which shares differ from the overall one.
-    """
-
-    names: tuple[str, str]
-    labels: tuple[Sequence[str], Sequence[str]]
-    shares: F64
-    reach: F64
-    overall: F64
-    sure: NDArray[np.bool_]
+    names: tuple[str, str]  # the rows' variable and the columns'
+    labels: tuple[Sequence[str], Sequence[str]]  # k_x and k_y values
+    shares: F64  # (k_x, k_y): of the columns' values in each row; NaN where a row is too small
+    reach: F64  # (k_x, k_y): how far the interval of each reaches to either side
+    overall: F64  # (k_y,): the columns' shares in all rows together
+    sure: NDArray[np.bool_]  # (k_x, k_y): which shares differ from the overall one
 
     def most(self, rows: int, columns: int) -> Cells:
         """Return the first rows and columns."""

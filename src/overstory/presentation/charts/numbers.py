@@ -26,12 +26,7 @@ from overstory.presentation.svg import BLUE, INK, MUTED, PAPER, VERMILION, Pictu
 
 
 def counts_over_time(name: str, caption: str, labels: Sequence[str], counts: F64, *, xlabel: str = "") -> Picture:
-    """Draw a bar for each column, such as the reports of each period.
-
-    Parameters
-    ----------
-    counts : ndarray of float64, shape (columns,)
-    """
+    """Draw a bar for each column, such as the reports of each period."""
     ends = f", {labels[0]} to {labels[-1]}; the newest is {thousands(float(counts[-1]))}" if labels else ""
     most = thousands(float(counts.max())) if labels else "0"
     alt = f"{len(labels)} bar(s){ends}; the largest is {most}."
@@ -59,12 +54,7 @@ def _bars(sheet: Sheet, labels: Sequence[str], counts: F64, xlabel: str) -> str:
 
 
 def sparkline(name: str, caption: str, numbers: F64) -> Picture:
-    """Draw a small line from zero up, without axes; NaN is a gap, and the newest number has a dot.
-
-    Parameters
-    ----------
-    numbers : ndarray of float64, shape (columns,)
-    """
+    """Draw a small line from zero up, without axes; NaN is a gap, and the newest number has a dot."""
     width, height = 120.0, 28.0
     is_number = np.isfinite(numbers)
     finite = numbers[is_number]
@@ -91,13 +81,7 @@ HEIGHT: Final = 240
 
 
 def histogram(name: str, caption: str, names: Sequence[str], *, values: F64, low: F64, high: F64) -> Picture:
-    """Draw a bar for each group of values, under its name, and its interval.
-
-    Parameters
-    ----------
-    values, low, high : ndarray of float64, shape (bars,)
-        Shares, as fractions; a share below 0 has no bar, and its interval.
-    """
+    """Draw a bar for each group of values, and its interval; a share below 0 has only an interval."""
     largest = int(np.argmax(values))
     alt = f"{len(names)} bar(s); the largest is {names[largest]} with {percent(float(values[largest]))}."
     return on_both_sheets(name, caption, alt, lambda sheet: _histogram(sheet, names, values, low, high))
@@ -120,12 +104,7 @@ def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: 
 def estimates_over_time(
     name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64, xlabel: str = ""
 ) -> Picture:
-    """Draw a number for each period, such as a mean, with its interval; the axis need not begin at zero.
-
-    Parameters
-    ----------
-    values, low, high : ndarray of float64, shape (periods,)
-    """
+    """Draw a number for each period, such as a mean, with its interval; the axis need not begin at zero."""
     newest = f"; the newest is {values[-1]:.4g} ({low[-1]:.4g} to {high[-1]:.4g})" if len(labels) else ""
     alt = f"{len(labels)} estimate(s), {labels[0]} to {labels[-1]}{newest}." if len(labels) else "No estimates."
     return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high, xlabel))
@@ -171,12 +150,7 @@ def dots(
 ) -> Picture:
     """Draw a row for each value: its share as a dot, filled where the value was detected, and its interval.
 
-    Parameters
-    ----------
-    shares, low, high : ndarray of float64, shape (values,)
-        Between about 0 and 1; NaN where a share is unknown.
-    tags
-        A word for each value, such as ``new``, or nothing.
+    NaN is an unknown share; `tags` are a word for each value, such as ``new``, or nothing.
     """
     alt = f"{int(detected.sum())} of {len(names)} value(s) detected. " + " ".join(
         f"{names[row]}: {percent(float(shares[row]))} ({interval(percent)(float(low[row]), float(high[row]))})."
@@ -197,12 +171,9 @@ def differences(
     high: F64,
     changed: NDArray[np.bool_],
 ) -> Picture:
-    """Draw a row for each value: the difference of its shares around a zero line; what changed is filled.
+    """Draw a row for each value: the difference of its shares around a zero line, filled where it changed.
 
-    Parameters
-    ----------
-    difference, low, high : ndarray of float64, shape (values,)
-        Between about -1 and 1; NaN where a difference is unknown.
+    NaN is an unknown difference.
     """
     alt = f"{int(changed.sum())} of {len(names)} value(s) changed. " + " ".join(
         f"{names[row]}: {percent(float(difference[row]))}." for row in np.flatnonzero(changed)[:10].tolist()

@@ -40,21 +40,11 @@ EVENT_ROWS: Final = 3
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """The shares of a value over time.
-
-    Attributes
-    ----------
-    name
-        Of the value.
-    shares, low, high : ndarray of float64, shape (columns,)
-        The estimates and the ends of their intervals, between about 0 and 1; NaN where there are no reports.
-    detected : ndarray of bool, shape (columns,)
-        Where the value was detected.
-    """
+    """The shares of a value over time: arrays with a place for each column."""
 
     name: str
-    shares: F64
-    low: F64
+    shares: F64  # between about 0 and 1; NaN where there are no reports
+    low: F64  # ends of the intervals, as `high`
     high: F64
     detected: NDArray[np.bool_]
 
@@ -77,20 +67,7 @@ def over_time(
     events: Sequence[Event] = (),
     xlabel: str = "",
 ) -> Picture:
-    """Draw the shares of at most seven values over time.
-
-    Parameters
-    ----------
-    labels
-        The columns' names, at most `MOST_COLUMNS`.
-    xlabel
-        What a column is.
-
-    Raises
-    ------
-    ValueError
-        With more columns or lines than a picture shows.
-    """
+    """Draw the shares of at most seven values over at most `MOST_COLUMNS` columns; `xlabel` says what a column is."""
     if len(labels) > MOST_COLUMNS or len(lines) > len(SERIES):
         raise ValueError(f"{len(labels)} columns of {len(lines)} lines: at most {MOST_COLUMNS} and {len(SERIES)}")
     alt = "".join(_described(labels, lines, events))
@@ -201,8 +178,6 @@ def pieces(shares: F64, detected: NDArray[np.bool_]) -> Iterator[tuple[int, int,
 
     Neighbouring pieces share a column; a stretch between a detected column and another that is not, is not.
 
-    Examples
-    --------
     >>> list(pieces(np.array([.1, .2, .1, np.nan, .3]), np.array([True, True, False, False, True])))
     [(0, 2, True), (1, 3, False), (4, 5, True)]
     """
@@ -229,8 +204,6 @@ def _band(x: F64, low: F64, high: F64, *, detected: bool) -> str:
 def path(x: F64, y: F64) -> str:
     """Return a path through places, to a tenth of a pixel: the first place, then the steps to each next one.
 
-    Examples
-    --------
     >>> path(np.array([10.0, 12.5, 12.5]), np.array([3.04, 3.0, 1.26]))
     'M10 3l2.5 0 0-1.7'
     """

@@ -98,24 +98,12 @@ class Counted(NamedTuple):
 
 @dataclass
 class ExportedReports:
-    """The reports of exported folders, with the methods of a store that `read_store` calls.
-
-    Parameters
-    ----------
-    sets
-        What manifests list, each set once.
-    counting
-        What counts units.
-    workers
-        How many units are counted at a time, about.
-    verify
-        Whether checksums are compared.
-    """
+    """The reports of exported folders, with the methods of a store that `read_store` calls."""
 
     sets: Sequence[ExportedSet]
     counting: Counting
-    workers: int = 8
-    verify: bool = True
+    workers: int = 8  # units that are counted at a time, about
+    verify: bool = True  # compare checksums
     _counts: dict[Counted, SupportCounts] = field(default_factory=dict, repr=False)
     _sums: dict[Counted, ReportSums] = field(default_factory=dict, repr=False)
 
@@ -241,13 +229,7 @@ def read_exported(
 
 
 def only_metric(sets: Iterable[ExportedSet]) -> str:
-    """Return the only metric that there are exported reports of.
-
-    Raises
-    ------
-    ParameterError
-        When there are several.
-    """
+    """Return the only metric that there are exported reports of; ParameterError when there are several."""
     names = sorted({one.manifest.metric for one in sets})
     if len(names) != 1:
         raise ParameterError(f"reports of {', '.join(names)} are there: choose one by --metric")

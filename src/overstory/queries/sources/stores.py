@@ -66,16 +66,8 @@ class ShardStore(SumsStore, Protocol):
 class SeveralStores:
     """The stores of several shards of one registry, with the methods of one `StoreReader`.
 
-    Parameters
-    ----------
-    stores
-        The open stores, each of another shard.
-
-    Raises
-    ------
-    ParameterError
-        When a store is given twice, holds no shard or one that another holds too, or two were served with different
-        registries.
+    A store that is given twice is refused; so is one without a shard, or with one that another holds too, or that was
+    served with another registry.
     """
 
     def __init__(self, stores: Sequence[ShardStore]) -> None:
@@ -151,10 +143,7 @@ class SeveralStores:
         return sorted(notes.values(), key=lambda note: (note.day, note.kind, note.text, note.id))
 
     def tokens(self) -> list[Any]:
-        """Return the tokens of all stores, the oldest first; one that several stores have is returned once.
-
-        Of a token that one store has revoked, that row is returned.
-        """
+        """Return the tokens of all stores, the oldest first, each once; where one store has revoked it, as revoked."""
         tokens: dict[str, Any] = {}
         for token in (token for store in self._stores for token in store.tokens()):
             if token.id not in tokens or token.revoked is not None:

@@ -205,10 +205,7 @@ BESIDE: Final = ("", "-journal", "-wal", "-shm")
 
 @contextmanager
 def renamed_when_complete(path: Path) -> Iterator[Path]:
-    """Give an empty file with a temporary name; it gets its own name when it is complete and on the disk.
-
-    What an earlier process left of the same file, because it was killed, is removed.
-    """
+    """Give an empty file with a temporary name; it gets its own when it is complete and on the disk."""
     if path.exists():
         raise StoreError(f"{path}: this file exists: give the backup another name")
     if not path.parent.is_dir():

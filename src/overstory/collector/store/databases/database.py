@@ -159,10 +159,7 @@ class Database(ABC):
 
     @abstractmethod
     def work_claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
-        """Give a function that claims a piece of work: False means that another process is doing it.
-
-        It avoids double work; no stored result depends on it.
-        """
+        """Give a function that claims a piece of work, to do it only once: False means that another process does it."""
 
     @abstractmethod
     def size(self, connection: Connection) -> int:
@@ -188,11 +185,8 @@ class Database(ABC):
     def erase_deleted(self, urgent: Iterable[str] = ()) -> tuple[str, ...]:
         """Take deleted rows out of the database's files: of tables that are due, and of `urgent` ones at once.
 
-        Returns
-        -------
-        tuple of str
-            What can still be read in the files, and why; a later call tries again. Tables that are not due yet, and
-            those that another process is working on, are not named.
+        Returned is what can still be read in the files, and why; a later call tries again. Tables that are not due yet,
+        and those that another process is working on, are not named.
         """
 
     @abstractmethod
