@@ -37,13 +37,11 @@ class StoredMetric:
     period: Period
     retention_days: int  # after a period's end
     counts_digest: bytes  # of all that stored counts depend on; see `Metric.counts_digest`
-    labels: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, metric: Metric) -> StoredMetric:
         """Return what the store needs of a metric."""
-        labels = metric.labels if metric.counted_by_label and metric.domain.size is None else ()
-        return cls(metric.id, metric.mechanism, metric.period, metric.retention_days, metric.counts_digest, labels)
+        return cls(metric.id, metric.mechanism, metric.period, metric.retention_days, metric.counts_digest)
 
     @property
     def no_reports(self) -> ReportBatch:
@@ -54,10 +52,10 @@ class StoredMetric:
         return ReportBatch.from_wire(Batch(of.digest, of.payload_bits, of.num_cohorts, 0, b"", b""))
 
     def count(self, batch: ReportBatch) -> SupportCounts:
-        """Count reports: bits by cohort, symbols, or the support of every candidate."""
+        """Count reports: bits by cohort, symbols, or the support of every value of the domain."""
         from overstory.analysis.support.registry import count_reports
 
-        return count_reports(self.mechanism, batch, self.labels or None)
+        return count_reports(self.mechanism, batch)
 
     @property
     def watch(self) -> Watch | None:
@@ -80,7 +78,6 @@ class StoredMetric:
             "retention_days": self.retention_days,
             "counts_digest": self.counts_digest,
             "mechanism": json.dumps(described, sort_keys=True),
-            "labels": json.dumps(self.labels),
         }
 
     @classmethod
@@ -97,8 +94,7 @@ class StoredMetric:
         if mechanism.digest != row.digest:
             return None
         period = Period(row.period_seconds)
-        labels = tuple(json.loads(row.labels))
-        return cls(row.metric, mechanism, period, row.retention_days, row.counts_digest, labels)
+        return cls(row.metric, mechanism, period, row.retention_days, row.counts_digest)
 
 
 StoredMetrics = Mapping[tuple[str, bytes], StoredMetric]

@@ -186,7 +186,6 @@ METRICS: Final = Table(
     Column("retention_days", Integer, nullable=False),
     Column("counts_digest", LargeBinary, nullable=False),
     Column("mechanism", Text, nullable=False),
-    Column("labels", Text, nullable=False),
 )
 
 TOKENS: Final = Table(
