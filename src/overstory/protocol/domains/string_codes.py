@@ -31,16 +31,9 @@ class PaddedBytes:
 
     Where all strings are UTF-8 text, 0x80 after a character can only be the marker, so a prefix that has it belongs to
     one string. Among arbitrary bytes it may be part of a longer string: only a complete code shows it.
-
-    Parameters
-    ----------
-    longest
-        The most bytes of a string.
-    is_text
-        Whether all strings are UTF-8.
     """
 
-    longest: int
+    longest: int  # bytes
     is_text: bool
 
     @property
@@ -100,8 +93,6 @@ class PaddedBytes:
 def unfinished_at(raw: bytes) -> int:
     r"""Return where the last complete character before anything that is no UTF-8 ends.
 
-    Examples
-    --------
     >>> unfinished_at(b"oak"), unfinished_at(b"o\xc3"), unfinished_at(b"oak\x80")
     (3, 1, 3)
     """
@@ -127,17 +118,10 @@ class AlphabetBlocks:
 
     The digit 0 ends a string and fills it up; the alphabet's characters are 1, 2, ... in order. So codes have the order
     of the strings, and what follows the first 0 is zeros.
-
-    Parameters
-    ----------
-    alphabet
-        The characters, each once.
-    longest
-        The most characters of a string.
     """
 
     alphabet: str
-    longest: int
+    longest: int  # characters
 
     def __post_init__(self) -> None:
         if not isinstance(self.alphabet, str) or len(self.alphabet) < 2:

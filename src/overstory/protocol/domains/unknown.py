@@ -44,13 +44,7 @@ class UnknownValues(AnyDomain):
         return {"values": parameters_of(self.coded), "known": self.known, "hash_key": metric}
 
     def encode(self, value: Any) -> int | bytes:
-        """Return the value's code, or `ELSEWHERE` where it has none.
-
-        Raises
-        ------
-        ParameterError
-            When the value is of another type.
-        """
+        """Return the value's code, or `ELSEWHERE` where it has none; ParameterError where it is of another type."""
         self._check_type(value)
         try:
             return self.coded.code(value)
@@ -244,13 +238,7 @@ def parameters_of(coded: CodedDomain) -> dict[str, Any]:
 
 
 def coded_from(canonical: Any) -> CodedDomain:
-    """Return the codes of their parameters: the inverse of `parameters_of`.
-
-    Examples
-    --------
-    >>> coded_from({"domain": "strings", "max_bytes": 8})
-    CodedStrings(max_bytes=8, alphabet='', is_text=False)
-    """
+    """Return the codes of their parameters: the inverse of `parameters_of`."""
     given: dict[str, Any] = dict(canonical)
     kind = given.pop("domain", None)
     if kind not in CODED:

@@ -68,13 +68,7 @@ class OneHot(BaseEncoding):
 
 @dataclass(frozen=True)
 class Bloom(BaseEncoding):
-    """A string sets `num_hashes` of `num_bits` bits, other ones in every cohort (RAPPOR, section 2).
-
-    Examples
-    --------
-    >>> Bloom(128, 2, 16).differences
-    ((2, 2),)
-    """
+    """A string sets `num_hashes` of `num_bits` bits, other ones in every cohort (RAPPOR, section 2)."""
 
     num_bits: int
     num_hashes: int
@@ -191,13 +185,6 @@ class SampledBits(BaseEncoding):
     The cohort is public. As many cohorts as values, so every value is asked of exactly the share
     ``sampled_bits / domain_size`` of the cohorts; the offsets are spread over the domain by the project's hash family.
 
-    Parameters
-    ----------
-    domain_size
-        d, at least 2.
-
-    Examples
-    --------
     >>> encoding = SampledBits(5, 2)
     >>> [sum(len(encoding.positions(value, cohort)) for cohort in range(5)) for value in range(5)]
     [2, 2, 2, 2, 2]

@@ -23,8 +23,6 @@ MAX_POWER: Final = 1 << 10
 class Field(ABC):
     """The arithmetic of a field of `size` elements, 0 .. size - 1.
 
-    Examples
-    --------
     >>> four = field_of(4)
     >>> [[four.times(a, b) for b in range(4)] for a in range(4)]
     [[0, 0, 0, 0], [0, 1, 2, 3], [0, 2, 3, 1], [0, 3, 1, 2]]
@@ -135,8 +133,6 @@ class PowerField(Field):
 def powers_of_x(polynomial: int, size: int, prime: int) -> tuple[int, ...]:
     """Return the `size - 1` powers of x modulo a polynomial, or nothing where x returns to 1 before, or never does.
 
-    Examples
-    --------
     >>> powers_of_x(7, 4, 2), powers_of_x(5, 4, 2)  # x^2 + x + 1, and x^2 + 1, in which x^2 = 1
     ((1, 2, 3), ())
     """
@@ -167,13 +163,7 @@ def _degree(size: int, prime: int) -> int:
 
 @cache
 def field_of(size: int) -> Field:
-    """Return the field of `size` elements.
-
-    Examples
-    --------
-    >>> field_of(9).polynomial, field_of(7).polynomial  # x^2 + x + 2
-    (14, 0)
-    """
+    """Return the field of `size` elements."""
     if not is_field_size(size):
         raise ParameterError(
             f"field_size = {size}: give a prime below {MAX_PRIME}, or a power of a prime up to {MAX_POWER}"
@@ -183,13 +173,7 @@ def field_of(size: int) -> Field:
 
 
 def is_field_size(number: int) -> bool:
-    """Whether there is a field of so many elements here: a prime, or a power of one up to `MAX_POWER`.
-
-    Examples
-    --------
-    >>> [n for n in range(20) if is_field_size(n)]
-    [2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19]
-    """
+    """Whether there is a field of so many elements here: a prime, or a power of one up to `MAX_POWER`."""
     if not 2 <= number <= MAX_PRIME:
         return False
     prime, rest = _least_divisor(number), number

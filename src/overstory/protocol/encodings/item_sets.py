@@ -21,8 +21,6 @@ Items = tuple[int, ...]
 def check_items(value: Any, domain_size: int) -> Items:
     """Return a set of items in its one form, or raise ParameterError.
 
-    Examples
-    --------
     >>> check_items({5, 2}, 8), check_items([], 8)
     ((2, 5), ())
     """
@@ -40,8 +38,6 @@ def items_key(items: Items) -> bytes:
 class ItemBits(BaseEncoding):
     """A bit for each item; a set of more than `most` items sets the bits of `most` of them, drawn at random.
 
-    Examples
-    --------
     >>> ItemBits(10, 3).differences, ItemBits(4, 3).differences
     (((3, 3),), ((1, 3), (2, 2), (3, 1)))
     """
@@ -123,13 +119,6 @@ class PaddedItems(BaseEncoding):
 
     The dummies are the symbols from `domain_size` on. With one dummy, all padding is that one; otherwise there are
     `length` of them, and no padded set has one twice.
-
-    Examples
-    --------
-    >>> from overstory.protocol.sampling import SeededEntropy
-    >>> encoding = PaddedItems(10, length=4, num_dummies=4)
-    >>> {encoding.draw((2, 7), SeededEntropy(seed)) for seed in range(50)} == {2, 7, 10, 11}
-    True
     """
 
     domain_size: int

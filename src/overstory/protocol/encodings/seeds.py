@@ -44,25 +44,11 @@ MOST_FITTED: Final = 2000
 
 @dataclass(frozen=True)
 class BalancedHash(BaseSymbols):
-    """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds.
-
-    Parameters
-    ----------
-    num_seeds
-        s = g^m, the number of vectors; digit i of a seed in base g is coordinate i, the lowest first.
-    domain_size
-        d, at most (s - 1) / (g - 1).
-
-    Examples
-    --------
-    >>> encoding = BalancedHash(3, 81, 40)
-    >>> sum(encoding.symbol(5, seed) == encoding.symbol(39, seed) for seed in range(81))
-    27
-    """
+    """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds."""
 
     hash_range: int
-    num_seeds: int
-    domain_size: int
+    num_seeds: int  # s = g^m vectors; digit i of a seed in base g is coordinate i, the lowest first
+    domain_size: int  # at most (s - 1) / (g - 1)
 
     by_seed: ClassVar[bool] = True
 
@@ -136,8 +122,6 @@ class BalancedHash(BaseSymbols):
 def dimension_of(hash_range: int, num_seeds: int) -> int | None:
     """Return m with ``hash_range ** m == num_seeds``; None where there is none, or no such field.
 
-    Examples
-    --------
     >>> dimension_of(4, 256), dimension_of(6, 216), dimension_of(2, 100)
     (4, None, None)
     """
@@ -150,34 +134,18 @@ def dimension_of(hash_range: int, num_seeds: int) -> int | None:
 
 
 def balanced_values(hash_range: int, num_seeds: int) -> int:
-    """Return for how many values there is a balanced set of so many seeds: (g^m - 1) / (g - 1), or 0.
-
-    Examples
-    --------
-    >>> [balanced_values(g, s) for g, s in ((2, 1024), (3, 729), (4, 256), (4, 1000))]
-    [1023, 364, 85, 0]
-    """
+    """Return for how many values there is a balanced set of so many seeds: (g^m - 1) / (g - 1), or 0."""
     return 0 if dimension_of(hash_range, num_seeds) is None else (num_seeds - 1) // (hash_range - 1)
 
 
 @dataclass(frozen=True)
 class SeededHash(BaseSymbols):
-    """The value's hash under one of a metric's `num_seeds` public pseudo-random seeds.
-
-    Parameters
-    ----------
-    hash_range
-        g, at least 2.
-    domain_size
-        d for symbols; None for strings, of which any candidate can be asked later.
-    key
-        Public: a metric's id. The seeds follow from it, and the digests of strings.
-    """
+    """The value's hash under one of a metric's `num_seeds` public pseudo-random seeds."""
 
     hash_range: int
     num_seeds: int
-    domain_size: int | None = None
-    key: str = ""
+    domain_size: int | None = None  # None for strings, of which any candidate can be asked later
+    key: str = ""  # public: a metric's id; the seeds follow from it, and the digests of strings
 
     pure: ClassVar[bool] = False
     uneven: ClassVar[bool] = True
@@ -234,8 +202,6 @@ class SeededHash(BaseSymbols):
 def seeds_of(key: str, num_seeds: int) -> tuple[int, ...]:
     """Return the public seeds of a metric: 31 bits each, from BLAKE2b of its key and the seed's number.
 
-    Examples
-    --------
     >>> seeds_of("colour", 64)[:2] == seeds_of("colour", 128)[:2] != seeds_of("size", 64)[:2]
     True
     """

@@ -158,23 +158,10 @@ class LinearHash(BaseSymbols):
     Two different values share a symbol for one matrix in ``2**m``, exactly, if matrices are uniform. The values that a
     report supports are an affine subspace, so all values are counted by one fast transform
     (`overstory.kernels.symbols.transforms`).
-
-    Parameters
-    ----------
-    domain_size
-        d, at most ``2**64``; a value has ``b = ceil(log2 d)`` bits.
-    hash_bits
-        m: there are ``2**m`` symbols.
-
-    Examples
-    --------
-    >>> encoding = LinearHash(1 << 16, 3)
-    >>> encoding.symbol(5 ^ 9, 77) == encoding.symbol(5, 77) ^ encoding.symbol(9, 77)
-    True
     """
 
-    domain_size: int
-    hash_bits: int
+    domain_size: int  # at most 2**64; a value has b = ceil(log2 domain_size) bits
+    hash_bits: int  # m: there are 2**m symbols
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, 1 << 64)
