@@ -30,19 +30,8 @@ CHOICES: Final = "grr, oue, sue or projective"
 
 @dataclass(frozen=True)
 class DividedMechanism(LocalRandomizer):
-    """An oracle for each table; a report's cohort is its table's number.
+    """An oracle for each table's cells; a report's cohort is its table's number.
 
-    Parameters
-    ----------
-    sizes
-        How many values each variable has.
-    tables
-        The variables of each table, by their numbers.
-    parts
-        The oracle of each table's cells.
-
-    Examples
-    --------
     >>> either = divided(oracle="grr", epsilon=1.0, sizes="3 2 2", tables="0 1, 2")
     >>> either.num_cohorts, [part.domain_size for part in either.parts], either.cell(7, 0), either.cell(7, 1)
     (2, [6, 2], 3, 1)
@@ -50,8 +39,8 @@ class DividedMechanism(LocalRandomizer):
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
-    sizes: tuple[int, ...]
-    tables: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]  # how many values each variable has
+    tables: tuple[tuple[int, ...], ...]  # the numbers of each table's variables
     parts: tuple[Mechanism, ...]
 
     payload: ClassVar[str] = "divided"
@@ -156,16 +145,8 @@ class DividedMechanism(LocalRandomizer):
 def divided(*, oracle: str, epsilon: float, sizes: str = "2 2", tables: str = "0 1") -> DividedMechanism:
     """Devices divided over tables: each answers one, by an oracle of one round, at the whole epsilon.
 
-    Parameters
-    ----------
-    oracle
-        The oracle of every table: grr, oue, sue or projective.
-    epsilon
-        Of one report.
-    sizes
-        How many values each variable has, with spaces between them; follows from a metric's domain.
-    tables
-        The numbers of each table's variables, tables with commas between them; follows from a metric's domain.
+    The oracle is grr, oue, sue or projective. `sizes` has spaces between the variables' sizes; `tables` has the
+    variables' numbers, with commas between tables. Both follow from a metric's domain.
     """
     build = REGISTRY.get(str(oracle))
     if build is None or not {"domain_size", "epsilon"} <= set(inspect.signature(build).parameters):

@@ -47,19 +47,7 @@ from overstory.protocol.sampling import Entropy, KeyedEntropy, bit_sampler, chec
 
 @dataclass(frozen=True)
 class PaddedSampling(Mechanism):
-    """Report one symbol of a padded set through an oracle.
-
-    Parameters
-    ----------
-    inner
-        The oracle over items and dummies, in one round.
-
-    Examples
-    --------
-    >>> plugins = padding_and_sampling(domain_size=10, most=3, epsilon=1.0, inner="grr")
-    >>> round(plugins.inner.epsilon_report, 4), plugins.epsilon_report <= 1
-    (1.8172, True)
-    """
+    """Report one symbol of a padded set through an oracle of one round, over items and dummies."""
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
@@ -224,11 +212,8 @@ def padding_and_sampling(
     """Padding and sampling: one item of the padded set, by GRR, OUE or OLH, counted L times.
 
     `length` is L, `most` unless given; a smaller one has less noise and counts too little of larger sets. Without
-    `inner`, the oracle of least variance for a rare item.
-
-    References
-    ----------
-    Wang, Li, Jha, "Locally differentially private frequent itemset mining", IEEE S&P 2018.
+    `inner`, the oracle of least variance for a rare item. Wang, Li, Jha, "Locally differentially private frequent
+    itemset mining", IEEE S&P 2018.
     """
     parameters = dict(locals())
     check_epsilon("epsilon", epsilon)

@@ -38,27 +38,12 @@ _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this
 
 @dataclass(frozen=True)
 class BitMechanism(Mechanism):
-    """Encode a value as bits, randomize them permanently, randomize that afresh for every report.
-
-    Parameters
-    ----------
-    encoding
-        From a value to bits.
-    rounds
-        The permanent and the instantaneous channel; either may be the identity.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
-    >>> round(rappor.epsilon_report, 4), round(rappor.epsilon_permanent, 4)
-    (1.0743, 4.3944)
-    """
+    """Encode a value as bits, randomize them permanently, randomize that afresh for every report."""
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
     encoding: Encoding
-    rounds: Rounds
+    rounds: Rounds  # either channel may be the identity
     permanence: Permanence = field(default_factory=KeyedPermanence, compare=False, repr=False)
 
     payload: ClassVar[str] = "bits"
@@ -188,17 +173,12 @@ class SymbolMechanism(Mechanism):
 
     The permanent response belongs to the *symbol*: values that share one on this device share the response (LOLOHA's
     idea), so a device has at most `num_symbols` of them.
-
-    Parameters
-    ----------
-    rounds
-        The permanent and the instantaneous channel; alpha = 1 changes nothing.
     """
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
     encoding: SymbolEncoding
-    rounds: SymbolRounds
+    rounds: SymbolRounds  # alpha = 1 changes nothing
 
     payload: ClassVar[str] = "symbols"
 

@@ -62,12 +62,7 @@ NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which 
 def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool = True) -> Metric | None:
     """Return the metric of a table, or None after noting every fault of it.
 
-    Parameters
-    ----------
-    folder
-        Where the registry's other files are; None to leave them unread.
-    read_candidates
-        Whether to read candidate files: a device has no use for them.
+    Without a folder the registry's other files stay unread; a device has no use for candidates.
     """
     before = len(fields.faults)
     name = str(fields.path[-1])

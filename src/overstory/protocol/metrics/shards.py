@@ -29,27 +29,15 @@ _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 
 
 def shard_of(batch: bytes, count: int) -> int:
-    """Return the shard of a batch id, of `count`: its first two bytes, big-endian, modulo the count.
-
-    Examples
-    --------
-    >>> [shard_of(bytes.fromhex(first) + bytes(14), 16) for first in ("0000", "000f", "0110", "ffff")]
-    [0, 15, 0, 15]
-    """
+    """Return the shard of a batch id, of `count`: its first two bytes, big-endian, modulo the count."""
     return (batch[0] << 8 | batch[1]) % count
 
 
 @dataclass(frozen=True)
 class Shards:
-    """How many shards there are, and from which day on.
+    """How many shards there are, and from which day on."""
 
-    Attributes
-    ----------
-    counts
-        The days, counted from 1970, from which a number of shards holds, with that number, ascending. The first
-        number holds before its day, too.
-    """
-
+    # (first day since 1970, number), ascending; the first number holds before its day, too
     counts: tuple[tuple[int, int], ...]
 
     @property
@@ -60,8 +48,6 @@ class Shards:
     def count_on(self, day: int) -> int:
         """Return the number of shards in force on a day, counted from 1970.
 
-        Examples
-        --------
         >>> shards = Shards(((0, 4), (20_000, 16)))
         >>> shards.count_on(19_999), shards.count_on(20_000)
         (4, 16)
@@ -93,8 +79,6 @@ class Shards:
 
         A registry without shards has one collector.
 
-        Examples
-        --------
         >>> Shards(((0, 4), (20_000, 16))).first_difference(Shards(((0, 4), (20_100, 16))))
         20000
         """
@@ -115,8 +99,6 @@ class Shards:
     def from_json(cls, read: Mapping[str, Any]) -> Shards:
         """Return what `to_json` wrote.
 
-        Examples
-        --------
         >>> Shards.from_json({"count": 4, "from": {"2027-03-01": 16}})
         Shards(counts=((0, 4), (20878, 16)))
         """

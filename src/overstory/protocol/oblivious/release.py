@@ -23,24 +23,10 @@ LENGTH_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class Release:
-    """Messages that were released together, or a part of them.
+    """Messages that were released together, or a part of them."""
 
-    Attributes
-    ----------
-    id
-        16 bytes, drawn by the relay for each release.
-    messages
-        Encapsulated requests, each `message/ohttp-req`.
-
-    Examples
-    --------
-    >>> release = Release(bytes(16), (b"first", b"second"))
-    >>> read_release(release.encode()) == release
-    True
-    """
-
-    id: bytes
-    messages: tuple[bytes, ...]
+    id: bytes  # 16 bytes, drawn by the relay for each release
+    messages: tuple[bytes, ...]  # encapsulated requests, each `message/ohttp-req`
 
     def encode(self) -> bytes:
         """Return the bytes that travel."""
@@ -54,13 +40,7 @@ def _with_lengths(messages: Iterable[bytes]) -> Iterable[bytes]:
 
 
 def read_release(raw: bytes) -> Release:
-    """Read a release.
-
-    Raises
-    ------
-    WireError
-        When the bytes are no release, or end early.
-    """
+    """Read a release; WireError where the bytes are none, or end early."""
     start = len(MAGIC) + ID_BYTES
     if not raw.startswith(MAGIC) or len(raw) < start:
         raise WireError("oblivious", "this is no release of a relay")
