@@ -42,7 +42,6 @@ class SystemEntropy:
     __slots__ = ()
 
     def bits(self, count: int) -> int:
-        """Return `count` fresh uniform bits."""
         if count & 7:
             return _as_integer(_from_system((count + 7) >> 3)) >> (-count & 7)
         return _as_integer(_from_system(count >> 3))

@@ -76,12 +76,10 @@ class Range(Domain):
 
     @property
     def ordered(self) -> bool:
-        """Always."""
         return True
 
     @property
     def refuses(self) -> bool:
-        """Whether numbers outside are rejected."""
         return self.outside == "reject"
 
     def ends(self, symbol: int) -> tuple[float, float] | None:

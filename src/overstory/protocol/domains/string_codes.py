@@ -156,7 +156,6 @@ class AlphabetBlocks:
 
     @cached_property
     def block_bits(self) -> int:
-        """Bits of a block."""
         return (self.block_values - 1).bit_length()
 
     @cached_property
@@ -166,7 +165,6 @@ class AlphabetBlocks:
 
     @cached_property
     def width(self) -> int:
-        """Bits of a code."""
         return self.num_blocks * self.block_bits
 
     @cached_property
@@ -174,7 +172,6 @@ class AlphabetBlocks:
         return {character: place for place, character in enumerate(self.alphabet, 1)}
 
     def code(self, raw: bytes) -> int:
-        """Return the blocks as one integer."""
         text = text_of(raw)
         if text is None or any(character not in self._digits for character in text):
             shown = raw[:40] if text is None else text[:40]
@@ -214,12 +211,10 @@ class AlphabetBlocks:
         return digits
 
     def holds(self, bits: int, num_bits: int) -> bool:
-        """Return whether some string's code begins with these bits."""
         first = self._next(bits << (self.width - num_bits))
         return first is not None and first >> (self.width - num_bits) == bits
 
     def only(self, bits: int, num_bits: int) -> int | None:
-        """Return the code that begins with these bits where it is the only one."""
         left = self.width - num_bits
         first = self._next(bits << left)
         if first is None or first >> left != bits:

@@ -59,7 +59,6 @@ class UnknownValues(AnyDomain):
         return self.value_type(text)
 
     def label(self, encoded: Any) -> str:
-        """Return the value of a code."""
         if encoded == ELSEWHERE:
             return ELSEWHERE_LABEL
         value = self.coded.value(encoded)
@@ -74,7 +73,6 @@ class UnknownValues(AnyDomain):
         return [self.encode(self.read(label)) for label in labels]
 
     def canonical(self) -> dict[str, Any]:
-        """Return the kind, the codes' parameters, and the values that are expected."""
         return {"domain": self.kind, **self._parameters} | ({"known": list(self.known)} if self.known else {})
 
     kind: ClassVar[str]

@@ -72,7 +72,6 @@ class BaseEncoding:
         return frequency
 
     def information(self, num_candidates: int | None) -> float:  # noqa: ARG002 - of any number
-        """Return 1."""
         return 1.0
 
 

@@ -25,7 +25,6 @@ class OneHot(BaseEncoding):
 
     @property
     def num_bits(self) -> int:
-        """One bit per symbol."""
         return self.domain_size
 
     @property
@@ -35,7 +34,6 @@ class OneHot(BaseEncoding):
 
     @property
     def ones(self) -> tuple[int, int]:
-        """One."""
         return 1, 1
 
     @property
@@ -58,11 +56,9 @@ class OneHot(BaseEncoding):
         return 0
 
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
-        """Return the symbol itself."""
         return (check_symbol(value, self.domain_size),)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"encoding": "one-hot", "domain_size": self.domain_size}
 
 
@@ -95,7 +91,6 @@ class Bloom(BaseEncoding):
 
     @property
     def hashes(self) -> HashFamily:
-        """The hash family."""
         family: HashFamily = self.__dict__["_family"]
         return family
 
@@ -105,7 +100,6 @@ class Bloom(BaseEncoding):
         return (self.num_hashes if self.hashes.distinct else 1), self.num_hashes
 
     def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:
-        """Return the extreme overlaps of two filters; see `Encoding.shapes`."""
         fewest, most = self.ones
         weights = range(fewest, most + 1)
         pairs = (_overlaps(self.num_bits, *pair, equal_bits=equal_bits) for pair in product(weights, repeat=2))
@@ -158,7 +152,6 @@ class Bloom(BaseEncoding):
         return self.hashes.positions(raw, cohort, self.num_bits, self.num_hashes)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {
             "encoding": "bloom",
             "num_bits": self.num_bits,
@@ -201,12 +194,10 @@ class SampledBits(BaseEncoding):
 
     @property
     def num_bits(self) -> int:
-        """A bit for each sampled value."""
         return self.sampled_bits
 
     @property
     def num_cohorts(self) -> int:
-        """One for every value."""
         return self.domain_size
 
     @property
@@ -265,5 +256,4 @@ class SampledBits(BaseEncoding):
         return (self.places[distance],) if distance in self.places else ()
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"encoding": "sampled-bits", "domain_size": self.domain_size, "sampled_bits": self.sampled_bits}

@@ -69,19 +69,15 @@ class PrimeField(Field):
         return 0
 
     def plus(self, a: int, b: int) -> int:
-        """Return a + b."""
         return (a + b) % self.size
 
     def minus(self, a: int, b: int) -> int:
-        """Return a - b."""
         return (a - b) % self.size
 
     def times(self, a: int, b: int) -> int:
-        """Return a b."""
         return a * b % self.size
 
     def inverse(self, a: int) -> int:
-        """Return 1 / a."""
         return pow(a, -1, self.size)
 
 
@@ -126,7 +122,6 @@ class PowerField(Field):
         return self.powers[(self._logarithms[a] + self._logarithms[b]) % (self.size - 1)]
 
     def inverse(self, a: int) -> int:
-        """Return 1 / a."""
         return self.powers[-self._logarithms[a] % (self.size - 1)]
 
 

@@ -75,7 +75,6 @@ class OverstoryV1:
         return int.from_bytes(state.digest(), "little")
 
     def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
-        """Return `num_hashes` distinct bit positions."""
         state = mix64(self.digest(value) + _cohort_offset(cohort) & MASK64)
         chosen: list[int] = []
         for last in range(num_bits - num_hashes, num_bits):
@@ -98,7 +97,6 @@ class GoogleRapporPython:
     distinct: ClassVar[bool] = False
 
     def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
-        """Return `num_hashes` bit positions, possibly with repetitions."""
         seeded = cohort.to_bytes(4, "big") + value
         digest = hashlib.md5(seeded, usedforsecurity=False).digest()
         return tuple(byte % num_bits for byte in digest[:num_hashes])

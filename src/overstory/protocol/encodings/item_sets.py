@@ -54,12 +54,10 @@ class ItemBits(BaseEncoding):
 
     @property
     def num_bits(self) -> int:
-        """A bit for each item."""
         return self.domain_size
 
     @property
     def ones(self) -> tuple[int, int]:
-        """From none to `most`."""
         return 0, self.most
 
     @property
@@ -109,7 +107,6 @@ class ItemBits(BaseEncoding):
         return tuple(sorted(left[: self.most]))
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"encoding": "item-bits", "domain_size": self.domain_size, "most": self.most}
 
 
@@ -136,7 +133,6 @@ class PaddedItems(BaseEncoding):
 
     @property
     def num_symbols(self) -> int:
-        """Items and dummies."""
         return self.domain_size + self.num_dummies
 
     def padded(self, items: Items) -> Items:
@@ -151,5 +147,4 @@ class PaddedItems(BaseEncoding):
         return padded[uniform_below(len(padded), entropy)]
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"domain_size": self.domain_size, "length": self.length, "num_dummies": self.num_dummies}

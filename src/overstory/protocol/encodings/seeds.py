@@ -67,12 +67,10 @@ class BalancedHash(BaseSymbols):
 
     @property
     def num_symbols(self) -> int:
-        """The field's size."""
         return self.hash_range
 
     @property
     def num_cohorts(self) -> int:
-        """One for each seed."""
         return self.num_seeds
 
     @property
@@ -105,7 +103,6 @@ class BalancedHash(BaseSymbols):
         return (*digits, 1, *(0,) * (self.dimension - 1 - length))
 
     def symbol(self, value: Any, cohort: int) -> int:
-        """Return the inner product."""
         return self.field.inner(self.vector(cohort), self.point(value))
 
     def canonical(self) -> dict[str, Any]:
@@ -159,12 +156,10 @@ class SeededHash(BaseSymbols):
 
     @property
     def num_symbols(self) -> int:
-        """The hash's range."""
         return self.hash_range
 
     @property
     def num_cohorts(self) -> int:
-        """One for each seed."""
         return self.num_seeds
 
     @property
@@ -174,7 +169,6 @@ class SeededHash(BaseSymbols):
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The metric's seeds."""
         return seeds_of(self.key, self.num_seeds)
 
     def can_be_fitted(self, num_values: int, num_seeds: float | None = None) -> bool:
@@ -183,12 +177,10 @@ class SeededHash(BaseSymbols):
         return num_values <= MOST_FITTED and 2 * num_values <= seeds * (self.hash_range - 1)
 
     def symbol(self, value: Any, cohort: int) -> int:
-        """Return the value's hash under seed number `cohort`."""
         word = value_word(value, self.domain_size, self.key)
         return hash_word(word, self.seeds[cohort]) * self.hash_range >> 32
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {
             "encoding": "seeded-hash",
             "hash_range": self.hash_range,

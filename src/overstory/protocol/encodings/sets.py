@@ -94,11 +94,9 @@ class Subsets(BaseEncoding):
         return sum(1 << other for other in chosen)
 
     def contains(self, output: int, value: Any) -> bool:
-        """Whether the subset holds the value."""
         return bool(output >> self._symbol(value) & 1)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"sets": "subsets", "domain_size": self.domain_size, "subset_size": self.subset_size}
 
     def _symbol(self, value: Any) -> int:
@@ -158,7 +156,6 @@ class Projective(BaseEncoding):
 
     @property
     def payload_bits(self) -> int:
-        """A point's number."""
         return (self.sizes[0] - 1).bit_length()
 
     def coordinates(self, point: int) -> tuple[int, ...]:
@@ -187,11 +184,9 @@ class Projective(BaseEncoding):
         return self.number(vector)
 
     def outside(self, value: Any, entropy: Entropy) -> int:
-        """Return a point that is not."""
         return self.number(self._vector(value, 1 + uniform_below(self.field_size - 1, entropy), entropy))
 
     def anywhere(self, entropy: Entropy) -> int:
-        """Return any point."""
         return uniform_below(self.sizes[0], entropy)
 
     def _vector(self, value: Any, product: int, entropy: Entropy) -> list[int]:

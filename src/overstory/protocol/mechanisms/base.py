@@ -50,7 +50,6 @@ class Influence(NamedTuple):
         return 0.01 * self.up
 
     def to_json(self) -> dict[str, float]:
-        """Return JSON values."""
         return {"up": self.up, "down": self.down, "one_percent": self.one_percent}
 
 
@@ -242,7 +241,6 @@ class Mechanism(LocalRandomizer):
 
     @cached_property
     def num_cohorts(self) -> int:
-        """Those of the encoding."""
         cohorts: int = self.encoding.num_cohorts
         return cohorts
 

@@ -57,7 +57,6 @@ class DividedMechanism(LocalRandomizer):
 
     @property
     def payload_bits(self) -> int:
-        """Width of the widest table's payload."""
         return max(part.payload_bits for part in self.parts)
 
     @property
@@ -67,12 +66,10 @@ class DividedMechanism(LocalRandomizer):
 
     @property
     def zones(self) -> tuple[tuple[int, int], ...]:
-        """Each table's limit."""
         return tuple((place + 1, part.payload_limit) for place, part in enumerate(self.parts))
 
     @property
     def num_cohorts(self) -> int:
-        """The tables."""
         return len(self.parts)
 
     @property
@@ -102,17 +99,14 @@ class DividedMechanism(LocalRandomizer):
         return cell
 
     def encode(self, value: Any, cohort: int) -> int | None:
-        """Return the true payload of the cohort's table, which never leaves the device."""
         check_cohort(cohort, self.num_cohorts)
         return self.parts[cohort].encode(self.cell(value, cohort), 0)
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
-        """P(this payload | value) of one report in the report's table, exact."""
         check_cohort(report.cohort, self.num_cohorts)
         return self.parts[report.cohort].likelihood(Report(0, report.bits), self.cell(value, report.cohort))
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a value to the permanent payload of a device of this table."""
         check_cohort(cohort, self.num_cohorts)
         respond = self.parts[cohort].responder(secret, metric, 0)
         return lambda value: respond(self.cell(value, cohort))
@@ -123,17 +117,14 @@ class DividedMechanism(LocalRandomizer):
         return self.parts[cohort].response_key(self.cell(value, cohort), 0)
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return the table's own response to no value."""
         check_cohort(cohort, self.num_cohorts)
         return self.parts[cohort].nothing(secret, metric, 0)
 
     def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
-        """Return one report of a device that nobody has seen before."""
         chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else cohort
         return Report(chosen, self.parts[chosen].randomize(self.cell(value, chosen), entropy).bits)
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         return {
             "name": self.name,
             "sizes": list(self.sizes),

@@ -84,7 +84,6 @@ class JointMechanism(LocalRandomizer):
 
     @property
     def payload_bits(self) -> int:
-        """Those of the largest payload."""
         return (self.payload_limit - 1).bit_length()
 
     @cached_property
@@ -110,7 +109,6 @@ class JointMechanism(LocalRandomizer):
 
     @property
     def fresh(self) -> bool:
-        """Whether no part has a permanent response."""
         return all(part.fresh for part in self.components)
 
     def epsilon_n(self, reports: int) -> float:
@@ -150,7 +148,6 @@ class JointMechanism(LocalRandomizer):
         return [(place, part, self.cohort_of(part, cohort)) for place, part in enumerate(self.components)]
 
     def encode(self, value: Any, cohort: int) -> int | None:
-        """Return the true payload of a pair, which never leaves the device."""
         pair = self.split(value)
         encoded = [part.encode(pair[place], own) for place, part, own in self._each(cohort)]
         return self._side_by_side([each for each in encoded if each is not None])
@@ -191,7 +188,6 @@ class JointMechanism(LocalRandomizer):
         return context(*keys)
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return both parts' responses to no value; see `LocalRandomizer.nothing`."""
         return self._side_by_side(
             [part.nothing(secret, part_name(metric, i), own) for i, part, own in self._each(cohort)]
         )
@@ -208,17 +204,14 @@ class JointMechanism(LocalRandomizer):
         return draw
 
     def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        """Return a permanent response drawn from `entropy`."""
         pair = self.split(value)
         return self._side_by_side([part.draw_permanent(pair[i], own, entropy) for i, part, own in self._each(cohort)])
 
     def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
-        """Return one report of a device that nobody has seen before (all rounds drawn from `entropy`)."""
         chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
         return Report(chosen, self.instantaneous(self.draw_permanent(value, chosen, entropy), entropy.bits))
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         return {"name": self.name, "components": [part.canonical() for part in self.components]}
 
 
@@ -295,5 +288,4 @@ def _built(place: int, given: dict[str, Any]) -> Mechanism:
 
 
 def _together(epsilons: Iterable[float]) -> float:
-    """Return the sum, rounded up."""
     return round_up(weighted_sum((1, Decimal(epsilon)) for epsilon in epsilons))

@@ -31,12 +31,10 @@ class SetMechanism(Mechanism):
 
     @property
     def payload_bits(self) -> int:
-        """Width of an output."""
         return self.encoding.payload_bits
 
     @property
     def payload_limit(self) -> int:
-        """The number of outputs, where they are numbered."""
         return self.encoding.sizes[0] if self.encoding.subset_size is None else 1 << self.payload_bits
 
     @property
@@ -83,11 +81,9 @@ class SetMechanism(Mechanism):
         return self.epsilon_report
 
     def supports(self, report: Report, value: Any) -> bool:
-        """Whether the value's set holds the reported output."""
         return self.encoding.contains(report.bits, value)
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a value to its permanent output; see `Mechanism.responder`."""
         check_cohort(cohort, self.num_cohorts)
         key, about = check_secret(secret), (metric, self.digest, cohort)
 
@@ -103,7 +99,6 @@ class SetMechanism(Mechanism):
         return self.encoding.anywhere(KeyedEntropy(check_secret(secret), about, purpose=b"permanent"))
 
     def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        """Return an output drawn from `entropy`."""
         check_cohort(cohort, self.num_cohorts)
         return self._draw(value, entropy)
 
@@ -112,7 +107,6 @@ class SetMechanism(Mechanism):
         return drawn(value, entropy)
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         return {"name": self.name, "thresholds": [int(self.inside * ONE)], **self.encoding.canonical()}
 
 

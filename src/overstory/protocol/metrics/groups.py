@@ -68,7 +68,6 @@ class Groups:
         return value if value is not None and value in self.shares else OTHER
 
     def share(self, name: str) -> float:
-        """Return the public share of a group; ParameterError where there is no such group."""
         if name == OTHER:
             return max(1.0 - sum(self.shares.values()), 0.0)
         if name not in self.shares:
@@ -101,7 +100,6 @@ class Groups:
         return {"by": self.by, "groups": sorted(self.shares)}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the registry's key as JSON values."""
         return {"by": self.by, "shares": dict(self.shares), "devices": self.devices, "floor": self.floor}
 
 

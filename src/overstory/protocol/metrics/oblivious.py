@@ -35,7 +35,6 @@ class ObliviousRoute:
         return f"{self.relay}, run by {self.operator}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {"relay": self.relay, "operator": self.operator, "keys": self.keys.hex()}
 
 

@@ -61,7 +61,6 @@ class Shards:
         return self.count_on(metric.period.start(period) // DAY)
 
     def of(self, metric: Metric, period: int, batch: bytes) -> int:
-        """Return the shard of an upload."""
         return shard_of(batch, self.count_of(metric, period))
 
     def suffix(self, metric: Metric, period: int, batch: bytes) -> str:
@@ -91,7 +90,6 @@ class Shards:
         return f"{self.counts[0][1]}{changes}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         changes = dict(self.change_days())
         return {"count": self.counts[0][1]} | ({"from": changes} if changes else {})
 

@@ -140,7 +140,6 @@ class Fields:
         return value
 
     def link(self, key: str, wanted: str) -> str | None:
-        """Return a link."""
         value = self.required(key, wanted)
         if value is None:
             return None
@@ -169,7 +168,6 @@ class Fields:
         return value
 
     def date(self, key: str, wanted: str) -> dt.date | None:
-        """Return a day."""
         value = self.required(key, wanted)
         if value is None:
             return None
@@ -179,7 +177,6 @@ class Fields:
         return value
 
     def subtable(self, key: str, wanted: str) -> Fields | None:
-        """Return a table inside this one."""
         value = self.required(key, wanted)
         if value is None:
             return None

@@ -52,7 +52,6 @@ class Response:
     body: bytes = b""
 
     def encode(self, padded_to: int = 1) -> bytes:
-        """Return the bytes; zeros fill them up to a multiple of `padded_to`."""
         encoded = varint(RESPONSE) + varint(self.status) + _fields(self.fields) + _counted(self.body)
         return _padded(encoded, padded_to)
 
@@ -119,21 +118,18 @@ class Reader:
             raise WireError("oblivious", f"a message of kind {framing} where one of kind {wanted} belongs")
 
     def number(self) -> int:
-        """Return the next number."""
         if self._at >= len(self._raw):
             raise WireError("oblivious", "the message ends before a number")
         length = 1 << (self._raw[self._at] >> 6)
         return int.from_bytes(self.take(length), "big") & ((1 << 8 * length - 2) - 1)
 
     def take(self, length: int) -> bytes:
-        """Return the next bytes."""
         start, self._at = self._at, self._at + length
         if self._at > len(self._raw):
             raise WireError("oblivious", f"{length} bytes are announced, {len(self._raw) - start} are here")
         return self._raw[start : self._at]
 
     def text(self) -> str:
-        """Return the next text."""
         return self.take(self.number()).decode("latin-1")
 
     def fields(self) -> Fields:
@@ -150,7 +146,6 @@ class Reader:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was read."""
         return self._at == len(self._raw)
 
     def rest_or_counted(self) -> bytes:

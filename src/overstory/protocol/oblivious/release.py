@@ -29,7 +29,6 @@ class Release:
     messages: tuple[bytes, ...]  # encapsulated requests, each `message/ohttp-req`
 
     def encode(self) -> bytes:
-        """Return the bytes that travel."""
         return b"".join((MAGIC, self.id, *_with_lengths(self.messages)))
 
 

@@ -83,7 +83,6 @@ class SearchMechanism(LocalRandomizer):
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
-        """The groups' questions, in order."""
         return tuple(q for group in self.plan.groups for q in group.questions if isinstance(q, Question))
 
     @cached_property
@@ -181,11 +180,9 @@ class SearchMechanism(LocalRandomizer):
 
     @property
     def epsilon_permanent(self) -> float:
-        """Epsilon of all that a device ever sends by this plan."""
         return self.epsilon
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         plan = {"plan": self.plan.digest.hex(), "epsilon": self.epsilon}
         return {"name": self.name, **plan, "wave": self.wave, "waves": self.waves, "once": True}
 
