@@ -97,7 +97,8 @@ class PowerField(Field):
     @cached_property
     def polynomial(self) -> int:
         """Number of the polynomial: x^k is `size`, and what it is equal to is minus the rest."""
-        highest, rest, place = self.powers[_degree(self.size, self.prime)], 0, 1
+        degree = next(k for k in range(1, self.size.bit_length()) if self.prime**k == self.size)
+        highest, rest, place = self.powers[degree], 0, 1
         while highest:
             highest, digit = divmod(highest, self.prime)
             rest, place = rest + -digit % self.prime * place, place * self.prime
@@ -150,10 +151,6 @@ def _digitwise(a: int, b: int, sign: int, prime: int) -> int:
         (a, first), (b, second) = divmod(a, prime), divmod(b, prime)
         total, place = total + (first + sign * second) % prime * place, place * prime
     return total
-
-
-def _degree(size: int, prime: int) -> int:
-    return next(k for k in range(1, size.bit_length()) if prime**k == size)
 
 
 @cache

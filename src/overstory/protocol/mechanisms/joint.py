@@ -80,7 +80,7 @@ class JointMechanism(LocalRandomizer):
     @cached_property
     def low(self) -> int:
         """Which part is counted in units: one that fills all its bits, where there is one, so that no bits are idle."""
-        return next((place for place, part in enumerate(self.components) if _fills_bits(part)), 0)
+        return next((place for place, part in enumerate(self.components) if part.payload_limit.bit_count() == 1), 0)
 
     @property
     def payload_bits(self) -> int:
@@ -213,10 +213,6 @@ class JointMechanism(LocalRandomizer):
 
     def canonical(self) -> dict[str, Any]:
         return {"name": self.name, "components": [part.canonical() for part in self.components]}
-
-
-def _fills_bits(part: Mechanism) -> bool:
-    return part.payload_limit.bit_count() == 1
 
 
 def part_name(metric: str, place: int) -> str:

@@ -214,14 +214,10 @@ def _completed(
             continue
         given_too = complete.setdefault(key, value)
         if (tuple(given_too) if isinstance(given_too, list) else given_too) != value and key != "hash_key":
-            fields.fault(f"parameters.{key}", _disagreement(complete[key], key, value))
+            says = f"has {value} symbols" if key == "domain_size" else f"says {value!r}"
+            fields.fault(f"parameters.{key}", f"{complete[key]!r:.100}, but the domain {says}: leave it out")
             return None
     return _with_window(fields, complete, accepted)
-
-
-def _disagreement(given: Any, key: str, value: Any) -> str:
-    says = f"has {value} symbols" if key == "domain_size" else f"says {value!r}"
-    return f"{given!r:.100}, but the domain {says}: leave it out"
 
 
 def _with_window(fields: Fields, complete: dict[str, Any], accepted: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ A large release travels in several such bodies of one id: the server adds up wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,13 +28,8 @@ class Release:
     messages: tuple[bytes, ...]  # encapsulated requests, each `message/ohttp-req`
 
     def encode(self) -> bytes:
-        return b"".join((MAGIC, self.id, *_with_lengths(self.messages)))
-
-
-def _with_lengths(messages: Iterable[bytes]) -> Iterable[bytes]:
-    for message in messages:
-        yield len(message).to_bytes(LENGTH_BYTES, "big")
-        yield message
+        parts = (len(message).to_bytes(LENGTH_BYTES, "big") + message for message in self.messages)
+        return b"".join((MAGIC, self.id, *parts))
 
 
 def read_release(raw: bytes) -> Release:
