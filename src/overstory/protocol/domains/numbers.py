@@ -48,7 +48,11 @@ def limits(minimum: Any, maximum: Any) -> tuple[float, float]:
 
 
 def refusal(value: Any, low: float, high: float) -> ParameterError:
-    """Return the error for a value outside `low` .. `high`, in a domain that rejects such values."""
+    """Return the error for a value outside `low` .. `high`.
+
+    >>> print(refusal(7, 0, 1))
+    value 7 is outside 0 .. 1, and this domain rejects such values
+    """
     return ParameterError(f"value {value!r} is outside {low!r} .. {high!r}, and this domain rejects such values")
 
 

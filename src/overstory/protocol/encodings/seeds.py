@@ -131,7 +131,11 @@ def dimension_of(hash_range: int, num_seeds: int) -> int | None:
 
 
 def balanced_values(hash_range: int, num_seeds: int) -> int:
-    """Return for how many values there is a balanced set of so many seeds: (g^m - 1) / (g - 1), or 0."""
+    """Return for how many values there is a balanced set of so many seeds: (g^m - 1) / (g - 1), or 0.
+
+    >>> [balanced_values(g, s) for g, s in ((2, 1024), (3, 729), (4, 256), (4, 1000))]
+    [1023, 364, 85, 0]
+    """
     return 0 if dimension_of(hash_range, num_seeds) is None else (num_seeds - 1) // (hash_range - 1)
 
 

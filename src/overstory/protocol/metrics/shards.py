@@ -29,7 +29,11 @@ _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 
 
 def shard_of(batch: bytes, count: int) -> int:
-    """Return the shard of a batch id, of `count`: its first two bytes, big-endian, modulo the count."""
+    """Return the shard of a batch id, of `count`: its first two bytes, big-endian, modulo the count.
+
+    >>> [shard_of(bytes.fromhex(first) + bytes(14), 16) for first in ("0000", "000f", "0110", "ffff")]
+    [0, 15, 0, 15]
+    """
     return (batch[0] << 8 | batch[1]) % count
 
 
