@@ -34,13 +34,7 @@ _done_slowly = 0
 
 
 def column(name: str, values: NDArray[Any], limit: int, size: int | None = None) -> NDArray[np.uint32]:
-    """Return a column of integers below ``limit`` as uint32, without a copy where it can be avoided.
-
-    Parameters
-    ----------
-    limit : int
-        Every entry must be in ``0 .. limit - 1``; at most 2 ** 32.
-    """
+    """Return integers below ``limit``, at most 2 ** 32, as uint32; without a copy where it can be avoided."""
     values = np.asarray(values)
     if values.ndim != 1 or values.dtype.kind not in "iu" or (size is not None and values.size != size):
         wanted = "n" if size is None else size

@@ -55,16 +55,9 @@ def mix(words: U64) -> U64:
 
 
 def stream_starts(key: bytes, domain: bytes, *names: NDArray[Any] | int) -> U64:
-    """Return where each row's stream begins.
+    """Return where each row's stream begins; ``names`` are up to four numbers of each row, the first a column.
 
-    Parameters
-    ----------
-    key : bytes
-        32 bytes.
-    domain : bytes
-        At most 8 bytes that say what is drawn; streams of different domains have nothing in common.
-    names
-        Up to four numbers of each row, or numbers that all rows share; the first is a column.
+    ``domain`` is at most 8 bytes that say what is drawn; streams of different domains have nothing in common.
     """
     starts = np.frombuffer(hashlib.blake2s(key=key, person=domain).digest(), "<u8")
     state = np.zeros(np.shape(names[0]), np.uint64)
@@ -99,21 +92,7 @@ def in_tiles(draw: Callable[[slice, I64], None], first_device: int, count: int, 
 def assign_cohorts(key: bytes, num_cohorts: int, n: int, first_device: int = 0) -> NDArray[Any]:
     """Cohort of each of ``n`` devices, a function of (key, device); each cohort's probability is exact to 2 ** -64.
 
-    Parameters
-    ----------
-    key : bytes
-        32 bytes.
-    num_cohorts : int
-        At most 2 ** 31.
-
-    Returns
-    -------
-    uint16[n], or uint32[n] for more than 2 ** 16 cohorts
-
-    Examples
-    --------
-    >>> int(assign_cohorts(bytes(32), 1 << 31, 10).max()) < 1 << 31
-    True
+    They are uint16, or uint32 for more than 2 ** 16 cohorts.
     """
     if not 1 <= num_cohorts <= 1 << 31:
         raise ValueError(f"num_cohorts must be in 1 .. 2 ** 31, not {num_cohorts}")
@@ -129,53 +108,21 @@ def assign_cohorts(key: bytes, num_cohorts: int, n: int, first_device: int = 0) 
 
 
 def simulate_bits(
-    positions: NDArray[Any],
+    positions: NDArray[Any],  # (num_cohorts, num_symbols, num_hashes): the bits of a symbol; one-hot is 1, d, 1
     symbols: NDArray[np.int32],
     cohorts: NDArray[np.uint16],
-    permanent: Channel | None,
+    permanent: Channel | None,  # thresholds over 2 ** 32 for a 1 and a 0; None changes nothing
     instantaneous: Channel | None,
     key: bytes,
     *,
     num_bits: int,
-    first_device: int = 0,
-    report_index: int = 0,
+    first_device: int = 0,  # number of the first row's device
+    report_index: int = 0,  # which of the devices' reports; the permanent response does not depend on it
     out: NDArray[np.uint64] | None = None,
 ) -> NDArray[np.uint64]:
-    """One report from each of many devices.
+    """One report from each of many devices, packed (see docs/explanation/architecture.md).
 
-    Parameters
-    ----------
-    positions : integer array of shape (num_cohorts, num_symbols, num_hashes)
-        The bits that a symbol sets in a cohort; one-hot is one cohort and one hash.
-    symbols : int32[n]
-        Each device's symbol.
-    cohorts : uint16[n]
-        Each device's cohort.
-    permanent, instantaneous : (keep_one, raise_zero) or None
-        Thresholds of the two channels, 0 to 2 ** 32 for probabilities 0 to 1; None changes nothing.
-    key : bytes
-        32 bytes; the same key gives the same reports.
-    first_device : int
-        Number of the first row's device.  Each device's randomness is its own: a device gets the same report in
-        whatever rows it is computed with.
-    report_index : int
-        Which of the devices' reports.  The permanent response does not depend on it.
-    out : uint64[n, words], optional
-        Where to write; made unless given.
-
-    Returns
-    -------
-    uint64[n, words]
-        Packed reports (see docs/explanation/architecture.md).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> one_hot = np.arange(3, dtype=np.uint16).reshape(1, 3, 1)
-    >>> symbols, cohorts = np.array([2, 0], dtype=np.int32), np.zeros(2, dtype=np.uint16)
-    >>> simulate_bits(one_hot, symbols, cohorts, None, None, bytes(32), num_bits=3)
-    array([[4],
-           [1]], dtype=uint64)
+    A device gets the same report in whatever rows it is computed with, and the same key gives the same reports.
     """
     if positions.ndim != 3:
         raise ValueError(f"positions must be of shape (cohorts, symbols, hashes), not {positions.shape}")
@@ -262,41 +209,14 @@ def simulate_symbols(
     symbols: NDArray[Any],
     cohorts: NDArray[Any],
     num_symbols: int,
-    permanent: int | None,
+    permanent: int | None,  # kept with this probability over 2 ** 32, otherwise any is drawn; None changes nothing
     instantaneous: int | None,
     key: bytes,
     *,
     first_device: int = 0,
-    report_index: int = 0,
+    report_index: int = 0,  # which of the devices' reports; the permanent symbol does not depend on it
 ) -> NDArray[np.uint32]:
-    """One reported symbol from each of many devices.
-
-    Parameters
-    ----------
-    symbols : int32[n] or uint32[n]
-        Each device's symbol, below ``num_symbols``.
-    cohorts : uint32[n]
-        Each device's cohort.
-    permanent, instantaneous : int or None
-        alpha of the two channels over 2 ** 32: the symbol is kept with probability alpha, and any of the k is drawn
-        otherwise; None changes nothing.
-    key : bytes
-        32 bytes; the same key gives the same reports.
-    first_device : int
-        Number of the first row's device; a device's report does not depend on the rows around it.
-    report_index : int
-        Which of the devices' reports.  The permanent symbol does not depend on it.
-
-    Returns
-    -------
-    uint32[n]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> simulate_symbols(np.array([2, 0, 1]), np.zeros(3, np.uint32), 3, None, None, bytes(32))
-    array([2, 0, 1], dtype=uint32)
-    """
+    """One reported symbol from each of many devices; a device's report does not depend on the rows around it."""
     if not 1 <= num_symbols <= 1 << 31:
         raise ValueError(f"num_symbols must be in 1 .. 2 ** 31, not {num_symbols}")
     symbols, cohorts = device_columns(first_device, symbols=(symbols, num_symbols), cohorts=(cohorts, ONE))
@@ -333,29 +253,7 @@ def simulate_subsets(
     *,
     first_device: int = 0,
 ) -> NDArray[np.uint64]:
-    """One subset from each of many devices.
-
-    Parameters
-    ----------
-    symbols : int32[n]
-        Each device's value.
-    key : bytes
-        32 bytes; the same key gives the same subsets.
-    first_device : int
-        Number of the first row's device; a device's subset does not depend on the rows around it.
-
-    Returns
-    -------
-    uint64[n, words]
-        Packed indicator bits (see docs/explanation/architecture.md).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> simulate_subsets(np.array([0, 2]), 3, 2, 0, bytes(32))
-    array([[6],
-           [3]], dtype=uint64)
-    """
+    """One subset from each of many devices, packed; a device's subset does not depend on the rows around it."""
     if not 2 <= domain_size <= 1 << 31:
         raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
     if not 1 <= subset_size < domain_size:

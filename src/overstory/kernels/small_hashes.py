@@ -29,20 +29,7 @@ AT_ONCE = 1 << 16
 
 
 def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:
-    """Look up each device's sign in the device's row: 0 for +1, 1 for -1, the parity of ``symbol & row``.
-
-    Parameters
-    ----------
-    symbols : int32[n]
-        Each device's value.
-    rows : uint32[n]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> encode_hadamard(np.array([0, 1, 3]), np.array([1, 1, 3]))
-    array([0, 1, 0], dtype=uint32)
-    """
+    """Look up each device's sign in the device's row: 0 for +1, 1 for -1, the parity of ``symbol & row``."""
     symbols = column("symbols", symbols, MAX_ROWS)
     return parity(symbols & column("rows", rows, MAX_ROWS, symbols.size)).astype(np.uint32)
 

@@ -36,14 +36,7 @@ def cores(threads: int | None) -> int:
 
 @contextmanager
 def at_most(threads: int | None) -> Iterator[None]:
-    """Let kernels use no more threads than this inside the block; None changes nothing.
-
-    Examples
-    --------
-    >>> with at_most(1):
-    ...     cores(None)
-    1
-    """
+    """Let kernels use no more threads than this inside the block; None changes nothing."""
     if threads is None:
         yield
         return
@@ -87,19 +80,9 @@ def _begin_part() -> None:
 def in_parts(
     kernel: Callable[[int, int], Result], rows: int, threads: int | None, *, smallest: int, align: int = 1
 ) -> list[Result]:
-    """Call ``kernel(start, stop)`` for consecutive parts of ``range(rows)``, one part a thread.
+    """Call ``kernel(start, stop)`` for consecutive parts of ``range(rows)``, one part a thread; one call for no rows.
 
-    Parameters
-    ----------
-    kernel : callable
-        Works on the rows ``start .. stop``; releases the interpreter's lock.
-    threads : int or None
-        The most threads to use; None means every core.
-
-    Returns
-    -------
-    list
-        What the calls returned, in the order of the rows; one call even when there are no rows.
+    The kernel releases the interpreter's lock. The results come in the order of the rows.
     """
     parts = max(1, min(cores(threads), rows // smallest))
     # Even parts, cut at multiples of `align`; the last takes what is left.

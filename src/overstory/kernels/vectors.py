@@ -18,15 +18,7 @@ VECTOR_BITS = 256
 
 
 class Lanes:
-    """Emit operations on vectors of unsigned integers, one lane per independent message.
-
-    Parameters
-    ----------
-    context, builder
-        Numba's target context and the LLVM builder of the intrinsic being generated.
-    bits : int
-        Width of a lane, 32 or 64.
-    """
+    """Emit operations on vectors of unsigned integers of 32 or 64 bits, one lane per independent message."""
 
     def __init__(self, context: Any, builder: Any, bits: int, lanes: int) -> None:
         self.context, self.builder, self.bits, self.lanes = context, builder, bits, lanes

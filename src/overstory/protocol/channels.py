@@ -71,8 +71,6 @@ def mix(share: Fraction, first: Decimal, second: Decimal) -> Decimal:
 def weighted_sum(terms: Iterable[tuple[int, Decimal]]) -> Decimal:
     """Sum of times * loss to a hundred digits (Python's own operators keep 28); a loss taken 0 times may be infinite.
 
-    Examples
-    --------
     >>> weighted_sum([(2, log_ratio(Fraction(3), Fraction(1))), (0, Decimal("Infinity"))]) > Decimal("2.1972")
     True
     """
@@ -84,13 +82,7 @@ def weighted_sum(terms: Iterable[tuple[int, Decimal]]) -> Decimal:
 
 
 def round_up(exact: Decimal) -> float:
-    """Return the smallest float that is not below `exact`: a stated epsilon is never too small.
-
-    Examples
-    --------
-    >>> round_up(log_ratio(Fraction(3), Fraction(1))) >= math.log(3)
-    True
-    """
+    """Return the smallest float that is not below `exact`: a stated epsilon is never too small."""
     if not exact.is_finite():
         return float(exact)
     bound = _PRECISE.add(exact, _PRECISE.multiply(_PRECISE.abs(exact), _SLACK))
@@ -111,16 +103,7 @@ MAX_EPSILON: Final = 700
 
 @dataclass(frozen=True)
 class BinaryChannel:
-    """A 2 x 2 channel on one bit.
-
-    Examples
-    --------
-    >>> warner = BinaryChannel.of(0.75, 0.25)
-    >>> round(warner.epsilon, 6) == round(2 * math.log(3), 6)
-    True
-    >>> warner.then(warner)
-    BinaryChannel(keep_one=Fraction(5, 8), raise_zero=Fraction(3, 8))
-    """
+    """A 2 x 2 channel on one bit."""
 
     keep_one: Fraction
     raise_zero: Fraction
@@ -185,13 +168,9 @@ class Rounds:
     of two such mixtures is monotone in the number of ones, so its extremes are at all ones and all zeros.
     The RAPPOR paper (section 3.2) says that this cannot be computed; see docs/explanation/privacy.md for the proof.
 
-    Examples
-    --------
     >>> rounds = Rounds(BinaryChannel.of(0.75, 0.25), BinaryChannel.of(0.75, 0.5))
     >>> [round(rounds.epsilon([(2, 2)], reports=n), 3) for n in (1, 2, 3, 5, 10)]
     [1.074, 2.017, 2.756, 3.656, 4.299]
-    >>> round(rounds.epsilon_permanent([(2, 2)]), 3)
-    4.394
     """
 
     permanent: BinaryChannel
@@ -252,24 +231,10 @@ class SymbolChannel:
 
     Every k-ary randomized response has this form, and in it the product of two channels is the product of their
     alphas: GRR(a) then GRR(b) is GRR(ab).
-
-    Parameters
-    ----------
-    domain_size
-        k, at least 2.
-    alpha
-        Probability of keeping, apart from the uniform draw; a fraction over 2**32 where it is to be sampled.
-
-    Examples
-    --------
-    >>> channel = SymbolChannel.of(4, epsilon=1.0)
-    >>> channel.epsilon <= 1.0 and channel.epsilon > 1.0 - 1e-8
-    True
-    >>> channel.then(channel).alpha == channel.alpha ** 2
-    True
     """
 
     domain_size: int
+    # probability of keeping, apart from the uniform draw; a fraction over 2**32 where it is to be sampled
     alpha: Fraction
 
     def __post_init__(self) -> None:
@@ -327,8 +292,6 @@ class SymbolRounds:
     wished epsilon_report is exact, alpha2 = alpha(epsilon_report) / alpha(epsilon_permanent). The published second
     rounds of L-GRR and LOLOHA leave out the way over a third symbol, and add more noise than needed.
 
-    Examples
-    --------
     >>> rounds = SymbolRounds(SymbolChannel.of(10, epsilon=2.0), SymbolChannel.of(10, epsilon=1.5))
     >>> rounds.epsilon() < 1.5 and rounds.epsilon(reports=100) <= rounds.epsilon_permanent
     True

@@ -62,8 +62,6 @@ class WireError(FormatError):
 def suggestion(word: object, names: Iterable[str]) -> str:
     """Return a question with the name that may have been meant, to stand after a semicolon; nothing if none is near.
 
-    Examples
-    --------
     >>> suggestion("rapor", ["grr", "rappor"]), suggestion("frobnicate", ["grr", "rappor"])
     ('; did you mean rappor?', '')
     """

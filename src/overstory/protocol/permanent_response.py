@@ -59,13 +59,11 @@ class KeyedPermanence:
     by_bits: ClassVar = False
 
     def channel(self, f: Fraction) -> BinaryChannel:
-        """Return f's channel on the 2**-32 grid."""
         return halves(f)
 
     def responder(
         self, channel: BinaryChannel, num_bits: int, secret: bytes, response_context: ResponseContext
     ) -> Responder:
-        """Return the function from (value, true bits) to the permanent response."""
         draw = bit_sampler(channel, num_bits)
         about = context(response_context.metric, response_context.mechanism, response_context.cohort)
         bits_about = KeyedEntropy(check_secret(secret), about, purpose=b"permanent").bits_about

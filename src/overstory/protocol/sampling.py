@@ -42,7 +42,6 @@ class SystemEntropy:
     __slots__ = ()
 
     def bits(self, count: int) -> int:
-        """Return `count` fresh uniform bits."""
         if count & 7:
             return _as_integer(_from_system((count + 7) >> 3)) >> (-count & 7)
         return _as_integer(_from_system(count >> 3))
@@ -64,8 +63,6 @@ def check_secret(secret: bytes) -> bytes:
 def context(*parts: bytes | str | int) -> bytes:
     """Join `parts` so that different parts never give the same bytes: each is preceded by its kind and length.
 
-    Examples
-    --------
     >>> context("ab", "c") != context("a", "bc")
     True
     >>> context(1) != context("1")
@@ -89,19 +86,8 @@ class KeyedEntropy:
     The same key and context always give the same bits; any other context gives independent ones. It carries a
     device's permanent responses and its reports (key: the metric's) and, with a seed for key, repeatable experiments.
 
-    Parameters
-    ----------
-    key
-        1 to 64 bytes.
-    context
-        What the bits are for; encode it injectively (`context`).
-    purpose
-        At most 16 bytes: separates the domains of different uses of one key.
-
-    Examples
-    --------
-    >>> KeyedEntropy(b"key", b"a").bits(64) == KeyedEntropy(b"key", b"a").bits(64)
-    True
+    A key has 1 to 64 bytes. The context says what the bits are for, encoded injectively (`context`). The purpose, of at
+    most 16 bytes, separates the domains of different uses of one key.
     """
 
     __slots__ = ("_buffer", "_counter", "_hash", "_held")
@@ -149,13 +135,7 @@ class KeyedEntropy:
 
 
 class SeededEntropy(KeyedEntropy):
-    """Repeatable randomness for experiments and known-answer vectors; never for a person's report.
-
-    Examples
-    --------
-    >>> SeededEntropy(1).bits(32) == SeededEntropy(1).bits(32)
-    True
-    """
+    """Repeatable randomness for experiments and known-answer vectors; never for a person's report."""
 
     __slots__ = ()
 
@@ -186,18 +166,11 @@ class ChannelSampler:
     From the last digit up, ``U < t``: where t has a 1, U is below it if U has a 0 there, or if what follows is below;
     where t has a 0, only if U has a 0 there and what follows is below. Trailing zeros of t need no word.
 
-    Parameters
-    ----------
-    digits
-        Per word, from the last digit up: (digit of keep_one, digit of raise_zero).
-
-    Examples
-    --------
     >>> ChannelSampler.of(BinaryChannel.of(0.5, 0.25)).digits
     ((False, True), (True, False))
     """
 
-    digits: tuple[tuple[bool, bool], ...]
+    digits: tuple[tuple[bool, bool], ...]  # per word, from the last digit up: those of keep_one and raise_zero
     keep_always: bool
     raise_always: bool
 
@@ -241,26 +214,12 @@ class ChannelSampler:
 
 @lru_cache(maxsize=256)
 def bit_sampler(channel: BinaryChannel, num_bits: int) -> Draw:
-    """Return the function (bits, random_bits) -> bits of a channel on the 2**-32 grid, made once.
-
-    Examples
-    --------
-    >>> from overstory.protocol.sampling import SeededEntropy
-    >>> bit_sampler(BinaryChannel.identity(), 8)(0b1010, SeededEntropy(1).bits) == 0b1010
-    True
-    """
+    """Return the function (bits, random_bits) -> bits of a channel on the 2**-32 grid, made once."""
     return ChannelSampler.of(channel).sampler(num_bits)
 
 
 def symbol_sampler(channel: SymbolChannel) -> Draw:
-    """Return the function (symbol, random_bits) -> symbol of a channel with alpha on the 2**-32 grid.
-
-    Examples
-    --------
-    >>> from overstory.protocol.sampling import SeededEntropy
-    >>> symbol_sampler(SymbolChannel(5, 1))(3, SeededEntropy(1).bits)
-    3
-    """
+    """Return the function (symbol, random_bits) -> symbol of a channel with alpha on the 2**-32 grid."""
     scaled = channel.alpha * ONE
     if scaled.denominator != 1:
         raise ParameterError("this channel is not on the 2**-32 grid: draw the rounds it is composed of")

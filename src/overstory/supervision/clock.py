@@ -28,22 +28,6 @@ class ClockWatch:
     time goes on from before, until the clock has been even for an hour again. What is never trusted, after a start, is
     followed at once: it may just have been set right.
 
-    Parameters
-    ----------
-    wall, even
-        Unix time in seconds; the seconds of a clock that never jumps.
-    trial
-        Seconds for which a clock must run evenly before it is trusted.
-
-    Attributes
-    ----------
-    jumped
-        Whether the wall clock has jumped and is not trusted again yet.
-    leapt
-        Seconds, in all, by which the time that `read` returns has moved other than evenly.
-
-    Examples
-    --------
     >>> wall, even = 1_800_000_000.0, 0.0
     >>> watch = ClockWatch(lambda: wall, lambda: even)
     >>> watch.read(), watch.trusted, watch.jumped
@@ -65,8 +49,8 @@ class ClockWatch:
         self._wall, self._even, self._trial = wall, even, trial
         self._since = self._now = even()
         self._apart = self._believed = wall() - self._since
-        self._firm = self.jumped = False
-        self.leapt = 0.0
+        self._firm = self.jumped = False  # jumped: and not trusted again yet
+        self.leapt = 0.0  # seconds, in all, by which the time that `read` returns has moved other than evenly
         self._reading = threading.Lock()
 
     def read(self) -> float:

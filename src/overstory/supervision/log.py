@@ -20,8 +20,6 @@ from overstory.protocol.errors import OverstoryError
 class _Line(logging.Formatter):
     """Time in UTC, level and message.
 
-    Examples
-    --------
     >>> _Line().format(logging.makeLogRecord({"msg": "reloaded", "levelname": "INFO", "created": 0.0}))
     '1970-01-01T00:00:00Z info reloaded'
     """
@@ -34,11 +32,8 @@ class _Line(logging.Formatter):
 class _Json(logging.Formatter):
     """The same as one object a line, with the facts of an event as keys of their own.
 
-    Examples
-    --------
     >>> facts = {"msg": "reloaded", "levelname": "INFO", "created": 0.0, "facts": {"metrics": 3}}
-    >>> record = logging.makeLogRecord(facts)
-    >>> _Json().format(record)
+    >>> _Json().format(logging.makeLogRecord(facts))
     '{"time": "1970-01-01T00:00:00Z", "level": "info", "message": "reloaded", "metrics": 3}'
     """
 
@@ -59,15 +54,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def begin_log(log: logging.Logger, form: str = "text", stream: TextIO | None = None) -> None:
-    """Write what this process logs, the libraries' warnings included, to standard error.
-
-    Parameters
-    ----------
-    log
-        The daemon's own: of it, information is written as well.
-    form
-        `text` or `json`.
-    """
+    """Write what this process logs, of the daemon's own log also information, to standard error as `text` or `json`."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(_Json() if form == "json" else _Line())
     logging.raiseExceptions = False  # a line that cannot be written, to a full disk, is lost and nothing else
@@ -83,8 +70,6 @@ SECONDS: Final = 60.0
 class SparseLog:
     """Logs errors; safe to use from several threads, where a line too many or too few does no harm.
 
-    Examples
-    --------
     >>> now = 0.0
     >>> log = logging.getLogger("overstory.example")
     >>> log.addHandler(logging.NullHandler())

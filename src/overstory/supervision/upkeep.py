@@ -48,13 +48,7 @@ class Task:
 
 
 class Upkeep:
-    """Runs tasks until it is stopped, also after errors.
-
-    Parameters
-    ----------
-    failed
-        Counts failures by the tasks' names.
-    """
+    """Runs tasks until it is stopped, also after errors; `failed` counts failures by the tasks' names."""
 
     def __init__(
         self, log: logging.Logger, failed: Counter[str] | None = None, clock: Callable[[], float] = time.monotonic
@@ -160,22 +154,10 @@ class Reserve:
     An event loop without memory cannot be helped: uvloop then loses its listener, stops, or crashes the process. So
     some address space is reserved and not used, which takes no memory of the machine. It is released as soon as little
     is left, and until more is free no reports are taken: the released memory is for refusals and for running requests.
-
-    Attributes
-    ----------
-    short
-        Whether the reserve is released: work that can wait should not start.
-
-    Examples
-    --------
-    >>> reserve = Reserve()
-    >>> reserve.look()
-    >>> reserve.short
-    False
     """
 
     def __init__(self) -> None:
-        self.short = False
+        self.short = False  # whether the reserve is released: work that can wait should not start
         self._held: mmap.mmap | None = None
 
     def look(self) -> None:
@@ -196,15 +178,10 @@ class Reserve:
 
 
 class Pulse:
-    """A thread that calls a function on an event loop again and again, until it is stopped.
+    """A thread that calls a function on an event loop every few seconds, until it is stopped.
 
     Without memory, the event loop may have no room for the callback that wakes a task up. The task then waits for a
     timer that has passed, or for a result that is there, and nothing reports it. A lost beat is followed by the next.
-
-    Parameters
-    ----------
-    seconds
-        Seconds between two beats.
     """
 
     def __init__(

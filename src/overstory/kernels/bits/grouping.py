@@ -15,27 +15,7 @@ if TYPE_CHECKING:
 def group_by_cohort(
     reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Put reports in order of cohort, each cohort's in the order in which they came.
-
-    Parameters
-    ----------
-    reports : uint64[n, words]
-    cohorts : uint16[n]
-        Each below ``num_cohorts``.
-
-    Returns
-    -------
-    reports : uint64[n, words]
-    offsets : int64[num_cohorts + 1]
-        Rows ``offsets[c] .. offsets[c + 1]`` are cohort ``c``'s.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows, offsets = group_by_cohort(np.array([[5], [4], [2]], np.uint64), np.array([1, 0, 1], np.uint16), 2)
-    >>> rows[:, 0].tolist(), offsets.tolist()
-    ([4, 5, 2], [0, 1, 3])
-    """
+    """Put reports in order of cohort, then of arrival; rows ``offsets[c] .. offsets[c + 1]`` are cohort c's."""
     n, words = reports.shape
     column = np.ascontiguousarray(cohorts, np.uint16)
     if column.shape != (n,) or (n and int(column.max()) >= num_cohorts):

@@ -107,7 +107,7 @@ def add_ordered(reports: Any, order: Any, offsets: Any, start: Any, stop: Any, s
 
 
 def count_pairs_by_cohort(
-    reports: NDArray[np.uint64],
+    reports: NDArray[np.uint64],  # (n, words): `first` bits, then `second` bits
     cohorts: NDArray[np.integer[Any]],
     num_cohorts: int,
     first: int,
@@ -115,28 +115,10 @@ def count_pairs_by_cohort(
     *,
     threads: int | None = None,
 ) -> NDArray[np.int64]:
-    """How many reports of each cohort have both of two bits, for each bit of the first part and of the second.
+    """How many reports of each cohort have both of two bits, one of the first part and one of the second.
 
-    Parameters
-    ----------
-    reports : uint64[n, words]
-        Packed reports: ``first`` bits, then ``second`` bits.
-    cohorts : integer[n]
-        Each report's cohort, below ``num_cohorts``.
-    first, second : int
-        Bits of each part, at least 1.
-
-    Returns
-    -------
-    int64[m, first + 1, second + 1]
-        The last row and column count each bit of the other part alone; the last entry counts the reports.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> reports = np.array([[0b101], [0b111], [0b011]], np.uint64)
-    >>> count_pairs_by_cohort(reports, np.zeros(3, np.uint16), 1, 2, 1)[0].tolist()
-    [[2, 3], [1, 2], [2, 3]]
+    The shape is (num_cohorts, first + 1, second + 1): the last row and column count each bit of the other part alone;
+    the last entry counts the reports.
     """
     if reports.ndim != 2 or reports.dtype != np.uint64 or 64 * reports.shape[1] < first + second:
         raise ValueError(
@@ -161,24 +143,7 @@ def count_pairs_by_cohort(
 
 
 def count_pairs_of_bits(reports: NDArray[np.uint64], num_bits: int, *, threads: int | None = None) -> NDArray[np.int64]:
-    """How many reports have both of two bits, for all pairs of the first ``num_bits``.
-
-    Parameters
-    ----------
-    reports : uint64[n, words]
-        Packed reports; bits past ``num_bits`` may be anything.
-
-    Returns
-    -------
-    int64[num_bits, num_bits]
-        Symmetric; the diagonal counts each bit alone.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> count_pairs_of_bits(np.array([[0b101], [0b111]], np.uint64), 3).tolist()
-    [[2, 1, 2], [1, 1, 1], [2, 1, 2]]
-    """
+    """How many reports have both of two bits, for all pairs of ``num_bits``; the diagonal counts each bit alone."""
     words = -(-num_bits // 64)
     # Each report beside itself: the two parts of a pair are the same bits.
     twice = np.hstack([reports[:, :words], reports[:, :words]])

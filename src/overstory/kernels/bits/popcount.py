@@ -258,20 +258,7 @@ def move_rows(flat: Any, cohorts: Any, words: Any, free: Any, out: Any) -> None:
 def count_bits_grouped(
     reports: NDArray[np.uint64], offsets: NDArray[np.int64], *, threads: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many reports of each cohort there are and have each bit, when the rows lie in order of cohort.
-
-    Parameters
-    ----------
-    reports : uint64[n, words]
-        Packed reports.
-    offsets : int64[m + 1]
-        Rows ``offsets[c] .. offsets[c + 1]`` are cohort ``c``'s.
-
-    Returns
-    -------
-    totals : int64[m]
-    ones : int64[m, words * 64]
-    """
+    """How many reports of each cohort there are and have each bit; rows ``offsets[c] .. offsets[c + 1]`` are c's."""
     flat, (n, words) = _flat(reports), reports.shape
     offsets = np.require(offsets, np.int64, ["C", "A"])
     if offsets.ndim != 1 or offsets.size < 1 or offsets[0] < 0 or offsets[-1] > n or (np.diff(offsets) < 0).any():
@@ -289,22 +276,7 @@ def count_bits_grouped(
 def count_bits_by_cohort(
     reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int, *, threads: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many reports of each cohort there are and have each bit, when the rows lie in order of arrival.
-
-    Parameters
-    ----------
-    reports : uint64[n, words]
-        Packed reports.
-    cohorts : uint16[n]
-        Each report's cohort, below ``num_cohorts``.
-    num_cohorts : int
-        m, at least 1.
-
-    Returns
-    -------
-    totals : int64[m]
-    ones : int64[m, words * 64]
-    """
+    """How many reports of each cohort there are and have each bit, when the rows lie in order of arrival."""
     flat, (n, words) = _flat(reports), reports.shape
     if cohorts.shape != (n,) or cohorts.dtype != np.uint16:
         raise ValueError(f"cohorts must be uint16 of shape ({n},), not {cohorts.dtype} {cohorts.shape}")

@@ -83,23 +83,12 @@ def v1_rows(digests: Any, start: Any, stop: Any, num_bits: Any, out: Any) -> Non
 def positions_v1(
     digests: NDArray[np.uint64], num_bits: int, num_hashes: int, num_cohorts: int, *, threads: int | None = None
 ) -> NDArray[np.uint16]:
-    """Positions of the family ``overstory-v1``: in each cohort, ``num_hashes`` *distinct* ones a digest.
+    """Positions of the family ``overstory-v1``, (cohorts, digests, hashes): ``num_hashes`` *distinct* ones a digest.
 
     Floyd's sampling (Bentley, Floyd, "A sample of brilliance", CACM 30(9), 1987): the i-th position is drawn from the
     first ``num_bits - num_hashes + i + 1``; if it has been drawn before, the last of them is taken, which cannot have
     been.  Every set of positions is then equally likely (to 2 ** -48, from the multiplication in place of a
     division).
-
-    Parameters
-    ----------
-    digests : uint64[n]
-        Of `overstory.protocol.encodings.hashing.OverstoryV1`.
-    num_bits, num_hashes, num_cohorts : int
-        k, h and m, with h at most k.
-
-    Returns
-    -------
-    uint16[m, n, h]
     """
     _shape(num_bits, num_hashes, num_cohorts, num_bits)
     digests = np.require(digests, np.uint64, ["C", "A"])
@@ -117,19 +106,9 @@ def positions_google(
     *,
     threads: int | None = None,
 ) -> NDArray[np.uint16]:
-    """Positions of the hash family ``google-rappor-python``: bytes of MD5(cohort, string), modulo ``num_bits``.
+    """Positions of the hash family ``google-rappor-python``, (cohorts, strings, hashes); a string's may coincide.
 
-    Parameters
-    ----------
-    offsets : int32[n + 1] or int64[n + 1]
-    data : uint8[]
-    num_bits, num_hashes, num_cohorts : int
-        k, h and m, with h at most 16.
-
-    Returns
-    -------
-    uint16[m, n, h]
-        A string's positions may coincide.
+    They are bytes of MD5(cohort, string), modulo ``num_bits``; there are 16 bytes, so ``num_hashes`` is at most 16.
     """
     _shape(num_bits, num_hashes, num_cohorts, 16)
     offsets, data = _strings(offsets, data)

@@ -207,27 +207,8 @@ def plane_support(histogram: Any, field: Any, starts: Any, out: Any) -> None:
 def count_plane_support(
     histogram: NDArray[np.int64], field: NDArray[np.int64], dimension: int, domain_size: int
 ) -> NDArray[np.int64]:
-    """How many reports lie on each value's hyperplane.
+    """How many reports lie on each value's hyperplane: the sum of the histogram over the points orthogonal to point v.
 
-    Parameters
-    ----------
-    histogram : int64[K]
-        How many reports are each point of the space.
-    field : int64[]
-        Of q elements, as one array (see above).
-    dimension : int
-        t, at least 2; K = (q^t - 1) / (q - 1).
-    domain_size : int
-        d, at most K.
-
-    Returns
-    -------
-    int64[d]
-        For value v, the sum of the histogram over the points orthogonal to point v.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> count_plane_support(np.array([5, 0, 0, 2, 0, 0, 1]), np.array([2, 0, 0, 1, 0, 1]), 3, 3)
     array([2, 7, 3])
     """

@@ -51,17 +51,7 @@ def encode_rows(words: Any, symbols: Any, seeds: Any, hash_range: Any, out: Any)
 
 
 def value_words(symbols: ArrayLike) -> NDArray[np.uint64]:
-    """Return the word that each symbol is hashed from; `overstory.protocol.encodings.symbols.value_word`.
-
-    Returns
-    -------
-    uint64[n]
-
-    Examples
-    --------
-    >>> value_words(range(2)).tolist()
-    [984024318840339059, 10280330038883524346]
-    """
+    """Return the word that each symbol is hashed from; `overstory.protocol.encodings.symbols.value_word`."""
     given = np.asarray(symbols, np.int64)
     out = np.empty(given.size, np.uint64)
     fill_words(given, out)
@@ -86,34 +76,14 @@ def checked_words(words: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def encode_hash(
-    words: NDArray[np.uint64],
+    words: NDArray[np.uint64],  # of each value: `value_words`, or a string's digest
     symbols: NDArray[Any],
     seeds: NDArray[Any],
     hash_range: int,
     *,
     threads: int | None = None,
 ) -> NDArray[np.uint32]:
-    """Hash each device's value under the device's seed.
-
-    Parameters
-    ----------
-    words : uint64[d]
-        The word of each value (`value_words`, or a string's digest).
-    symbols : int32[n]
-        Each device's value.
-    seeds : uint32[n]
-
-    Returns
-    -------
-    uint32[n]
-        ``hash_word(words[symbols[i]], seeds[i]) * hash_range >> 32``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> encode_hash(value_words(range(3)), np.array([0, 1, 2]), np.array([7, 7, 8]), 4).shape
-    (3,)
-    """
+    """Hash each device's value under its seed: ``hash_word(words[symbols[i]], seeds[i]) * hash_range >> 32``."""
     if not 2 <= hash_range <= 1 << 16:
         raise ValueError(f"hash_range must be in 2 .. 65536, not {hash_range}")
     words = checked_words(words)

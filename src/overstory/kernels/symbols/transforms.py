@@ -53,25 +53,7 @@ def transform(sums: Any, step: Any) -> None:
 
 
 def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_size: int) -> NDArray[np.int64]:
-    """How many reports are each value's sign in the report's row.
-
-    Parameters
-    ----------
-    rows, reported : uint32[n]
-        The reports; the rows are below the matrix's order, the next power of two.
-    domain_size : int
-        d, at least 2.
-
-    Returns
-    -------
-    int64[d]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> count_hadamard_support(np.array([0, 1, 2, 3]), np.array([0, 1, 0, 1]), 3)
-    array([2, 4, 2])
-    """
+    """How many reports are each value's sign in the report's row; rows are below the domain's next power of two."""
     if not 2 <= domain_size <= MAX_DOMAIN:
         raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
     order = 1 << (domain_size - 1).bit_length()  # the least power of two that has a column for every value
@@ -89,39 +71,14 @@ MOST_SIGNS = 1 << 30
 
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
-    """Return every seed's matrix: `overstory.protocol.encodings.symbols.matrix_rows` of many.
-
-    Parameters
-    ----------
-    num_bits, hash_bits : int
-        b, at most 64, and m.
-
-    Returns
-    -------
-    uint64[n, m]
-        Row j of a matrix as a mask of b bits.
-    """
+    """Return every seed's matrix, its rows as masks of bits: `protocol.encodings.symbols.matrix_rows` of many."""
     out = np.empty((len(seeds), hash_bits), np.uint64)
     fill_masks(seeds.astype(np.uint64), np.uint64(64 - num_bits), out)
     return out
 
 
 def count_blocks(masks: U64, reported: NDArray[np.uint32], parents: U64, step: int) -> NDArray[np.int64]:
-    """Return the support of ``parent | suffix`` for every suffix of `step` bits.
-
-    Parameters
-    ----------
-    masks : uint64[n, m]
-        From `masks_of`.
-    reported : uint32[n]
-        The reported symbols.
-    parents : uint64[b]
-        Their lowest `step` bits are zero.
-
-    Returns
-    -------
-    int64[b, 2**step]
-    """
+    """Return the support of ``parent | suffix`` for every suffix of `step` bits; those bits of a parent are zero."""
     many = MOST_SIGNS >> masks.shape[1]  # reports whose signs a 32-bit sum surely holds
     out = np.zeros((len(parents), 1 << step), np.int64)
 

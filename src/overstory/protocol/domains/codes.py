@@ -293,8 +293,6 @@ def shown(raw: bytes) -> str:
 def tried_at(domain: CodedDomain, steps: Sequence[int], beam: int) -> tuple[int, ...]:
     """Return how many prefixes a search tries at each level, at most; at the last one, only what is a value's code.
 
-    Examples
-    --------
     >>> tried_at(CodedStrings(4), [22, 9, 9], 192)
     (4194304, 98304, 576)
     """

@@ -163,18 +163,9 @@ def item_set(
     most: int | None = None,
     other: str | None = None,
 ) -> ItemSet:
-    """Return the sets of listed names, or of a domain's symbols.
+    """Return the sets of listed names, or of a domain's symbols (its kind under "kind" or "domain").
 
-    Parameters
-    ----------
-    build
-        From a canonical form to the domain of one item.
-    of
-        Names, or the domain of one item, its kind under "kind" or "domain".
-    most
-        As many items count; all, unless given.
-    other
-        A name for every item that is not listed.
+    `build` makes the domain of one item from its canonical form; `other` is a name for every item that is not listed.
     """
     if isinstance(of, Mapping):
         if other is not None:

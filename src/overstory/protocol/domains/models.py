@@ -50,12 +50,7 @@ class CharacterModel:
     shares: of n occurrences with k different characters, n / (n + 2 k) is the context's own (Witten and Bell 1991,
     method C, with twice the weight for what is new). Every character keeps a frequency of at least 1.
 
-    Parameters
-    ----------
-    words
-        What it is built from; the order does not matter, nor does a word that occurs twice.
-    order
-        The longest context, in characters.
+    Neither the order of the words matters, nor a word that occurs twice; the longest context has `order` characters.
     """
 
     def __init__(self, words: tuple[str, ...], order: int) -> None:

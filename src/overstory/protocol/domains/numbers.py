@@ -23,24 +23,9 @@ Number = int | float | Fraction | Decimal
 
 
 def finite(name: str, value: Any) -> Number:
-    """Return a finite real number as a number that JSON and exact arithmetic take: int, float, Fraction or Decimal.
+    """Return a finite real number as JSON and exact arithmetic take it: int, float, Fraction or Decimal.
 
-    Parameters
-    ----------
-    name
-        What the error calls the value: a parameter's name.
-    value
-        Any real number; NumPy's scalars become floats, booleans are refused.
-
-    Raises
-    ------
-    ParameterError
-        When it is no number, or is not finite.
-
-    Examples
-    --------
-    >>> finite("value", 3)
-    3
+    NumPy's scalars become floats; booleans are refused. The error calls the value by `name`, a parameter's.
     """
     if isinstance(value, bool):
         raise ParameterError(f"{name} = {value!r}: give a number")
@@ -52,23 +37,7 @@ def finite(name: str, value: Any) -> Number:
 
 
 def limits(minimum: Any, maximum: Any) -> tuple[float, float]:
-    """Return both limits of a range as floats.
-
-    Parameters
-    ----------
-    minimum, maximum
-        The ends of the range: finite, the minimum below the maximum.
-
-    Raises
-    ------
-    ParameterError
-        When a limit is not finite, too large for a float, or they are not in order.
-
-    Examples
-    --------
-    >>> limits(0, Fraction(1, 2))
-    (0.0, 0.5)
-    """
+    """Return both limits of a range as floats, the first below the second; else ParameterError."""
     try:
         low, high = float(finite("minimum", minimum)), float(finite("maximum", maximum))
     except OverflowError:
@@ -79,17 +48,8 @@ def limits(minimum: Any, maximum: Any) -> tuple[float, float]:
 
 
 def refusal(value: Any, low: float, high: float) -> ParameterError:
-    """Return the error for a value that a domain rejects.
+    """Return the error for a value outside `low` .. `high`.
 
-    Parameters
-    ----------
-    value
-        The value outside the domain; the message shows it.
-    low, high
-        The ends of the domain; the message shows them.
-
-    Examples
-    --------
     >>> print(refusal(7, 0, 1))
     value 7 is outside 0 .. 1, and this domain rejects such values
     """
@@ -120,12 +80,10 @@ class Range(Domain):
 
     @property
     def ordered(self) -> bool:
-        """Always."""
         return True
 
     @property
     def refuses(self) -> bool:
-        """Whether numbers outside are rejected."""
         return self.outside == "reject"
 
     def ends(self, symbol: int) -> tuple[float, float] | None:

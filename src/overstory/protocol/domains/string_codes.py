@@ -31,16 +31,9 @@ class PaddedBytes:
 
     Where all strings are UTF-8 text, 0x80 after a character can only be the marker, so a prefix that has it belongs to
     one string. Among arbitrary bytes it may be part of a longer string: only a complete code shows it.
-
-    Parameters
-    ----------
-    longest
-        The most bytes of a string.
-    is_text
-        Whether all strings are UTF-8.
     """
 
-    longest: int
+    longest: int  # bytes
     is_text: bool
 
     @property
@@ -100,8 +93,6 @@ class PaddedBytes:
 def unfinished_at(raw: bytes) -> int:
     r"""Return where the last complete character before anything that is no UTF-8 ends.
 
-    Examples
-    --------
     >>> unfinished_at(b"oak"), unfinished_at(b"o\xc3"), unfinished_at(b"oak\x80")
     (3, 1, 3)
     """
@@ -127,17 +118,10 @@ class AlphabetBlocks:
 
     The digit 0 ends a string and fills it up; the alphabet's characters are 1, 2, ... in order. So codes have the order
     of the strings, and what follows the first 0 is zeros.
-
-    Parameters
-    ----------
-    alphabet
-        The characters, each once.
-    longest
-        The most characters of a string.
     """
 
     alphabet: str
-    longest: int
+    longest: int  # characters
 
     def __post_init__(self) -> None:
         if not isinstance(self.alphabet, str) or len(self.alphabet) < 2:
@@ -172,7 +156,6 @@ class AlphabetBlocks:
 
     @cached_property
     def block_bits(self) -> int:
-        """Bits of a block."""
         return (self.block_values - 1).bit_length()
 
     @cached_property
@@ -182,7 +165,6 @@ class AlphabetBlocks:
 
     @cached_property
     def width(self) -> int:
-        """Bits of a code."""
         return self.num_blocks * self.block_bits
 
     @cached_property
@@ -190,7 +172,6 @@ class AlphabetBlocks:
         return {character: place for place, character in enumerate(self.alphabet, 1)}
 
     def code(self, raw: bytes) -> int:
-        """Return the blocks as one integer."""
         text = text_of(raw)
         if text is None or any(character not in self._digits for character in text):
             shown = raw[:40] if text is None else text[:40]
@@ -230,12 +211,10 @@ class AlphabetBlocks:
         return digits
 
     def holds(self, bits: int, num_bits: int) -> bool:
-        """Return whether some string's code begins with these bits."""
         first = self._next(bits << (self.width - num_bits))
         return first is not None and first >> (self.width - num_bits) == bits
 
     def only(self, bits: int, num_bits: int) -> int | None:
-        """Return the code that begins with these bits where it is the only one."""
         left = self.width - num_bits
         first = self._next(bits << left)
         if first is None or first >> left != bits:

@@ -252,13 +252,7 @@ class StringTable(AnyDomain):
 def table_of(
     build: Callable[[Mapping[str, Any]], AnyDomain], *, of: Any, names: Any, **given: Any
 ) -> Table | StringTable:
-    """Return a table of variables that are given as a registry or a canonical form has them.
-
-    Parameters
-    ----------
-    build
-        What makes the domain of each variable: `domain_from`.
-    """
+    """Return a table of variables as a registry or a canonical form has them; `build` makes a variable's domain."""
     if not isinstance(of, list | tuple) or not all(isinstance(part, Mapping) for part in of):
         raise ParameterError(f"of = {of!r:.80}: give a list of domains, one for each variable")
     finite: list[Domain] = []

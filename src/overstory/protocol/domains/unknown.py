@@ -44,13 +44,7 @@ class UnknownValues(AnyDomain):
         return {"values": parameters_of(self.coded), "known": self.known, "hash_key": metric}
 
     def encode(self, value: Any) -> int | bytes:
-        """Return the value's code, or `ELSEWHERE` where it has none.
-
-        Raises
-        ------
-        ParameterError
-            When the value is of another type.
-        """
+        """Return the value's code, or `ELSEWHERE` where it has none; ParameterError where it is of another type."""
         self._check_type(value)
         try:
             return self.coded.code(value)
@@ -65,7 +59,6 @@ class UnknownValues(AnyDomain):
         return self.value_type(text)
 
     def label(self, encoded: Any) -> str:
-        """Return the value of a code."""
         if encoded == ELSEWHERE:
             return ELSEWHERE_LABEL
         value = self.coded.value(encoded)
@@ -80,7 +73,6 @@ class UnknownValues(AnyDomain):
         return [self.encode(self.read(label)) for label in labels]
 
     def canonical(self) -> dict[str, Any]:
-        """Return the kind, the codes' parameters, and the values that are expected."""
         return {"domain": self.kind, **self._parameters} | ({"known": list(self.known)} if self.known else {})
 
     kind: ClassVar[str]
@@ -244,13 +236,7 @@ def parameters_of(coded: CodedDomain) -> dict[str, Any]:
 
 
 def coded_from(canonical: Any) -> CodedDomain:
-    """Return the codes of their parameters: the inverse of `parameters_of`.
-
-    Examples
-    --------
-    >>> coded_from({"domain": "strings", "max_bytes": 8})
-    CodedStrings(max_bytes=8, alphabet='', is_text=False)
-    """
+    """Return the codes of their parameters: the inverse of `parameters_of`."""
     given: dict[str, Any] = dict(canonical)
     kind = given.pop("domain", None)
     if kind not in CODED:

@@ -72,7 +72,6 @@ class BaseEncoding:
         return frequency
 
     def information(self, num_candidates: int | None) -> float:  # noqa: ARG002 - of any number
-        """Return 1."""
         return 1.0
 
 
@@ -107,17 +106,9 @@ class Encoding(AnyEncoding, Protocol):
         """Return shapes among which every loss that adds up over bits has its maximum.
 
         For given numbers of ones such a loss is linear in the overlap, so the smallest and the largest overlap suffice.
+        Two different values whose bits are all equal count only where `equal_bits` says so.
 
-        Parameters
-        ----------
-        equal_bits
-            Whether to count two different values whose bits are all equal.
-
-        Examples
-        --------
-        >>> from overstory.protocol.encodings.bits import Bloom, OneHot
-        >>> OneHot(64).shapes(equal_bits=True)
-        (Shape(both=0, lowered=1, raised=1, neither=62),)
+        >>> from overstory.protocol.encodings.bits import Bloom
         >>> Bloom(128, 2, 16).shapes(equal_bits=True)
         (Shape(both=0, lowered=2, raised=2, neither=124), Shape(both=2, lowered=0, raised=0, neither=126))
         """
@@ -139,14 +130,7 @@ class Encoding(AnyEncoding, Protocol):
 
 
 def encode(encoding: Encoding, value: Any, cohort: int) -> int:
-    """Return the bits of `value` as an integer, bit i of the vector being bit i of the integer.
-
-    Examples
-    --------
-    >>> from overstory.protocol.encodings.bits import OneHot
-    >>> bin(encode(OneHot(4), 2, 0))
-    '0b100'
-    """
+    """Return the bits of `value` as an integer, bit i of the vector being bit i of the integer."""
     check_cohort(cohort, encoding.num_cohorts)
     return bits_at(encoding.positions(value, cohort))
 
@@ -162,8 +146,6 @@ def bits_at(positions: Iterable[int]) -> int:
 def whole_number(value: Any) -> Any:
     """Return an integer of any library, such as NumPy's, as Python's own; anything else, and a boolean, as it is.
 
-    Examples
-    --------
     >>> whole_number(3), whole_number(3.0), whole_number(True)
     (3, 3.0, True)
     """
@@ -198,13 +180,7 @@ def check_symbol(value: Any, domain_size: int) -> int:
 
 
 def check_epsilon(name: str, epsilon: float) -> float:
-    """Return `epsilon`, or raise ParameterError unless it is a finite number above 0.
-
-    Examples
-    --------
-    >>> check_epsilon("epsilon", 1)
-    1.0
-    """
+    """Return `epsilon`, or raise ParameterError unless it is a finite number above 0."""
     given: Any = epsilon
     if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < math.inf:
         raise ParameterError(f"{name} = {epsilon!r}: give a number above 0")

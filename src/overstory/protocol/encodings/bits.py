@@ -25,7 +25,6 @@ class OneHot(BaseEncoding):
 
     @property
     def num_bits(self) -> int:
-        """One bit per symbol."""
         return self.domain_size
 
     @property
@@ -35,7 +34,6 @@ class OneHot(BaseEncoding):
 
     @property
     def ones(self) -> tuple[int, int]:
-        """One."""
         return 1, 1
 
     @property
@@ -58,23 +56,15 @@ class OneHot(BaseEncoding):
         return 0
 
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
-        """Return the symbol itself."""
         return (check_symbol(value, self.domain_size),)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"encoding": "one-hot", "domain_size": self.domain_size}
 
 
 @dataclass(frozen=True)
 class Bloom(BaseEncoding):
-    """A string sets `num_hashes` of `num_bits` bits, other ones in every cohort (RAPPOR, section 2).
-
-    Examples
-    --------
-    >>> Bloom(128, 2, 16).differences
-    ((2, 2),)
-    """
+    """A string sets `num_hashes` of `num_bits` bits, other ones in every cohort (RAPPOR, section 2)."""
 
     num_bits: int
     num_hashes: int
@@ -101,7 +91,6 @@ class Bloom(BaseEncoding):
 
     @property
     def hashes(self) -> HashFamily:
-        """The hash family."""
         family: HashFamily = self.__dict__["_family"]
         return family
 
@@ -111,7 +100,6 @@ class Bloom(BaseEncoding):
         return (self.num_hashes if self.hashes.distinct else 1), self.num_hashes
 
     def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:
-        """Return the extreme overlaps of two filters; see `Encoding.shapes`."""
         fewest, most = self.ones
         weights = range(fewest, most + 1)
         pairs = (_overlaps(self.num_bits, *pair, equal_bits=equal_bits) for pair in product(weights, repeat=2))
@@ -164,7 +152,6 @@ class Bloom(BaseEncoding):
         return self.hashes.positions(raw, cohort, self.num_bits, self.num_hashes)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {
             "encoding": "bloom",
             "num_bits": self.num_bits,
@@ -191,13 +178,6 @@ class SampledBits(BaseEncoding):
     The cohort is public. As many cohorts as values, so every value is asked of exactly the share
     ``sampled_bits / domain_size`` of the cohorts; the offsets are spread over the domain by the project's hash family.
 
-    Parameters
-    ----------
-    domain_size
-        d, at least 2.
-
-    Examples
-    --------
     >>> encoding = SampledBits(5, 2)
     >>> [sum(len(encoding.positions(value, cohort)) for cohort in range(5)) for value in range(5)]
     [2, 2, 2, 2, 2]
@@ -214,12 +194,10 @@ class SampledBits(BaseEncoding):
 
     @property
     def num_bits(self) -> int:
-        """A bit for each sampled value."""
         return self.sampled_bits
 
     @property
     def num_cohorts(self) -> int:
-        """One for every value."""
         return self.domain_size
 
     @property
@@ -278,5 +256,4 @@ class SampledBits(BaseEncoding):
         return (self.places[distance],) if distance in self.places else ()
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"encoding": "sampled-bits", "domain_size": self.domain_size, "sampled_bits": self.sampled_bits}

@@ -23,8 +23,6 @@ MAX_POWER: Final = 1 << 10
 class Field(ABC):
     """The arithmetic of a field of `size` elements, 0 .. size - 1.
 
-    Examples
-    --------
     >>> four = field_of(4)
     >>> [[four.times(a, b) for b in range(4)] for a in range(4)]
     [[0, 0, 0, 0], [0, 1, 2, 3], [0, 2, 3, 1], [0, 3, 1, 2]]
@@ -71,19 +69,15 @@ class PrimeField(Field):
         return 0
 
     def plus(self, a: int, b: int) -> int:
-        """Return a + b."""
         return (a + b) % self.size
 
     def minus(self, a: int, b: int) -> int:
-        """Return a - b."""
         return (a - b) % self.size
 
     def times(self, a: int, b: int) -> int:
-        """Return a b."""
         return a * b % self.size
 
     def inverse(self, a: int) -> int:
-        """Return 1 / a."""
         return pow(a, -1, self.size)
 
 
@@ -103,7 +97,8 @@ class PowerField(Field):
     @cached_property
     def polynomial(self) -> int:
         """Number of the polynomial: x^k is `size`, and what it is equal to is minus the rest."""
-        highest, rest, place = self.powers[_degree(self.size, self.prime)], 0, 1
+        degree = next(k for k in range(1, self.size.bit_length()) if self.prime**k == self.size)
+        highest, rest, place = self.powers[degree], 0, 1
         while highest:
             highest, digit = divmod(highest, self.prime)
             rest, place = rest + -digit % self.prime * place, place * self.prime
@@ -128,15 +123,12 @@ class PowerField(Field):
         return self.powers[(self._logarithms[a] + self._logarithms[b]) % (self.size - 1)]
 
     def inverse(self, a: int) -> int:
-        """Return 1 / a."""
         return self.powers[-self._logarithms[a] % (self.size - 1)]
 
 
 def powers_of_x(polynomial: int, size: int, prime: int) -> tuple[int, ...]:
     """Return the `size - 1` powers of x modulo a polynomial, or nothing where x returns to 1 before, or never does.
 
-    Examples
-    --------
     >>> powers_of_x(7, 4, 2), powers_of_x(5, 4, 2)  # x^2 + x + 1, and x^2 + 1, in which x^2 = 1
     ((1, 2, 3), ())
     """
@@ -161,19 +153,9 @@ def _digitwise(a: int, b: int, sign: int, prime: int) -> int:
     return total
 
 
-def _degree(size: int, prime: int) -> int:
-    return next(k for k in range(1, size.bit_length()) if prime**k == size)
-
-
 @cache
 def field_of(size: int) -> Field:
-    """Return the field of `size` elements.
-
-    Examples
-    --------
-    >>> field_of(9).polynomial, field_of(7).polynomial  # x^2 + x + 2
-    (14, 0)
-    """
+    """Return the field of `size` elements."""
     if not is_field_size(size):
         raise ParameterError(
             f"field_size = {size}: give a prime below {MAX_PRIME}, or a power of a prime up to {MAX_POWER}"
@@ -183,13 +165,7 @@ def field_of(size: int) -> Field:
 
 
 def is_field_size(number: int) -> bool:
-    """Whether there is a field of so many elements here: a prime, or a power of one up to `MAX_POWER`.
-
-    Examples
-    --------
-    >>> [n for n in range(20) if is_field_size(n)]
-    [2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19]
-    """
+    """Whether there is a field of so many elements here: a prime, or a power of one up to `MAX_POWER`."""
     if not 2 <= number <= MAX_PRIME:
         return False
     prime, rest = _least_divisor(number), number

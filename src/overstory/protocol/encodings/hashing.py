@@ -49,15 +49,7 @@ class OverstoryV1:
     The positions are drawn without replacement by Floyd's method, so they are always distinct; a position's bias is
     at most ``num_bits / 2**64`` (multiply-shift instead of a modulus).
 
-    Parameters
-    ----------
-    key
-        Public, at most 64 bytes: a metric's id, so that two metrics never share a filter. Empty in plain files.
-
-    Examples
-    --------
-    >>> len(set(OverstoryV1().positions(b"Ohio", cohort=3, num_bits=128, num_hashes=2)))
-    2
+    The key is public, at most 64 bytes: a metric's id, so that two metrics never share a filter. Empty in plain files.
     """
 
     key: bytes = b""
@@ -83,7 +75,6 @@ class OverstoryV1:
         return int.from_bytes(state.digest(), "little")
 
     def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
-        """Return `num_hashes` distinct bit positions."""
         state = mix64(self.digest(value) + _cohort_offset(cohort) & MASK64)
         chosen: list[int] = []
         for last in range(num_bits - num_hashes, num_bits):
@@ -98,11 +89,6 @@ class GoogleRapporPython:
     """The family of Google's public Python client: bytes of MD5(cohort, value), each modulo the filter's size.
 
     Its positions may coincide; then fewer than `num_hashes` bits are set.
-
-    Examples
-    --------
-    >>> GoogleRapporPython().positions(b"v1", cohort=0, num_bits=16, num_hashes=2)
-    (8, 10)
     """
 
     name: ClassVar[str] = "google-rappor-python"
@@ -111,7 +97,6 @@ class GoogleRapporPython:
     distinct: ClassVar[bool] = False
 
     def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
-        """Return `num_hashes` bit positions, possibly with repetitions."""
         seeded = cohort.to_bytes(4, "big") + value
         digest = hashlib.md5(seeded, usedforsecurity=False).digest()
         return tuple(byte % num_bits for byte in digest[:num_hashes])
@@ -121,13 +106,7 @@ FAMILIES: Final = (OverstoryV1.name, GoogleRapporPython.name)
 
 
 def hash_family(name: str, key: str = "") -> HashFamily:
-    """Return the family of that name.
-
-    Examples
-    --------
-    >>> hash_family("overstory-v1").name
-    'overstory-v1'
-    """
+    """Return the family of that name."""
     if not isinstance(key, str):
         raise ParameterError(f"hash_key = {key!r}: give a string of at most 64 bytes")
     if name == OverstoryV1.name:

@@ -21,8 +21,6 @@ Items = tuple[int, ...]
 def check_items(value: Any, domain_size: int) -> Items:
     """Return a set of items in its one form, or raise ParameterError.
 
-    Examples
-    --------
     >>> check_items({5, 2}, 8), check_items([], 8)
     ((2, 5), ())
     """
@@ -40,8 +38,6 @@ def items_key(items: Items) -> bytes:
 class ItemBits(BaseEncoding):
     """A bit for each item; a set of more than `most` items sets the bits of `most` of them, drawn at random.
 
-    Examples
-    --------
     >>> ItemBits(10, 3).differences, ItemBits(4, 3).differences
     (((3, 3),), ((1, 3), (2, 2), (3, 1)))
     """
@@ -58,12 +54,10 @@ class ItemBits(BaseEncoding):
 
     @property
     def num_bits(self) -> int:
-        """A bit for each item."""
         return self.domain_size
 
     @property
     def ones(self) -> tuple[int, int]:
-        """From none to `most`."""
         return 0, self.most
 
     @property
@@ -113,7 +107,6 @@ class ItemBits(BaseEncoding):
         return tuple(sorted(left[: self.most]))
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"encoding": "item-bits", "domain_size": self.domain_size, "most": self.most}
 
 
@@ -123,13 +116,6 @@ class PaddedItems(BaseEncoding):
 
     The dummies are the symbols from `domain_size` on. With one dummy, all padding is that one; otherwise there are
     `length` of them, and no padded set has one twice.
-
-    Examples
-    --------
-    >>> from overstory.protocol.sampling import SeededEntropy
-    >>> encoding = PaddedItems(10, length=4, num_dummies=4)
-    >>> {encoding.draw((2, 7), SeededEntropy(seed)) for seed in range(50)} == {2, 7, 10, 11}
-    True
     """
 
     domain_size: int
@@ -147,7 +133,6 @@ class PaddedItems(BaseEncoding):
 
     @property
     def num_symbols(self) -> int:
-        """Items and dummies."""
         return self.domain_size + self.num_dummies
 
     def padded(self, items: Items) -> Items:
@@ -162,5 +147,4 @@ class PaddedItems(BaseEncoding):
         return padded[uniform_below(len(padded), entropy)]
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"domain_size": self.domain_size, "length": self.length, "num_dummies": self.num_dummies}

@@ -44,25 +44,11 @@ MOST_FITTED: Final = 2000
 
 @dataclass(frozen=True)
 class BalancedHash(BaseSymbols):
-    """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds.
-
-    Parameters
-    ----------
-    num_seeds
-        s = g^m, the number of vectors; digit i of a seed in base g is coordinate i, the lowest first.
-    domain_size
-        d, at most (s - 1) / (g - 1).
-
-    Examples
-    --------
-    >>> encoding = BalancedHash(3, 81, 40)
-    >>> sum(encoding.symbol(5, seed) == encoding.symbol(39, seed) for seed in range(81))
-    27
-    """
+    """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds."""
 
     hash_range: int
-    num_seeds: int
-    domain_size: int
+    num_seeds: int  # s = g^m vectors; digit i of a seed in base g is coordinate i, the lowest first
+    domain_size: int  # at most (s - 1) / (g - 1)
 
     by_seed: ClassVar[bool] = True
 
@@ -81,12 +67,10 @@ class BalancedHash(BaseSymbols):
 
     @property
     def num_symbols(self) -> int:
-        """The field's size."""
         return self.hash_range
 
     @property
     def num_cohorts(self) -> int:
-        """One for each seed."""
         return self.num_seeds
 
     @property
@@ -119,7 +103,6 @@ class BalancedHash(BaseSymbols):
         return (*digits, 1, *(0,) * (self.dimension - 1 - length))
 
     def symbol(self, value: Any, cohort: int) -> int:
-        """Return the inner product."""
         return self.field.inner(self.vector(cohort), self.point(value))
 
     def canonical(self) -> dict[str, Any]:
@@ -136,8 +119,6 @@ class BalancedHash(BaseSymbols):
 def dimension_of(hash_range: int, num_seeds: int) -> int | None:
     """Return m with ``hash_range ** m == num_seeds``; None where there is none, or no such field.
 
-    Examples
-    --------
     >>> dimension_of(4, 256), dimension_of(6, 216), dimension_of(2, 100)
     (4, None, None)
     """
@@ -152,8 +133,6 @@ def dimension_of(hash_range: int, num_seeds: int) -> int | None:
 def balanced_values(hash_range: int, num_seeds: int) -> int:
     """Return for how many values there is a balanced set of so many seeds: (g^m - 1) / (g - 1), or 0.
 
-    Examples
-    --------
     >>> [balanced_values(g, s) for g, s in ((2, 1024), (3, 729), (4, 256), (4, 1000))]
     [1023, 364, 85, 0]
     """
@@ -162,22 +141,12 @@ def balanced_values(hash_range: int, num_seeds: int) -> int:
 
 @dataclass(frozen=True)
 class SeededHash(BaseSymbols):
-    """The value's hash under one of a metric's `num_seeds` public pseudo-random seeds.
-
-    Parameters
-    ----------
-    hash_range
-        g, at least 2.
-    domain_size
-        d for symbols; None for strings, of which any candidate can be asked later.
-    key
-        Public: a metric's id. The seeds follow from it, and the digests of strings.
-    """
+    """The value's hash under one of a metric's `num_seeds` public pseudo-random seeds."""
 
     hash_range: int
     num_seeds: int
-    domain_size: int | None = None
-    key: str = ""
+    domain_size: int | None = None  # None for strings, of which any candidate can be asked later
+    key: str = ""  # public: a metric's id; the seeds follow from it, and the digests of strings
 
     pure: ClassVar[bool] = False
     uneven: ClassVar[bool] = True
@@ -191,12 +160,10 @@ class SeededHash(BaseSymbols):
 
     @property
     def num_symbols(self) -> int:
-        """The hash's range."""
         return self.hash_range
 
     @property
     def num_cohorts(self) -> int:
-        """One for each seed."""
         return self.num_seeds
 
     @property
@@ -206,7 +173,6 @@ class SeededHash(BaseSymbols):
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The metric's seeds."""
         return seeds_of(self.key, self.num_seeds)
 
     def can_be_fitted(self, num_values: int, num_seeds: float | None = None) -> bool:
@@ -215,12 +181,10 @@ class SeededHash(BaseSymbols):
         return num_values <= MOST_FITTED and 2 * num_values <= seeds * (self.hash_range - 1)
 
     def symbol(self, value: Any, cohort: int) -> int:
-        """Return the value's hash under seed number `cohort`."""
         word = value_word(value, self.domain_size, self.key)
         return hash_word(word, self.seeds[cohort]) * self.hash_range >> 32
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {
             "encoding": "seeded-hash",
             "hash_range": self.hash_range,
@@ -234,8 +198,6 @@ class SeededHash(BaseSymbols):
 def seeds_of(key: str, num_seeds: int) -> tuple[int, ...]:
     """Return the public seeds of a metric: 31 bits each, from BLAKE2b of its key and the seed's number.
 
-    Examples
-    --------
     >>> seeds_of("colour", 64)[:2] == seeds_of("colour", 128)[:2] != seeds_of("size", 64)[:2]
     True
     """

@@ -55,20 +55,7 @@ class SetSystem(AnyEncoding, Protocol):
 
 @dataclass(frozen=True)
 class Subsets(BaseEncoding):
-    """Outputs are the subsets of size `subset_size` of the domain; a value owns those that it is in.
-
-    Parameters
-    ----------
-    domain_size
-        d, at least 2.
-    subset_size
-        omega, from 1 to d - 1. An output is its d indicator bits.
-
-    Examples
-    --------
-    >>> Subsets(4, 2).sizes
-    (6, 3, 1)
-    """
+    """Outputs are the subsets of `subset_size` values, as indicator bits; a value owns those that it is in."""
 
     domain_size: int
     subset_size: int
@@ -107,11 +94,9 @@ class Subsets(BaseEncoding):
         return sum(1 << other for other in chosen)
 
     def contains(self, output: int, value: Any) -> bool:
-        """Whether the subset holds the value."""
         return bool(output >> self._symbol(value) & 1)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"sets": "subsets", "domain_size": self.domain_size, "subset_size": self.subset_size}
 
     def _symbol(self, value: Any) -> int:
@@ -133,21 +118,12 @@ class Projective(BaseEncoding):
     Point number i, with ``(q^j - 1)/(q - 1) <= i < (q^(j+1) - 1)/(q - 1)``, has the coordinates 0, ..., 0, 1 and then
     the j digits of the rest in base q: the first coordinate that is not 0 is 1.
 
-    Parameters
-    ----------
-    domain_size
-        d, at least 2; value v is point v.
-    field_size
-        q, a prime, or a power of one up to 2**10 (`finite_fields` numbers its elements).
-
-    Examples
-    --------
     >>> Projective(10, 3).sizes, Projective(10, 3).coordinates(5)
     ((13, 4, 1), (1, 0, 1))
     """
 
     domain_size: int
-    field_size: int
+    field_size: int  # q, a prime, or a power of one up to 2**10 (`finite_fields` numbers its elements)
     num_cohorts = 1
     subset_size: ClassVar[None] = None
 
@@ -180,7 +156,6 @@ class Projective(BaseEncoding):
 
     @property
     def payload_bits(self) -> int:
-        """A point's number."""
         return (self.sizes[0] - 1).bit_length()
 
     def coordinates(self, point: int) -> tuple[int, ...]:
@@ -209,11 +184,9 @@ class Projective(BaseEncoding):
         return self.number(vector)
 
     def outside(self, value: Any, entropy: Entropy) -> int:
-        """Return a point that is not."""
         return self.number(self._vector(value, 1 + uniform_below(self.field_size - 1, entropy), entropy))
 
     def anywhere(self, entropy: Entropy) -> int:
-        """Return any point."""
         return uniform_below(self.sizes[0], entropy)
 
     def _vector(self, value: Any, product: int, entropy: Entropy) -> list[int]:

@@ -58,7 +58,6 @@ class Direct(BaseSymbols):
 
     @property
     def num_symbols(self) -> int:
-        """The domain's size."""
         return self.domain_size
 
     @property
@@ -72,11 +71,9 @@ class Direct(BaseSymbols):
         return Fraction(0)
 
     def symbol(self, value: Any, cohort: int) -> int:  # noqa: ARG002 - nothing is public
-        """Return the value."""
         return check_symbol(value, self.domain_size)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"encoding": "direct", "domain_size": self.domain_size}
 
 
@@ -123,7 +120,6 @@ class HadamardRow(BaseSymbols):
 
     @property
     def num_symbols(self) -> int:
-        """A sign."""
         return 2
 
     @property
@@ -141,7 +137,6 @@ class HadamardRow(BaseSymbols):
         return (check_symbol(value, self.domain_size) & cohort).bit_count() & 1
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"encoding": "hadamard", "domain_size": self.domain_size}
 
 
@@ -158,23 +153,10 @@ class LinearHash(BaseSymbols):
     Two different values share a symbol for one matrix in ``2**m``, exactly, if matrices are uniform. The values that a
     report supports are an affine subspace, so all values are counted by one fast transform
     (`overstory.kernels.symbols.transforms`).
-
-    Parameters
-    ----------
-    domain_size
-        d, at most ``2**64``; a value has ``b = ceil(log2 d)`` bits.
-    hash_bits
-        m: there are ``2**m`` symbols.
-
-    Examples
-    --------
-    >>> encoding = LinearHash(1 << 16, 3)
-    >>> encoding.symbol(5 ^ 9, 77) == encoding.symbol(5, 77) ^ encoding.symbol(9, 77)
-    True
     """
 
-    domain_size: int
-    hash_bits: int
+    domain_size: int  # at most 2**64; a value has b = ceil(log2 domain_size) bits
+    hash_bits: int  # m: there are 2**m symbols
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, 1 << 64)
@@ -187,12 +169,10 @@ class LinearHash(BaseSymbols):
 
     @property
     def num_symbols(self) -> int:
-        """The hash's range."""
         return 1 << self.hash_bits
 
     @property
     def num_cohorts(self) -> int:
-        """One matrix per seed."""
         return SEEDS
 
     @property
@@ -201,7 +181,6 @@ class LinearHash(BaseSymbols):
         return Fraction(1, self.num_symbols)
 
     def symbol(self, value: Any, cohort: int) -> int:
-        """Return the value's hash under the seed `cohort`."""
         bits = check_symbol(value, self.domain_size)
         rows = matrix_rows(cohort, self.num_bits, self.hash_bits)
         return sum(((row & bits).bit_count() & 1) << place for place, row in enumerate(rows))

@@ -19,13 +19,7 @@ from overstory.protocol.sampling import Draw, Entropy, uniform_below
 
 
 def canonical(parameters: Mapping[str, Any]) -> str:
-    """Write `parameters` in their one canonical form: JSON, keys sorted, no spaces.
-
-    Examples
-    --------
-    >>> canonical({"b": 1, "a": [2, 3]})
-    '{"a":[2,3],"b":1}'
-    """
+    """Write `parameters` in their one canonical form: JSON, keys sorted, no spaces."""
     return json.dumps(parameters, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -56,7 +50,6 @@ class Influence(NamedTuple):
         return 0.01 * self.up
 
     def to_json(self) -> dict[str, float]:
-        """Return JSON values."""
         return {"up": self.up, "down": self.down, "one_percent": self.one_percent}
 
 
@@ -67,8 +60,6 @@ REBUILD: dict[str, Callable[[str, dict[str, Any], bytes], Mechanism]] = {}
 def outward(place: int, size: int, steps: int) -> Iterator[int]:
     """Yield the places around one in ``0 .. size - 1``, nearest first; of two as near, the lower one.
 
-    Examples
-    --------
     >>> list(outward(1, 4, 2))
     [0, 2, 3]
     """
@@ -146,13 +137,7 @@ class LocalRandomizer(ABC):
         return ""
 
     def encode(self, value: Any, cohort: int) -> int | None:  # noqa: ARG002 - of numbers, there is no single one
-        """Return the payload of a value without noise, which never leaves the device; None where it has no single one.
-
-        Raises
-        ------
-        ParameterError
-            When the value is outside the domain.
-        """
+        """Return a value's payload without noise, which never leaves the device; None where there is no single one."""
         return None
 
     @property
@@ -188,10 +173,8 @@ class LocalRandomizer(ABC):
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
         """Return the function from a value to the permanent response that `secret` gives to it, always the same.
 
-        Raises
-        ------
-        ParameterError
-            Here when the secret is not usable or there is no such cohort; from the function when the value is not.
+        ParameterError is raised here where the secret is not usable or there is no such cohort; by the function where
+        the value is outside the domain.
         """
 
     @abstractmethod
@@ -205,8 +188,6 @@ class LocalRandomizer(ABC):
     def response_key(self, value: Any, cohort: int) -> Hashable:  # noqa: ARG002 - where values share no response
         """Return what the permanent response to a value depends on, in a cohort: equal for values that share one.
 
-        Examples
-        --------
         >>> from overstory.protocol.mechanisms.symbols import loloha
         >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
         >>> len({hashed.response_key(value, cohort=7) for value in range(100)})
@@ -240,11 +221,7 @@ class LocalRandomizer(ABC):
 
 
 class Mechanism(LocalRandomizer):
-    """The device's half of a frequency oracle.
-
-    A subclass has the fields `name`, `parameters` and `encoding`; it says what its payload is and how likely it is, and
-    inherits the rest.
-    """
+    """The device's half of a frequency oracle; a subclass says what its payload is and how likely it is."""
 
     name: str
     parameters: Mapping[str, Any]
@@ -264,7 +241,6 @@ class Mechanism(LocalRandomizer):
 
     @cached_property
     def num_cohorts(self) -> int:
-        """Those of the encoding."""
         cohorts: int = self.encoding.num_cohorts
         return cohorts
 
@@ -295,10 +271,7 @@ class Mechanism(LocalRandomizer):
 
     @property
     def drawn(self) -> tuple[Mechanism, int] | None:
-        """The mechanism that reports one item of a set, and from how many it is drawn; None where values are no sets.
-
-        None also where every item of a set is reported.
-        """
+        """The mechanism that reports one item of a set, and from how many it is drawn; None where nothing is drawn."""
         return None
 
     @property

@@ -40,10 +40,7 @@ def least_noise(
 ) -> int:
     """Return the smallest threshold in ``low .. high`` with ``promised(threshold) <= epsilon``.
 
-    Parameters
-    ----------
-    near
-        Where to look first, such as what a formula says in floats; the answer does not depend on it.
+    The search begins `near`, such as at what a formula says in floats; the answer does not depend on it.
     """
     under = promised(high) - epsilon
     if under > 0:
@@ -100,14 +97,7 @@ MOST_CHANNELS: Final = 256
 
 @lru_cache(MOST_CHANNELS)
 def one_round(family: Family, epsilon: float) -> BinaryChannel:
-    """Return the family's channel of least noise whose exact epsilon on one-hot bits is at most `epsilon`.
-
-    Examples
-    --------
-    >>> channel = one_round(optimized, 1.0)
-    >>> 1 - 1e-8 < channel.epsilon <= 1
-    True
-    """
+    """Return the family's channel of least noise whose exact epsilon on one-hot bits is at most `epsilon`."""
     return family(least_noise(lambda t: family(t).epsilon, epsilon, 1, ONE // 2 - 1))
 
 
@@ -154,27 +144,12 @@ def small_set(
     alpha: Alpha,
     usual_range: int,
     *,
-    domain_size: int | None,
+    domain_size: int | None,  # None for strings, of which nobody knows how many there are
     key: str,
     hash_range: int | None = None,
     num_seeds: int | None = None,
 ) -> BalancedHash | SeededHash:
-    """Return the set of hash functions for these needs.
-
-    Parameters
-    ----------
-    alpha
-        See `Alpha`.
-    usual_range
-        The range of least variance where nothing collides more often than it should.
-    domain_size
-        d; None for strings, of which nobody knows how many there are.
-
-    Examples
-    --------
-    >>> small_set(lambda g: 1.718 / (1.718 + g), 4, domain_size=85, key="")
-    BalancedHash(hash_range=4, num_seeds=256, domain_size=85)
-    """
+    """Return the set of hash functions for these needs; `usual_range` is best where nothing collides too often."""
     ranges = range(2, min(4 * usual_range, MOST_SYMBOLS) + 1) if hash_range is None else (hash_range,)
     if domain_size is None:
         return SeededHash(ranges[0] if hash_range else usual_range, num_seeds or DEFAULT_SEEDS, None, key)
@@ -230,12 +205,6 @@ def kept_by(epsilon: float) -> Alpha:
 
 
 def best_hash_bits(epsilon: float) -> int:
-    """Return the m of least variance among the ranges ``2**m``.
-
-    Examples
-    --------
-    >>> [best_hash_bits(epsilon) for epsilon in (0.5, 1.0, 2.0, 4.0)]
-    [1, 2, 3, 6]
-    """
+    """Return the m of least variance among the ranges ``2**m``."""
     ranges = [1 << bits for bits in range(1, MAX_HASH_BITS + 1)]
     return least_range(ranges, kept_by(check_epsilon("epsilon", epsilon))).bit_length() - 1

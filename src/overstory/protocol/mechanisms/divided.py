@@ -30,19 +30,8 @@ CHOICES: Final = "grr, oue, sue or projective"
 
 @dataclass(frozen=True)
 class DividedMechanism(LocalRandomizer):
-    """An oracle for each table; a report's cohort is its table's number.
+    """An oracle for each table's cells; a report's cohort is its table's number.
 
-    Parameters
-    ----------
-    sizes
-        How many values each variable has.
-    tables
-        The variables of each table, by their numbers.
-    parts
-        The oracle of each table's cells.
-
-    Examples
-    --------
     >>> either = divided(oracle="grr", epsilon=1.0, sizes="3 2 2", tables="0 1, 2")
     >>> either.num_cohorts, [part.domain_size for part in either.parts], either.cell(7, 0), either.cell(7, 1)
     (2, [6, 2], 3, 1)
@@ -50,8 +39,8 @@ class DividedMechanism(LocalRandomizer):
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
-    sizes: tuple[int, ...]
-    tables: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]  # how many values each variable has
+    tables: tuple[tuple[int, ...], ...]  # the numbers of each table's variables
     parts: tuple[Mechanism, ...]
 
     payload: ClassVar[str] = "divided"
@@ -68,7 +57,6 @@ class DividedMechanism(LocalRandomizer):
 
     @property
     def payload_bits(self) -> int:
-        """Width of the widest table's payload."""
         return max(part.payload_bits for part in self.parts)
 
     @property
@@ -78,12 +66,10 @@ class DividedMechanism(LocalRandomizer):
 
     @property
     def zones(self) -> tuple[tuple[int, int], ...]:
-        """Each table's limit."""
         return tuple((place + 1, part.payload_limit) for place, part in enumerate(self.parts))
 
     @property
     def num_cohorts(self) -> int:
-        """The tables."""
         return len(self.parts)
 
     @property
@@ -113,17 +99,14 @@ class DividedMechanism(LocalRandomizer):
         return cell
 
     def encode(self, value: Any, cohort: int) -> int | None:
-        """Return the true payload of the cohort's table, which never leaves the device."""
         check_cohort(cohort, self.num_cohorts)
         return self.parts[cohort].encode(self.cell(value, cohort), 0)
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
-        """P(this payload | value) of one report in the report's table, exact."""
         check_cohort(report.cohort, self.num_cohorts)
         return self.parts[report.cohort].likelihood(Report(0, report.bits), self.cell(value, report.cohort))
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a value to the permanent payload of a device of this table."""
         check_cohort(cohort, self.num_cohorts)
         respond = self.parts[cohort].responder(secret, metric, 0)
         return lambda value: respond(self.cell(value, cohort))
@@ -134,17 +117,14 @@ class DividedMechanism(LocalRandomizer):
         return self.parts[cohort].response_key(self.cell(value, cohort), 0)
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return the table's own response to no value."""
         check_cohort(cohort, self.num_cohorts)
         return self.parts[cohort].nothing(secret, metric, 0)
 
     def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
-        """Return one report of a device that nobody has seen before."""
         chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else cohort
         return Report(chosen, self.parts[chosen].randomize(self.cell(value, chosen), entropy).bits)
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         return {
             "name": self.name,
             "sizes": list(self.sizes),
@@ -156,16 +136,8 @@ class DividedMechanism(LocalRandomizer):
 def divided(*, oracle: str, epsilon: float, sizes: str = "2 2", tables: str = "0 1") -> DividedMechanism:
     """Devices divided over tables: each answers one, by an oracle of one round, at the whole epsilon.
 
-    Parameters
-    ----------
-    oracle
-        The oracle of every table: grr, oue, sue or projective.
-    epsilon
-        Of one report.
-    sizes
-        How many values each variable has, with spaces between them; follows from a metric's domain.
-    tables
-        The numbers of each table's variables, tables with commas between them; follows from a metric's domain.
+    The oracle is grr, oue, sue or projective. `sizes` has spaces between the variables' sizes; `tables` has the
+    variables' numbers, with commas between tables. Both follow from a metric's domain.
     """
     build = REGISTRY.get(str(oracle))
     if build is None or not {"domain_size", "epsilon"} <= set(inspect.signature(build).parameters):

@@ -47,19 +47,7 @@ from overstory.protocol.sampling import Entropy, KeyedEntropy, bit_sampler, chec
 
 @dataclass(frozen=True)
 class PaddedSampling(Mechanism):
-    """Report one symbol of a padded set through an oracle.
-
-    Parameters
-    ----------
-    inner
-        The oracle over items and dummies, in one round.
-
-    Examples
-    --------
-    >>> plugins = padding_and_sampling(domain_size=10, most=3, epsilon=1.0, inner="grr")
-    >>> round(plugins.inner.epsilon_report, 4), plugins.epsilon_report <= 1
-    (1.8172, True)
-    """
+    """Report one symbol of a padded set through an oracle of one round, over items and dummies."""
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
@@ -71,7 +59,6 @@ class PaddedSampling(Mechanism):
 
     @cached_property
     def num_cohorts(self) -> int:
-        """Those of the oracle."""
         return self.inner.num_cohorts
 
     @property
@@ -81,17 +68,14 @@ class PaddedSampling(Mechanism):
 
     @property
     def drawn(self) -> tuple[Mechanism, int]:
-        """The oracle, and L."""
         return self.inner, self.length
 
     @property
     def payload_bits(self) -> int:
-        """Those of the oracle."""
         return self.inner.payload_bits
 
     @property
     def payload_limit(self) -> int:
-        """That of the oracle."""
         return self.inner.payload_limit
 
     @property
@@ -106,7 +90,6 @@ class PaddedSampling(Mechanism):
 
     @property
     def q_star(self) -> Fraction:
-        """The oracle's."""
         return self.inner.q_star
 
     @property
@@ -125,7 +108,6 @@ class PaddedSampling(Mechanism):
         return 1 + (own.keep / own.other - 1) / self.length
 
     def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one permanent response, however often it is sent
-        """Exact epsilon, rounded up; see `odds`."""
         return round_up(log_ratio(self.odds, Fraction(1)))
 
     @property
@@ -143,11 +125,9 @@ class PaddedSampling(Mechanism):
         return sum((self.inner.likelihood(report, symbol) for symbol in drawn), Fraction(0)) / len(drawn)
 
     def supports(self, report: Report, value: Any) -> bool:
-        """Whether the report speaks for an item."""
         return self.inner.supports(report, value)
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a set to its permanent response; see `LocalRandomizer.responder`."""
         entropy = self._permanent(secret, metric, cohort)
 
         def respond(value: Any) -> int:
@@ -175,7 +155,6 @@ class PaddedSampling(Mechanism):
         return self.inner.draw_permanent(symbol, cohort, entropy)
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         return {"name": self.name, **self.encoding.canonical(), "inner": self.inner.canonical()}
 
 
@@ -189,7 +168,6 @@ class ItemBitMechanism(BitMechanism):
     reading: ClassVar[str] = "items"
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a set to its permanent bits; see `LocalRandomizer.responder`."""
         check_cohort(cohort, 1)
         about = ResponseContext(metric, self.digest, cohort)
         respond = self.permanence.responder(self.rounds.permanent, self.encoding.num_bits, secret, about)
@@ -203,11 +181,9 @@ class ItemBitMechanism(BitMechanism):
         return respond_to
 
     def response_key(self, value: Any, cohort: int) -> bytes:  # noqa: ARG002 - one cohort
-        """Return the set: no two sets share a response."""
         return items_key(check_items(value, self.encoding.domain_size))
 
     def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        """Return permanent bits drawn from `entropy`."""
         check_cohort(cohort, 1)
         items = self.encoding.counted(check_items(value, self.encoding.domain_size), entropy)
         return bit_sampler(self.rounds.permanent, self.encoding.num_bits)(bits_at(items), entropy.bits)
@@ -224,11 +200,8 @@ def padding_and_sampling(
     """Padding and sampling: one item of the padded set, by GRR, OUE or OLH, counted L times.
 
     `length` is L, `most` unless given; a smaller one has less noise and counts too little of larger sets. Without
-    `inner`, the oracle of least variance for a rare item.
-
-    References
-    ----------
-    Wang, Li, Jha, "Locally differentially private frequent itemset mining", IEEE S&P 2018.
+    `inner`, the oracle of least variance for a rare item. Wang, Li, Jha, "Locally differentially private frequent
+    itemset mining", IEEE S&P 2018.
     """
     parameters = dict(locals())
     check_epsilon("epsilon", epsilon)

@@ -15,13 +15,6 @@ from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 def oracles_for(domain_size: int, epsilon: float, epsilon_permanent: float | None = None) -> Iterator[Mechanism]:
     """Return every oracle that these needs determine: with a permanent epsilon those that memoize and send afresh.
 
-    Raises
-    ------
-    ParameterError
-        When an epsilon is out of range, or the permanent one is not above the other.
-
-    Examples
-    --------
     >>> [built.name for built in oracles_for(100, 1.0, 2.0)]
     ['l-grr', 'l-sue', 'l-osue', 'l-soue', 'loloha', 'opt-dr']
     """

@@ -38,34 +38,18 @@ _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this
 
 @dataclass(frozen=True)
 class BitMechanism(Mechanism):
-    """Encode a value as bits, randomize them permanently, randomize that afresh for every report.
-
-    Parameters
-    ----------
-    encoding
-        From a value to bits.
-    rounds
-        The permanent and the instantaneous channel; either may be the identity.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
-    >>> round(rappor.epsilon_report, 4), round(rappor.epsilon_permanent, 4)
-    (1.0743, 4.3944)
-    """
+    """Encode a value as bits, randomize them permanently, randomize that afresh for every report."""
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
     encoding: Encoding
-    rounds: Rounds
+    rounds: Rounds  # either channel may be the identity
     permanence: Permanence = field(default_factory=KeyedPermanence, compare=False, repr=False)
 
     payload: ClassVar[str] = "bits"
 
     @property
     def payload_bits(self) -> int:
-        """A bit of the vector each."""
         return self.encoding.num_bits
 
     @property
@@ -85,16 +69,13 @@ class BitMechanism(Mechanism):
 
     @property
     def fresh(self) -> bool:
-        """Whether the permanent round changes nothing."""
         return self.rounds.permanent.is_identity
 
     @cached_property
     def epsilon_permanent(self) -> float:
-        """Epsilon of any number of reports of one value, rounded up (RAPPOR's eps_infinity)."""
         return self.rounds.epsilon_permanent(self.encoding.differences)
 
     def epsilon_n(self, reports: int) -> float:
-        """Exact epsilon of `reports` reports of one value, rounded up."""
         return self.rounds.epsilon(self.encoding.differences, reports=whole_number(reports))
 
     @property
@@ -104,7 +85,6 @@ class BitMechanism(Mechanism):
         return float(first.keep_one), float(first.raise_zero), float(self.rounds.instantaneous.span)
 
     def encode(self, value: Any, cohort: int) -> int:
-        """Return the true bits of `value` in `cohort`; they never leave the device."""
         return encode(self.encoding, value, cohort)
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
@@ -122,7 +102,6 @@ class BitMechanism(Mechanism):
         return report.bits & bits == bits
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a value to its permanent bits; see `Mechanism.responder`."""
         check_cohort(cohort, self.encoding.num_cohorts)
         permanent, positions = self.rounds.permanent, self.encoding.positions
         if permanent.is_identity:
@@ -153,14 +132,12 @@ class BitMechanism(Mechanism):
         return bit_sampler(self.rounds.instantaneous, self.encoding.num_bits)
 
     def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        """Return permanent bits drawn from `entropy`."""
         bits = self.encode(value, cohort)
         if self.rounds.permanent.is_identity:
             return bits
         return bit_sampler(self.rounds.permanent, self.encoding.num_bits)(bits, entropy.bits)
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         thresholds = [list(c.thresholds) for c in (self.rounds.permanent, self.rounds.instantaneous)]
         return {"name": self.name, "thresholds": thresholds, **self.encoding.canonical()}
 
@@ -188,32 +165,24 @@ class SymbolMechanism(Mechanism):
 
     The permanent response belongs to the *symbol*: values that share one on this device share the response (LOLOHA's
     idea), so a device has at most `num_symbols` of them.
-
-    Parameters
-    ----------
-    rounds
-        The permanent and the instantaneous channel; alpha = 1 changes nothing.
     """
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
     encoding: SymbolEncoding
-    rounds: SymbolRounds
+    rounds: SymbolRounds  # alpha = 1 changes nothing
 
     payload: ClassVar[str] = "symbols"
 
     @property
     def payload_bits(self) -> int:
-        """A symbol's width."""
         return (self.encoding.num_symbols - 1).bit_length()
 
     @property
     def payload_limit(self) -> int:
-        """The number of symbols."""
         return self.encoding.num_symbols
 
     def encode(self, value: Any, cohort: int) -> int:
-        """Return the value's symbol in `cohort`."""
         return self.encoding.symbol(value, cohort)
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
@@ -237,7 +206,6 @@ class SymbolMechanism(Mechanism):
         return collision * self.channel.keep + (1 - collision) * self.channel.other
 
     def epsilon_n(self, reports: int) -> float:
-        """Exact epsilon of `reports` reports of one value, rounded up."""
         return self.rounds.epsilon(reports=whole_number(reports))
 
     @property
@@ -249,12 +217,10 @@ class SymbolMechanism(Mechanism):
 
     @property
     def fresh(self) -> bool:
-        """Whether the permanent round changes nothing."""
         return self.rounds.permanent.alpha == 1
 
     @property
     def epsilon_permanent(self) -> float:
-        """Epsilon of any number of reports of one symbol, rounded up."""
         return self.rounds.epsilon_permanent
 
     def supports(self, report: Report, value: Any) -> bool:
@@ -262,7 +228,6 @@ class SymbolMechanism(Mechanism):
         return self.encoding.symbol(value, report.cohort) == report.bits
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a value to its permanent symbol; see `Mechanism.responder`."""
         check_cohort(cohort, self.num_cohorts)
         key, about, draw = check_secret(secret), (metric, self.digest, cohort), self._permanent
 
@@ -273,7 +238,6 @@ class SymbolMechanism(Mechanism):
         return respond
 
     def response_key(self, value: Any, cohort: int) -> Hashable:
-        """Return the value's symbol."""
         return self.encoding.symbol(value, cohort)
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
@@ -288,16 +252,13 @@ class SymbolMechanism(Mechanism):
 
     @cached_property
     def instantaneous(self) -> Draw:
-        """The function (permanent symbol, random_bits) -> a fresh report's symbol."""
         return symbol_sampler(self.rounds.instantaneous)
 
     def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        """Return a permanent symbol drawn from `entropy`."""
         check_cohort(cohort, self.num_cohorts)
         return self._permanent(self.encoding.symbol(value, cohort), entropy.bits)
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         rounds = (self.rounds.permanent, self.rounds.instantaneous)
         return {
             "name": self.name,

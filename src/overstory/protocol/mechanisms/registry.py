@@ -19,13 +19,7 @@ Built = TypeVar("Built")
 
 
 class Builders(Mapping[str, Callable[..., Built]]):
-    """What builds mechanisms, by name.
-
-    Parameters
-    ----------
-    places
-        By name: the module below `overstory.protocol` and the function in it, with a colon between them.
-    """
+    """What builds mechanisms, by name; `places` are "module:function", the module below `overstory.protocol`."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self.places = places
@@ -76,13 +70,7 @@ REGISTRY: Final[Builders[Mechanism]] = Builders(
 
 
 def mechanism(name: str, **parameters: Any) -> Mechanism:
-    """Build the mechanism of that name.
-
-    Examples
-    --------
-    >>> mechanism("basic-rappor-one-time", domain_size=4, p=0.5, q=0.75).epsilon_report < 1.0987
-    True
-    """
+    """Build the mechanism of that name."""
     return build_from(REGISTRY, name, parameters)
 
 

@@ -31,12 +31,10 @@ class SetMechanism(Mechanism):
 
     @property
     def payload_bits(self) -> int:
-        """Width of an output."""
         return self.encoding.payload_bits
 
     @property
     def payload_limit(self) -> int:
-        """The number of outputs, where they are numbered."""
         return self.encoding.sizes[0] if self.encoding.subset_size is None else 1 << self.payload_bits
 
     @property
@@ -83,11 +81,9 @@ class SetMechanism(Mechanism):
         return self.epsilon_report
 
     def supports(self, report: Report, value: Any) -> bool:
-        """Whether the value's set holds the reported output."""
         return self.encoding.contains(report.bits, value)
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a value to its permanent output; see `Mechanism.responder`."""
         check_cohort(cohort, self.num_cohorts)
         key, about = check_secret(secret), (metric, self.digest, cohort)
 
@@ -103,7 +99,6 @@ class SetMechanism(Mechanism):
         return self.encoding.anywhere(KeyedEntropy(check_secret(secret), about, purpose=b"permanent"))
 
     def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        """Return an output drawn from `entropy`."""
         check_cohort(cohort, self.num_cohorts)
         return self._draw(value, entropy)
 
@@ -112,7 +107,6 @@ class SetMechanism(Mechanism):
         return drawn(value, entropy)
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         return {"name": self.name, "thresholds": [int(self.inside * ONE)], **self.encoding.canonical()}
 
 
@@ -125,12 +119,8 @@ def set_epsilon(outputs: int, own: int, inside: Fraction) -> float:
 def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) -> SetMechanism:
     """Subset selection (Ye and Barg 2018): a random subset of the domain, more likely with the value in it.
 
-    Without `subset_size`, the one of least variance, near d / (e^eps + 1).
-
-    References
-    ----------
-    Ye, Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", IEEE
-    Transactions on Information Theory 2018.
+    Without `subset_size`, the one of least variance, near d / (e^eps + 1). Ye, Barg, "Optimal schemes for discrete
+    distribution estimation under locally differential privacy", IEEE Transactions on Information Theory 2018.
     """
     parameters = dict(locals())
     check_epsilon("epsilon", epsilon)
@@ -144,11 +134,7 @@ def projective(*, domain_size: int, epsilon: float, field_size: int | None = Non
     """Projective geometry response (Feldman, Nelson, Nguyen, Talwar 2022): a point of PG(t-1, q).
 
     Without `field_size`, the prime or prime power q of least variance among those near e^eps + 1 and those that waste
-    fewest points.
-
-    References
-    ----------
-    Feldman, Nelson, Nguyen, Talwar, "Private frequency estimation via projective geometry", ICML 2022.
+    fewest points. "Private frequency estimation via projective geometry", ICML 2022.
     """
     parameters = dict(locals())
     near = min(math.exp(min(check_epsilon("epsilon", epsilon), 10.0)) + 1, MAX_PRIME / 2)

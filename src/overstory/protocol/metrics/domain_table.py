@@ -39,28 +39,15 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class DomainRead(NamedTuple):
-    """A metric's domain, with the lines of the candidate files that it names, where they were read.
+    """A metric's domain, with the lines of the candidate files that it names, where they were read."""
 
-    Attributes
-    ----------
-    domain
-        None after noting a fault.
-    candidates
-        Of strings.
-    candidate_lists
-        Of each variable of a table with strings.
-    """
-
-    domain: AnyDomain | None
-    candidates: tuple[str, ...] | None = None
-    candidate_lists: tuple[tuple[str, ...] | None, ...] = ()
+    domain: AnyDomain | None  # None after noting a fault
+    candidates: tuple[str, ...] | None = None  # of strings
+    candidate_lists: tuple[tuple[str, ...] | None, ...] = ()  # of each variable of a table with strings
 
 
 def read_candidate_file(folder: Folder, name: str) -> tuple[str, ...]:
-    r"""Return the candidates of a file in the registry's folder.
-
-    The file is UTF-8 text, one candidate per line; lines end in ``\n`` or ``\r\n``, and blank lines count for nothing.
-    """
+    """Return the candidates of a file in the registry's folder: UTF-8 text, one a line, without the blank lines."""
     if not name or "\\" in name or PurePosixPath(name).is_absolute():
         raise FormatError(f"{name!r} is no path relative to the registry's folder, with / between its parts")
     try:

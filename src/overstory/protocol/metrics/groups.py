@@ -33,24 +33,8 @@ WANTED: Final = 'a table such as {by = "release", shares = {"1.0" = 0.6, "1.1" =
 class Groups:
     """The groups that a metric's devices are in.
 
-    Parameters
-    ----------
-    by
-        What the groups are of, such as ``release``.
-    shares
-        The public share of all devices in each group; the rest is in the group ``other``.
-    devices
-        How many devices are expected to report.
-    floor
-        The fewest devices that a group may have.
+    ParameterError where a name cannot travel, shares add up to more than 1, or a group is smaller than the floor.
 
-    Raises
-    ------
-    ParameterError
-        When a name cannot travel, shares add up to more than 1, or a group has fewer devices than the floor.
-
-    Examples
-    --------
     >>> releases = Groups("release", {"1.0": 0.6, "1.1": 0.3}, devices=500_000)
     >>> releases.names, round(releases.expected("other"))
     (('1.0', '1.1', 'other'), 50000)
@@ -58,10 +42,10 @@ class Groups:
     ('1.1', 'other', 'other')
     """
 
-    by: str
-    shares: Mapping[str, float]
-    devices: int
-    floor: int = FLOOR
+    by: str  # what the groups are of, such as "release"
+    shares: Mapping[str, float]  # of all devices, public; the rest is in the group "other"
+    devices: int  # expected to report
+    floor: int = FLOOR  # the fewest devices that a group may have
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", MappingProxyType({name: float(x) for name, x in self.shares.items()}))
@@ -84,13 +68,6 @@ class Groups:
         return value if value is not None and value in self.shares else OTHER
 
     def share(self, name: str) -> float:
-        """Return the public share of a group.
-
-        Raises
-        ------
-        ParameterError
-            When there is no such group.
-        """
         if name == OTHER:
             return max(1.0 - sum(self.shares.values()), 0.0)
         if name not in self.shares:
@@ -103,8 +80,6 @@ class Groups:
     def with_share(self, name: str | None = None) -> tuple[str, float]:
         """Return a group, the rarest unless given, with its share of all devices: no less than one device's.
 
-        Examples
-        --------
         >>> Groups("release", {"1.0": 0.75, "1.1": 0.25}, devices=500_000).with_share()
         ('1.1', 0.25)
         """
@@ -125,7 +100,6 @@ class Groups:
         return {"by": self.by, "groups": sorted(self.shares)}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the registry's key as JSON values."""
         return {"by": self.by, "shares": dict(self.shares), "devices": self.devices, "floor": self.floor}
 
 
@@ -201,15 +175,7 @@ def read_groups(fields: Fields) -> Groups | None:
 
 
 def check_one_variable(metrics: Fields, groups: Mapping[str, Groups | None]) -> None:
-    """Note a fault where metrics have different groups: together, they would tell devices apart.
-
-    Parameters
-    ----------
-    metrics
-        The table of all metrics.
-    groups
-        Those of each metric, by its id.
-    """
+    """Note a fault where metrics have different groups: together, they would tell devices apart."""
     first: tuple[str, Groups] | None = None
     for name, own in groups.items():
         if own is None:

@@ -12,18 +12,10 @@ from overstory.protocol.mechanisms.registry import REGISTRY, Builders, build_fro
 
 @dataclass(frozen=True)
 class Family:
-    """The mechanisms that take values of one kind.
+    """The mechanisms that take values of one kind."""
 
-    Attributes
-    ----------
-    values
-        What they take, in a word or two.
-    builders
-        By name; what a domain says of the parameters (`AnyDomain.completes`) is filled in.
-    """
-
-    values: str
-    builders: Builders[LocalRandomizer]
+    values: str  # what they take, in a word or two
+    builders: Builders[LocalRandomizer]  # what a domain says of the parameters (`AnyDomain.completes`) is filled in
 
 
 STRINGS_ALONE: Final = ("rappor", "rappor-one-time")
@@ -69,21 +61,13 @@ BUILDERS: Final[Builders[LocalRandomizer]] = Builders(
 
 
 def any_mechanism(name: str, **parameters: Any) -> LocalRandomizer:
-    """Build the mechanism of that name, of whichever family.
-
-    Examples
-    --------
-    >>> any_mechanism("grr", domain_size=4, epsilon=1.0).payload, any_mechanism("duchi", epsilon=1.0).payload
-    ('symbols', 'numbers')
-    """
+    """Build the mechanism of that name, of whichever family."""
     return build_from(BUILDERS, name, parameters)
 
 
 def values_of(name: str) -> str:
     """Return what a mechanism takes, in words.
 
-    Examples
-    --------
     >>> values_of("olh"), values_of("duchi")
     ('symbols or strings', 'numbers')
     """

@@ -62,12 +62,7 @@ NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which 
 def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool = True) -> Metric | None:
     """Return the metric of a table, or None after noting every fault of it.
 
-    Parameters
-    ----------
-    folder
-        Where the registry's other files are; None to leave them unread.
-    read_candidates
-        Whether to read candidate files: a device has no use for them.
+    Without a folder the registry's other files stay unread; a device has no use for candidates.
     """
     before = len(fields.faults)
     name = str(fields.path[-1])
@@ -219,14 +214,10 @@ def _completed(
             continue
         given_too = complete.setdefault(key, value)
         if (tuple(given_too) if isinstance(given_too, list) else given_too) != value and key != "hash_key":
-            fields.fault(f"parameters.{key}", _disagreement(complete[key], key, value))
+            says = f"has {value} symbols" if key == "domain_size" else f"says {value!r}"
+            fields.fault(f"parameters.{key}", f"{complete[key]!r:.100}, but the domain {says}: leave it out")
             return None
     return _with_window(fields, complete, accepted)
-
-
-def _disagreement(given: Any, key: str, value: Any) -> str:
-    says = f"has {value} symbols" if key == "domain_size" else f"says {value!r}"
-    return f"{given!r:.100}, but the domain {says}: leave it out"
 
 
 def _with_window(fields: Fields, complete: dict[str, Any], accepted: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,20 +22,12 @@ TABLE: Final = 'a table such as {relay = "https://relay.example.org/", operator 
 class ObliviousRoute:
     """Through whom the reports of oblivious metrics travel, and for whom they are encrypted.
 
-    Attributes
-    ----------
-    relay
-        The URL that encrypted reports are posted to. The relay sees addresses, and no content.
-    operator
-        Who runs the relay, in words for people; not who runs the collector.
-    keys
-        The collector's public keys, as the bytes of application/ohttp-keys (RFC 9458), the one to use first. Everybody
-        has the same list: a key of one's own would tell the collector who sends.
+    Everybody has the same list of keys: a key of one's own would tell the collector who sends.
     """
 
-    relay: str
-    operator: str
-    keys: bytes
+    relay: str  # the URL that encrypted reports are posted to; the relay sees addresses, and no content
+    operator: str  # who runs the relay, in words for people; not who runs the collector
+    keys: bytes  # the collector's, as application/ohttp-keys (RFC 9458), the one to use first
 
     @property
     def described(self) -> str:
@@ -43,7 +35,6 @@ class ObliviousRoute:
         return f"{self.relay}, run by {self.operator}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {"relay": self.relay, "operator": self.operator, "keys": self.keys.hex()}
 
 

@@ -244,18 +244,15 @@ def parse_registry(
     (['colour'], 'week')
     """
     root = read_root(text, source=source)
-    version, metrics = _version(root), _metrics(root, folder, read_candidates=read_candidates)
+    root.unknown(("registry", "budget", "opt_out", "oblivious", "shards", "metrics"))
+    version = root.text("registry", "the registry's version, such as its date")
+    metrics = _metrics(root, folder, read_candidates=read_candidates)
     budget, opt_out, route = _budget(root, metrics), _opt_out(root, metrics), _oblivious(root, metrics)
     shards = _shards(root, metrics)
     if root.faults:
         raise RegistryError(root.faults, source=source)
     assert version is not None
     return MetricRegistry(metrics, version, budget, text, opt_out, route, shards)
-
-
-def _version(root: Fields) -> str | None:
-    root.unknown(("registry", "budget", "opt_out", "oblivious", "shards", "metrics"))
-    return root.text("registry", "the registry's version, such as its date")
 
 
 def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:

@@ -31,8 +31,6 @@ _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 def shard_of(batch: bytes, count: int) -> int:
     """Return the shard of a batch id, of `count`: its first two bytes, big-endian, modulo the count.
 
-    Examples
-    --------
     >>> [shard_of(bytes.fromhex(first) + bytes(14), 16) for first in ("0000", "000f", "0110", "ffff")]
     [0, 15, 0, 15]
     """
@@ -41,15 +39,9 @@ def shard_of(batch: bytes, count: int) -> int:
 
 @dataclass(frozen=True)
 class Shards:
-    """How many shards there are, and from which day on.
+    """How many shards there are, and from which day on."""
 
-    Attributes
-    ----------
-    counts
-        The days, counted from 1970, from which a number of shards holds, with that number, ascending. The first
-        number holds before its day, too.
-    """
-
+    # (first day since 1970, number), ascending; the first number holds before its day, too
     counts: tuple[tuple[int, int], ...]
 
     @property
@@ -60,8 +52,6 @@ class Shards:
     def count_on(self, day: int) -> int:
         """Return the number of shards in force on a day, counted from 1970.
 
-        Examples
-        --------
         >>> shards = Shards(((0, 4), (20_000, 16)))
         >>> shards.count_on(19_999), shards.count_on(20_000)
         (4, 16)
@@ -75,7 +65,6 @@ class Shards:
         return self.count_on(metric.period.start(period) // DAY)
 
     def of(self, metric: Metric, period: int, batch: bytes) -> int:
-        """Return the shard of an upload."""
         return shard_of(batch, self.count_of(metric, period))
 
     def suffix(self, metric: Metric, period: int, batch: bytes) -> str:
@@ -93,8 +82,6 @@ class Shards:
 
         A registry without shards has one collector.
 
-        Examples
-        --------
         >>> Shards(((0, 4), (20_000, 16))).first_difference(Shards(((0, 4), (20_100, 16))))
         20000
         """
@@ -107,7 +94,6 @@ class Shards:
         return f"{self.counts[0][1]}{changes}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         changes = dict(self.change_days())
         return {"count": self.counts[0][1]} | ({"from": changes} if changes else {})
 
@@ -115,8 +101,6 @@ class Shards:
     def from_json(cls, read: Mapping[str, Any]) -> Shards:
         """Return what `to_json` wrote.
 
-        Examples
-        --------
         >>> Shards.from_json({"count": 4, "from": {"2027-03-01": 16}})
         Shards(counts=((0, 4), (20878, 16)))
         """

@@ -88,16 +88,11 @@ MOST_TEXT = 4000
 class Fields:
     """One table of the document, and the faults found in it.
 
-    Attributes
-    ----------
-    table, path
-        What the parser read, and where it lies.
-    faults
-        Shared by all tables of a document; every method that finds a fault adds it here, and returns None.
+    All tables of a document share `faults`; every method that finds a fault adds it there, and returns None.
     """
 
     table: Mapping[str, Any]
-    path: Path
+    path: Path  # where the table lies
     positions: Mapping[Path, TomlPosition]  # by key
     faults: list[Fault] = field(default_factory=list)
 
@@ -145,7 +140,6 @@ class Fields:
         return value
 
     def link(self, key: str, wanted: str) -> str | None:
-        """Return a link."""
         value = self.required(key, wanted)
         if value is None:
             return None
@@ -174,7 +168,6 @@ class Fields:
         return value
 
     def date(self, key: str, wanted: str) -> dt.date | None:
-        """Return a day."""
         value = self.required(key, wanted)
         if value is None:
             return None
@@ -184,7 +177,6 @@ class Fields:
         return value
 
     def subtable(self, key: str, wanted: str) -> Fields | None:
-        """Return a table inside this one."""
         value = self.required(key, wanted)
         if value is None:
             return None

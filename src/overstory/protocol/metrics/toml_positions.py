@@ -17,12 +17,9 @@ from overstory.protocol.metrics.toml_fields import Path
 
 @dataclass(frozen=True)
 class TomlPosition:
-    """Where a key and its value are.
+    """Where a key and its value are: offsets in the text of the key, of its value, and of the value's end.
 
-    Attributes
-    ----------
-    start, value, stop
-        Offsets in the text: of the key, of its value, and of the value's end. A table's header is its value.
+    A table's header is its value.
     """
 
     line: int  # the line on which the key starts, from 1
@@ -47,8 +44,6 @@ _PLAIN: Final = re.compile(r"[^,\]}#\n]*")
 def positions(text: str) -> dict[Path, TomlPosition]:
     r"""Return the position of each key and each element of an array, in a document that `tomllib` accepts.
 
-    Examples
-    --------
     >>> found = positions('a.b = 1\n[[c]]\nd = [2, {e = 3}]\n')
     >>> {path: place.line for path, place in found.items()} == {
     ...     ("a",): 1, ("a", "b"): 1, ("c",): 2, ("c", 0): 2, ("c", 0, "d"): 3,

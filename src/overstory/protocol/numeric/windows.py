@@ -33,26 +33,10 @@ from overstory.protocol.sampling import Entropy, uniform_below
 
 @dataclass(frozen=True)
 class WindowChannel:
-    """The channel above.
+    """The channel above."""
 
-    Parameters
-    ----------
-    num_positions
-        R, at least 2.
-    window
-        W, at least 1.
-
-    Examples
-    --------
-    >>> channel = WindowChannel(3, 2, Fraction(1, 2))
-    >>> [str(channel.probability(cell, 1)) for cell in range(channel.num_cells)]
-    ['1/8', '3/8', '3/8', '1/8']
-    >>> round(channel.epsilon, 9) == round(math.log(3), 9)
-    True
-    """
-
-    num_positions: int
-    window: int
+    num_positions: int  # R, at least 2
+    window: int  # W, at least 1
     alpha: Fraction
 
     def __post_init__(self) -> None:
@@ -147,11 +131,6 @@ def half_width(epsilon: float) -> float:
     """Return b, half the window's width on a range of length 1: (eps E - E + 1) / (2 E (E - 1 - eps)), E = exp(eps).
 
     It maximizes an upper bound of the mutual information between value and report (section 5.3); 1/2 at epsilon = 0.
-
-    Examples
-    --------
-    >>> round(half_width(1.0), 6), round(half_width(0.001), 6)
-    (0.256083, 0.499667)
     """
     if epsilon < 0.01:  # both differences vanish with epsilon squared: their series instead
         over = 1 / 2 + epsilon / 3 + epsilon**2 / 8 + epsilon**3 / 30

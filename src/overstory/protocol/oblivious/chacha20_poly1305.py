@@ -31,13 +31,7 @@ def seal(key: bytes, nonce: bytes, message: bytes, about: bytes = b"") -> bytes:
 
 
 def unseal(key: bytes, nonce: bytes, sealed: bytes, about: bytes = b"") -> bytes:
-    """Return the message.
-
-    Raises
-    ------
-    ParameterError
-        When it was altered, or sealed with another key, nonce or `about`.
-    """
+    """Return the message; ParameterError where it was altered, or sealed with another key, nonce or `about`."""
     _check(key, nonce)
     hidden, tag = sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]
     if not hmac.compare_digest(tag, _tag(key, nonce, hidden, about)):

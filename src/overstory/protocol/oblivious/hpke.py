@@ -76,16 +76,10 @@ def encapsulated_secret(exchanged: bytes, enc: bytes, recipient: bytes) -> bytes
 
 @dataclass(frozen=True)
 class Context:
-    """The keys of one message between two sides.
-
-    Attributes
-    ----------
-    enc
-        The sender's public key for this message.
-    """
+    """The keys of one message between two sides."""
 
     cipher: Cipher
-    enc: bytes
+    enc: bytes  # the sender's public key for this message
     key: bytes = field(repr=False)
     nonce: bytes = field(repr=False)
     exporter: bytes = field(repr=False)
@@ -126,15 +120,7 @@ def sender(
 ) -> Context:
     """Return the keys of a message to the owner of a public key; the private key of this side is forgotten here.
 
-    Parameters
-    ----------
-    draw
-        Where the 32 private bytes come from: the operating system.
-
-    Raises
-    ------
-    ParameterError
-        When the public key is none.
+    ParameterError where the public key is none. `draw` gives the 32 private bytes: the operating system's.
     """
     private = draw(KEY_BYTES)
     enc = public_key(private)

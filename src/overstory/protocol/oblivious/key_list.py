@@ -12,32 +12,17 @@ HEAD_BYTES: Final = 3  # the key's id and its KEM
 
 
 class Entry(NamedTuple):
-    """A key as a list states it.
-
-    Attributes
-    ----------
-    public
-        The key; empty for a KEM other than X25519, whose keys have another length.
-    suites
-        The pairs of KDF and cipher that its owner takes, by their numbers in RFC 9180.
-    """
+    """A key as a list states it."""
 
     key_id: int
     kem: int
-    public: bytes = b""
-    suites: tuple[tuple[int, int], ...] = ()
+    public: bytes = b""  # empty for a KEM other than X25519, whose keys have another length
+    suites: tuple[tuple[int, int], ...] = ()  # the pairs of KDF and cipher that its owner takes
 
 
 def read_entries(raw: bytes) -> tuple[Entry, ...]:
-    """Read the entries of a list of keys, in its order.
+    """Read the entries of a list of keys, in its order; WireError where the bytes are no such list.
 
-    Raises
-    ------
-    WireError
-        When the bytes are no such list.
-
-    Examples
-    --------
     >>> listed = bytes.fromhex("0029" + "01" + "0020" + "11" * 32 + "0004" + "0001" + "0003")
     >>> [(entry.key_id, entry.suites) for entry in read_entries(listed)]
     [(1, ((1, 3),))]

@@ -33,14 +33,7 @@ HEADER_BYTES: Final = 7
 
 @dataclass(frozen=True)
 class KeyConfiguration:
-    """A gateway's public key: its number, the key, and the ciphers that the gateway takes, as numbers of RFC 9180.
-
-    Examples
-    --------
-    >>> key = KeyConfiguration(1, bytes(range(32)))
-    >>> read_keys(key.encode()) == (key,)
-    True
-    """
+    """A gateway's public key: its number, the key, and the ciphers that the gateway takes, as numbers of RFC 9180."""
 
     key_id: int
     public: bytes
@@ -69,10 +62,7 @@ def _two(number: int) -> bytes:
 def read_keys(raw: bytes) -> tuple[KeyConfiguration, ...]:
     """Read application/ohttp-keys; keys of another kind than X25519 with HKDF-SHA256 are left out.
 
-    Raises
-    ------
-    WireError
-        When the bytes are no such list, or no key of it can be used.
+    WireError where the bytes are no such list, or no key of it can be used.
     """
     keys = [_key(entry) for entry in read_entries(raw) if entry.kem == KEM]
     usable = tuple(key for key in keys if key.ciphers)
@@ -82,13 +72,7 @@ def read_keys(raw: bytes) -> tuple[KeyConfiguration, ...]:
 
 
 def usable_key(raw: bytes) -> KeyConfiguration:
-    """Return the first key of a list that a device can encrypt for.
-
-    Raises
-    ------
-    WireError
-        When there is none, or the bytes are no such list.
-    """
+    """Return the first key of a list that a device can encrypt for; WireError where there is none."""
     for key in read_keys(raw):
         if CHACHA20_POLY1305.number in key.ciphers:
             return key
@@ -101,25 +85,13 @@ def _key(entry: Entry) -> KeyConfiguration:
 
 @dataclass(frozen=True)
 class SealedRequest:
-    """A request as it travels, and what opens its response.
+    """A request as it travels, and what opens its response."""
 
-    Attributes
-    ----------
-    body
-        What a relay passes on.
-    """
-
-    body: bytes
+    body: bytes  # what a relay passes on
     _context: Context = field(repr=False)
 
     def open(self, response: bytes) -> bytes:
-        """Return the response.
-
-        Raises
-        ------
-        ParameterError
-            When it was altered, or answers another request.
-        """
+        """Return the response; ParameterError where it was altered, or answers another request."""
         cipher = self._context.cipher
         length = nonce_bytes(cipher)
         key, nonce = response_keys(self._context, response[:length])
@@ -135,10 +107,7 @@ def seal_request(
 ) -> SealedRequest:
     """Return a binary request sealed for a gateway's key (section 4.3).
 
-    Raises
-    ------
-    ParameterError
-        When the gateway does not take this cipher, or its key is none.
+    ParameterError where the gateway does not take this cipher, or its key is none.
     """
     if cipher.number not in key.ciphers:
         raise ParameterError(f"the gateway's key {key.key_id} does not take the cipher {cipher.number:#06x}")

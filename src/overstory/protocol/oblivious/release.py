@@ -7,7 +7,6 @@ A large release travels in several such bodies of one id: the server adds up wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,44 +22,18 @@ LENGTH_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class Release:
-    """Messages that were released together, or a part of them.
+    """Messages that were released together, or a part of them."""
 
-    Attributes
-    ----------
-    id
-        16 bytes, drawn by the relay for each release.
-    messages
-        Encapsulated requests, each `message/ohttp-req`.
-
-    Examples
-    --------
-    >>> release = Release(bytes(16), (b"first", b"second"))
-    >>> read_release(release.encode()) == release
-    True
-    """
-
-    id: bytes
-    messages: tuple[bytes, ...]
+    id: bytes  # 16 bytes, drawn by the relay for each release
+    messages: tuple[bytes, ...]  # encapsulated requests, each `message/ohttp-req`
 
     def encode(self) -> bytes:
-        """Return the bytes that travel."""
-        return b"".join((MAGIC, self.id, *_with_lengths(self.messages)))
-
-
-def _with_lengths(messages: Iterable[bytes]) -> Iterable[bytes]:
-    for message in messages:
-        yield len(message).to_bytes(LENGTH_BYTES, "big")
-        yield message
+        parts = (len(message).to_bytes(LENGTH_BYTES, "big") + message for message in self.messages)
+        return b"".join((MAGIC, self.id, *parts))
 
 
 def read_release(raw: bytes) -> Release:
-    """Read a release.
-
-    Raises
-    ------
-    WireError
-        When the bytes are no release, or end early.
-    """
+    """Read a release; WireError where the bytes are none, or end early."""
     start = len(MAGIC) + ID_BYTES
     if not raw.startswith(MAGIC) or len(raw) < start:
         raise WireError("oblivious", "this is no release of a relay")

@@ -17,23 +17,14 @@ BASE: Final = (9).to_bytes(KEY_BYTES, "little")
 
 
 def public_key(private: bytes) -> bytes:
-    """Return the public key of 32 private bytes.
-
-    Examples
-    --------
-    >>> public_key(bytes(31) + b"A").hex()[:16]
-    'fd3384e132ad02a5'
-    """
+    """Return the public key of 32 private bytes."""
     return shared_secret(private, BASE)
 
 
 def shared_secret(private: bytes, public: bytes) -> bytes:
     """Return what the owner of `private` and that of `public` have in common.
 
-    Raises
-    ------
-    ParameterError
-        When a key is not 32 bytes, or the result is zero: a public key of small order, which hides nothing.
+    ParameterError where a key is not 32 bytes, or the result is zero: a public key of small order, which hides nothing.
     """
     if len(private) != KEY_BYTES or len(public) != KEY_BYTES:
         raise ParameterError(f"a key of X25519 has {KEY_BYTES} bytes, not {len(private)} and {len(public)}")

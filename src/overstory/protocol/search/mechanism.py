@@ -43,26 +43,9 @@ LONGEST_KEY: Final = 48
 class SearchMechanism(LocalRandomizer):
     """The device's half of a search: its one question, and its one answer.
 
-    Parameters
-    ----------
-    parameters
-        What `prefix_search` builds it from.
-    plan
-        The questions, and how the asked devices are divided over them: one for each group.
-    epsilon
-        What is declared: at least the exact epsilon of every question, which lies below by what rounding takes. So
-        plans of one epsilon promise the same, whatever their questions are.
-    wave, waves
-        Which of the equal parts of all devices is asked.
+    ParameterError where a question has a larger epsilon, or a group has several questions, or one whose mechanism
+    answers more than once.
 
-    Raises
-    ------
-    ParameterError
-        When a question has a larger epsilon, or a group has several questions, or one whose mechanism answers more
-        than once.
-
-    Examples
-    --------
     >>> search = prefix_search(values={"domain": "integers", "bits": 64}, epsilon=4.0)
     >>> [question.name for question in search.questions], search.epsilon_permanent <= 4.0
     (['22 bits', '36 bits', '50 bits', '64 bits'], True)
@@ -72,9 +55,9 @@ class SearchMechanism(LocalRandomizer):
     """
 
     parameters: Mapping[str, Any] = field(hash=False)
-    plan: Plan
-    epsilon: float
-    wave: int = 1
+    plan: Plan  # its groups have one question each
+    epsilon: float  # declared; a question's exact epsilon may lie below, by what rounding takes
+    wave: int = 1  # of the equal parts of all devices, the one that is asked
     waves: int = 1
 
     name = "prefix-search"
@@ -100,7 +83,6 @@ class SearchMechanism(LocalRandomizer):
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
-        """The groups' questions, in order."""
         return tuple(q for group in self.plan.groups for q in group.questions if isinstance(q, Question))
 
     @cached_property
@@ -127,13 +109,7 @@ class SearchMechanism(LocalRandomizer):
         return self.bounds[0] <= cohort < self.bounds[-1]
 
     def group_of(self, cohort: int) -> int:
-        """Return the group of a device that is asked.
-
-        Raises
-        ------
-        ParameterError
-            When it is not.
-        """
+        """Return the group of a device that is asked; ParameterError where it is not."""
         check_cohort(cohort, self.num_cohorts)
         if not self.asks(cohort):
             raise ParameterError(f"the device of number {cohort} is not asked in wave {self.wave} of {self.waves}")
@@ -204,46 +180,27 @@ class SearchMechanism(LocalRandomizer):
 
     @property
     def epsilon_permanent(self) -> float:
-        """Epsilon of all that a device ever sends by this plan."""
         return self.epsilon
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         plan = {"plan": self.plan.digest.hex(), "epsilon": self.epsilon}
         return {"name": self.name, **plan, "wave": self.wave, "waves": self.waves, "once": True}
 
 
 def prefix_search(
     *,
-    values: Mapping[str, Any] | CodedDomain,
-    epsilon: float,
+    values: Mapping[str, Any] | CodedDomain,  # codes, by their parameters
+    epsilon: float,  # of all that one device reveals
     known: Iterable[str] = (),
-    known_share: float = DICTIONARY_SHARE,
-    step: int = LONG_STEP,
-    beam: int = BEAM,
-    wave: int = 1,
+    known_share: float = DICTIONARY_SHARE,  # of the devices, asked about the `known` values
+    step: int = LONG_STEP,  # the bits that a level adds
+    beam: int = BEAM,  # the prefixes that a level lets through
+    wave: int = 1,  # of the equal parts of the devices, the one that is asked
     waves: int = 1,
-    hash_key: str = "",
+    hash_key: str = "",  # the metric's id
 ) -> SearchMechanism:
     """Search for frequent values that nobody listed: prefix extension, one question a device (`discover`).
 
-    Parameters
-    ----------
-    values
-        The values' codes, by their parameters.
-    epsilon
-        What one device reveals in all.
-    known, known_share
-        Values that are expected, and the share of the devices that is asked about them.
-    step, beam
-        The bits that a level adds, and the prefixes that it lets through.
-    wave, waves
-        Which of the equal parts of the devices is asked; the others stay for later plans.
-    hash_key
-        The metric's id.
-
-    References
-    ----------
     Wang, Li, Jha, "Locally differentially private heavy hitter identification", IEEE TDSC 2021 (PEM).
     """
     domain = coded_from(values) if isinstance(values, Mapping) else values

@@ -50,13 +50,7 @@ def symbols_for(num_bits: int) -> int:
 
 
 def prefix_bytes(code: int, width: int, num_bits: int) -> bytes:
-    """Return the first `num_bits` bits of a code of `width` bits: whole bytes, the last filled up with zeros.
-
-    Examples
-    --------
-    >>> prefix_bytes(0xABCD, 16, 12).hex(), prefix_bytes(0xABC, 12, 12).hex()
-    ('abc0', 'abc0')
-    """
+    """Return the first `num_bits` bits of a code of `width` bits: whole bytes, the last filled up with zeros."""
     return (code >> (width - num_bits) << (-num_bits % 8)).to_bytes(-(-num_bits // 8), "big")
 
 
@@ -74,22 +68,14 @@ def hashed_by(key: str) -> OverstoryV1:
 
 @dataclass(frozen=True)
 class Question:
-    """The first `num_bits` bits of the value's code.
+    """The first `num_bits` bits of the value's code."""
 
-    Parameters
-    ----------
-    name
-        Said in traces; a device's permanent responses to two names are independent.
-    key
-        Public key of the hash that the mechanism's own symbols come from, where it needs one.
-    """
-
-    name: str
+    name: str  # a device's permanent responses to two names are independent
     width: int
     num_bits: int
     step: int
     mechanism: Mechanism
-    key: str = ""
+    key: str = ""  # public; of the hash that the mechanism's own symbols come from, where it needs one
 
     def __post_init__(self) -> None:
         hashed_by(self.key)
@@ -137,15 +123,9 @@ DICTIONARY: Final = "dictionary"
 
 @dataclass(frozen=True)
 class Group:
-    """Devices that are asked the same questions; all of them are answered, and their epsilons add up.
+    """Devices that are asked the same questions; all of them are answered, and their epsilons add up."""
 
-    Parameters
-    ----------
-    threshold
-        A device whose 32-bit draw is below this, and not below the group's before, belongs here.
-    """
-
-    threshold: int
+    threshold: int  # a device whose 32-bit draw is below this, and not below the group's before, is here
     questions: tuple[Question, ...]
 
     @property
@@ -228,13 +208,7 @@ class Plan:
 
 
 def thresholds(weights: Sequence[float]) -> tuple[int, ...]:
-    """Return the groups' thresholds for shares proportional to `weights`; the last is 2**32.
-
-    Examples
-    --------
-    >>> [t / 2**32 for t in thresholds([1, 2, 1])]
-    [0.25, 0.75, 1.0]
-    """
+    """Return the groups' thresholds for shares proportional to `weights`; the last is 2**32."""
     if not weights or not all(isinstance(w, int | float) and 0 < w < math.inf for w in weights):
         raise ParameterError(f"shares = {list(weights)!r}: give a number above 0 for each group")
     total, running, out = math.fsum(weights), 0.0, []

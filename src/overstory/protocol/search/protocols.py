@@ -152,8 +152,6 @@ def level_weights(tried: Sequence[int], beam: int) -> tuple[float, ...]:
     ``z s`` there, z the normal quantile of 1 - beam / tried. To stay surely it needs a frequency of (z + 2) s or so; s
     falls with the root of the users. At the last level z is that of the selection rule, about .05 / tried.
 
-    Examples
-    --------
     >>> [round(weight, 1) for weight in level_weights([256, 24576, 24576], 96)]
     [5.4, 21.7, 36.7]
     """
@@ -169,8 +167,6 @@ def level_weights(tried: Sequence[int], beam: int) -> tuple[float, ...]:
 def even_levels(width: int, first: int, step: int) -> list[int]:
     """Return prefix lengths from `first` to `width`, in equal steps (to a bit) of at most `step`.
 
-    Examples
-    --------
     >>> even_levels(64, 22, 14), even_levels(20, 8, 8)
     ([22, 36, 50, 64], [8, 14, 20])
     """

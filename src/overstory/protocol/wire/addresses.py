@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine, by its name or number.
 
-    Examples
-    --------
     >>> [is_loopback(host) for host in ("localhost", "a.localhost", "127.0.0.2", "::1", "192.0.2.1", "example.org")]
     [True, True, True, True, False, False]
     """
@@ -26,8 +24,6 @@ def is_loopback(host: str) -> bool:
 def unencrypted_host(address: str | None) -> str | None:
     """Return the host that is reached without encryption, over a network; None where there is none.
 
-    Examples
-    --------
     >>> [unencrypted_host(f"http://{host}") for host in ("example.org", "localhost:8080", "127.0.0.1", "[::1]:80")]
     ['example.org', None, None, None]
     """
@@ -39,8 +35,6 @@ def unencrypted_host(address: str | None) -> str | None:
 def shared_host(first: str | None, second: str | None) -> str | None:
     """Return the host that two addresses have in common; None where they have none, or it is this machine.
 
-    Examples
-    --------
     >>> shared_host("https://Example.org/relay", "http://example.org:8000"), shared_host("https://a.test", None)
     ('example.org', None)
     """

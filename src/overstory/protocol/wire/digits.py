@@ -11,8 +11,6 @@ MOST_DIGITS: Final = 18
 def parse_digits(text: str | bytes) -> int | None:
     r"""Return the number that a few ASCII digits spell; None for anything else.
 
-    Examples
-    --------
     >>> parse_digits("567"), parse_digits(b"010"), parse_digits("+1"), parse_digits("\u00b2"), parse_digits("1" * 5000)
     (567, 10, None, None, None)
     """

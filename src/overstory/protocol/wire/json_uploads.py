@@ -40,20 +40,6 @@ def uploads_from_json(parsed: Any, metrics: Mapping[str, Entry], max_uploads: in
 
     The reports of a metric that `metrics` does not hold cannot be packed: such an upload comes back without any, to
     be refused by its name. A cohort or a bit that fits the columns but not the mechanism is packed as it is.
-
-    Parameters
-    ----------
-    parsed
-        The body, through `json.loads`.
-    max_uploads
-        How many are taken at most.
-
-    Examples
-    --------
-    >>> uploads_from_json({"uploads": []}, {}, 10)
-    Traceback (most recent call last):
-        ...
-    overstory.protocol.errors.WireError: uploads: give a list of at least one upload
     """
     listed = parsed.get("uploads") if isinstance(parsed, dict) else None
     if not isinstance(listed, list) or not listed:

@@ -15,8 +15,6 @@ from overstory.protocol.errors import ParameterError, WireError
 class Reason(StrEnum):
     """A reason code, as it stands in an answer.
 
-    Examples
-    --------
     >>> Reason.PERIOD_CLOSED.value, Reason.PERIOD_CLOSED.status
     ('period-closed', 410)
     >>> Reason("queue-full").detail
@@ -73,8 +71,6 @@ class Reason(StrEnum):
     def of(cls, error: WireError) -> Reason:
         """Return the reason of an error of the wire: the one of its name, else `damaged`.
 
-        Examples
-        --------
         >>> Reason.of(WireError("checksum", "...")), Reason.of(WireError("cohort", "..."))
         (<Reason.DAMAGED: 'damaged'>, <Reason.COHORT: 'cohort'>)
         """
@@ -157,8 +153,6 @@ def problem_type(reason: str) -> str:
     It is an absolute path: overstory has no domain whose name it could put in front, and RFC 9457 allows a relative
     reference. The page that it names does not exist; programs compare `reason`.
 
-    Examples
-    --------
     >>> problem_type("not-found")
     '/problems/not-found'
     """
@@ -170,13 +164,7 @@ KEY_PROBLEM: Final = "https://iana.org/assignments/http-problem-types#ohttp-key"
 
 
 def problem_title(reason: str) -> str:
-    """Return the `title` of a problem with that reason.
-
-    Examples
-    --------
-    >>> problem_title("not-found")
-    'Not found'
-    """
+    """Return the `title` of a problem with that reason."""
     return _TITLES.get(reason) or reason.replace("-", " ").capitalize()
 
 
@@ -191,8 +179,6 @@ def is_own_problem(problem: Mapping[str, Any], reason: str) -> bool:
 
     Anybody may answer with problem details; only a collector's have the `type` that belongs to its `reason`.
 
-    Examples
-    --------
     >>> [is_own_problem({"type": about, "detail": "..."}, "bits") for about in ("/problems/bits", "about:blank")]
     [True, False]
     """
@@ -200,13 +186,7 @@ def is_own_problem(problem: Mapping[str, Any], reason: str) -> bool:
 
 
 def check_token(token: str) -> str:
-    """Return `token`, or raise ParameterError unless it can stand in a header.
-
-    Examples
-    --------
-    >>> check_token("ovs-w-4f1c")
-    'ovs-w-4f1c'
-    """
+    """Return `token`, or raise ParameterError unless it can stand in a header."""
     if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
         raise ParameterError("token: give it as it was handed out, printable ASCII without spaces")
     return token

@@ -46,13 +46,7 @@ TRAILER: Final = struct.Struct("<I")
 
 @dataclass(frozen=True)
 class Batch:
-    """A decoded batch: raw little-endian columns, to be viewed as arrays or read one by one.
-
-    Parameters
-    ----------
-    cohorts, bits
-        The two columns' bytes.
-    """
+    """A decoded batch: raw little-endian columns, to be viewed as arrays or read one by one."""
 
     digest: bytes
     num_bits: int
@@ -71,8 +65,6 @@ class Batch:
 def cohort_width(num_cohorts: int) -> int:
     """Return how many bytes a cohort travels in.
 
-    Examples
-    --------
     >>> cohort_width(16), cohort_width(1 << 31)
     (2, 4)
     """
@@ -108,8 +100,6 @@ class Sender(Protocol):
 def encode_reports(mechanism: Sender, reports: Iterable[Report]) -> bytes:
     """Write `reports` of `mechanism` as one batch.
 
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> basic = mechanism("basic-rappor", domain_size=4)
     >>> list(decode_batch(encode_reports(basic, [Report(0, 5)])))
@@ -196,32 +186,17 @@ _GROUP_BYTES: Final = re.compile(GROUP.pattern.encode())
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One batch of reports of one metric and one period.
-
-    Attributes
-    ----------
-    metric, period
-        The metric's id, and the period's number.
-    group
-        The group that the devices are in, in clear; empty where the metric has no groups.
-    """
+    """One batch of reports of one metric and one period."""
 
     batch: bytes  # its id, 16 bytes: another upload has the same only where it is a copy of this one
-    metric: str
-    period: int
+    metric: str  # its id
+    period: int  # its number
     reports: bytes  # A packed batch, still undecoded; `overstory.protocol.wire.upload.decode_batch` reads it
-    group: str = ""
+    group: str = ""  # the group that the devices are in, in clear; empty where the metric has no groups
 
 
 def encode_upload(upload: Upload) -> bytes:
-    """Write one upload.
-
-    Examples
-    --------
-    >>> upload = Upload(bytes(16), "search-engine", 20778, b"a packed batch")
-    >>> decode_uploads(encode_upload(upload) * 2, max_uploads=2) == [upload, upload]
-    True
-    """
+    """Write one upload."""
     if len(upload.batch) != ID_BYTES:
         raise ParameterError(f"a batch id has {ID_BYTES} bytes, not {len(upload.batch)}")
     if METRIC_ID.fullmatch(upload.metric) is None:
