@@ -80,13 +80,7 @@ class EffectiveChoice:
 
 
 def of_environment(environ: Mapping[str, str]) -> Ceiling:
-    """Return what the environment allows.
-
-    Examples
-    --------
-    >>> of_environment({"DO_NOT_TRACK": "1"})
-    Ceiling(choice=<Choice.OFF: 'off'>, cause='DO_NOT_TRACK is set')
-    """
+    """Return what the environment allows."""
     own = environ.get("OVERSTORY", "")
     allowed = _OWN_WORDS.get(own.strip().lower())
     if allowed is None:
@@ -103,10 +97,7 @@ def of_environment(environ: Mapping[str, str]) -> Ceiling:
 
 
 def of_policy(path: Path) -> Ceiling:
-    """Return what an administrator's policy file allows; one that cannot be understood allows nothing.
-
-    The file is JSON, ``{"reporting": "off" | "local" | "ask"}``. Where there is none, everything is allowed.
-    """
+    """Return what a policy file, ``{"reporting": "off" | "local" | "ask"}``, allows; nothing, where it is broken."""
     try:
         read = json.loads(path.read_bytes())
         return Ceiling(_POLICY_WORDS[read["reporting"]], f"the administrator's policy, {path}")

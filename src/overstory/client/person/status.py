@@ -76,13 +76,7 @@ def relay_status(registry: MetricRegistry, rows: Rows | None = None) -> RelaySta
 
 
 def due_words(first: float, last: float) -> str:
-    """Say when what waits is due.
-
-    Examples
-    --------
-    >>> due_words(18_700, 18_700), due_words(0, 700), due_words(0, 0)
-    ('due within 5 h 12 min', 'the first due now, all within 12 min', 'due now')
-    """
+    """Say when what waits is due."""
     if last <= 0:
         return "due now"
     within = f"within {duration(last)}"

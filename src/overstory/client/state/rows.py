@@ -256,8 +256,7 @@ class Claims:
     def by(self, period: Period) -> Claims:
         """Return the same claims in terms of the metric's present period.
 
-        Where its length was different, every period that begins before the end of the last reported one counts as
-        reported: a report for one hour counts for its day.
+        Where its length was different, every period that begins before the end of the last reported one is reported.
         """
         if self.length is None or self.length == period.seconds:
             return self

@@ -60,8 +60,6 @@ class Node:
 class KeyTree:
     """What is left of a tree of keys.
 
-    Examples
-    --------
     >>> whole = KeyTree.of_root(bytes(32))
     >>> punctured = whole.without("colour")
     >>> punctured.key("colour") is None, punctured.key("engine") == whole.key("engine")
@@ -125,13 +123,7 @@ _NODE: Final = struct.Struct("<BQ32s")
 
 
 class DeviceSecret:
-    """A secret that neither `repr` nor pickle gives away.
-
-    Examples
-    --------
-    >>> DeviceSecret.of_root(bytes(32))
-    DeviceSecret(fingerprint=ed882494)
-    """
+    """A secret that neither `repr` nor pickle gives away."""
 
     __slots__ = ("_tree", "fingerprint")
 

@@ -100,13 +100,7 @@ class Attack:
 
 
 def percent(share: float) -> str:
-    """Return a probability in percent, rounded up to two digits after the point, or to three digits below 1%.
-
-    Examples
-    --------
-    >>> percent(0.25), percent(0.10001), percent(1 / 65536)
-    ('25.00%', '10.01%', '0.00153%')
-    """
+    """Return a probability in percent, rounded up to two digits after the point, or to three digits below 1%."""
     step = Decimal(10) ** (Decimal(share).adjusted() - 2 if 0 < share < 0.01 else -4)
     shown = rounded_up(share, step) * 100
     return f"{shown:.2f}%" if share >= 0.01 else f"{shown.normalize():f}%"
@@ -145,10 +139,7 @@ def share(total: Decimal, values: int) -> float:
 
 
 def true_positives(atoms: Iterable[Atom]) -> float:
-    """Return the true positives at 1% false ones (Neyman and Pearson): the most telling reports first.
-
-    The last of them is taken with the probability that uses the 1% up.
-    """
+    """Return the true positives at 1% false ones, by Neyman and Pearson; the last report's share uses the 1% up."""
     pairs = [(this, that) for this, that in atoms if this or that]
     best = Decimal(0)
     with localcontext(PRECISE):
