@@ -49,7 +49,6 @@ class Questions:
         return len(self.clients)
 
     def names(self) -> list[str]:
-        """Return the client's name on each line."""
         return [f"{self.prefix}{client}" for client in self.clients.tolist()]
 
     def write(self, path: Path, declared: Declared) -> None:
@@ -112,7 +111,6 @@ class Answers:
         return self.questions.values
 
     def take(self, rows: Any) -> Answers:
-        """Return some of the lines."""
         asked = self.questions
         cohorts = None if asked.cohorts is None else asked.cohorts[rows]
         some = replace(asked, clients=asked.clients[rows], cohorts=cohorts, values=asked.values[rows])

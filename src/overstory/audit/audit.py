@@ -296,7 +296,6 @@ class Settings:
         return min(max(self.reports // 50, 100), 4000)
 
     def lines(self, *, takes_metric: bool) -> int:
-        """Return the lines of all runs."""
         runs = 2 * (2 if self.restart else 1) + takes_metric
         return self.reports + 3 * self.twins + self.devices * self.repeats * runs
 

@@ -134,7 +134,8 @@ def detectable_excess(levels_of: LevelsOf, declared: float, alpha: float) -> flo
 
 
 def _power(levels: Levels, limit: float, declared: float, alpha: float) -> float:
-    """Return how likely the expected number of guesses, right by chance of its level, bounds epsilon above `declared`."""
+    """Return how likely the expected number of guesses gives a bound above `declared`."""
+    # Each guess is right with a chance of its level's: the right ones are binomial.
     guessed = levels.ratios >= limit
     guesses = float(levels.counts[guessed].sum())
     needed = Game("likelihood", int(guesses), 0, alpha).needed(declared)

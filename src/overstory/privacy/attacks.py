@@ -111,7 +111,6 @@ class Linkability:
         return f"{nameless}; {self.words()}."
 
     def words(self) -> str:
-        """Say it in one sentence."""
         if not self.bits and not self.are_alike and self.group is None:
             return "nothing stays the same from report to report"
         sentences = []

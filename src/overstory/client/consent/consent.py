@@ -70,7 +70,6 @@ class Agreement:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote."""
         values = {field.name: read[field.name] for field in fields(cls)}
         for name, value in values.items():
             held = (value is None and name in _OPTIONAL) or type(value) is (int if name in _NUMBERS else str)
@@ -80,7 +79,6 @@ class Agreement:
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return asdict(self)
 
     def changes(self, metric: Metric) -> Iterator[str]:

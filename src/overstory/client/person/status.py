@@ -40,7 +40,6 @@ class RelayStatus:
     direct: tuple[str, ...] = ()  # the other metrics
 
     def words(self) -> Iterator[str]:
-        """Say it to a person, a line at a time."""
         names = ", ".join(self.metrics)
         if self.route is None:
             yield f"reports of {names} wait: they go through a relay, and the registry names none"
@@ -52,7 +51,6 @@ class RelayStatus:
             yield f"reports of {metric} wait: {why}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         relay, operator = (None, None) if self.route is None else (self.route.relay, self.route.operator)
         return {"relay": relay, "operator": operator, "metrics": list(self.metrics), "waits": dict(self.waits)}
 

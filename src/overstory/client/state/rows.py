@@ -138,7 +138,6 @@ class Memo:
             self._connection.execute("INSERT INTO terms VALUES (?, ?)", (metric.account, text))
 
     def terms(self, account: bytes) -> Terms:
-        """Return the terms of an account that has reports."""
         row = self._connection.execute("SELECT terms FROM terms WHERE account = ?", (account,)).fetchone()
         return _terms(row[0])
 
@@ -375,17 +374,14 @@ class Rows:
         return self._get(f"kept {what}")
 
     def remember(self, what: str, value: str | float) -> None:
-        """Store a string or a number under a name."""
         self._set(f"kept {what}", value)
 
     def count(self, what: str, by: int = 1) -> None:
-        """Add to a counter."""
         self._connection.execute(
             "INSERT INTO counts VALUES (?1, ?2) ON CONFLICT (what) DO UPDATE SET number = number + ?2", (what, by)
         )
 
     def counts(self) -> dict[str, int]:
-        """Return the counters."""
         return dict(self._connection.execute("SELECT what, number FROM counts ORDER BY what"))
 
     def cap_of(self, metric: str) -> int | None:

@@ -73,7 +73,6 @@ class KeyTree:
 
     @classmethod
     def of_root(cls, root: bytes) -> KeyTree:
-        """Return the complete tree."""
         if len(root) != KEY_BYTES:
             raise ValueError(f"the root of a key tree has {KEY_BYTES} bytes, not {len(root)}")
         return cls([Node(0, 0, root)])

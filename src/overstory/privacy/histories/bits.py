@@ -56,7 +56,6 @@ class Position:
 
     @classmethod
     def of(cls, rounds: Rounds, reports: int, blocks: int, *, single: bool) -> Position:
-        """Return the position of two rounds."""
         later = rounds.instantaneous
         ones = _log(float(later.keep_one)), _log(float(later.raise_zero))
         zeros = _log(float(1 - later.keep_one)), _log(float(1 - later.raise_zero))

@@ -191,7 +191,6 @@ class Disclosure(ABC, Generic[M_co]):
 
     @property
     def unchanged(self) -> Constant:
-        """What is the same while the value does not change."""
         return self.payload if self.repeats else self.always
 
     @property

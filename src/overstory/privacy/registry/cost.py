@@ -101,7 +101,6 @@ class MetricCost:
         return self.lines[0]
 
     def line(self, kind: str) -> CostLine | None:
-        """Return the line of a kind, where there is one."""
         return next((line for line in self.lines if line.kind == kind), None)
 
     @property
