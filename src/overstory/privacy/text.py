@@ -126,17 +126,13 @@ def _permanent(epsilon: float) -> str:
     )
 
 
-def _up_to(epsilon: float) -> str:
-    how = CERTAIN if epsilon > MOST else f"a factor of up to {factor(epsilon)}"
-    return f"{how}, epsilon {epsilon_text(epsilon)}"
-
-
 def _change(reports: int, leak: float) -> str:
     if math.isinf(leak):
         return f"A change of value can be certain from {reports} reports: the same value always sends the same report."
+    how = CERTAIN if leak > MOST else f"a factor of up to {factor(leak)}"
     return (
-        f"From {reports} reports, someone could tell that a value changed ({_up_to(leak)}), and better with every "
-        "further report."
+        f"From {reports} reports, someone could tell that a value changed ({how}, epsilon {epsilon_text(leak)}), and "
+        "better with every further report."
     )
 
 

@@ -203,17 +203,14 @@ class TableTrial:
         """Return what was collected, and how near it came to the truth."""
         low, high = self.summary.table.interval(self.summary.level)
         inside = int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
+        same = " (of the values that are not left out)" if self.summary.v and any(self.summary.v.left_out) else ""
         return [
             f"Collected: {len(self.pairs):,} rows, each one report of its pair; {self.truth.size:,} pairs of values",
-            f"Truth: Cramer's V of these rows is {self.true_v:.2f}{self._of_the_same}",
+            f"Truth: Cramer's V of these rows is {self.true_v:.2f}{same}",
             f"Intervals: {inside:,} of the {self.truth.size:,} pairs' 95% intervals hold the truth",
             self._privacy(),
             *(f"note: {note}" for note in self._notes()),
         ]
-
-    @property
-    def _of_the_same(self) -> str:
-        return " (of the values that are not left out)" if self.summary.v and any(self.summary.v.left_out) else ""
 
     def _privacy(self) -> str:
         mechanism = self.result.mechanism

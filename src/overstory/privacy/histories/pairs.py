@@ -90,12 +90,6 @@ def blocks_of(first: Sequence[Entry], second: Sequence[Entry]) -> Blocks:
     return list(Counter(zip(first, second, strict=True)).items())
 
 
-def worst_losses(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood) -> tuple[Decimal, Decimal]:
-    """Worst log ratios over all outcomes: (first against second, second against first); see `worst_ratios`."""
-    ahead, behind = worst_ratios(blocks, symbols, likelihood)
-    return log_ratio(*ahead), log_ratio(*behind)
-
-
 def worst_ratios(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood) -> tuple[Ratio, Ratio]:
     """Worst ratios over all outcomes: (first against second, second against first).
 
@@ -138,7 +132,8 @@ UNIFORM: Final = -1
 
 def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
     """Worst log ratios at one position of an encoding: (first against second, second against first)."""
-    return worst_losses(blocks_of(first, second), (0, 1), _bits_seen(rounds))
+    ahead, behind = worst_ratios(blocks_of(first, second), (0, 1), _bits_seen(rounds))
+    return log_ratio(*ahead), log_ratio(*behind)
 
 
 def symbol_ratios(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Ratio, Ratio]:

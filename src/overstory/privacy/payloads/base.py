@@ -139,7 +139,10 @@ def share(total: Decimal, values: int) -> float:
 
 
 def true_positives(atoms: Iterable[Atom]) -> float:
-    """Return the true positives at 1% false ones, by Neyman and Pearson; the last report's share uses the 1% up."""
+    """Return the true positives at 1% false ones (Neyman and Pearson): the most telling reports first.
+
+    The last of them is taken with the probability that uses the 1% up.
+    """
     pairs = [(this, that) for this, that in atoms if this or that]
     best = Decimal(0)
     with localcontext(PRECISE):

@@ -184,7 +184,7 @@ Ratios = Mapping[float, float]
 def blankets_of(mechanism: LocalRandomizer, periods: int | None = 1, *, in_cohort: bool = False) -> list[Blanket]:
     """Return blankets of a device's reports, or of the worst cohort's: the largest bound over them holds.
 
-    The reports are of one unchanged value, each shuffled with the others' of its period; None for any number.
+    There are `periods` reports of one unchanged value, each shuffled with the others' of its period; None: any number.
     """
     family = FAMILIES.get(mechanism.payload)
     blankets = None if family is None else family(mechanism, periods, in_cohort=in_cohort)
