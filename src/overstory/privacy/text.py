@@ -174,7 +174,11 @@ def share(probability: float) -> str:
 
 
 def columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Return each pair as one indented line, however long, the second part of all at the same place."""
+    """Return each pair as one indented line, however long, the second part of all at the same place.
+
+    >>> list(columns([("epsilon 1.0000", "one report"), ("no bound", "two")]))
+    ['  epsilon 1.0000  one report', '  no bound        two']
+    """
     listed = list(pairs)
     room = max((len(first) for first, _ in listed), default=0)
     yield from (f"  {first:<{room}}  {second}" for first, second in listed)

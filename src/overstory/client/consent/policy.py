@@ -97,7 +97,10 @@ def of_environment(environ: Mapping[str, str]) -> Ceiling:
 
 
 def of_policy(path: Path) -> Ceiling:
-    """Return what a policy file, ``{"reporting": "off" | "local" | "ask"}``, allows; nothing, where it is broken."""
+    """Return what an administrator's policy file allows; one that cannot be understood allows nothing.
+
+    The file is JSON, ``{"reporting": "off" | "local" | "ask"}``. Where there is none, everything is allowed.
+    """
     try:
         read = json.loads(path.read_bytes())
         return Ceiling(_POLICY_WORDS[read["reporting"]], f"the administrator's policy, {path}")

@@ -58,13 +58,7 @@ class Node:
 
 
 class KeyTree:
-    """What is left of a tree of keys.
-
-    >>> whole = KeyTree.of_root(bytes(32))
-    >>> punctured = whole.without("colour")
-    >>> punctured.key("colour") is None, punctured.key("engine") == whole.key("engine")
-    (True, True)
-    """
+    """What is left of a tree of keys."""
 
     __slots__ = ("_nodes",)
 
