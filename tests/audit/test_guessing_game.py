@@ -52,7 +52,7 @@ def test_false_alarms_of_audits_at_exactly_the_declared_epsilon() -> None:
 def test_few_guesses_can_certify_nothing() -> None:
     assert Game("likelihood", 20, 20, 0.001).needed(4.0) is None
     assert Game("likelihood", 0, 0, 0.001).lower == 0.0
-    assert odds(1.0) == math.inf
+    assert (odds(0.0), odds(1.0)) == (-math.inf, math.inf)
 
 
 def test_levels_are_those_that_scores_have_and_as_frequent() -> None:

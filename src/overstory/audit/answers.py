@@ -36,34 +36,19 @@ PAIR_SHARE: Final = 7 / 8
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """The lines that one run of the client reads.
+    """The lines that one run of the client reads; arrays have one element for each."""
 
-    Attributes
-    ----------
-    phase
-        What the run is for, in words.
-    clients : ndarray of int64, shape (n,)
-        The number of each line's client; names have `prefix` before it.
-    cohorts : ndarray of int64, shape (n,), or None
-        None where clients choose their own.
-    values : ndarray of int64, shape (n,)
-        Places in the declared values.
-    metric
-        0; 1 for another metric of the same parameters.
-    """
-
-    phase: str
+    phase: str  # what the run is for, in words
     prefix: str
-    clients: Column
-    cohorts: Column | None
-    values: Column
-    metric: int = 0
+    clients: Column  # numbers; names have `prefix` before them
+    cohorts: Column | None  # None where clients choose their own
+    values: Column  # places in the declared values
+    metric: int = 0  # 1 for another metric of the same parameters
 
     def __len__(self) -> int:
         return len(self.clients)
 
     def names(self) -> list[str]:
-        """Return the client's name on each line."""
         return [f"{self.prefix}{client}" for client in self.clients.tolist()]
 
     def write(self, path: Path, declared: Declared) -> None:
@@ -112,18 +97,11 @@ NEEDED: Final = ("client", "cohort", "irr")
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """A report for every line that was asked, in the order of the questions.
-
-    Attributes
-    ----------
-    cohorts : ndarray of int64, shape (n,)
-    reports : ndarray of uint8, shape (n, bits), or of int64, shape (n,)
-        Bit i in column i; or symbols.
-    """
+    """A report for every line that was asked, in the order of the questions."""
 
     questions: Questions
     cohorts: Column
-    reports: NDArray[Any]
+    reports: NDArray[Any]  # uint8, shape (n, bits), bit i in column i; or symbols: int64, shape (n,)
 
     def __len__(self) -> int:
         return len(self.cohorts)
@@ -133,7 +111,6 @@ class Answers:
         return self.questions.values
 
     def take(self, rows: Any) -> Answers:
-        """Return some of the lines."""
         asked = self.questions
         cohorts = None if asked.cohorts is None else asked.cohorts[rows]
         some = replace(asked, clients=asked.clients[rows], cohorts=cohorts, values=asked.values[rows])
@@ -141,13 +118,7 @@ class Answers:
 
 
 def read_answers(path: Path, questions: Questions, declared: Declared) -> Answers:
-    """Read what a client wrote, and put it into the order of the questions.
-
-    Raises
-    ------
-    FormatError
-        When a line is no report of the declared parameters, or a client has too few or too many of them.
-    """
+    """Read what a client wrote, and put it into the order of the questions."""
     source = f"the reports of {questions.phase}"
     names: list[str] = []
     columns = []

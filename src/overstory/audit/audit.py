@@ -53,35 +53,20 @@ class Timed:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """The outcome of an audit.
-
-    Attributes
-    ----------
-    mechanism
-        The declared one's name.
-    pair
-        The two values that were guessed between.
-    reports
-        Of fresh devices.
-    declared
-        Epsilon of one report.
-    detectable_excess
-        By which share of the declared epsilon less noise in every report must raise it to be seen nine times in ten;
-        None where that few reports show none. Of a fault in a few reports it says nothing.
-    notes
-        What was not tested, and why.
-    """
+    """The outcome of an audit."""
 
     mechanism: str
-    pair: tuple[str, str]
-    reports: int
+    pair: tuple[str, str]  # the two values that were guessed between
+    reports: int  # of fresh devices
     lines: int
     alpha: float
-    declared: float
+    declared: float  # epsilon of one report
     timed: tuple[Timed, ...]
     games: tuple[Game, ...]
+    # The share of the declared epsilon by which less noise in every report must raise it to be seen nine times in ten;
+    # None where that few reports show none. Of a fault in a few reports it says nothing.
     detectable_excess: float | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was not tested, and why
 
     @property
     def adjusted(self) -> list[float]:
@@ -285,27 +270,14 @@ MOST_CELLS: Final = 1 << 29
 
 @dataclass(frozen=True)
 class Settings:
-    """How long an audit is, and what it takes for granted.
+    """How long an audit is, and what it takes for granted."""
 
-    Parameters
-    ----------
-    reports
-        Of fresh devices, from 200.
-    repeats
-        Reports of each of a device's two values in the test of its memory, from 2.
-    alpha
-        The chance that a right client fails any check, and, apart from that, that its epsilon is bounded too high.
-    restart
-        Whether devices are asked again in another run, which must remember them.
-    own_cohorts
-        Whether clients choose their cohorts.
-    """
-
-    reports: int = 100_000
-    repeats: int = 16
+    reports: int = 100_000  # of fresh devices, from 200
+    repeats: int = 16  # reports of each of a device's two values in the test of its memory, from 2
+    # The chance that a right client fails any check, and, apart from that, that its epsilon is bounded too high.
     alpha: float = 0.001
-    restart: bool = False
-    own_cohorts: bool = False
+    restart: bool = False  # whether devices are asked again in another run, which must remember them
+    own_cohorts: bool = False  # whether clients choose their cohorts
 
     def __post_init__(self) -> None:
         check_count("--reports", self.reports, FEWEST_REPORTS, MOST_REPORTS)
@@ -324,7 +296,6 @@ class Settings:
         return min(max(self.reports // 50, 100), 4000)
 
     def lines(self, *, takes_metric: bool) -> int:
-        """Return the lines of all runs."""
         runs = 2 * (2 if self.restart else 1) + takes_metric
         return self.reports + 3 * self.twins + self.devices * self.repeats * runs
 
@@ -346,13 +317,7 @@ def audit(
     rng: np.random.Generator | None = None,
     advance: Advance | None = None,
 ) -> AuditResult:
-    """Audit a client.
-
-    Parameters
-    ----------
-    rng
-        Where coins and cohorts come from; by default the operating system's entropy, which no client can foresee.
-    """
+    """Audit a client; unless `rng` is given, coins come from the operating system, which no client can foresee."""
     bits = declared.mechanism.payload_bits if declared.are_bits else 1
     if settings.reports * bits > MOST_CELLS:
         problem = f"{bits:,} bits each are too many for the memory; give at most {MOST_CELLS // bits:,}"

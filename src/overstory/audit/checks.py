@@ -32,22 +32,14 @@ AS_DECLARED: Final = "as declared"
 
 @dataclass(frozen=True)
 class Check:
-    """One property: what was expected, what came, and how rarely a right client is as far from it.
-
-    Attributes
-    ----------
-    p_value
-        Exact, or an upper bound of it.
-    low, high
-        The interval of a rate; None where there is none.
-    """
+    """One property: what was expected, what came, and how rarely a right client is as far from it."""
 
     name: str
     expected: str
     observed: str
     statistic: float
-    p_value: float
-    low: float | None = None
+    p_value: float  # exact, or an upper bound of it
+    low: float | None = None  # of a rate's interval
     high: float | None = None
 
 
@@ -87,14 +79,9 @@ def identical(name: str, count: int, chances: Floats) -> Check:
 
 
 def pairs_of(ones: NDArray[Any], lines: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
-    """Return on how many lines each two columns are both 1, both 0, and both in question.
+    """Return on how many lines each two columns are both 1, both 0, and both in question, as `lines` says.
 
     Only the first lines are looked at where all would take too long: `WORK`.
-
-    Parameters
-    ----------
-    ones, lines : ndarray of 0 and 1, shape (n, columns)
-        What is 1, and what is in question.
     """
     width = lines.shape[1]
     high, low, asked = (np.zeros((width, width)) for _ in range(3))
@@ -112,21 +99,11 @@ def pairs_of(ones: NDArray[Any], lines: NDArray[Any]) -> tuple[Floats, Floats, F
 
 @dataclass(frozen=True)
 class Levels:
-    """How far reports of the pair speak for one of its values.
+    """How far reports of the pair speak for one of its values, by level."""
 
-    Attributes
-    ----------
-    ratios
-        The size of each level's log ratio, as declared.
-    counts
-        How many reports a client is expected to send at each level.
-    right
-        How likely a guess at each level is right, with that client.
-    """
-
-    ratios: Floats
-    counts: Floats
-    right: Floats
+    ratios: Floats  # the size of each log ratio, as declared
+    counts: Floats  # how many reports a client is expected to send
+    right: Floats  # how likely a guess is right, with that client
 
 
 LevelsOf = Callable[[float], list[Levels]]
@@ -136,8 +113,6 @@ LevelsOf = Callable[[float], list[Levels]]
 def one_level(ratio: float, count: float, excess: float) -> list[Levels]:
     """Return the levels of a mechanism whose reports speak for a value with all of epsilon, or for none.
 
-    Examples
-    --------
     >>> one_level(1.0, 50.0, 0.5)[0].right.round(4).tolist()
     [0.8176]
     """

@@ -25,15 +25,9 @@ if TYPE_CHECKING:
 
 
 class AuditedClient(Protocol):
-    """What an audit asks.
+    """What an audit asks."""
 
-    Attributes
-    ----------
-    takes_metric
-        Whether it can be asked about a second metric of the same devices.
-    """
-
-    takes_metric: bool
+    takes_metric: bool  # whether it can be asked about a second metric of the same devices
 
     def answer(self, declared: Declared, questions: Sequence[Questions]) -> list[Answers]:
         """Return the answers of runs that start at once, one for each list of questions."""
@@ -50,32 +44,19 @@ METRIC: Final = "{metric}"
 
 
 class Program:
-    """A command of any language: it gets the values on its standard input and writes reports to its standard output.
-
-    Parameters
-    ----------
-    timeout
-        Seconds that a run may take.
-    metrics
-        What replaces `METRIC` in the command, for the first metric and for the second.
-    """
+    """A command of any language: it gets the values on its standard input and writes reports to its standard output."""
 
     def __init__(
-        self, command: Sequence[str], timeout: float = TIMEOUT, metrics: tuple[str, str] = ("first", "second")
+        self,
+        command: Sequence[str],
+        timeout: float = TIMEOUT,  # seconds that a run may take
+        metrics: tuple[str, str] = ("first", "second"),  # replace `METRIC` in the command
     ) -> None:
         self.command, self.timeout, self.metrics = list(command), timeout, metrics
         self.takes_metric = any(METRIC in word for word in command)
 
     def answer(self, declared: Declared, questions: Sequence[Questions]) -> list[Answers]:
-        """Run the command once for each list of questions, all at the same time.
-
-        Raises
-        ------
-        ParameterError
-            When a run fails, takes too long, or writes without end.
-        FormatError
-            When what it wrote is no reports for these values.
-        """
+        """Run the command once for each list of questions, all at the same time."""
         with tempfile.TemporaryDirectory(prefix="overstory-audit-") as folder:
             paths = [Path(folder, str(number)) for number in range(len(questions))]
             for path, asked in zip(paths, questions, strict=True):

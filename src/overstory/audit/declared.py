@@ -30,22 +30,12 @@ Audited = BitMechanism | SymbolMechanism | SetMechanism
 
 @dataclass(frozen=True, eq=False)
 class Declared:
-    """A mechanism and values: the first two are the pair that the guessing game is played with.
-
-    Attributes
-    ----------
-    values
-        As the mechanism encodes them.
-    texts
-        As the client reads them, one for each value.
-    hashed
-        The bits of each value by a map, shape (cohorts, values, hashes); None: by the mechanism's own hash family.
-    """
+    """A mechanism and values: the first two are the pair that the guessing game is played with."""
 
     mechanism: Audited
-    values: tuple[Any, ...]
-    texts: tuple[str, ...]
-    hashed: NDArray[Any] | None = None
+    values: tuple[Any, ...]  # as the mechanism encodes them
+    texts: tuple[str, ...]  # as the client reads them, one for each value
+    hashed: NDArray[Any] | None = None  # a map's bits, shape (cohorts, values, hashes); None: the mechanism's own
 
     @property
     def num_cohorts(self) -> int:
@@ -91,17 +81,7 @@ def declare(
 ) -> Declared:
     """Return what is audited, with the pair of values first that differs in the most bits, or cohorts.
 
-    Parameters
-    ----------
-    metric
-        Whose values the client reads; without one, symbols are written as numbers.
-    candidates
-        A map: its strings are asked, and their bits are taken from it.
-
-    Raises
-    ------
-    ParameterError
-        When the mechanism's reports have no form in text.
+    The client reads the metric's values, or symbols as numbers; with `candidates`, their strings and bits.
     """
     if not isinstance(mechanism, BitMechanism | SymbolMechanism | SetMechanism) or mechanism.name not in REGISTRY:
         names = ", ".join(sorted(REGISTRY))

@@ -40,18 +40,12 @@ MOST_GROUPS: Final = 64
 
 @dataclass(frozen=True)
 class Game:
-    """One game's outcome.
-
-    Attributes
-    ----------
-    alpha
-        The chance that `lower` is above the true epsilon, at most.
-    """
+    """One game's outcome."""
 
     name: str
     guesses: int
     correct: int
-    alpha: float
+    alpha: float  # the chance that `lower` is above the true epsilon, at most
 
     @property
     def lower(self) -> float:
@@ -71,13 +65,7 @@ class Game:
 
 
 def odds(chance: float) -> float:
-    """Return ln(p / (1 - p)).
-
-    Examples
-    --------
-    >>> odds(0.5), odds(0.0), odds(1.0)
-    (0.0, -inf, inf)
-    """
+    """Return ln(p / (1 - p))."""
     if chance <= 0:
         return -math.inf
     return math.inf if chance >= 1 else math.log(chance / (1 - chance))
@@ -146,10 +134,8 @@ def detectable_excess(levels_of: LevelsOf, declared: float, alpha: float) -> flo
 
 
 def _power(levels: Levels, limit: float, declared: float, alpha: float) -> float:
-    """Return how likely the expected number of guesses gives a bound above `declared`.
-
-    Of that many guesses, each right with a chance of its level's, the right ones are binomial.
-    """
+    """Return how likely the expected number of guesses gives a bound above `declared`."""
+    # Each guess is right with a chance of its level's: the right ones are binomial.
     guessed = levels.ratios >= limit
     guesses = float(levels.counts[guessed].sum())
     needed = Game("likelihood", int(guesses), 0, alpha).needed(declared)

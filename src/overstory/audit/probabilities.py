@@ -24,13 +24,7 @@ SMALLEST: Final = 20.0
 
 
 def at_least(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floats:
-    """Return P(X >= count), X being binomial.
-
-    Examples
-    --------
-    >>> at_least([0, 1, 2], 2, 0.5).tolist()
-    [1.0, 0.75, 0.25]
-    """
+    """Return P(X >= count), X being binomial."""
     from scipy.special import betainc
 
     k, n, p = (np.asarray(each, np.float64) for each in (count, total, probability))
@@ -41,8 +35,6 @@ def at_least(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floa
 def two_sided(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floats:
     """Return twice the smaller tail of a binomial count, at most 1.
 
-    Examples
-    --------
     >>> two_sided([5, 0], 10, 0.5).round(6).tolist(), float(two_sided(1, 5, 0.0))
     ([1.0, 0.001953], 0.0)
     """
@@ -54,8 +46,6 @@ def two_sided(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Flo
 def joined(p_values: ArrayLike) -> float:
     """Return Fisher's p-value of several: of independent ones, or of each given those before it.
 
-    Examples
-    --------
     >>> round(joined([0.5, 0.5]), 4), joined([]), joined([0.3, 0.0])
     (0.5966, 1.0, 0.0)
     """
@@ -72,8 +62,6 @@ def joined(p_values: ArrayLike) -> float:
 def most_extreme(p_values: ArrayLike) -> float:
     """Return Bonferroni's p-value of several, whatever their dependence.
 
-    Examples
-    --------
     >>> most_extreme([0.01, 0.5]), most_extreme([])
     (0.02, 1.0)
     """
@@ -82,13 +70,7 @@ def most_extreme(p_values: ArrayLike) -> float:
 
 
 def outcomes_p(counts: ArrayLike, probabilities: ArrayLike) -> float:
-    """Return the p-value of how often each of several outcomes came, given their probabilities.
-
-    Examples
-    --------
-    >>> outcomes_p([50, 50], [0.5, 0.5]), outcomes_p([99, 1], [1.0, 0.0])
-    (1.0, 0.0)
-    """
+    """Return the p-value of how often each of several outcomes came, given their probabilities."""
     seen, expected = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
     if seen[expected <= 0].sum() > 0:
         return 0.0
@@ -117,11 +99,6 @@ def too_many(count: int, probabilities: ArrayLike) -> float:
     """Return a bound of P(as many or more of independent events with these probabilities).
 
     Hoeffding: above the mean, no sum of independent events has a heavier tail than a binomial of the same mean.
-
-    Examples
-    --------
-    >>> too_many(3, [0.5, 0.5, 0.5]), too_many(1, [0.5, 0.5])
-    (0.125, 1.0)
     """
     chances = np.atleast_1d(np.asarray(probabilities, np.float64))
     if not count or count < chances.sum() + 1.0:

@@ -111,7 +111,6 @@ class Allowance:
         )
 
     def take(self, metric: Metric) -> None:
-        """Count one more report of a metric."""
         self._reports[_key(metric)] += 1
         self._terms[_key(metric)] = terms_of(metric.mechanism)
         self._caps[metric.id] = self._cap_with(metric)

@@ -64,8 +64,6 @@ class Tagger:
 class MetricRecorder:
     """One metric on this device; the caller holds a lock.
 
-    Notes
-    -----
     Where all noise is fresh (the window mechanisms, f = 0) the "permanent response" is the true encoding: none is kept,
     nowhere, and no cap applies, for a further value costs nothing that its report does not. All values are one row.
 
@@ -116,13 +114,9 @@ class MetricRecorder:
         self._nearest.clear()
 
     def refusal(self, period: int, *, local: bool = False) -> Outcome | None:
-        """Return why there is no report in this period; None when there may be one.
+        """Return why there is no report in this period, which would stay here if `local`; None when there may be one.
 
-        Parameters
-        ----------
-        local
-            Whether the report would stay on the device. Where a device answers once, an answer that was sent is the
-            last one; one that the person kept here is not.
+        Where a device answers once, an answer that was sent is the last one; one that the person kept here is not.
         """
         if not self._asked:
             return Outcome.UNASKED

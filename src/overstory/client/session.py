@@ -46,26 +46,16 @@ _uniform: Final = random.SystemRandom().random
 
 
 class Session:
-    """The state as this process knows it.
-
-    Parameters
-    ----------
-    clock
-        The time by which metrics end and their keys are destroyed, in unix seconds.
-    groups
-        What the device's groups are decided by, see `overstory.client.Client`.
-    spread
-        The longest random delay before a report is sent, in seconds; None: the metric's period, six hours at most.
-    """
+    """The state as this process knows it."""
 
     def __init__(
         self,
         state: State,
         registry: MetricRegistry,
-        clock: Callable[[], float],
+        clock: Callable[[], float],  # unix seconds, by which metrics end and their keys are destroyed
         groups: Mapping[str, str] = MappingProxyType({}),
         *,
-        spread: float | None = None,
+        spread: float | None = None,  # the longest random delay of a report; None: its period, six hours at most
     ) -> None:
         self.state, self._clock, self._spread, self._groups = state, clock, spread, groups
         self._registry, self._metrics = registry, registry.metrics

@@ -39,17 +39,7 @@ def load(registry: MetricRegistry | str | os.PathLike[str] | Traversable) -> Met
 
 
 def mistake(registry: MetricRegistry, name: object, value: object) -> ParameterError | None:
-    """Return what is wrong with a metric's name or a value, and what may have been meant; None when nothing is.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> print(mistake(parse_registry(EXAMPLE), "color", "red"))
-    there is no metric 'color': the registry lists colour; did you mean colour?
-    >>> print(mistake(parse_registry(EXAMPLE), "colour", "gren"))
-    colour: 'gren' is not a category: choose one of 'red', 'green', 'blue'; did you mean green?
-    """
+    """Return what is wrong with a metric's name or a value, and what may have been meant; None when nothing is."""
     from overstory.protocol.errors import suggestion
     from overstory.protocol.metrics import UnknownMetricError
 

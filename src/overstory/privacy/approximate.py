@@ -171,19 +171,13 @@ def _while_above(following: Callable[[int, float], float], steps: range) -> list
 
 
 class _Losses:
-    """The loss of a pair of histories: `unit` times (step i - j, less the middle), i and j being binomial.
-
-    Parameters
-    ----------
-    first, second
-        (i, j) under the first history and under the second.
-    """
+    """The loss of a pair of histories: `unit` times (step i - j, less the middle), i and j being binomial."""
 
     def __init__(
         self,
         unit: float,
         most: int,
-        first: tuple[_Binomial, _Binomial],
+        first: tuple[_Binomial, _Binomial],  # (i, j) under the first history
         second: tuple[_Binomial, _Binomial],
         step: int = 1,
     ) -> None:

@@ -60,26 +60,10 @@ MONTH: Final = 30
 
 @dataclass(frozen=True)
 class Linkability:
-    """What makes a device's reports recognizable as one device's.
-
-    Attributes
-    ----------
-    unchanged
-        What is the same while the value does not change: the same, and the payload where its noise is drawn once.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> linkability(mechanism("rappor")).words().split(": ")[2]
-    'two share 4.3 bits, 30 and 30 share 59.1 bits; to tell one device of a million takes 20'
-    >>> linkability(mechanism("l-osue", domain_size=9, epsilon_permanent=2.0, epsilon_report=1.0)).words()[:77]
-    'nothing is equal in every report, but reports of an unchanged value are alike'
-    >>> linkability(mechanism("wb", domain_size=9, epsilon=1.0, window=10)).words()
-    'nothing stays the same from report to report'
-    """
+    """What makes a device's reports recognizable as one device's."""
 
     always: Constant  # what is the same in every report of every value: group, cohort, seed, level
-    unchanged: Constant
+    unchanged: Constant  # the same while the value does not change: with the payload, where its noise is drawn once
     likeness: Likeness = NO_LIKENESS  # what reports share that are drawn afresh from one permanent response
     group: tuple[str, float] | None = None  # the device's group and its share of all devices, where it is sent in clear
 
@@ -89,10 +73,7 @@ class Linkability:
         return self.unchanged.bits
 
     def shared(self, reports: int = 1) -> float:
-        """Return the bits that so many reports share with as many others, while the value does not change.
-
-        What is equal in them is counted by Shannon's entropy. An upper bound where `likeness.is_exact` says so.
-        """
+        """Bits that so many reports share with as many others of the same value: exact where `likeness.is_exact`."""
         return self.unchanged.shannon_bits + self.likeness.beyond(reports)
 
     @property
@@ -130,7 +111,6 @@ class Linkability:
         return f"{nameless}; {self.words()}."
 
     def words(self) -> str:
-        """Say it in one sentence."""
         if not self.bits and not self.are_alike and self.group is None:
             return "nothing stays the same from report to report"
         sentences = []
@@ -172,13 +152,7 @@ class Linkability:
 
 
 def linkability(mechanism: LocalRandomizer, group: tuple[str, float] | None = None) -> Linkability:
-    """Return what stays the same in the reports of one device.
-
-    Parameters
-    ----------
-    group
-        The device's group and its share of all devices, where reports name it in clear.
-    """
+    """Return what stays the same in a device's reports; `group`: its name and share, where it is sent in clear."""
     disclosure = disclosure_of(mechanism)
     outcomes = 1.0 if group is None else 1 / group[1]
     equal = (disclosure.always.times(outcomes), disclosure.unchanged.times(outcomes))
@@ -194,24 +168,9 @@ V = TypeVar("V", bound=Hashable)
 
 
 def posterior(mechanism: LocalRandomizer, reports: Iterable[Report], prior: Mapping[V, float]) -> dict[V, float]:
-    """Return P(value | reports) for every candidate value: what the best attacker believes.
+    """Return P(value | reports) for every value of `prior` (of any positive scale): what the best attacker believes.
 
-    Parameters
-    ----------
-    reports
-        All reports that the attacker has of one device, of one unchanged value.
-    prior
-        From each candidate value to how likely it was before; any positive scale.
-
-    Examples
-    --------
-    Two fair coins (RAPPOR, section 1): three in four answers are true.
-
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> coins = mechanism("grr", domain_size=2, epsilon=math.log(3))
-    >>> believed = posterior(coins, [Report(0, 1)], {0: 0.5, 1: 0.5})
-    >>> {value: round(chance, 6) for value, chance in believed.items()}
-    {0: 0.25, 1: 0.75}
+    The reports are all that the attacker has of one device, and of one unchanged value.
     """
     for value, weight in prior.items():
         if not isinstance(weight, int | float) or not 0 <= weight < math.inf:

@@ -29,16 +29,7 @@ Caution = Callable[[Any, Terms], dict[str, str]]
 
 
 def cautions(mechanism: LocalRandomizer, terms: Terms) -> dict[str, str]:
-    """Return the cautions of a mechanism by claim.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.symbols import random_matrix
-    >>> from overstory.privacy.payloads.registry import terms_of
-    >>> lecture = random_matrix(advantage=0.25)
-    >>> cautions(lecture, terms_of(lecture))["report"]
-    'The lecture calls 1/2 + 0.25 a 0.25-randomizer; its epsilon is ln(0.75 / 0.25) = 1.0987, 4.4 times as much.'
-    """
+    """Return the cautions of a mechanism by claim."""
     cautions_by_claim = _superadditive(terms)
     for caution in ABOUT.get(mechanism.name, ()):
         for claim, caution_text in caution(mechanism, terms).items():

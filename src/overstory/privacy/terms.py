@@ -19,18 +19,12 @@ from overstory.protocol.errors import ParameterError
 
 
 class Terms(ABC):
-    """What privacy depends on; a subclass is a frozen dataclass.
-
-    Attributes
-    ----------
-    most_values
-        After how many distinct values on one device a further one costs nothing: the size of the domain, of the
-        hash's range, the sampled bits; None where there is no such number.
-    """
+    """What privacy depends on; a subclass is a frozen dataclass."""
 
     kind: ClassVar[str]  # the name that the canonical form begins with
     once: ClassVar[bool] = False  # whether a device sends one report by these parameters, and then no other
     in_parts: ClassVar[bool] = False  # whether a permanent response has parts, each used as long as its own value
+    # After how many distinct values a further one costs nothing: the domain, the hash's range, the sampled bits.
     most_values: int | None
 
     @property
@@ -115,13 +109,7 @@ class Terms(ABC):
         return add_up([(distinct, self.epsilon_permanent)])
 
     def epsilon_history(self, responses: Mapping[int, int]) -> float:
-        """Epsilon of reports through memoized responses, rounded up, against histories of the same pattern.
-
-        Parameters
-        ----------
-        responses
-            How many responses were reported so often: responses by their reports.
-        """
+        """Epsilon, rounded up, against histories of the same pattern: `responses` says how many had so many reports."""
         costs = [(times, self.epsilon_n(reports)) for reports, times in responses.items()]
         # Never more than all values, and nothing, at their permanent epsilon: post-processing of these responses.
         most = self.most_values
@@ -131,8 +119,6 @@ class Terms(ABC):
 def add_up(epsilons: Iterable[tuple[int, float]]) -> float:
     """Return the sum of times * epsilon, exact and then rounded up: to infinity, where floats end.
 
-    Examples
-    --------
     >>> add_up([(3, 0.1)]) > 0.3, add_up([(1, 0.1)]) == 0.1, add_up([(10**400, 0.1)])
     (True, True, inf)
     """

@@ -9,24 +9,12 @@ from typing import Any, Final
 
 
 def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
-    """Return an epsilon as it is printed: four digits after the point, rounded up; see `rounded_up`.
-
-    Examples
-    --------
-    >>> epsilon_text(1.00001), epsilon_text(1.00000000001), epsilon_text(0.1), epsilon_text(math.inf)
-    ('1.0001', '1.0001', '0.1000', 'no bound')
-    """
+    """Return an epsilon as it is printed: four digits after the point, rounded up; see `rounded_up`."""
     return unbounded if math.isinf(epsilon) else f"{rounded_up(epsilon, Decimal('0.0001')):f}"
 
 
 def epsilons_text(about: Mapping[str, Any]) -> str:
-    """Return both epsilons of a mechanism in words, from ``epsilon_report`` and ``epsilon_permanent``.
-
-    Examples
-    --------
-    >>> epsilons_text({"epsilon_report": 1.0, "epsilon_permanent": None})
-    'epsilon 1.0000 for one report, without bound for any number of reports of one value'
-    """
+    """Return both epsilons of a mechanism in words, from ``epsilon_report`` and ``epsilon_permanent``."""
     epsilons = (about[name] for name in ("epsilon_report", "epsilon_permanent"))
     report, permanent = (epsilon_text(math.inf if e is None else e, "without bound") for e in epsilons)
     return f"epsilon {report} for one report, {permanent} for any number of reports of one value"
@@ -48,8 +36,6 @@ def rounded_up(number: float, step: Decimal) -> Decimal:
 def rounded_down(number: float, step: Decimal) -> Decimal:
     """Return the largest multiple of `step`, a power of ten, that is not above `number`: of what is "at least" so much.
 
-    Examples
-    --------
     >>> print(rounded_down(1.20877834, Decimal("0.0001")), rounded_down(2.0, Decimal("0.0001")))
     1.2087 2.0000
     """
@@ -64,12 +50,8 @@ CERTAIN: Final = "practically certain"
 def odds_text(epsilon: float) -> str:
     """Return how far an epsilon lets the odds between two values move.
 
-    Examples
-    --------
-    >>> odds_text(1.0743), odds_text(math.inf)
-    ('2.93 times', 'without bound')
-    >>> odds_text(20.0)
-    'practically certain'
+    >>> odds_text(1.0743), odds_text(20.0), odds_text(math.inf)
+    ('2.93 times', 'practically certain', 'without bound')
     """
     if math.isinf(epsilon):
         return "without bound"
@@ -79,8 +61,6 @@ def odds_text(epsilon: float) -> str:
 def factor(epsilon: float) -> str:
     """Return e**epsilon as a person reads it, rounded up to three digits.
 
-    Examples
-    --------
     >>> factor(1.0743), factor(4.3944), factor(8.61)
     ('2.93', '81', '5490')
     """
@@ -146,25 +126,19 @@ def _permanent(epsilon: float) -> str:
     )
 
 
-def _up_to(epsilon: float) -> str:
-    how = CERTAIN if epsilon > MOST else f"a factor of up to {factor(epsilon)}"
-    return f"{how}, epsilon {epsilon_text(epsilon)}"
-
-
 def _change(reports: int, leak: float) -> str:
     if math.isinf(leak):
         return f"A change of value can be certain from {reports} reports: the same value always sends the same report."
+    how = CERTAIN if leak > MOST else f"a factor of up to {factor(leak)}"
     return (
-        f"From {reports} reports, someone could tell that a value changed ({_up_to(leak)}), and better with every "
-        "further report."
+        f"From {reports} reports, someone could tell that a value changed ({how}, epsilon {epsilon_text(leak)}), and "
+        "better with every further report."
     )
 
 
 def plural(number: int, thing: str) -> str:
     """Return a number of things, in words that agree with it.
 
-    Examples
-    --------
     >>> plural(1, "report"), plural(0, "report"), plural(1200, "distinct value")
     ('1 report', '0 reports', '1,200 distinct values')
     """
@@ -174,8 +148,6 @@ def plural(number: int, thing: str) -> str:
 def duration(seconds: float) -> str:
     """Return a time in words, its minutes or hours rounded up.
 
-    Examples
-    --------
     >>> duration(18_700), duration(60), duration(7200), duration(0), duration(180_000)
     ('5 h 12 min', '1 min', '2 h', '0 min', '2 days 2 h')
     """
@@ -191,8 +163,6 @@ def duration(seconds: float) -> str:
 def share(probability: float) -> str:
     """Return a probability as a percentage of three digits that means something; never 0 or 100 where it is not.
 
-    Examples
-    --------
     >>> share(1 / 6), share(0.5), share(0.00012345), share(0.99996), share(1.0), share(0.0)
     ('16.7%', '50%', '0.0123%', '99.996%', '100%', '0%')
     """
@@ -204,13 +174,10 @@ def share(probability: float) -> str:
 
 
 def columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    r"""Return each pair as one indented line, however long, the second part of all at the same place.
+    """Return each pair as one indented line, however long, the second part of all at the same place.
 
-    Examples
-    --------
-    >>> print(*columns([("epsilon 1.0000", "one report"), ("no bound", "two")]), sep="\n")
-      epsilon 1.0000  one report
-      no bound        two
+    >>> list(columns([("epsilon 1.0000", "one report"), ("no bound", "two")]))
+    ['  epsilon 1.0000  one report', '  no bound        two']
     """
     listed = list(pairs)
     room = max((len(first) for first, _ in listed), default=0)
@@ -220,8 +187,6 @@ def columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 def parameter_words(parameters: Mapping[str, Any]) -> str:
     """Return parameters that are numbers or texts, and those of parts by their oracle; others follow from the domain.
 
-    Examples
-    --------
     >>> parameter_words({"epsilon": 1.0, "hash_key": None, "known": ["oak"]})
     'epsilon = 1.0'
     >>> parameter_words({"of": [{"oracle": "grr", "epsilon": 1.0}, {"oracle": "oue", "epsilon": 2.0}]})

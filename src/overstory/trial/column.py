@@ -70,8 +70,6 @@ def count_bins(
 def symbols(bins: Bins, numbers: F64) -> I64:
     """Return each number's bin, by the domain's own edges.
 
-    Examples
-    --------
     >>> symbols(Bins(0, 1, 10), np.array([-1.0, 0.0, 0.29999, 0.3, 1.0, 7.0])).tolist()
     [0, 0, 2, 3, 9, 9]
     """
@@ -123,8 +121,6 @@ def _sampled(read: Iterable[tuple[Any, ...]], rng: np.random.Generator) -> tuple
 def round_bins(low: float, high: float, count: int) -> Bins:
     """Return bins of a round width (1, 2 or 5 times a power of ten) that cover ``low .. high``.
 
-    Examples
-    --------
     >>> bins = round_bins(0.13, 9.7, 20)
     >>> bins.minimum, bins.maximum, bins.count
     (0.0, 10.0, 20)
@@ -151,13 +147,7 @@ def _scaled(number: int, power: int) -> float:
 
 
 def quantile(edges: tuple[float, ...], counts: NDArray[np.float64], share: float) -> float:
-    """Return where that share of the counts lies below, numbers being spread evenly over their bin.
-
-    Examples
-    --------
-    >>> quantile((0.0, 1.0, 2.0), np.array([10.0, 30.0]), 0.5)
-    1.3333333333333333
-    """
+    """Return where that share of the counts lies below, numbers being spread evenly over their bin."""
     below = np.append(0.0, np.cumsum(counts))
     return float(np.interp(share * below[-1], below, edges))
 
@@ -171,15 +161,7 @@ MOST_PEOPLE: Final = 10**10
 
 @dataclass(frozen=True)
 class Column:
-    """Which column, and how it is to be read.
-
-    Attributes
-    ----------
-    path, name
-        The file and its column.
-    people
-        How many devices are drawn from the rows, with replacement; unless given, each row is one.
-    """
+    """Which column of which file, and how it is to be read."""
 
     path: str
     name: str
@@ -187,7 +169,7 @@ class Column:
     candidates: str | None = None  # a file of the values to look for, one a line
     device: str | None = None  # the column that says whose row it is
     most: int = MOST_VALUES  # most distinct values
-    people: int | None = None
+    people: int | None = None  # devices, drawn from the rows with replacement; unless given, each row is one
     form: Form = ANY_FORM  # how a CSV file is written, as far as the user says
 
     def __post_init__(self) -> None:
@@ -278,13 +260,7 @@ def _is_several(label: str, labels: Sequence[str]) -> bool:
 
 
 def all_numbers(values: Sequence[str]) -> bool:
-    """Whether every one of the texts is a number.
-
-    Examples
-    --------
-    >>> all_numbers(["1", "-2.5e3"]), all_numbers(["1", "one"]), all_numbers(["00501"])
-    (True, False, False)
-    """
+    """Whether every one of the texts is a number."""
     return all(_number(value) for value in values)
 
 

@@ -151,15 +151,7 @@ class Outcomes:
 
 
 class Fleet:
-    """Devices that agreed to a registry, and the way to its collector.
-
-    Parameters
-    ----------
-    roots
-        Gives each device's root secret, 32 bytes; the operating system's randomness unless given.
-    groups
-        Gives what each device's groups are decided by; nothing unless given.
-    """
+    """Devices that agreed to a registry, and the way to its collector."""
 
     def __init__(
         self,
@@ -168,8 +160,8 @@ class Fleet:
         transport: Transport,
         *,
         token: str = "",
-        roots: Callable[[], bytes] | None = None,
-        groups: Callable[[], Mapping[str, str]] = dict,
+        roots: Callable[[], bytes] | None = None,  # gives each device's root secret, 32 bytes; random unless given
+        groups: Callable[[], Mapping[str, str]] = dict,  # gives what each device's groups are decided by
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._registry, self._transport, self._token, self._sleep = registry, transport, token, sleep
@@ -186,13 +178,7 @@ class Fleet:
     def run(
         self, devices: Iterable[Sequence[Any]], when: Sequence[Moment], advance: Callable[[int], object] | None = None
     ) -> None:
-        """Let every device live through all moments, group by group.
-
-        Raises
-        ------
-        ParameterError
-            When a metric is oblivious: what is simulated here is posted to the collector, which may not be.
-        """
+        """Let every device live through all moments, group by group."""
         oblivious = sorted({moment.metric.id for moment in when if moment.metric.is_oblivious})
         if oblivious:
             raise ParameterError(
@@ -359,14 +345,7 @@ class ValueDistribution:
 
     @classmethod
     def of_shape(cls, metric: Metric, shape: Shape, candidates: Sequence[str] | None = None) -> ValueDistribution:
-        """Return one over a metric's values: equally frequent, or the n-th with a share proportional to 1/n.
-
-        Examples
-        --------
-        >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-        >>> ValueDistribution.of_shape(parse_registry(EXAMPLE)["colour"], "zipf").weights
-        [1.0, 0.5, 0.3333333333333333]
-        """
+        """Return one over a metric's values: equally frequent, or the n-th with a share proportional to 1/n."""
         values = metric.domain.examples() or _pairs(metric, candidates) or candidates or metric.candidates
         if not values:
             raise ParameterError(
@@ -407,18 +386,7 @@ def _read(metric: Metric, text: str) -> Any:
 
 
 class Holders:
-    """Draws what each device holds at each moment, and counts it.
-
-    Parameters
-    ----------
-    change
-        The chance that a device holds another value, drawn afresh, at its next period.
-
-    Attributes
-    ----------
-    truth
-        How many devices held each label, for each moment: what no collector sees.
-    """
+    """Draws what each device holds at each moment, another value with a chance of `change`, and counts it."""
 
     def __init__(
         self, populations: Mapping[str, ValueDistribution], when: Sequence[Moment], change: float, rng: random.Random
@@ -427,6 +395,7 @@ class Holders:
             raise ParameterError(f"--change {change:g}: give a share from 0 to 1")
         self._distributions, self._when, self._change, self._rng = populations, when, change, rng
         self._edges = {name: list(accumulate(values.weights)) for name, values in populations.items()}
+        # How many devices held each label, for each moment: what no collector sees.
         self.truth: list[Counter[str]] = [Counter() for _ in when]
 
     def devices(self, count: int) -> Iterator[list[Any]]:

@@ -42,24 +42,12 @@ SIZES_READ: Final = (
 
 @dataclass(frozen=True, eq=False)
 class SetPeople:
-    """Who takes part, and which set each row holds: the truth that no collector would see.
+    """Who takes part, and which set each row holds: the truth that no collector would see."""
 
-    Attributes
-    ----------
-    items
-        What each item is called.
-    sets
-        The distinct sets.
-    counts : ndarray of int64, shape (len(sets),)
-        How many rows hold each set.
-    missing
-        Rows without a value; they send nothing.
-    """
-
-    items: tuple[str, ...]
-    sets: tuple[Items, ...]
-    counts: I64
-    missing: int = 0
+    items: tuple[str, ...]  # what each is called
+    sets: tuple[Items, ...]  # the distinct ones
+    counts: I64  # how many rows hold each set, shape (len(sets),)
+    missing: int = 0  # rows without a value; they send nothing
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -72,7 +60,6 @@ class SetPeople:
 
     @property
     def holders(self) -> I64:
-        """How many rows hold each item."""
         return self.counted(len(self.items)).astype(np.int64)
 
     def counted(self, most: int) -> F64:
@@ -86,13 +73,7 @@ class SetPeople:
 def count_sets(
     path: str, column: str, separator: str, *, form: Form = ANY_FORM, advance: Advance | None = None
 ) -> SetPeople:
-    """Count the rows of every set of a column's texts, in one pass; spaces around an item are not part of it.
-
-    Raises
-    ------
-    ParameterError
-        When there is nothing to count, or there are too many items.
-    """
+    """Count the rows of every set of a column's texts, in one pass; spaces around an item are not part of it."""
     if not separator:
         raise ParameterError("--separator: give the text between two items, such as ';'")
     rows: Counter[str] = Counter()
@@ -243,28 +224,13 @@ class SetTrial:
 def collect_sets(
     people: SetPeople,
     budget: TrialBudget,
-    oracle: str = "auto",
+    oracle: str = "auto",  # the mechanism of least error, or one of them by name
     seed: int = 0,
     *,
-    most: int | None = None,
+    most: int | None = None,  # items of one set that count; as many as make the least error, unless given
     advance: Advance = lambda _: None,
 ) -> SetTrial:
-    """Let every row report its set, count what is sent, and estimate the items.
-
-    Parameters
-    ----------
-    oracle
-        "auto" for the mechanism of least error, or one of them by name.
-    most
-        As many items of one set count; as many as make the least error, unless given.
-
-    Examples
-    --------
-    >>> people = SetPeople(("a", "b", "c"), ((0,), (0, 2), ()), np.array([6_000, 3_000, 1_000]))
-    >>> trial = collect_sets(people, TrialBudget(3.0), seed=1)
-    >>> abs(trial.estimate.frequencies).round(1).tolist(), round(trial.estimate.mean_size.mean, 1), trial.true_size
-    ([0.9, 0.0, 0.3], 1.2, 1.2)
-    """
+    """Let every row report its set, count what is sent, and estimate the items."""
     if budget.epsilon_permanent is not None or budget.reports != 1:
         raise ParameterError("sets are reported in one round: leave out --epsilon-permanent and --reports-per-device")
     builders = FAMILIES["sets"].builders

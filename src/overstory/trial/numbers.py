@@ -203,13 +203,7 @@ def collect_numbers(
     rng: Rng = None,
     advance: Advance | None = None,
 ) -> NumberTrial:
-    """Let each number be reported once, and learn from the reports alone.
-
-    Parameters
-    ----------
-    numbers : ndarray of float64, shape (n,)
-        Finite numbers.
-    """
+    """Let each number, which is finite, be reported once, and learn from the reports alone."""
     domain, is_chosen = chosen_range(numbers, minimum, maximum)
     built, drawn = mechanism_for(learned, oracle, epsilon, domain), generator(rng)
     shown: Interval | Bins = domain

@@ -52,13 +52,7 @@ def against_truth(
     detected: NDArray[np.bool_],
     xlabel: str,
 ) -> str:
-    """Draw truth against estimate with its 95% interval as SVG; what was not detected is hollow.
-
-    Parameters
-    ----------
-    truth, learned, low, high, detected : ndarray, shape (values,)
-        In the unit that `xlabel` names.
-    """
+    """Draw truth against estimate with its 95% interval as SVG, in `xlabel`'s unit; what was not detected is hollow."""
     width, height, count = 518.0, 68 + 15.0 * max(len(names), 3), len(names)
     least, most = float(min(low.min(), truth.min())), float(max(high.max(), truth.max()))
     margin = 0.03 * (most - least) or 0.5
@@ -148,13 +142,7 @@ def _falling(series: list[tuple[str, str, list[tuple[int, float]]]], here: int) 
 
 
 def short(text: str) -> str:
-    """Return a label that fits next to a picture.
-
-    Examples
-    --------
-    >>> short("x" * 40)[-4:], short("$5")
-    ('xxx…', '$5')
-    """
+    """Return a label that fits next to a picture."""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 

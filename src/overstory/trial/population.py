@@ -39,16 +39,10 @@ class TooManyValuesError(ParameterError):
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Who takes part, and what they hold: the truth that no collector would see.
-
-    Attributes
-    ----------
-    counts : ndarray of int64, shape (d,)
-        How many rows hold each.
-    """
+    """Who takes part, and what they hold: the truth that no collector would see."""
 
     labels: tuple[str, ...]  # the values there can be: the domain
-    counts: I64
+    counts: I64  # how many rows hold each, shape (d,)
     missing: int = 0  # rows without a value; they send nothing
     devices: Devices | None = None  # whose rows they are, where several rows belong to one device
     edges: tuple[float, ...] = ()  # the bins' edges, where the labels are bins of numbers
@@ -77,17 +71,7 @@ def count_values(
     advance: Advance | None = None,
     block: int = BLOCK,
 ) -> Population:
-    """Count the rows of every distinct value, as text.
-
-    Parameters
-    ----------
-    path, column
-        See `overstory.files.columns.reader.blocks`.
-    candidates
-        The domain, if it is given: all other values count as one, ``(not listed)``.
-    form, advance, block
-        See `overstory.files.columns.reader.blocks`.
-    """
+    """Count the rows of every distinct value, as text; the values not among `candidates` as one, ``(not listed)``."""
     listed = None if candidates is None else dict.fromkeys([*candidates, NOT_LISTED], 0)
     read = blocks(path, [column], form=form, advance=advance, block=block)
     rows_of, missing = _histogram(read, path, column, most, listed)
@@ -141,19 +125,12 @@ I32 = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Devices:
-    """The rows of devices that report several times.
+    """The rows of devices that report several times."""
 
-    Attributes
-    ----------
-    symbols : ndarray of int32, shape (n,)
-        Every row's value as an index into the labels: all first reports, then all second ones, and so on; each in the
-        same order of the devices, those with the most rows first.
-    reporting : ndarray of int64, shape (r,)
-        How many devices send a first report, a second, ...: not rising.
-    """
-
+    # Every row's value as an index into the labels: all first reports, then all second ones, and so on; each in the
+    # same order of the devices, those with the most rows first.
     symbols: I32
-    reporting: NDArray[np.int64]
+    reporting: NDArray[np.int64]  # how many devices send a first report, a second, ...: not rising
 
     def __len__(self) -> int:
         return int(self.reporting[0])
@@ -174,22 +151,9 @@ class Devices:
 
 
 def arranged(devices: NDArray[np.integer], symbols: NDArray[np.integer]) -> Devices:
-    """Return the rows in the order of `Devices`; a device's rows stay in theirs.
+    """Return the rows in the order of `Devices`, from each row's device, 0 .. D - 1, none missing, and its value.
 
-    Parameters
-    ----------
-    devices : ndarray of int, shape (n,)
-        Each row's device, 0 .. D - 1, none missing.
-    symbols : ndarray of int, shape (n,)
-        Each row's value.
-
-    Examples
-    --------
-    >>> rows = arranged(np.array([0, 1, 1, 2, 1]), np.array([5, 6, 7, 8, 9]))
-    >>> rows.symbols.tolist(), rows.reporting.tolist()
-    ([6, 5, 8, 7, 9], [3, 1, 1])
-    >>> rows.reports_per_device  # (1 + 9 + 1) / (1 + 3 + 1)
-    2.2
+    A device's rows stay in their order.
     """
     rows_each = np.bincount(devices)
     place = np.empty(len(rows_each), np.int64)
@@ -212,10 +176,7 @@ def count_devices(
     advance: Advance | None = None,
     block: int = BLOCK,
 ) -> Population:
-    """Read the rows of every device; see `overstory.trial.population.count_values`.
-
-    Memory is 8 bytes a row, and a dictionary of the devices.
-    """
+    """Read the rows of every device; see `count_values`. Memory is 8 bytes a row, and a dictionary of the devices."""
     values: dict[str, int] = {}
     owners: dict[str, int] = {}
     held, device_of, missing = [], [], 0

@@ -146,34 +146,18 @@ class Memory:
     size = CHUNK
 
     def carry(self, oracle: FrequencyOracle, batches: Iterable[ReportBatch]) -> SupportCounts:
-        """Take every batch, and return the counts of all."""
         return reduce(add, map(oracle.accumulate, batches))
 
 
 def collect(
     population: Population,
     budget: TrialBudget,
-    oracle: str | Mechanism,
+    oracle: str | Mechanism,  # or its name at this budget; ``auto`` is the best
     seed: int,
     advance: Advance = lambda _: None,
-    transport: Transport | None = None,
+    transport: Transport | None = None,  # how reports travel; unless given, they stay in memory
 ) -> TrialResult:
-    """Let every device report, count what they send, and decode it.
-
-    Parameters
-    ----------
-    oracle
-        A mechanism, or the name of one at this budget; ``auto`` is the best.
-    transport
-        How reports travel; unless given, they stay in memory.
-
-    Examples
-    --------
-    >>> population = Population(("no", "yes"), np.array([30_000, 10_000]))
-    >>> result = collect(population, TrialBudget(1.0), "auto", 1)
-    >>> result.oracle.name, bool(abs(result.estimate.frequencies[1] - 0.25) < 0.05)
-    ('grr', True)
-    """
+    """Let every device report, count what they send, and decode it."""
     if population.devices is not None and budget.reports != 1:
         raise ParameterError("with --device-column the rows say how many reports a device sends")
     if isinstance(oracle, str):
@@ -207,13 +191,7 @@ def _sent(
 
 
 def chunks(counts: np.ndarray[Any, Any], size: int = CHUNK) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield what devices hold, `size` of them at a time, whose histogram is `counts`.
-
-    Examples
-    --------
-    >>> [chunk.tolist() for chunk in chunks(np.array([3, 0, 2]), 2)]
-    [[0, 0], [0, 2], [2]]
-    """
+    """Yield what devices hold, `size` of them at a time, whose histogram is `counts`."""
     ends = np.cumsum(counts)
     for start in range(0, int(ends[-1]), size):
         numbers = np.arange(start, min(start + size, int(ends[-1])))

@@ -50,13 +50,7 @@ class ServiceError(OverstoryError):
 
 
 class CollectorService:
-    """A collector on a store, from entering to leaving the block; it starts while the caller goes on.
-
-    Parameters
-    ----------
-    registry, store
-        The metric registry, and the store: two files, or a database's address.
-    """
+    """A collector on a store, from entering to leaving the block; it starts while the caller goes on."""
 
     def __init__(self, registry: Path, store: Path | str, log: Path) -> None:
         self._command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--store", str(store)]
@@ -162,7 +156,6 @@ class Paths(NamedTuple):
 
     @classmethod
     def below(cls, folder: Path) -> Paths:
-        """Return the paths in a folder."""
         names = ("params.csv", "candidates.txt", "map.csv", "reports.ovsb", "metrics.toml", "store.db", "collector.log")
         return cls(folder, *(folder / name for name in (*names, "counts.csv")))
 
@@ -210,18 +203,7 @@ SENT: Final = "over HTTP to a collector on SQLite, each batch committed before i
 
 
 def choose_states(choice: str) -> tuple[tuple[str, ...], str]:
-    """Return the states that `choice` names, and how to say so.
-
-    Parameters
-    ----------
-    choice
-        ``all``, a number of states with the most cases, or names separated by commas.
-
-    Examples
-    --------
-    >>> choose_states("2")
-    (('California', 'Texas'), 'the 2 states and territories with the most cases')
-    """
+    """Return the states that `choice` names (``all``, how many with the most cases, or a list), and how to say so."""
     ranked = sorted(CONFIRMED, key=lambda state: -CONFIRMED[state])
     if choice == "all":
         return tuple(ranked), f"all {len(ranked)} states and territories"

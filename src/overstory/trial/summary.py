@@ -34,23 +34,15 @@ ALPHA: Final = 0.05
 
 @dataclass(frozen=True)
 class AtOracle:
-    """What one oracle would show.
-
-    Attributes
-    ----------
-    people
-        How many people each of `SHARES` needs, to be detected nine times in ten with a chance of `ALPHA` of any false
-        detection.
-    half, nine_in_ten
-        Shares that these people show about half the time, and nine times in ten, by the rule that `detected` used; None
-        where no share is shown so often.
-    """
+    """What one oracle would show."""
 
     name: str  # the oracle
+    # How many people each of `SHARES` needs, to be detected nine times in ten with a chance of `ALPHA` of any false
+    # detection.
     people: tuple[int, ...]
     smallest: float | None  # the smallest share that the people of this column show so; None when they show none
-    half: float | None
-    nine_in_ten: float | None
+    half: float | None  # the share that these people show about half the time, by the rule that `detected` used, if any
+    nine_in_ten: float | None  # the share that they show so often
 
     def to_json(self) -> dict[str, Any]:
         needed = {f"{share:g}": count for share, count in zip(SHARES, self.people, strict=True)}
@@ -65,13 +57,7 @@ class AtOracle:
 
 @dataclass(frozen=True)
 class Advice:
-    """What would be learned of such a column.
-
-    Attributes
-    ----------
-    at_used, at_best
-        What the oracle that was used, and the best, would show.
-    """
+    """What would be learned of such a column."""
 
     ranking: tuple[Choice, ...]  # the oracles that keep the budget, the most accurate first
     best: Choice  # the one to choose
@@ -223,7 +209,6 @@ class Summary:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the values are bins of numbers."""
         return bool(self.result.population.edges)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -38,17 +38,11 @@ BETWEEN: Final = " / "
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Who takes part, and which pair each row holds: the truth that no collector would see.
-
-    Attributes
-    ----------
-    counts : ndarray of int64, shape (k_x, k_y)
-        How many rows hold each pair.
-    """
+    """Who takes part, and which pair each row holds: the truth that no collector would see."""
 
     names: tuple[str, str]
     labels: tuple[tuple[str, ...], tuple[str, ...]]
-    counts: I64
+    counts: I64  # how many rows hold each pair, shape (k_x, k_y)
     missing: int = 0  # rows without a value in one of the columns; they send nothing
     notes: tuple[str, ...] = ()
 
@@ -63,15 +57,9 @@ class Pairs:
 
 
 def count_pairs(path: str, columns: Sequence[str], *, form: Form = ANY_FORM, advance: Advance | None = None) -> Pairs:
-    """Count the rows of every pair of two columns' values, in one pass.
+    """Count the rows of every pair of two columns' values, in one pass; many different numbers are counted in bins.
 
-    A column of many different numbers is counted in bins. A row without a value in one of the columns counts as
-    missing.
-
-    Raises
-    ------
-    ParameterError
-        When there are no two columns, nothing to count, or too many values.
+    A row without a value in one of the columns counts as missing.
     """
     if len(columns) != 2 or columns[0] == columns[1]:
         raise ParameterError("give two different columns: --column A --column B")
@@ -215,17 +203,14 @@ class TableTrial:
         """Return what was collected, and how near it came to the truth."""
         low, high = self.summary.table.interval(self.summary.level)
         inside = int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
+        same = " (of the values that are not left out)" if self.summary.v and any(self.summary.v.left_out) else ""
         return [
             f"Collected: {len(self.pairs):,} rows, each one report of its pair; {self.truth.size:,} pairs of values",
-            f"Truth: Cramer's V of these rows is {self.true_v:.2f}{self._of_the_same}",
+            f"Truth: Cramer's V of these rows is {self.true_v:.2f}{same}",
             f"Intervals: {inside:,} of the {self.truth.size:,} pairs' 95% intervals hold the truth",
             self._privacy(),
             *(f"note: {note}" for note in self._notes()),
         ]
-
-    @property
-    def _of_the_same(self) -> str:
-        return " (of the values that are not left out)" if self.summary.v and any(self.summary.v.left_out) else ""
 
     def _privacy(self) -> str:
         mechanism = self.result.mechanism
@@ -299,15 +284,7 @@ def _points(difference: float | None) -> str:
 def collect_pairs(
     pairs: Pairs, budget: TrialBudget, oracle: str, seed: int, advance: Advance = lambda _: None
 ) -> TableTrial:
-    """Let every row report its pair by one oracle, and learn the table.
-
-    Examples
-    --------
-    >>> pairs = Pairs(("os", "crash"), (("a", "b"), ("no", "yes")), np.array([[9_000, 1_000], [6_000, 4_000]]))
-    >>> trial = collect_pairs(pairs, TrialBudget(2.0), "auto", 1)
-    >>> trial.summary.tested.rejected, round(trial.true_v, 2)
-    (True, 0.35)
-    """
+    """Let every row report its pair by one oracle, and learn the table."""
     result = collect(pairs.population, budget, oracle, seed, advance)
     table = pair_table(result.oracle.mechanism, result.estimate, pairs.names, pairs.labels)
     return TableTrial(pairs, result, TableSummary(table))

@@ -70,7 +70,6 @@ class Agreement:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote."""
         values = {field.name: read[field.name] for field in fields(cls)}
         for name, value in values.items():
             held = (value is None and name in _OPTIONAL) or type(value) is (int if name in _NUMBERS else str)
@@ -80,7 +79,6 @@ class Agreement:
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return asdict(self)
 
     def changes(self, metric: Metric) -> Iterator[str]:
@@ -234,8 +232,6 @@ def _from_json(read: Any) -> Consent:
 def origin(server: str) -> str:
     """Return the scheme, host and port of an address, as a consent names them.
 
-    Examples
-    --------
     >>> origin("https://Collector.example:443/eu/"), origin("http://localhost:8080")
     ('https://collector.example', 'http://localhost:8080')
     """
@@ -265,10 +261,10 @@ def choose(
     paths: StatePaths,
     registry: MetricRegistry,
     choice: Choice | str,
-    today: date,
+    today: date,  # in UTC
     *,
     server: str | None = None,
-    moved: bool = False,
+    moved: bool = False,  # this machine replaces the one where the state was begun, secret and ledger included
 ) -> Consent:
     """Make a choice: the one way to change consent.json.
 
@@ -278,13 +274,6 @@ def choose(
 
     Where there is no room for a new file, as on a full disk, a choice that allows less is written over the one before.
     `off` holds even where that cannot be: the choice before is deleted, and it is as if nobody had been asked.
-
-    Parameters
-    ----------
-    today
-        The day of the choice, UTC.
-    moved
-        Where the state was begun on another machine: that this one replaces it, secret and ledger included.
     """
     if choice not in list(Choice):
         raise ParameterError(f"choice = {choice!r}: choose one of {', '.join(Choice)}")

@@ -80,13 +80,7 @@ class EffectiveChoice:
 
 
 def of_environment(environ: Mapping[str, str]) -> Ceiling:
-    """Return what the environment allows.
-
-    Examples
-    --------
-    >>> of_environment({"DO_NOT_TRACK": "1"})
-    Ceiling(choice=<Choice.OFF: 'off'>, cause='DO_NOT_TRACK is set')
-    """
+    """Return what the environment allows."""
     own = environ.get("OVERSTORY", "")
     allowed = _OWN_WORDS.get(own.strip().lower())
     if allowed is None:

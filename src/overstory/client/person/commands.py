@@ -176,10 +176,7 @@ def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -
 
 
 def choose(choice: str, context: CommandContext, args: argparse.Namespace) -> int:
-    """Run `on`, `local` or `off`: show what the program asks for, and store the choice with its date and metrics.
-
-    `on` shows the metrics and asks before it stores anything.
-    """
+    """Run `on` (which shows the metrics and asks first), `local` or `off`: store the choice, its date and metrics."""
     from overstory.client.consent.consent import choose as store_choice
     from overstory.client.person.question import asked_of, question, question_json
 

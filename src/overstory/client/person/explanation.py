@@ -100,18 +100,9 @@ def _period(metric: Metric | None, number: int) -> str:
 
 
 def payload_words(mechanism: LocalRandomizer, payload: int, labels: Sequence[str] = ()) -> str:
-    """Return a permanent response's or a report's payload in words.
+    """Return a permanent response's or a report's payload in words; `labels` name the values that it may be.
 
-    Parameters
-    ----------
-    labels
-        The names of the metric's values, where the payload may be one of them.
-
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> payload_words(mechanism("grr", domain_size=2, epsilon=1.0), 1, ("html", "latex"))
-    'says "latex" (by chance, not necessarily yours)'
     >>> [payload_words(mechanism("basic-rappor", domain_size=4), bits) for bits in (0b1010, 0b1000)]
     ['2 of 4 bits are 1', '1 of 4 bits is 1']
     """
@@ -119,14 +110,7 @@ def payload_words(mechanism: LocalRandomizer, payload: int, labels: Sequence[str
 
 
 def bit_string(mechanism: LocalRandomizer, payload: int) -> str:
-    """Return a payload's bits, bit 0 first, in groups of eight.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> bit_string(mechanism("basic-rappor", domain_size=10), 0b1000000101)
-    '10100000 01'
-    """
+    """Return a payload's bits, bit 0 first, in groups of eight."""
     bits = f"{payload:0{mechanism.payload_bits}b}"[::-1]
     return " ".join(bits[start : start + 8] for start in range(0, len(bits), 8))
 

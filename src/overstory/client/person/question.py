@@ -58,7 +58,6 @@ class CommandContext:
             self.out.write(f"{printable(line)}\n")
 
     def say_json(self, content: Any) -> None:
-        """Write JSON."""
         self.out.write(f"{json.dumps(content, indent=2, allow_nan=False)}\n")
 
     @property

@@ -40,7 +40,6 @@ class RelayStatus:
     direct: tuple[str, ...] = ()  # the other metrics
 
     def words(self) -> Iterator[str]:
-        """Say it to a person, a line at a time."""
         names = ", ".join(self.metrics)
         if self.route is None:
             yield f"reports of {names} wait: they go through a relay, and the registry names none"
@@ -52,7 +51,6 @@ class RelayStatus:
             yield f"reports of {metric} wait: {why}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         relay, operator = (None, None) if self.route is None else (self.route.relay, self.route.operator)
         return {"relay": relay, "operator": operator, "metrics": list(self.metrics), "waits": dict(self.waits)}
 
@@ -76,13 +74,7 @@ def relay_status(registry: MetricRegistry, rows: Rows | None = None) -> RelaySta
 
 
 def due_words(first: float, last: float) -> str:
-    """Say when what waits is due.
-
-    Examples
-    --------
-    >>> due_words(18_700, 18_700), due_words(0, 700), due_words(0, 0)
-    ('due within 5 h 12 min', 'the first due now, all within 12 min', 'due now')
-    """
+    """Say when what waits is due."""
     if last <= 0:
         return "due now"
     within = f"within {duration(last)}"

@@ -141,7 +141,6 @@ class Outbox:
         return [metric for (metric,) in self._connection.execute(query, (RowState.WAITING.value, moment))]
 
     def dues(self) -> list[tuple[str, float]]:
-        """Return the metric of each waiting report, and when it is due."""
         return list(
             self._connection.execute("SELECT metric, due FROM outbox WHERE state = ?", (RowState.WAITING.value,))
         )
@@ -173,7 +172,6 @@ class Outbox:
         return changed.rowcount
 
     def tally(self) -> dict[RowState, int]:
-        """Return how many reports are in each state."""
         counts = dict(self._connection.execute("SELECT state, count(*) FROM outbox GROUP BY state"))
         return {state: counts.get(state.value, 0) for state in RowState}
 

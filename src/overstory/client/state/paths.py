@@ -40,28 +40,17 @@ _APP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class StatePaths:
-    """The files of one application's state.
-
-    Attributes
-    ----------
-    secret, unconfirmed, next, replaced
-        The device's secret. One that the database does not know yet; one on its way to replace the one that is there;
-        one of before a key was destroyed: these three exist for a moment, or after a crash in it.
-    database
-        What was reported and what waits.
-    consent
-        The person's choice.
-    application
-        The application's name and its registry, both public.
-    lock
-        What processes lock; its content marks a state that has begun.
-    """
+    """The files of one application's state."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # The device's secret. One that the database does not know yet; one on its way to replace the one that is there;
+        # one of before a key was destroyed: these three exist for a moment, or after a crash in it.
         self.secret, self.unconfirmed = folder / "secret", folder / "secret.new"
         self.next, self.replaced = folder / "secret.next", folder / "secret.old"
+        # What was reported and what waits; the person's choice.
         self.database, self.consent = folder / "state.db", folder / "consent.json"
+        # The application's name and its registry, both public; what processes lock: its content marks a begun state.
         self.application, self.lock = folder / "application.json", folder / "lock"
 
     def __repr__(self) -> str:
@@ -140,13 +129,7 @@ def _open(path: Path, status: os.stat_result, may: str, mode: str) -> str:
 
 
 def check_app(app: str) -> str:
-    """Return `app`, or raise ParameterError unless it can name a folder on every platform.
-
-    Examples
-    --------
-    >>> check_app("text-editor")
-    'text-editor'
-    """
+    """Return `app`, or raise ParameterError unless it can name a folder on every platform."""
     if not isinstance(app, str) or not _APP.fullmatch(app):
         raise ParameterError(
             f"app = {app!r}: give 1 to 64 letters, digits, dots, dashes or underscores, a letter or digit first"
@@ -155,17 +138,7 @@ def check_app(app: str) -> str:
 
 
 def state_folder(app: str, environ: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Return the folder of an application's state.
-
-    ``OVERSTORY_STATE`` names it, if set. Otherwise it is ``overstory/<app>`` in the platform's place for state.
-
-    Examples
-    --------
-    >>> state_folder("editor", {"HOME": "/home/ann"}, "linux").as_posix()
-    '/home/ann/.local/state/overstory/editor'
-    >>> state_folder("editor", {"OVERSTORY_STATE": "/srv/state"}, "linux").as_posix()
-    '/srv/state'
-    """
+    """Return ``OVERSTORY_STATE``, if set, or ``overstory/<app>`` in the platform's place for state."""
     check_app(app)
     if chosen := environ.get("OVERSTORY_STATE"):
         return Path(chosen)
@@ -198,13 +171,7 @@ def _home(environ: Mapping[str, str], name: str) -> Path:
 
 
 def policy_file(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Return where an administrator's policy is looked for.
-
-    Examples
-    --------
-    >>> policy_file({}, "linux").as_posix()
-    '/etc/overstory/policy.json'
-    """
+    """Return where an administrator's policy is looked for."""
     if platform == "win32":
         return Path(environ.get("PROGRAMDATA") or r"C:\ProgramData") / "overstory" / "policy.json"
     if platform == "darwin":
@@ -259,10 +226,7 @@ def left_registry(paths: StatePaths) -> MetricRegistry:
 
 
 def applications(environ: Mapping[str, str]) -> dict[str, StatePaths]:
-    """Return the states in this user's usual place, by application; the one that ``OVERSTORY_STATE`` names, if set.
-
-    A program that stores its state in another folder is not among them.
-    """
+    """Return the states in this user's usual place, by application; the one that ``OVERSTORY_STATE`` names, if set."""
     if chosen := environ.get("OVERSTORY_STATE"):
         paths = StatePaths(Path(chosen))
         return {read_application(paths).name or chosen: paths} if is_state(paths) else {}

@@ -138,7 +138,6 @@ class Memo:
             self._connection.execute("INSERT INTO terms VALUES (?, ?)", (metric.account, text))
 
     def terms(self, account: bytes) -> Terms:
-        """Return the terms of an account that has reports."""
         row = self._connection.execute("SELECT terms FROM terms WHERE account = ?", (account,)).fetchone()
         return _terms(row[0])
 
@@ -256,8 +255,7 @@ class Claims:
     def by(self, period: Period) -> Claims:
         """Return the same claims in terms of the metric's present period.
 
-        Where its length was different, every period that begins before the end of the last reported one counts as
-        reported: a report for one hour counts for its day.
+        Where its length was different, every period that begins before the end of the last reported one is reported.
         """
         if self.length is None or self.length == period.seconds:
             return self
@@ -376,17 +374,14 @@ class Rows:
         return self._get(f"kept {what}")
 
     def remember(self, what: str, value: str | float) -> None:
-        """Store a string or a number under a name."""
         self._set(f"kept {what}", value)
 
     def count(self, what: str, by: int = 1) -> None:
-        """Add to a counter."""
         self._connection.execute(
             "INSERT INTO counts VALUES (?1, ?2) ON CONFLICT (what) DO UPDATE SET number = number + ?2", (what, by)
         )
 
     def counts(self) -> dict[str, int]:
-        """Return the counters."""
         return dict(self._connection.execute("SELECT what, number FROM counts ORDER BY what"))
 
     def cap_of(self, metric: str) -> int | None:

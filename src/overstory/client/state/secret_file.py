@@ -58,15 +58,7 @@ class Node:
 
 
 class KeyTree:
-    """What is left of a tree of keys.
-
-    Examples
-    --------
-    >>> whole = KeyTree.of_root(bytes(32))
-    >>> punctured = whole.without("colour")
-    >>> punctured.key("colour") is None, punctured.key("engine") == whole.key("engine")
-    (True, True)
-    """
+    """What is left of a tree of keys."""
 
     __slots__ = ("_nodes",)
 
@@ -75,7 +67,6 @@ class KeyTree:
 
     @classmethod
     def of_root(cls, root: bytes) -> KeyTree:
-        """Return the complete tree."""
         if len(root) != KEY_BYTES:
             raise ValueError(f"the root of a key tree has {KEY_BYTES} bytes, not {len(root)}")
         return cls([Node(0, 0, root)])
@@ -125,13 +116,7 @@ _NODE: Final = struct.Struct("<BQ32s")
 
 
 class DeviceSecret:
-    """A secret that neither `repr` nor pickle gives away.
-
-    Examples
-    --------
-    >>> DeviceSecret.of_root(bytes(32))
-    DeviceSecret(fingerprint=ed882494)
-    """
+    """A secret that neither `repr` nor pickle gives away."""
 
     __slots__ = ("_tree", "fingerprint")
 

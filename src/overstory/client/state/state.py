@@ -54,26 +54,7 @@ if TYPE_CHECKING:
 
 
 class State:
-    """One application's state on this device.
-
-    Parameters
-    ----------
-    timeout
-        For how many seconds to wait for other processes.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     state = State(StatePaths(Path(folder) / "state"))
-    ...     secret = state.begin()
-    ...     with state.transaction() as rows:
-    ...         rows.count("sent")
-    ...     with state.snapshot() as rows:
-    ...         rows.counts()
-    {'sent': 1}
-    """
+    """One application's state on this device; other processes are waited for `timeout` seconds."""
 
     def __init__(self, paths: StatePaths, *, timeout: float = 1.0, bounds: Bounds | None = None) -> None:
         self.paths, self.timeout, self.bounds = paths, timeout, bounds or Bounds()

@@ -85,7 +85,6 @@ class CollectorHealth:
                 rows.outbox.put_off(number, self.resume + uniform() * self.pause)
 
     def save(self, rows: Rows, metric: str = "") -> None:
-        """Store it in the state."""
         for name in _SAVED:
             rows.remember(_state_key(name, metric), getattr(self, name))
 
@@ -165,7 +164,6 @@ class Delivery:
     _failures: Failures = field(default_factory=dict)
 
     def run(self) -> Round:
-        """Deliver what is due, and return the result."""
         allowed = self.permit()
         if allowed is None:
             return self.done

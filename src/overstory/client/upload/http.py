@@ -57,13 +57,7 @@ Transport = Callable[[Request], Response]
 
 
 def endpoint(server: str) -> str:
-    """Return the address to which reports are posted.
-
-    Examples
-    --------
-    >>> endpoint("https://collector.example/")
-    'https://collector.example/v1/reports'
-    """
+    """Return the address to which reports are posted."""
     try:
         parts = urlsplit(server)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
@@ -87,13 +81,7 @@ def http_transport(environ: Mapping[str, str] | None = None) -> Transport:
 
 
 def proxy_of(url: str, environ: Mapping[str, str]) -> str | None:
-    """Return the address of the proxy for `url`, as the environment has it; lower-case names come first.
-
-    Examples
-    --------
-    >>> proxy_of("https://collector.example/", {"HTTPS_PROXY": "proxy:3128", "NO_PROXY": "localhost"})
-    'http://proxy:3128'
-    """
+    """Return the address of the proxy for `url`, as the environment has it; lower-case names come first."""
     parts = urlsplit(url)
     # In a CGI program HTTP_PROXY comes from the client's Proxy header, and is no setting of this machine.
     names = [parts.scheme, "all"] if parts.scheme == "https" or "REQUEST_METHOD" not in environ else ["all"]
@@ -232,15 +220,7 @@ def with_deadline(seconds: float, exchange: _Exchange) -> Response:
 
 
 def parse_object(response: Response) -> dict[str, Any] | None:
-    """Return the JSON object in a response's body; None where there is none.
-
-    Examples
-    --------
-    >>> parse_object(Response(200, {}, b'{"results": []}'))
-    {'results': []}
-    >>> parse_object(Response(200, {}, b"<html>Please log in</html>")) is None
-    True
-    """
+    """Return the JSON object in a response's body; None where there is none, as in a page that asks to log in."""
     import json
 
     try:

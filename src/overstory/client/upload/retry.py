@@ -87,13 +87,7 @@ class Decision:
 
 
 def backoff(failures: int, policy: RetryPolicy, uniform: Uniform) -> float:
-    """Return the seconds to wait after consecutive failures: full jitter, uniform from 0; the upper end doubles.
-
-    Examples
-    --------
-    >>> [backoff(n, RetryPolicy(), lambda: 0.5) for n in (1, 2, 3, 1000)]
-    [30.0, 60.0, 120.0, 10800.0]
-    """
+    """Return the seconds to wait after consecutive failures: full jitter, uniform from 0; the upper end doubles."""
     doublings = min(max(failures - 1, 0), 64)
     return uniform() * min(policy.longest, policy.first * 2.0**doublings)
 
@@ -102,14 +96,6 @@ def retry_after(response: Response, now: float, policy: RetryPolicy) -> float:
     """Return the seconds that Retry-After asks for, bounded; 0 where there is none that can be read.
 
     A date is measured against the Date of the same response, so that a wrong local clock does not matter.
-
-    Examples
-    --------
-    >>> retry_after(Response(429, {"retry-after": "120"}), 0.0, RetryPolicy())
-    120.0
-    >>> date, until = "Sat, 21 Nov 2026 10:00:00 GMT", "Sat, 21 Nov 2026 10:05:00 GMT"
-    >>> retry_after(Response(503, {"retry-after": until, "date": date}), 0.0, RetryPolicy())
-    300.0
     """
     asked = response.headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(asked):
@@ -146,10 +132,7 @@ def decide_locally(row: OutboxRow, metric: Metric | None, now: float) -> Decisio
 def decide_before_sending(
     row: OutboxRow, metric: Metric | None, now: float, covers: Covers, *, has_relay: bool = False
 ) -> Decision | None:
-    """Return the decision on a row that is not sent now; None when it has to be sent.
-
-    It is too late, no consent covers it, or its metric is oblivious and there is no relay.
-    """
+    """Return a decision on a row that is too late, not covered or without its relay; None when it has to be sent."""
     decision = decide_locally(row, metric, now)
     if decision is not None or metric is None:
         return decision
@@ -165,38 +148,16 @@ HELD: Final = 3600.0  # seconds until a report that may not be sent is looked at
 
 
 def decide(
-    row: OutboxRow,
+    row: OutboxRow,  # its `attempts` do not count this one
     response: Response,
     *,
     now: float,
     failures: int,
     policy: RetryPolicy,
     uniform: Uniform,
-    metric_failures: int = 0,
+    metric_failures: int = 0,  # consecutive refusals of this metric's reports, without this one
 ) -> Decision:
-    """Return what an answer means for a row.
-
-    Parameters
-    ----------
-    row
-        What was sent; its `attempts` do not count this one.
-    now
-        The time, in unix seconds.
-    metric_failures
-        How many consecutive reports of this metric the collector has refused, without this one.
-
-    Examples
-    --------
-    >>> row = OutboxRow(1, bytes(16), "colour", 7, b"...", 0.0, 0, RowState.WAITING, None, bytes(16))
-    >>> problem = b'{"type": "/problems/period-closed", "reason": "period-closed", "detail": "...", "results": []}'
-    >>> refused = Response(410, {}, problem)
-    >>> policy = RetryPolicy()
-    >>> decide(row, refused, now=0.0, failures=0, policy=policy, uniform=lambda: 0.5).state
-    <RowState.DROPPED: 'dropped'>
-    >>> portal = decide(row, Response(404, {}, b"<html>"), now=0.0, failures=0, policy=policy, uniform=lambda: 0.5)
-    >>> portal.state, portal.answer, portal.due
-    (<RowState.WAITING: 'waiting'>, 'http-404, a page', 30.0)
-    """
+    """Return what an answer means for a row."""
     state, why = _judge(response, row.batch)
     if state is not RowState.WAITING:
         return Decision(state, why)
@@ -212,32 +173,12 @@ def decide(
 
 
 def parse_reason(word: object) -> Reason | None:
-    """Return the reason of this name; None where there is none.
-
-    Examples
-    --------
-    >>> parse_reason("bits"), parse_reason("not-found"), parse_reason(7)
-    (<Reason.BITS: 'bits'>, None, None)
-    """
+    """Return the reason of this name; None where there is none."""
     return Reason(word) if isinstance(word, str) and word in set(Reason) else None
 
 
 def problem_words(why: str, metric: str = "") -> str | None:
-    """Describe what is wrong with the answers; None for what passes by itself, such as a lost network.
-
-    Parameters
-    ----------
-    why
-        The `answer` of a decision.
-
-    Examples
-    --------
-    >>> for why in ("unknown-token", "http-403, a page", "http-503"):
-    ...     print(problem_words(why))
-    the collector refuses (unknown-token)
-    the answers are not the collector's (http-403, a page)
-    None
-    """
+    """Describe what is wrong by the `answer` of a decision; None for what passes by itself, such as a lost network."""
     if why.startswith(RELAY):
         problem = _RELAY_PROBLEMS.get(why)
         if problem is None and _STRANGER.fullmatch(why.removeprefix(RELAY)):

@@ -45,26 +45,17 @@ TILTS: Final = 16
 
 @dataclass(frozen=True)
 class Position:
-    """One position in floats, its outputs named so that a one is likelier from a one.
-
-    Attributes
-    ----------
-    ones, zeros
-        Logarithms of P(a one), P(a zero) through a permanent 1 and 0.
-    reports, blocks
-        n, and how many permanent responses there can be among them.
-    """
+    """One position in floats, its outputs named so that a one is likelier from a one."""
 
     weights: tuple[float, float]  # P(permanent bit is 1 | true bit), for a true 0 and 1
-    ones: tuple[float, float]
-    zeros: tuple[float, float]
+    ones: tuple[float, float]  # log P(a one) through a permanent 1 and 0
+    zeros: tuple[float, float]  # log P(a zero) through them
     reports: int
-    blocks: int
+    blocks: int  # how many permanent responses there can be among the reports
     single: bool  # whether at most one of a history's values has a one at a position
 
     @classmethod
     def of(cls, rounds: Rounds, reports: int, blocks: int, *, single: bool) -> Position:
-        """Return the position of two rounds."""
         later = rounds.instantaneous
         ones = _log(float(later.keep_one)), _log(float(later.raise_zero))
         zeros = _log(float(1 - later.keep_one)), _log(float(1 - later.raise_zero))
@@ -180,12 +171,7 @@ Outcomes = list[list[tuple[Decimal, Decimal]]]
 def worst_of_bits(rounds: Rounds, shapes: tuple[Shape, ...], most_values: int | None, reports: int) -> Worst:
     """Return epsilon between any two histories of `reports` reports, at least two, through memoized bits.
 
-    Parameters
-    ----------
-    shapes
-        How two values' bits can lie to each other.
-    most_values
-        How many values there are; None: as many as there are reports.
+    Where `most_values` is None, there are as many values as reports.
     """
     values = _Values.of(shapes, most_values)
     if values.disjoint and reports <= MOST_DISJOINT:
@@ -262,8 +248,6 @@ def _exact(rounds: Rounds, values: _Values, reports: int, largest: Largest) -> f
 def patterns(reports: int) -> tuple[Pattern, ...]:
     """Return pairs of patterns of as many reports: each at least once, up to the order of reports and of the two.
 
-    Examples
-    --------
     >>> [len(patterns(reports)) for reports in (1, 2, 3)]
     [1, 3, 7]
     """

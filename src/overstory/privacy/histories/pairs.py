@@ -90,19 +90,10 @@ def blocks_of(first: Sequence[Entry], second: Sequence[Entry]) -> Blocks:
     return list(Counter(zip(first, second, strict=True)).items())
 
 
-def worst_losses(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood) -> tuple[Decimal, Decimal]:
-    """Worst log ratios over all outcomes: (first against second, second against first); see `worst_ratios`."""
-    ahead, behind = worst_ratios(blocks, symbols, likelihood)
-    return log_ratio(*ahead), log_ratio(*behind)
-
-
 def worst_ratios(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood) -> tuple[Ratio, Ratio]:
     """Worst ratios over all outcomes: (first against second, second against first).
 
-    Parameters
-    ----------
-    symbols
-        What the reports of a block can all be: one symbol of each sort that the histories tell apart is enough.
+    Of `symbols`, one of each sort that the histories tell apart is enough.
     """
     choices = tuple(symbols)
     if len(choices) ** len(blocks) > MAX_OUTCOMES:
@@ -141,7 +132,8 @@ UNIFORM: Final = -1
 
 def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
     """Worst log ratios at one position of an encoding: (first against second, second against first)."""
-    return worst_losses(blocks_of(first, second), (0, 1), _bits_seen(rounds))
+    ahead, behind = worst_ratios(blocks_of(first, second), (0, 1), _bits_seen(rounds))
+    return log_ratio(*ahead), log_ratio(*behind)
 
 
 def symbol_ratios(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Ratio, Ratio]:
@@ -214,11 +206,7 @@ def with_nothing(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
     They follow from how many ones a value's encoding has. Nothing has none; where filters are crowded (all of h
     distinct positions, h > k/2), it is a filter as any, and may be a value's own: see `Encoding.nothing`.
 
-    Examples
-    --------
-    >>> from overstory.protocol.encodings.bits import Bloom, OneHot
-    >>> with_nothing(OneHot(64).shapes(equal_bits=True))[1:]
-    (Shape(both=0, lowered=0, raised=1, neither=63), Shape(both=0, lowered=1, raised=0, neither=63))
+    >>> from overstory.protocol.encodings.bits import Bloom
     >>> with_nothing(Bloom(4, 3, 16).shapes(equal_bits=False))
     (Shape(both=2, lowered=1, raised=1, neither=0), Shape(both=3, lowered=0, raised=0, neither=1))
     """
@@ -243,10 +231,7 @@ MOST_CHANGE_REPORTS: Final = 1000
 
 @lru_cache(maxsize=1024)
 def bits_change(rounds: Rounds, shapes: tuple[Shape, ...], reports: int) -> float:
-    """Exact epsilon between n reports of a and n of a that become b on the way: bits. Rounded up.
-
-    One of a and b may be nothing. `shapes` are those of two values; what nothing adds follows from them.
-    """
+    """Exact epsilon between n reports of a and n of a that become b, or nothing, on the way: bits. Rounded up."""
     check_reports(reports, 2, MOST_CHANGE_REPORTS)
     pairs = with_nothing(shapes)
     return round_up(max(_worst_of_bits(rounds, pairs, reports, before) for before in range(1, reports)))

@@ -100,13 +100,7 @@ class Attack:
 
 
 def percent(share: float) -> str:
-    """Return a probability in percent, rounded up to two digits after the point, or to three digits below 1%.
-
-    Examples
-    --------
-    >>> percent(0.25), percent(0.10001), percent(1 / 65536)
-    ('25.00%', '10.01%', '0.00153%')
-    """
+    """Return a probability in percent, rounded up to two digits after the point, or to three digits below 1%."""
     step = Decimal(10) ** (Decimal(share).adjusted() - 2 if 0 < share < 0.01 else -4)
     shown = rounded_up(share, step) * 100
     return f"{shown:.2f}%" if share >= 0.01 else f"{shown.normalize():f}%"
@@ -200,7 +194,6 @@ class Disclosure(ABC, Generic[M_co]):
 
     @property
     def unchanged(self) -> Constant:
-        """What is the same while the value does not change."""
         return self.payload if self.repeats else self.always
 
     @property

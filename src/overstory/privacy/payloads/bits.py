@@ -49,21 +49,13 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class BitTerms(Terms):
-    """Two binary channels, and how far two encodings can be apart.
-
-    Attributes
-    ----------
-    permanent, instantaneous
-        (P(1|1), P(1|0)) over 2**32.
-    shapes
-        How two values' bits can lie to each other; see `Encoding.shapes`. How nothing's do follows: `with_nothing`.
-    """
+    """Two binary channels, and how far two encodings can be apart."""
 
     kind: ClassVar[str] = "bits"
-    permanent: Pair
-    instantaneous: Pair
+    permanent: Pair  # (P(1|1), P(1|0)) over 2**32
+    instantaneous: Pair  # of a permanent bit, as above
     differences: tuple[Pair, ...]  # worst pairs (ones lowered, zeros raised)
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Shape, ...]  # of two values: `Encoding.shapes`; nothing's follow from these: `with_nothing`
     most_values: int | None
 
     def __post_init__(self) -> None:

@@ -42,20 +42,12 @@ from overstory.protocol.mechanisms.joint import PARTS, JointMechanism
 
 @dataclass(frozen=True)
 class LinkedTerms(Terms):
-    """The terms of both parts.
-
-    Attributes
-    ----------
-    parts
-        Those of each part.
-    most_values
-        How many pairs there are; None where a part takes strings.
-    """
+    """The terms of both parts."""
 
     kind: ClassVar[str] = "linked"
     in_parts: ClassVar[bool] = True
     parts: tuple[Any, ...]
-    most_values: int | None
+    most_values: int | None  # how many pairs there are; None where a part takes strings
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(map(_part, self.parts)))
@@ -217,19 +209,11 @@ class LinkedDisclosure(Disclosure[JointMechanism]):
 
 @dataclass(frozen=True)
 class SeveralTerms(Terms):
-    """The terms of several mechanisms, of which a device uses one.
-
-    Attributes
-    ----------
-    parts
-        Those of each.
-    most_values
-        The largest of theirs; None where one has none.
-    """
+    """The terms of several mechanisms, of which a device uses one."""
 
     kind: ClassVar[str] = "several"
     parts: tuple[Terms, ...]
-    most_values: int | None
+    most_values: int | None  # the largest of the parts'; None where one has none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(map(_part, self.parts)))
@@ -264,10 +248,7 @@ class SeveralTerms(Terms):
 
 
 def terms_of_several(parts: Iterable[Terms]) -> Terms:
-    """Return the terms of mechanisms of which a device uses one; those of one alone where no other ever costs more.
-
-    Rounding makes epsilons of one declaration differ: the mechanism of the largest need not be that of the most values.
-    """
+    """Return the terms of mechanisms of which a device uses one; those of one alone where no other ever costs more."""
     several = tuple(dict.fromkeys(parts))
     sizes = [part.most_values for part in several]
     most = None if None in sizes else max(size for size in sizes if size is not None)

@@ -43,21 +43,9 @@ MILLION: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Constant:
-    """What is the same in every report of one device, as a distribution over devices.
+    """What is the same in every report of one device, as a distribution over devices."""
 
-    Parameters
-    ----------
-    groups
-        Outcomes of equal probability; none are needed where there is one outcome.
-
-    Examples
-    --------
-    >>> seed = Constant.uniform(1024)
-    >>> seed.bits, round(seed.crowd(1_000_000)), round(seed.alone(1_000_000), 3)
-    (10.0, 978, 0.0)
-    """
-
-    groups: tuple[Group, ...] = ((0.0, 0.0),)
+    groups: tuple[Group, ...] = ((0.0, 0.0),)  # of outcomes of equal probability
 
     @classmethod
     def uniform(cls, outcomes: int) -> Constant:
@@ -93,10 +81,7 @@ class Constant:
         )
 
     def times(self, outcomes: float) -> Constant:
-        """Return this with an independent, uniform draw from so many outcomes added to it.
-
-        So many need not be whole: of a draw that a share s of all devices have in common, 1 / s.
-        """
+        """Return this with an independent, uniform draw from so many outcomes: 1 / s, where a share s has it too."""
         more = math.log(outcomes)
         return Constant(tuple((count + more, each - more) for count, each in self.groups))
 
@@ -125,8 +110,6 @@ def check_devices(devices: int) -> int:
 def bits_text(bits: float) -> str:
     """Return bits as they are printed, with one digit, rounded up.
 
-    Examples
-    --------
     >>> bits_text(31.0), bits_text(7.72), bits_text(1.0)
     ('31 bits', '7.8 bits', '1 bit')
     """
@@ -186,32 +169,13 @@ MOST_REPORTS: Final = 1000
 
 @dataclass(frozen=True)
 class Likeness:
-    """What reports share beyond what is equal in them.
-
-    Attributes
-    ----------
-    patterns
-        How many of a value's bits are (ones, zeros), on average over cohorts; of several the worst is taken.
-    levels
-        The likenesses of several mechanisms, of which a device has one, public, drawn uniformly.
-    together
-        The likenesses of independent parts of one report.
-
-    Examples
-    --------
-    >>> from overstory.privacy.attacks import linkability
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> two_rounds = mechanism("l-osue", domain_size=1000, epsilon_permanent=2.0, epsilon_report=1.0)
-    >>> likeness = linkability(two_rounds).likeness
-    >>> [round(likeness.beyond(reports), 1) for reports in (1, 3, 30)]
-    [26.6, 168.0, 527.0]
-    """
+    """What reports share beyond what is equal in them."""
 
     bits: Rounds | None = None  # the rounds of each bit, where a report is a vector of bits
-    patterns: tuple[tuple[float, float], ...] = ()
+    patterns: tuple[tuple[float, float], ...] = ()  # a value's (ones, zeros), on average over cohorts; the worst counts
     symbol: SymbolRounds | None = None  # the rounds of the symbol, where a report is a symbol
-    levels: tuple[Likeness, ...] = ()
-    together: tuple[Likeness, ...] = ()
+    levels: tuple[Likeness, ...] = ()  # of mechanisms of which a device has one, public, drawn uniformly
+    together: tuple[Likeness, ...] = ()  # of independent parts of one report
 
     def beyond(self, reports: int) -> float:
         """Return I(A; B) of so many reports against as many others of one device, in bits, given what is equal."""

@@ -70,21 +70,9 @@ class Change:
 
 
 def compare_registries(*registries: MetricRegistry) -> list[Change]:
-    """Return every change that a registry makes, by metric, what weakens privacy first.
+    """Return every change from the last registry but one to the last, by metric, what weakens privacy first.
 
-    Parameters
-    ----------
-    registries
-        The earlier ones, oldest first, then the new one. Every change from the last of the earlier ones is listed; of
-        the changes from those before it, what weakens privacy.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-    >>> weaker = EXAMPLE.replace("epsilon = 1.0", "epsilon = 2.0").replace("-11-21", "-11-22")
-    >>> found = compare_registries(parse_registry(EXAMPLE), parse_registry(weaker))
-    >>> [(change.what, str(change.kind)) for change in found][1:3]
-    [('one report', 'weakens-privacy'), ('several reports of one unchanged value', 'weakens-privacy')]
+    Of the changes from the registries before those, oldest first, what weakens privacy is listed too.
     """
     *earlier, new = registries
     changes = list(_against_all(earlier, lambda old: _of_the_whole(old, new)))
@@ -279,8 +267,7 @@ def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -
 def _answered_again(earlier: Sequence[LocalRandomizer], new: LocalRandomizer) -> Iterator[list[LocalRandomizer]]:
     """Yield, for each range of devices that the new parameters ask, which of the earlier ones asked them.
 
-    Where a device answers once, waves ask by its number, which follows from its secret and the metric alone: it is the
-    same under all parameters.
+    Where a device answers once, waves ask by its number, which is the same under all parameters.
     """
     stops = {stop for mechanism in (*earlier, new) if mechanism.once for stop, _ in mechanism.zones}
     for number in sorted({0, *stops}):

@@ -86,13 +86,7 @@ class CostLine:
 
 @dataclass(frozen=True)
 class MetricCost:
-    """What a metric costs, or has cost.
-
-    Attributes
-    ----------
-    metric, attribute
-        The metric's id, and what it tells of.
-    """
+    """What a metric costs, or has cost."""
 
     metric: str
     attribute: str | None
@@ -107,7 +101,6 @@ class MetricCost:
         return self.lines[0]
 
     def line(self, kind: str) -> CostLine | None:
-        """Return the line of a kind, where there is one."""
         return next((line for line in self.lines if line.kind == kind), None)
 
     @property
@@ -130,25 +123,9 @@ class MetricCost:
 
 
 def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | None = None) -> MetricCost:
-    """Return what reports of a metric cost.
+    """Return what reports of a metric cost: those made so far, under any parameters, or else so many to come.
 
-    Parameters
-    ----------
-    reports
-        How many reports to state it for, before there are any; unless given, the metric's window, or 30.
-    so_far
-        The reports that a device has made of this metric, under any parameters; where it has made none, what is stated
-        is planned.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-    >>> for line in metric_cost(parse_registry(EXAMPLE)["colour"]).lines:
-    ...     print(f"{line.amount}: {line.about}")
-    no bound: whatever you hold and however it changes: 30 reports
-    epsilon 1.0000: one report
-    epsilon 1.0000: any number of reports, only while the value never changes
-    epsilon 4.0000: any number of reports of 3 values and nothing, not counting which reports share their noise
+    Unless given, `reports` is the metric's window, or 30.
     """
     made = 0 if so_far is None else sum(account.reports for account in so_far.accounts)
     if so_far is None or not made:
@@ -255,8 +232,7 @@ def _why(every: Iterable[Terms]) -> str:
 def most_responses(metric: Metric) -> int | None:
     """Return how many permanent responses a device ever reports, at most: those of the values, and nothing's.
 
-    A value that cannot be reported is reported as nothing, by a response of its own; where the metric caps the values
-    and does not drop them, it takes one of the cap's places.
+    Where the metric caps the values and does not drop further ones, nothing takes one of the cap's places.
     """
     terms = terms_of(metric.mechanism)
     if terms.once:
@@ -267,10 +243,6 @@ def most_responses(metric: Metric) -> int | None:
 
 
 def lifetime_epsilon(metric: Metric) -> float:
-    """Return what all that a device may ever report costs together, however often; infinite without a bound.
-
-    It holds between histories with the same pattern of equal and different permanent responses: see
-    `Terms.epsilon_values`.
-    """
+    """Return what all that a device may ever report costs, infinite without a bound: see `Terms.epsilon_values`."""
     most = most_responses(metric)
     return math.inf if most is None else add_up([(most, terms_of(metric.mechanism).epsilon_permanent)])

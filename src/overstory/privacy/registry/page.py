@@ -30,15 +30,7 @@ MOST_CHANGES: Final = 100
 
 
 def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: float = DELTA) -> PrivacyStatement:
-    """Return the privacy statement of a metric: for a few reports, for its window, and for any others asked about.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-    >>> said = metric_statement(parse_registry(EXAMPLE)["colour"], reports=[20])
-    >>> sorted(said.epsilon_n)
-    [1, 2, 3, 5, 10, 20]
-    """
+    """Return the privacy statement of a metric: for a few reports, for its window, and for any others asked about."""
     asked, window = set(reports), metric.window or 1
     changes = {2, *asked, window if window <= MOST_CHANGES else 2} - {1}
     numbers = sorted({*SHOWN, *asked, window})
@@ -99,25 +91,7 @@ def together_blocks(totals: Iterable[TotalCost], budget: Sequence[str]) -> Itera
 
 
 def metric_page(metric: Metric, *, reports: int | None = None, route: ObliviousRoute | None = None) -> MetricPage:
-    """Return the page of a metric.
-
-    Parameters
-    ----------
-    route
-        The registry's relay.
-    reports
-        How many reports to state it for; see `overstory.privacy.registry.cost`.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-    >>> page = metric_page(parse_registry(EXAMPLE)["colour"])
-    >>> for question, answer in page.facts[2:5]:
-    ...     print(f"{question}: {answer}")
-    What a report can be about: one of 3: red, green, blue; any other value is reported as nothing
-    How often: at most one report per device per week
-    How many values: all 3 values
-    """
+    """Return the page of a metric; `route` is the registry's relay, and `reports` as in `metric_cost`."""
     stated = metric_statement(metric)
     return MetricPage(metric, tuple(_facts(metric, stated, route)), stated, metric_cost(metric, reports))
 
@@ -149,14 +123,7 @@ def _facts(metric: Metric, stated: PrivacyStatement, route: ObliviousRoute | Non
 
 
 def group_words(groups: Groups) -> str:
-    """Say what a device sends of itself without protection.
-
-    Examples
-    --------
-    >>> print(group_words(Groups("release", {"1.0": 0.6, "1.1": 0.3}, devices=500_000)))
-    release, one of 1.0, 1.1, other: the group that the device is in. No noise protects it: epsilon protects the value \
-alone. By public shares, each group has at least 1,000 devices
-    """
+    """Say what a device sends of itself without protection."""
     return (
         f"{groups.by}, one of {', '.join(groups.names)}: the group that the device is in. No noise protects it: "
         f"epsilon protects the value alone. By public shares, each group has at least {groups.floor:,} devices"
@@ -164,15 +131,7 @@ alone. By public shares, each group has at least 1,000 devices
 
 
 def relay_words(route: ObliviousRoute | None) -> str:
-    """Say how the reports of an oblivious metric travel, and what each side sees.
-
-    Examples
-    --------
-    >>> print(relay_words(None))
-    encrypted for the collector, through a relay. The relay sees the address that a report comes from, when, and how \
-long it is in steps of 512 bytes; it cannot read it. The collector reads the report; it sees the relay's address and \
-not the device's. If the two work together, they can tell which address sent which report
-    """
+    """Say how the reports of an oblivious metric travel, and what each side sees."""
     through = "a relay" if route is None else f"the relay {route.described}"
     return (
         f"encrypted for the collector, through {through}. The relay sees the address that a report comes from, when, "

@@ -63,18 +63,7 @@ class TotalCost:
 
 
 def total_costs(costs: Sequence[MetricCost]) -> tuple[TotalCost, ...]:
-    """Return what metrics cost together: all of them, then those of each attribute that several share.
-
-    Examples
-    --------
-    >>> from overstory.privacy.registry.cost import metric_cost
-    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-    >>> again = EXAMPLE.partition("[metrics.colour]")[2]
-    >>> two = parse_registry(f"{EXAMPLE}[metrics.shade]{again}")
-    >>> (total,) = total_costs([metric_cost(metric, 1) for metric in two.values()])
-    >>> total.about, round(total.epsilon_any, 4)
-    ('all metrics (colour, shade)', 2.0)
-    """
+    """Return what metrics cost together: all of them, then those of each attribute that several share."""
     shared: dict[str, list[MetricCost]] = {}
     for cost in costs:
         if cost.attribute is not None:
@@ -110,8 +99,6 @@ def charge(against: Against, terms: Terms, reports: int, most_responses: int | N
     Against any history: what tells any two histories of as many reports apart. Against the same pattern: as if every
     report came from another permanent response, up to the cap; or what the former charges, where that is less.
 
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> terms = terms_of(mechanism("grr", domain_size=4, epsilon=1.0))
     >>> [round(charge("same-pattern", terms, reports, 2), 4) for reports in (0, 1, 2, 100)]
@@ -128,15 +115,7 @@ def charge(against: Against, terms: Terms, reports: int, most_responses: int | N
 
 
 def reports_until_the_end(budget: PersonBudget, metric: Metric) -> int | None:
-    """Return after how many reports of a metric a budget ends that nothing else uses; None where it never does.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-    >>> colour = parse_registry(EXAMPLE)["colour"]
-    >>> reports_until_the_end(PersonBudget(1.5, "same-pattern"), colour)
-    1
-    """
+    """Return after how many reports of a metric a budget ends that nothing else uses; None where it never does."""
     terms = terms_of(metric.mechanism)
     most = min(limit for _, limit in budget.limits_of(metric))
 
@@ -147,10 +126,7 @@ def reports_until_the_end(budget: PersonBudget, metric: Metric) -> int | None:
 
 
 def days_until_the_end(budget: PersonBudget, metrics: Iterable[Metric]) -> dict[str | None, int | None]:
-    """Return after how many days of reports in every period each limit ends, by attribute; None: all metrics.
-
-    A limit that never ends has None.
-    """
+    """Return after how many days of reports in every period each limit ends, if ever, by attribute; None: of all."""
     listed = list(metrics)
     limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
     return {

@@ -44,24 +44,10 @@ SOON = 30
 
 
 def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, server: str | None = None) -> list[Fault]:
-    """Return what a reviewer should look at again, each with its line.
+    """Return what a reviewer should look at again, each with its line; a `server` is compared with the relay.
 
     An expiry in the past is a warning, and no fault: a collector still takes late reports of such a metric, and
     refuses those of periods after the expiry.
-
-    Parameters
-    ----------
-    today
-        The day to judge expiries by.
-    server
-        The collector's address, where it is known, to compare with the relay's.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-    >>> for warning in registry_warnings(parse_registry(EXAMPLE), EXAMPLE, dt.date(2028, 1, 1)):
-    ...     print(warning)
-    line 14, metrics.colour.expires: expired on 2027-11-21: nothing is collected any more; renew it or remove it
     """
     where = positions(text)
     keys: dict[str | int, set[str | int]] = {}
@@ -251,13 +237,6 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
     """Return what several metrics of one person cost together, and after how many reports a budget ends.
 
     Whether two metrics tell of one thing is for people to know, so it is not guessed.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-    >>> again = EXAMPLE.partition("[metrics.colour]")[2]
-    >>> print(*registry_notes(parse_registry(f"{EXAMPLE}[metrics.shade]{again}")))
-    colour, shade name no attribute: if they tell of one thing, one report of each costs epsilon 2.0000 together
     """
     bare = [metric for metric in registry.values() if metric.attribute is None]
     if len(bare) > 1:

@@ -57,26 +57,10 @@ _SQRT_2PI: Final = math.sqrt(2 * math.pi)
 
 @dataclass(frozen=True)
 class Blanket:
-    """What a pair of values has in common with all others.
+    """What a pair of values has in common with all others."""
 
-    Attributes
-    ----------
-    gamma
-        The share of a report that does not depend on the value, above 0.
-    atoms
-        The joint law of r and r' under omega; the probabilities add up to 1.
-
-    Examples
-    --------
-    A coin that says the truth three times in four (e^epsilon = 3), among 1,000 people:
-
-    >>> coin = two_levels(0.5, odds=3.0, alone=0.5, both=0.0)
-    >>> coin.delta(0.1, 1_000) < 1.2e-3 < coin.delta(0.0, 1_000)
-    True
-    """
-
-    gamma: float
-    atoms: tuple[Atom, ...]
+    gamma: float  # the share of a report that does not depend on the value, above 0
+    atoms: tuple[Atom, ...]  # the joint law of r and r' under omega: the probabilities add up to 1
 
     def excess(self) -> float:
         """Return how far the law is from one: probabilities, and both values' reports, must add up to 1."""
@@ -115,14 +99,9 @@ class Blanket:
 
 
 def two_levels(gamma: float, *, odds: float, alone: float, both: float) -> Blanket:
-    """Return the blanket of a mechanism whose reports support a value or not.
+    """Return the blanket of a mechanism whose reports support a value, and are then `odds` times likelier, or do not.
 
-    Parameters
-    ----------
-    odds
-        How many times likelier a report is that supports the value.
-    alone, both
-        The probability under omega of supporting the one value alone, and both.
+    Under omega a report supports the one value alone with probability `alone`, and both with probability `both`.
     """
     rest = 1 - 2 * alone - both
     atoms = ((alone, odds, 1.0), (alone, 1.0, odds), (both, odds, odds), (rest, 1.0, 1.0))
@@ -130,13 +109,7 @@ def two_levels(gamma: float, *, odds: float, alone: float, both: float) -> Blank
 
 
 def clones(epsilon: float) -> Blanket:
-    """Return the blanket of any mechanism of that epsilon (Feldman, McMillan, Talwar, FOCS 2021).
-
-    Examples
-    --------
-    >>> round(clones(4.0).epsilon(100_000, 1e-6), 4)
-    0.1707
-    """
+    """Return the blanket of any mechanism of that epsilon (Feldman, McMillan, Talwar, FOCS 2021)."""
     odds = math.exp(epsilon)
     high, low = 2 * odds * odds / (odds + 1), 2 * odds / (odds + 1)
     return Blanket(1 / odds, ((0.5, high, low), (0.5, low, high)))
@@ -209,14 +182,9 @@ Ratios = Mapping[float, float]
 
 
 def blankets_of(mechanism: LocalRandomizer, periods: int | None = 1, *, in_cohort: bool = False) -> list[Blanket]:
-    """Return blankets of a device's reports: the largest bound over them holds.
+    """Return blankets of a device's reports, or of the worst cohort's: the largest bound over them holds.
 
-    Parameters
-    ----------
-    periods
-        Reports of one unchanged value, each shuffled with the others' of its period; None for any number.
-    in_cohort
-        Of one cohort, the worst.
+    There are `periods` reports of one unchanged value, each shuffled with the others' of its period; None: any number.
     """
     family = FAMILIES.get(mechanism.payload)
     blankets = None if family is None else family(mechanism, periods, in_cohort=in_cohort)

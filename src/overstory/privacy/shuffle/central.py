@@ -253,18 +253,10 @@ class Released(Protocol):
 
 @dataclass(frozen=True)
 class CentralClaim:
-    """What shuffled reports reveal, or why that is not stated.
+    """What shuffled reports reveal, or why that is not stated."""
 
-    Attributes
-    ----------
-    privacy
-        The claim; None where nothing is recorded that it could rest on.
-    reason
-        Where the number of reports comes from, or why there is no claim.
-    """
-
-    privacy: CentralPrivacy | None
-    reason: str
+    privacy: CentralPrivacy | None  # None where nothing is recorded that it could rest on
+    reason: str  # where the number of reports comes from, or why there is no claim
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; without a claim, the reason alone."""
@@ -283,24 +275,12 @@ class CentralClaim:
 
 @dataclass(frozen=True)
 class ReleasedPeriods:
-    """The smallest release of each period of a metric.
+    """The smallest release of each period of a metric."""
 
-    Attributes
-    ----------
-    smallest
-        By period with reports: messages in the smallest release; 0 where some reports came another way.
-    grouped
-        Whether reports name a group.
-    delta
-        The chance by which epsilon may be exceeded; None: 1e-9, or less where there are very many reports.
-    honest
-        The share of messages that come from honest devices.
-    """
-
-    smallest: Mapping[int, int] = field(default_factory=dict)
-    grouped: bool = False
-    delta: float | None = None
-    honest: float = 1.0
+    smallest: Mapping[int, int] = field(default_factory=dict)  # messages, by period; 0: some reports came another way
+    grouped: bool = False  # whether reports name a group
+    delta: float | None = None  # the chance to exceed epsilon; None: 1e-9, or less where there are very many reports
+    honest: float = 1.0  # the share of messages that come from honest devices
 
     @classmethod
     def of(cls, periods: Iterable[int], released: Mapping[int, Released], *, grouped: bool) -> Self:
@@ -309,13 +289,7 @@ class ReleasedPeriods:
         return cls({period: complete.get(period, 0) for period in periods}, grouped)
 
     def claim(self, mechanism: LocalRandomizer) -> CentralClaim:
-        """Return what one report of this mechanism reveals, in any of the periods.
-
-        Raises
-        ------
-        ParameterError
-            When delta or the share of honest messages is out of range.
-        """
+        """Return what one report of this mechanism reveals, in any of the periods."""
         sizes = self.smallest.values()
         without = sum(not size for size in sizes)
         if not sizes:
