@@ -194,7 +194,7 @@ def test_a_day_names_all_of_its_shorter_periods(tmp_path) -> None:
 
 
 def test_what_can_never_be_read_is_no_trouble_that_passes(tmp_path) -> None:
-    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak"), folder=tmp_path)
+    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak", "elm"), folder=tmp_path)
     url = str(tmp_path / "store.db")
     with open_store(url, first, create=True) as store:
         store.add([received(first["tree"], PERIOD, reports(first["tree"], 30, random.Random(8)))])

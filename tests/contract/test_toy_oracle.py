@@ -26,7 +26,7 @@ def toy(*, domain_size: int, tilt: float = 0.125) -> BitMechanism:
 
 @pytest.fixture
 def oracle(monkeypatch):
-    monkeypatch.setitem(REGISTRY, "toy", toy)
+    monkeypatch.setitem(REGISTRY.places, "toy", f"{__name__}:toy")
     return overstory.oracle("toy", domain_size=5)
 
 

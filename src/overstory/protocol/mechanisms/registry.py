@@ -26,7 +26,7 @@ class Builders(Mapping[str, Callable[..., Built]]):
 
     def __getitem__(self, name: str) -> Callable[..., Built]:
         module, _, function = self.places[name].partition(":")
-        build: Callable[..., Built] = getattr(import_module(f"overstory.protocol.{module}"), function)
+        build: Callable[..., Built] = getattr(import_module(module, "overstory.protocol"), function)
         return build
 
     def __contains__(self, name: object) -> bool:
@@ -41,29 +41,29 @@ class Builders(Mapping[str, Callable[..., Built]]):
 
 REGISTRY: Final[Builders[Mechanism]] = Builders(
     {
-        "grr": "mechanisms.symbols:grr",
-        "sue": "mechanisms.bits:sue",
-        "oue": "mechanisms.bits:oue",
-        "blh": "mechanisms.symbols:blh",
-        "olh": "mechanisms.symbols:olh",
-        "linear-hash": "mechanisms.symbols:linear_hash",
-        "hadamard": "mechanisms.symbols:hadamard",
-        "subset": "mechanisms.sets:subset",
-        "projective": "mechanisms.sets:projective",
-        "random-matrix": "mechanisms.symbols:random_matrix",
-        "rappor": "mechanisms.bits:rappor",
-        "rappor-one-time": "mechanisms.bits:rappor_one_time",
-        "basic-rappor": "mechanisms.bits:basic_rappor",
-        "basic-rappor-one-time": "mechanisms.bits:basic_rappor_one_time",
-        "wb": "mechanisms.bits:wb",
-        "opt-wb": "mechanisms.bits:opt_wb",
-        "opt-dr": "mechanisms.bits:opt_dr",
-        "l-grr": "mechanisms.symbols:l_grr",
-        "l-sue": "mechanisms.bits:l_sue",
-        "l-osue": "mechanisms.bits:l_osue",
-        "l-soue": "mechanisms.bits:l_soue",
-        "dbitflip": "mechanisms.bits:dbitflip",
-        "loloha": "mechanisms.symbols:loloha",
+        "grr": ".mechanisms.symbols:grr",
+        "sue": ".mechanisms.bits:sue",
+        "oue": ".mechanisms.bits:oue",
+        "blh": ".mechanisms.symbols:blh",
+        "olh": ".mechanisms.symbols:olh",
+        "linear-hash": ".mechanisms.symbols:linear_hash",
+        "hadamard": ".mechanisms.symbols:hadamard",
+        "subset": ".mechanisms.sets:subset",
+        "projective": ".mechanisms.sets:projective",
+        "random-matrix": ".mechanisms.symbols:random_matrix",
+        "rappor": ".mechanisms.bits:rappor",
+        "rappor-one-time": ".mechanisms.bits:rappor_one_time",
+        "basic-rappor": ".mechanisms.bits:basic_rappor",
+        "basic-rappor-one-time": ".mechanisms.bits:basic_rappor_one_time",
+        "wb": ".mechanisms.bits:wb",
+        "opt-wb": ".mechanisms.bits:opt_wb",
+        "opt-dr": ".mechanisms.bits:opt_dr",
+        "l-grr": ".mechanisms.symbols:l_grr",
+        "l-sue": ".mechanisms.bits:l_sue",
+        "l-osue": ".mechanisms.bits:l_osue",
+        "l-soue": ".mechanisms.bits:l_soue",
+        "dbitflip": ".mechanisms.bits:dbitflip",
+        "loloha": ".mechanisms.symbols:loloha",
     }
 )
 """The frequency oracles."""

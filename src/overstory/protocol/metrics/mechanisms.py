@@ -27,18 +27,18 @@ _ORACLES: Final = REGISTRY.places
 FAMILIES: Final[Mapping[str, Family]] = {
     "symbols": Family("symbols", Builders({name: _ORACLES[name] for name in _ORACLES if name not in STRINGS_ALONE})),
     "strings": Family("strings", Builders({name: _ORACLES[name] for name in (*STRINGS_TOO, *STRINGS_ALONE)})),
-    "ordered": Family("ordered symbols", Builders({"ranges": "numeric.ranges:ranges"})),
-    "tuples": Family("pairs of values", Builders({"joint": "mechanisms.joint:joint"})),
-    "divided": Family("combinations, divided over tables", Builders({"divided": "mechanisms.divided:divided"})),
-    "codes": Family("values that nobody listed", Builders({"prefix-search": "search.mechanism:prefix_search"})),
+    "ordered": Family("ordered symbols", Builders({"ranges": ".numeric.ranges:ranges"})),
+    "tuples": Family("pairs of values", Builders({"joint": ".mechanisms.joint:joint"})),
+    "divided": Family("combinations, divided over tables", Builders({"divided": ".mechanisms.divided:divided"})),
+    "codes": Family("values that nobody listed", Builders({"prefix-search": ".search.mechanism:prefix_search"})),
     "numbers": Family(
         "numbers",
         Builders(
             {
-                "square-wave": "numeric.windows:square_wave",
-                "duchi": "numeric.means:duchi",
-                "piecewise": "numeric.means:piecewise",
-                "hybrid": "numeric.means:hybrid",
+                "square-wave": ".numeric.windows:square_wave",
+                "duchi": ".numeric.means:duchi",
+                "piecewise": ".numeric.means:piecewise",
+                "hybrid": ".numeric.means:hybrid",
             }
         ),
     ),
@@ -46,8 +46,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "sets of items",
         Builders(
             {
-                "padding-and-sampling": "mechanisms.item_sets:padding_and_sampling",
-                "item-bits": "mechanisms.item_sets:item_bits",
+                "padding-and-sampling": ".mechanisms.item_sets:padding_and_sampling",
+                "item-bits": ".mechanisms.item_sets:item_bits",
             }
         ),
     ),
