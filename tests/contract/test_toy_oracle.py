@@ -26,7 +26,8 @@ def toy(*, domain_size: int, tilt: float = 0.125) -> BitMechanism:
 
 @pytest.fixture
 def oracle(monkeypatch):
-    monkeypatch.setitem(REGISTRY, "toy", toy)
+    monkeypatch.setattr("overstory.protocol.mechanisms.bits.toy", toy, raising=False)
+    monkeypatch.setitem(REGISTRY.places, "toy", "mechanisms.bits:toy")
     return overstory.oracle("toy", domain_size=5)
 
 
