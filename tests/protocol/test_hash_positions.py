@@ -50,16 +50,6 @@ def test_googles_are_bytes_of_md5(value, cohort, bits, hashes):
     assert GoogleRapporPython().positions(value, cohort, bits, hashes) == google_positions(value, cohort, bits, hashes)
 
 
-# `printf '\0\0\0\0v1' | md5sum` and `printf '\0\0\0\100v1' | md5sum`, and their first bytes modulo 16 by hand.
-BY_HAND = [(0, "b81acb54a1ce9c318a0b0a4a997c8558", (8, 10)), (64, "25557aecfa5611fe71886c4c5d0337ae", (5, 5))]
-
-
-@pytest.mark.parametrize(("cohort", "md5", "positions"), BY_HAND)
-def test_googles_by_hand(cohort, md5, positions):
-    assert tuple(int(md5[2 * i : 2 * i + 2], 16) % 16 for i in range(2)) == positions
-    assert GoogleRapporPython().positions(b"v1", cohort, 16, 2) == positions
-
-
 @pytest.mark.parametrize(
     ("name", "key", "words"),
     [

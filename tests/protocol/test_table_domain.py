@@ -17,28 +17,23 @@ from overstory.privacy.registry.page import how_many_values
 from overstory.protocol.domains import Bins, Categories, Integers, Table, domain_from
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import metric_from_json, parse_registry
+from support.registry_texts import registry_of
 
 VERSION = Categories(("1.0", "2.0"), other="another version")
 CRASH = Categories(("no", "yes"))
 CELLS = Table((VERSION, CRASH), ("version", "crash"))
 
-REGISTRY = """
-registry = "2026-11-23"
-[metrics.crashes]
-title = "Crashes by version"
-description = "Which version runs, and whether it crashed today"
-owner = "metrics@example.org"
-purpose = "https://example.org/1"
-domain = {kind = "table", names = ["version", "crash"], of = [
-  {kind = "categories", names = ["1.0", "2.0"], other = "another version"},
-  {kind = "categories", names = ["no", "yes"]}]}
-oracle = "oue"
-parameters = {epsilon = 2.0}
-period = "day"
-max_values = 4
-retention_days = 10
-expires = 2027-06-01
-"""
+REGISTRY = registry_of(
+    {
+        "crashes": {
+            "domain": """{kind = "table", names = ["version", "crash"], of = [
+                {kind = "categories", names = ["1.0", "2.0"], other = "another version"},
+                {kind = "categories", names = ["no", "yes"]}]}""",
+            "oracle": '"oue"',
+            "max_values": "4",
+        }
+    }
+)
 
 PARTS = st.one_of(
     st.builds(Categories, st.lists(st.text("abc", min_size=1), min_size=2, max_size=4, unique=True).map(tuple)),
