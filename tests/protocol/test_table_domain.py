@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.client import Randomizer
-from overstory.client.recorder import MetricRecorder, Tagger
+from overstory.client.recorder import MetricRecorder
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.gateway.readings import Alignment
 from overstory.privacy.registry.page import how_many_values
@@ -154,17 +153,6 @@ def test_a_registry_names_what_is_wrong(old, new, message):
     """Faults of a part say which part."""
     with pytest.raises(FormatError, match=message):
         parse_registry(REGISTRY.replace(old, new))
-
-
-def test_a_change_of_either_variable_is_another_value():
-    """It has a response, and a tag in the ledger, of its own: `max_values` counts pairs."""
-    metric = parse_registry(REGISTRY)["crashes"]
-    tagger = Tagger(metric, b"s" * 32, 0)
-    pairs = [("1.0", "no"), ("1.0", "yes"), ("2.0", "no"), ("2.0", "yes")]
-    assert len({tagger.tag(metric.encode(pair)) for pair in pairs}) == 4
-    device = Randomizer(metric.mechanism, secret=b"s" * 32, metric=metric.id)
-    assert device.permanent(metric.encode(pairs[0])) == device.permanent(metric.encode(pairs[0]))
-    assert len({device.permanent(metric.encode(pair)) for pair in pairs}) > 1
 
 
 @pytest.mark.parametrize("cap", [2, 3])
