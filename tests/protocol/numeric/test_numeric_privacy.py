@@ -22,7 +22,7 @@ from overstory.protocol.numeric import (
 )
 from overstory.protocol.numeric.windows import WindowChannel, half_width
 from overstory.protocol.sampling import symbol_sampler, uniform_below
-from support.exact_draws import exact_distribution, law_of_number, worst_ratio
+from support.exact_draws import exact_distribution, law_of_no_number, law_of_number, worst_ratio
 
 ONE = 1 << 32
 
@@ -169,7 +169,7 @@ def test_what_is_drawn_has_the_stated_chances(kind, resolution):
 
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 @pytest.mark.usefixtures("drawn_at_will")
-def test_nothing_to_report_is_as_private_as_a_value(kind, monkeypatch):
+def test_nothing_to_report_has_the_mixture_of_all_positions_and_is_as_private_as_a_value(kind, monkeypatch):
     built = kind(1.0, Interval(0, 1), 3)
 
     def silent(entropy):
@@ -177,6 +177,7 @@ def test_nothing_to_report_is_as_private_as_a_value(kind, monkeypatch):
         return built.nothing(bytes(16), "m")
 
     nothing = exact_distribution(silent, cuts_of(built))
+    assert nothing == {payload: chance for payload, chance in law_of_no_number(built).items() if chance}
     for at in range(built.num_positions):
         assert math.log(worst_ratio([nothing, law_of_number(built, at)])) <= built.epsilon_report + 1e-12
 
