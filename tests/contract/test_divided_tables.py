@@ -23,6 +23,7 @@ from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.divided import DividedMechanism, divided
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import parse_registry
+from support.registry_texts import registry_of
 
 ALARM = 1e-6
 DESIGNS = [
@@ -31,23 +32,17 @@ DESIGNS = [
     divided(oracle="sue", epsilon=2.0, sizes="2 3", tables="1, 0, 0 1"),
     divided(oracle="projective", epsilon=1.0, sizes="3 2", tables="0 1, 0"),
 ]
-REGISTRY = """
-registry = "2026-11-23"
-[metrics.crashes]
-title = "Crashes by version"
-description = "Which version runs, and whether it crashed today"
-owner = "metrics@example.org"
-purpose = "https://example.org/1"
-domain = {kind = "table", names = ["version", "crash"], tables = [["version", "crash"], ["version"]], of = [
-  {kind = "categories", names = ["1.0", "2.0"], other = "another version"},
-  {kind = "categories", names = ["no", "yes"]}]}
-oracle = "divided"
-parameters = {oracle = "oue", epsilon = 2.0}
-period = "day"
-max_values = 4
-retention_days = 10
-expires = 2027-06-01
-"""
+REGISTRY = registry_of(
+    {
+        "crashes": {
+            "domain": """{kind = "table", names = ["version", "crash"], of = [
+                {kind = "categories", names = ["1.0", "2.0"], other = "another version"},
+                {kind = "categories", names = ["no", "yes"]}], tables = [["version", "crash"], ["version"]]}""",
+            "oracle": '"divided"',
+            "parameters": '{oracle = "oue", epsilon = 2.0}',
+        }
+    }
+)
 
 
 def _largest_ratio(design: DividedMechanism) -> Fraction:

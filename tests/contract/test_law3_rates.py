@@ -28,7 +28,7 @@ from support.contract_statistics import (
     check_rates,
     check_repeats,
 )
-from support.contract_views import combined, output_chances, payloads, view_of
+from support.contract_views import output_chances, payloads, view_of
 
 DEVICES = 2_000
 BULK = 20_000
@@ -77,11 +77,11 @@ def test_bulk(case):
 
 
 def rates(sample, mechanism):
-    check_rates(sample, combined(view_of(mechanism)))
+    check_rates(sample, view_of(mechanism).combined)
 
 
 def pairs(sample, mechanism):
-    check_pairs(sample, combined(view_of(mechanism)))
+    check_pairs(sample, view_of(mechanism).combined)
 
 
 def outputs(sample, mechanism):

@@ -16,7 +16,7 @@ from overstory.protocol.encodings.seeds import BalancedHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import canonical, digest
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from support.contract_cases import SMALL, SMALL_CASES, TWO, TYPICAL, TYPICAL_CASES, Case
+from support.contract_cases import SMALL, SMALL_CASES, TYPICAL, TYPICAL_CASES, Case, domain_of
 
 ALL_CASES = SMALL_CASES + TYPICAL_CASES
 
@@ -129,82 +129,76 @@ def test_the_canonical_form_has_one_spelling():
 
 NUMBERS = (-0.1, 1.1, math.nan, math.inf, -math.inf, True, "0.5", b"x", 1j, [0.5])
 COUNTS = (0, -1, 2**17, 2.0, True, "3", math.nan, None)
+EPSILONS = (0, -1.0, math.nan, math.inf, True, "1")
+SIZES = (0, 1, 2.0, True, "9")
+# By parameter: what it never takes, and what the message says then.
+BAD = {
+    **dict.fromkeys("fpq", (NUMBERS, "from 0 to 1")),
+    **dict.fromkeys(("num_bits", "num_hashes", "num_cohorts"), (COUNTS, "(whole number from|fewer)")),
+    **dict.fromkeys(("epsilon", "epsilon_permanent", "epsilon_report"), (EPSILONS, "above 0")),
+    "domain_size": (SIZES, ""),
+    "window": ((0, -1, 2.0, True, "3", math.nan, None), "from 1"),
+    "advantage": ((0, 0.5, 1, -0.1, math.nan), ""),
+}
+SIZE, ROUNDS, GOOGLE = {"domain_size": 9}, {"p": 0.5, "q": 0.75}, {"hash_family": "google-rappor-python"}
+LARGE = SIZE | {"epsilon_permanent": 800.0, "epsilon_report": 750.0}
+
+
+def refusals_of_each_parameter():
+    """Every case with one parameter wrong or missing."""
+    for case in TYPICAL_CASES:
+        given = {name: value for name, value in case.build().parameters.items() if value is not None}
+        for name, (bad, words) in BAD.items():
+            if name not in given:
+                continue
+            yield from ((case.name, given | {name: one}, f"{name}.* = .*{words}") for one in bad)
+        if "domain_size" in case.parameters and domain_of(case.build()) and case.name not in ANY_VALUES:
+            without = {name: value for name, value in case.parameters.items() if name != "domain_size"}
+            yield case.name, without, "needs the parameter domain_size"
+        if {"epsilon_permanent", "epsilon_report"} <= given.keys():
+            yield case.name, given | {"epsilon_report": given["epsilon_permanent"]}, "must be below epsilon_permanent"
 
 
 def refusals():
     """(registry name, parameters, words the message must hold)."""
-    for name, rest in (("rappor", {}), ("basic-rappor", {"domain_size": 4})):
-        for letter in "fpq":
-            yield from ((name, rest | {letter: bad}, f"{letter} = .*from 0 to 1") for bad in (*NUMBERS, None))
-        yield name, rest | {"f": 1}, "f = 1 .*give f below 1"
-        yield name, rest | {"p": 0.5, "q": 0.5}, "p = q = 0.5.*give different"
-        yield name, rest | {"p": 0.5, "q": 0.5 + 1e-12}, "p = q"
-        yield name, rest | {"f": 0, "p": 0, "q": 0.5}, "raise f or p, or lower q"
-    for name, rest in (("rappor-one-time", {}), ("basic-rappor-one-time", {"domain_size": 4})):
-        yield from ((name, rest | {"f": bad}, "f = .*from 0 to 1") for bad in NUMBERS)
-        yield from ((name, rest | {"p": bad, "q": 0.5}, "p = .*from 0 to 1") for bad in NUMBERS)
-        yield from ((name, rest | {"p": 0.5, "q": bad}, "q = .*from 0 to 1") for bad in NUMBERS)
-        yield from ((name, rest | {"f": end}, "f = .*above 0.*below 1") for end in (0, 1))
-        for halves in ({}, {"p": 0.5}, {"q": 0.5}, {"f": 0.5, "p": 0.5, "q": 0.75}, {"f": 0.5, "p": 0.5}):
-            yield name, rest | halves, "give either f, or both p and q"
-        yield name, rest | {"p": 0.25, "q": 0.25}, "p = q = 0.25.*give different"
-        yield name, rest | {"p": 0.0, "q": 0.5}, "give the value away"
-    for name in ("rappor", "rappor-one-time"):
-        rest = {"p": 0.5, "q": 0.75}
-        for parameter in ("num_bits", "num_hashes", "num_cohorts"):
-            words = f"{parameter} .*= .*(whole number from|fewer)"
-            yield from ((name, rest | {parameter: bad}, words) for bad in COUNTS)
-        yield name, rest | {"num_bits": 4, "num_hashes": 4}, "num_hashes .*4 does not fit num_bits .*fewer"
-        yield name, rest | {"num_bits": 4, "num_hashes": 5}, "num_hashes .*5 does not fit num_bits .*fewer"
-        yield name, rest | {"hash_family": "md5"}, "no hash family 'md5': choose one of overstory-v1, google"
-        yield name, rest | {"hash_key": 5}, "hash_key = 5.*string"
-        yield name, rest | {"hash_key": "k" * 65}, "hash key has at most 64 bytes"
-        google = rest | {"hash_family": "google-rappor-python", "num_bits": 16}
-        yield name, google | {"num_hashes": 17, "num_bits": 32}, "num_hashes .*from 1 to 16"
-        yield name, google | {"hash_key": "x"}, "takes no key"
-    yield "rappor", {"hash_family": "google-rappor-python", "num_bits": 64}, "at most 32, not 64.*overstory-v1"
-    for name in ("basic-rappor", "basic-rappor-one-time"):
-        noise = {"p": 0.5, "q": 0.75}
-        sizes = (*COUNTS, 1, 2**16)
-        yield from ((name, noise | {"domain_size": bad}, "domain_size = .*from 2 to 65535") for bad in sizes)
-        yield name, noise, "needs the parameter domain_size"
-        yield name, noise | {"domain_size": 4, "num_bits": 4}, "has no parameter num_bits: it takes domain_size"
-    yield from refusals_of_needs()
     yield "rapor", {}, "no mechanism 'rapor'; did you mean rappor. choose one of .*rappor"
-
-
-EPSILONS = (0, -1.0, math.nan, math.inf, True, "1", None)
-
-
-def refusals_of_needs():
-    """The oracles that are built from epsilons."""
-    size = {"domain_size": 9}
-    for name in ("grr", "sue", "oue", "blh", "olh", "linear-hash", "hadamard", "subset", "projective", "dbitflip"):
-        yield from ((name, size | {"epsilon": bad}, "epsilon = .*above 0") for bad in EPSILONS)
-        if name not in ("blh", "olh"):
-            yield name, {"epsilon": 1.0}, "needs the parameter domain_size"
-        yield from ((name, {"domain_size": bad, "epsilon": 1.0}, "domain_size = ") for bad in (0, 1, 2.0, True, "9"))
-    for name in ("wb", "opt-wb"):
-        yield from ((name, size | {"epsilon": bad, "window": 2}, "epsilon = .*above 0") for bad in EPSILONS)
-        yield from (
-            (name, size | {"epsilon": 1.0, "window": bad}, "window = .*from 1") for bad in COUNTS if bad != 2**17
-        )
-    for name in ("l-grr", "l-sue", "l-osue", "l-soue", "loloha"):
-        for one in ("epsilon_report", "epsilon_permanent"):
-            yield from ((name, size | {**TWO, one: bad}, f"{one} = .*above 0") for bad in EPSILONS)
-        yield name, size | {"epsilon_permanent": 1.0, "epsilon_report": 1.0}, "must be below epsilon_permanent"
+    yield from refusals_of_each_parameter()
+    for name, size in (("rappor", {}), ("basic-rappor", SIZE)):
+        yield name, size | {"f": 1}, "f = 1 .*give f below 1"
+        yield name, size | {"p": 0.5, "q": 0.5}, "p = q = 0.5.*give different"
+        yield name, size | {"p": 0.5, "q": 0.5 + 1e-12}, "p = q"
+        yield name, size | {"f": 0, "p": 0, "q": 0.5}, "raise f or p, or lower q"
+        one_time = f"{name}-one-time"
+        yield from ((one_time, size | {"f": end}, "f = .*above 0.*below 1") for end in (0, 1))
+        for halves in ({}, {"p": 0.5}, {"q": 0.5}, {"f": 0.5, "p": 0.5, "q": 0.75}, {"f": 0.5, "p": 0.5}):
+            yield one_time, size | halves, "give either f, or both p and q"
+        yield one_time, size | {"p": 0.25, "q": 0.25}, "p = q = 0.25.*give different"
+        yield one_time, size | {"p": 0.0, "q": 0.5}, "give the value away"
+    for name in ("rappor", "rappor-one-time"):
+        yield name, ROUNDS | {"num_bits": 4, "num_hashes": 4}, "num_hashes .*4 does not fit num_bits .*fewer"
+        yield name, ROUNDS | {"hash_family": "md5"}, "no hash family 'md5': choose one of overstory-v1, google"
+        yield name, ROUNDS | {"hash_key": 5}, "hash_key = 5.*string"
+        yield name, ROUNDS | {"hash_key": "k" * 65}, "hash key has at most 64 bytes"
+        yield name, ROUNDS | GOOGLE | {"num_hashes": 17, "num_bits": 32}, "num_hashes .*from 1 to 16"
+        yield name, ROUNDS | GOOGLE | {"hash_key": "x", "num_bits": 16}, "takes no key"
+    yield "rappor", GOOGLE | {"num_bits": 64}, "at most 32, not 64.*overstory-v1"
+    for name in ("basic-rappor", "basic-rappor-one-time"):
+        yield name, ROUNDS | {"domain_size": 2**16}, "domain_size = .*from 2 to 65535"
+    yield "basic-rappor", SIZE | {"num_bits": 4}, "has no parameter num_bits: it takes domain_size"
     for name in ("l-grr", "loloha"):
-        large = size | {"epsilon_permanent": 800.0, "epsilon_report": 750.0}
-        yield from ((name, large | more, "epsilon_permanent = 800.0.*below 700") for more in ({}, {"published": True}))
-    yield from (("opt-dr", size | {"epsilon_permanent": bad}, "epsilon_permanent = .*above 0") for bad in EPSILONS)
+        yield from ((name, LARGE | more, "epsilon_permanent = 800.0.*below 700") for more in ({}, {"published": True}))
+    yield "grr", SIZE | {"epsilon": None}, "epsilon = None.*above 0"
     yield "random-matrix", {}, "either epsilon, or the lecture's advantage"
     yield "random-matrix", {"epsilon": 1.0, "advantage": 0.1}, "either epsilon, or the lecture's advantage"
-    yield from (("random-matrix", {"advantage": bad}, "advantage = ") for bad in (0, 0.5, 1, -0.1, math.nan))
-    yield "subset", size | {"epsilon": 1.0, "subset_size": 9}, "subset_size = 9.*from 1 to 8"
-    yield "projective", size | {"epsilon": 1.0, "field_size": 6}, "field_size = 6: give a prime"
-    yield "projective", size | {"epsilon": 1.0, "field_size": 2048}, "a power of a prime up to 1024"
-    yield "dbitflip", size | {"epsilon": 1.0, "sampled_bits": 10}, "sampled_bits = 10.*from 1 to 9"
+    yield "subset", SIZE | {"epsilon": 1.0, "subset_size": 9}, "subset_size = 9.*from 1 to 8"
+    yield "projective", SIZE | {"epsilon": 1.0, "field_size": 6}, "field_size = 6: give a prime"
+    yield "projective", SIZE | {"epsilon": 1.0, "field_size": 2048}, "a power of a prime up to 1024"
+    yield "dbitflip", SIZE | {"epsilon": 1.0, "sampled_bits": 10}, "sampled_bits = 10.*from 1 to 9"
     yield "olh", {"epsilon": 1.0, "hash_range": 1}, "hash_range = 1.*from 2"
+
+
+ANY_VALUES = {"blh", "olh", "loloha", "random-matrix"}
+"""Oracles that take strings where no size is given."""
 
 
 @pytest.mark.sampled(100)

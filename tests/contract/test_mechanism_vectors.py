@@ -7,53 +7,63 @@ import pytest
 
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.metrics.mechanisms import FAMILIES
 from overstory.protocol.wire.upload import decode_batch
-from support.mechanism_vectors import FOLDER, answer
+from support.mechanism_vectors import FOLDER, answer, number_answer
 
 
 def load(name):
-    return json.loads((FOLDER / f"mechanism-{name}.json").read_text(encoding="utf-8"))
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
-NAMES = [path.stem.removeprefix("mechanism-") for path in sorted(FOLDER.glob("mechanism-*.json"))]
-FILES = {name: load(name) for name in NAMES}
+FILES = {path.stem.removeprefix("mechanism-"): load(path.stem) for path in sorted(FOLDER.glob("*.json"))}
 MUST_FAIL = FILES.pop("must-fail")
-VECTORS = [(file["mechanism"], vector) for file in FILES.values() for vector in file["vectors"]]
+for file in FILES.values():
+    for one in file["vectors"]:
+        one.setdefault("name", file.get("mechanism"))
+VECTORS = [vector for file in FILES.values() for vector in file["vectors"]]
 
 
-def inputs(vector):
-    return {name: vector[name] for name in vector if name != "answer"}
+def faults(kind):
+    ids = [f"{fault['of']}-{fault.get('message') or fault.get('change') or fault['byte']}" for fault in MUST_FAIL[kind]]
+    return pytest.mark.parametrize("fault", MUST_FAIL[kind], ids=ids)
 
 
 def altered(fault):
-    return inputs(FILES[fault["of"]]["vectors"][fault["vector"]]) | fault["change"]
+    known = FILES[fault["of"]]["vectors"][fault["vector"]]
+    inputs = {name: known[name] for name in known if name != "answer"} | fault.get("change", {})
+    return known["answer"], answer_to(fault["of"] == "numeric", inputs)
+
+
+def answer_to(is_number, inputs):
+    return number_answer(**inputs) if is_number else answer(**inputs)
 
 
 def test_every_mechanism_has_vectors():
-    assert {name for name, _ in VECTORS} == set(REGISTRY), (
+    assert {vector["name"] for vector in VECTORS} == {*REGISTRY, *FAMILIES["numbers"].builders, "ranges"}, (
         "write tests/vectors/overstory-v1/mechanism-NAME.json with support.mechanism_vectors"
     )
 
 
-@pytest.mark.parametrize(("name", "vector"), VECTORS, ids=lambda x: x if isinstance(x, str) else x["metric"])
-def test_known_answers(name, vector):
-    assert answer(name, **inputs(vector)) == vector["answer"]
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"{vector['name']}-{vector['metric']}")
+def test_known_answers(vector):
+    inputs = {name: vector[name] for name in vector if name != "answer"}
+    assert answer_to(vector in FILES["numeric"]["vectors"], inputs) == vector["answer"]
 
 
-@pytest.mark.parametrize("fault", MUST_FAIL["altered"], ids=lambda f: f"{f['of']}-{'-'.join(f['change'])}")
+@faults("altered")
 def test_altered_inputs_do_not_give_the_known_answers(fault):
-    known = FILES[fault["of"]]["vectors"][fault["vector"]]["answer"]
-    given = answer(FILES[fault["of"]]["mechanism"], **altered(fault))
+    known, given = altered(fault)
     assert all(given[name] != known[name] for name in fault["must_change"])
 
 
-@pytest.mark.parametrize("fault", MUST_FAIL["refused"], ids=lambda f: f["message"])
+@faults("refused")
 def test_refused_inputs(fault):
     with pytest.raises(ParameterError, match=re.escape(fault["message"])):
-        answer(FILES[fault["of"]]["mechanism"], **altered(fault))
+        altered(fault)
 
 
-@pytest.mark.parametrize("fault", MUST_FAIL["damaged_batches"], ids=lambda f: f"{f['of']}-{f['byte']}")
+@faults("damaged_batches")
 def test_damaged_batches(fault):
     raw = bytearray.fromhex(FILES[fault["of"]]["vectors"][fault["vector"]]["answer"]["batch"])
     raw[fault["byte"]] ^= fault["xor"]

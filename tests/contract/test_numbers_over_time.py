@@ -19,41 +19,15 @@ from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.channels import log_ratio
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.mechanisms import any_mechanism
-from overstory.protocol.numeric import Duchi, Hybrid, Piecewise, SquareWave
+from support.exact_draws import law_of_no_number, law_of_number
 from support.registry_texts import registry_text
 
 ROOM = '{kind = "interval", min = -10, max = 50}'
-MEANS = ("duchi", "piecewise", "hybrid")
-NAMES = (*MEANS, "square-wave")
 LIMITS = {"minimum": -10.0, "maximum": 50.0}
 
 
 def built(name, resolution=3, epsilon=1.0):
     return any_mechanism(name, epsilon=epsilon, resolution=resolution, **LIMITS)
-
-
-def law(mechanism, place):
-    """Return P(payload | position), exact, from the channel's own fractions."""
-    if isinstance(mechanism, Hybrid):
-        share, rows = Fraction(mechanism.piecewise_threshold, 1 << 32), defaultdict(Fraction)
-        for branch, weight, low in ((mechanism.piecewise, share, 1), (mechanism.duchi, 1 - share, 0)):
-            for payload, chance in law(branch, place).items():
-                rows[payload << 1 | low] += weight * chance
-        return {payload: chance for payload, chance in rows.items() if chance}
-    if isinstance(mechanism, Duchi):
-        one = mechanism.channel.other + mechanism.channel.alpha * Fraction(place, mechanism.resolution)
-        return {0: 1 - one, 1: one}
-    assert isinstance(mechanism, Piecewise | SquareWave)
-    return {cell: mechanism.channel.probability(cell, place) for cell in range(mechanism.channel.num_cells)}
-
-
-def nothing(mechanism):
-    """Return the law of the response to no value: the mixture of all positions'."""
-    mixed = defaultdict(Fraction)
-    for place in range(mechanism.num_positions):
-        for payload, chance in law(mechanism, place).items():
-            mixed[payload] += chance / mechanism.num_positions
-    return mixed
 
 
 def history_law(laws, pattern):
@@ -77,8 +51,8 @@ def worst(first, second):
 def test_histories_with_one_pattern_cost_an_epsilon_per_value(name):
     """Three reports: what a ledger charges for one, two and three different values is what enumeration says."""
     mechanism = built(name, resolution=2)
-    laws = {place: law(mechanism, place) for place in range(mechanism.num_positions)}
-    laws["nothing"] = nothing(mechanism)
+    laws = {place: law_of_number(mechanism, place) for place in range(mechanism.num_positions)}
+    laws["nothing"] = law_of_no_number(mechanism)
     shapes = defaultdict(list)
     for history in itertools.product(laws, repeat=3):
         order = list(dict.fromkeys(history))
@@ -94,7 +68,7 @@ def test_histories_with_one_pattern_cost_an_epsilon_per_value(name):
 def test_another_pattern_is_seen_for_certain(name):
     """The ledger's other line: a change is certain, for two different reports are of two values."""
     mechanism = built(name, resolution=2)
-    laws = {place: law(mechanism, place) for place in range(mechanism.num_positions)}
+    laws = {place: law_of_number(mechanism, place) for place in range(mechanism.num_positions)}
     assert worst(history_law(laws, (0, 0)), history_law(laws, (0, 1))) == math.inf
 
 

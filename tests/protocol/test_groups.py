@@ -1,15 +1,13 @@
 """Groups of a metric's devices: what a registry may say of them, and what it must not."""
 
-import pickle
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import RegistryError, metric_from_json, parse_registry
+from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.groups import FLOOR, OTHER, Groups
-from support.registry_texts import plain_registry, registry_of
+from support.registry_texts import faults, plain_registry, registry_of
 
 RELEASES = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
 
@@ -18,18 +16,8 @@ def metric(groups=RELEASES):
     return parse_registry(plain_registry("m", groups=groups))["m"]
 
 
-def faults(groups):
-    with pytest.raises(RegistryError) as caught:
-        metric(groups)
-    return {fault.field: fault.message for fault in caught.value.faults}
-
-
-def test_a_metric_without_groups_has_the_digest_that_it_always_had():
-    plain = parse_registry(plain_registry("m"))["m"]
-    assert "groups" not in plain.canonical()
-    assert "groups" not in plain.to_json()
-    assert metric().digest != plain.digest
-    assert metric().mechanism.digest == plain.mechanism.digest, "reports and counts go on"
+def faults_of(groups):
+    return {fault.field: fault.message for fault in faults(plain_registry("m", groups=groups))}
 
 
 def test_the_digest_has_the_names_and_no_figures():
@@ -38,18 +26,6 @@ def test_the_digest_has_the_names_and_no_figures():
     assert metric().digest == metric(other_figures).digest == metric(reversed_order).digest
     assert metric().digest != metric(RELEASES.replace('"1.1"', '"1.2"')).digest
     assert metric().digest != metric(RELEASES.replace("release", "version")).digest
-
-
-def test_what_the_public_registry_says_is_read_again():
-    own = metric(RELEASES.replace("500000", "500000, floor = 1500"))
-    assert own.to_json()["groups"] == {
-        "by": "release",
-        "shares": {"1.0": 0.6, "1.1": 0.3},
-        "devices": 500_000,
-        "floor": 1500,
-    }
-    assert metric_from_json(own.to_json()) == own
-    assert pickle.loads(pickle.dumps(own)) == own
 
 
 def test_every_device_is_in_one_group():
@@ -102,14 +78,14 @@ def test_no_listed_group_is_below_the_floor(floor, devices, share):
     ],
 )
 def test_what_cannot_be_is_refused_by_its_key(groups, field, says):
-    found = faults(groups)
+    found = faults_of(groups)
     assert says in found[f"metrics.m.groups{field}"]
 
 
 def test_a_rare_group_is_refused_and_so_is_a_rare_rest():
-    rare = faults('{by = "r", shares = {a = 0.5, b = 0.0015}, devices = 500000}')["metrics.m.groups.shares"]
+    rare = faults_of('{by = "r", shares = {a = 0.5, b = 0.0015}, devices = 500000}')["metrics.m.groups.shares"]
     assert rare.startswith("'b' has 750 of 500,000 devices, fewer than the floor of 1,000: a rare group singles its")
-    rest = faults('{by = "r", shares = {a = 0.5, b = 0.4985}, devices = 500000}')["metrics.m.groups.shares"]
+    rest = faults_of('{by = "r", shares = {a = 0.5, b = 0.4985}, devices = 500000}')["metrics.m.groups.shares"]
     assert rest.startswith("'other' has 750 of 500,000 devices, fewer than the floor of 1,000")
     assert metric('{by = "r", shares = {a = 0.5, b = 0.5}, devices = 500000}').groups.hidden(OTHER)
     assert FLOOR == 1000

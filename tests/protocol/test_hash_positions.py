@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1, hash_family
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
 from support.protocol_twins import google_positions
 
 LEVEL = 5e-13  # of one comparison: the false-alarm rate that docs/explanation/laws.md states for the whole suite
@@ -48,27 +47,3 @@ def test_the_cohorts_of_one_value_are_unlike():
 @given(st.binary(max_size=40), st.integers(0, 2**16 - 1), st.integers(2, 256), st.integers(1, 16))
 def test_googles_are_bytes_of_md5(value, cohort, bits, hashes):
     assert GoogleRapporPython().positions(value, cohort, bits, hashes) == google_positions(value, cohort, bits, hashes)
-
-
-# `printf '\0\0\0\0v1' | md5sum` and `printf '\0\0\0\100v1' | md5sum`, and their first bytes modulo 16 by hand.
-BY_HAND = [(0, "b81acb54a1ce9c318a0b0a4a997c8558", (8, 10)), (64, "25557aecfa5611fe71886c4c5d0337ae", (5, 5))]
-
-
-@pytest.mark.parametrize(("cohort", "md5", "positions"), BY_HAND)
-def test_googles_by_hand(cohort, md5, positions):
-    assert tuple(int(md5[2 * i : 2 * i + 2], 16) % 16 for i in range(2)) == positions
-    assert GoogleRapporPython().positions(b"v1", cohort, 16, 2) == positions
-
-
-@pytest.mark.parametrize(
-    ("name", "key", "words"),
-    [
-        ("sha", "", "no hash family 'sha': choose one of"),
-        ("google-rappor-python", "k", "takes no key"),
-        ("overstory-v1", "k" * 65, "at most 64 bytes"),
-        ("overstory-v1", None, "hash_key = None"),
-    ],
-)
-def test_families_that_do_not_exist(name, key, words):
-    with pytest.raises(ParameterError, match=words):
-        hash_family(name, key)

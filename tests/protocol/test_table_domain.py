@@ -9,36 +9,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.client import Randomizer
-from overstory.client.recorder import MetricRecorder, Tagger
+from overstory.client.recorder import MetricRecorder
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.gateway.readings import Alignment
 from overstory.privacy.registry.page import how_many_values
 from overstory.protocol.domains import Bins, Categories, Integers, Table, domain_from
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import metric_from_json, parse_registry
+from support.registry_texts import registry_of
 
 VERSION = Categories(("1.0", "2.0"), other="another version")
 CRASH = Categories(("no", "yes"))
 CELLS = Table((VERSION, CRASH), ("version", "crash"))
 
-REGISTRY = """
-registry = "2026-11-23"
-[metrics.crashes]
-title = "Crashes by version"
-description = "Which version runs, and whether it crashed today"
-owner = "metrics@example.org"
-purpose = "https://example.org/1"
-domain = {kind = "table", names = ["version", "crash"], of = [
-  {kind = "categories", names = ["1.0", "2.0"], other = "another version"},
-  {kind = "categories", names = ["no", "yes"]}]}
-oracle = "oue"
-parameters = {epsilon = 2.0}
-period = "day"
-max_values = 4
-retention_days = 10
-expires = 2027-06-01
-"""
+REGISTRY = registry_of(
+    {
+        "crashes": {
+            "domain": """{kind = "table", names = ["version", "crash"], of = [
+                {kind = "categories", names = ["1.0", "2.0"], other = "another version"},
+                {kind = "categories", names = ["no", "yes"]}]}""",
+            "oracle": '"oue"',
+            "max_values": "4",
+        }
+    }
+)
 
 PARTS = st.one_of(
     st.builds(Categories, st.lists(st.text("abc", min_size=1), min_size=2, max_size=4, unique=True).map(tuple)),
@@ -159,17 +153,6 @@ def test_a_registry_names_what_is_wrong(old, new, message):
     """Faults of a part say which part."""
     with pytest.raises(FormatError, match=message):
         parse_registry(REGISTRY.replace(old, new))
-
-
-def test_a_change_of_either_variable_is_another_value():
-    """It has a response, and a tag in the ledger, of its own: `max_values` counts pairs."""
-    metric = parse_registry(REGISTRY)["crashes"]
-    tagger = Tagger(metric, b"s" * 32, 0)
-    pairs = [("1.0", "no"), ("1.0", "yes"), ("2.0", "no"), ("2.0", "yes")]
-    assert len({tagger.tag(metric.encode(pair)) for pair in pairs}) == 4
-    device = Randomizer(metric.mechanism, secret=b"s" * 32, metric=metric.id)
-    assert device.permanent(metric.encode(pairs[0])) == device.permanent(metric.encode(pairs[0]))
-    assert len({device.permanent(metric.encode(pair)) for pair in pairs}) > 1
 
 
 @pytest.mark.parametrize("cap", [2, 3])

@@ -6,10 +6,10 @@ not independent. An output of a set system is the row of the values whose sets h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -21,100 +21,56 @@ from overstory.protocol.mechanisms.sets import SetMechanism
 
 
 @dataclass(frozen=True)
-class BitView:
-    """The bits as they are."""
+class View:
+    """A mechanism's payloads as rows of indicator bits."""
 
-    mechanism: BitMechanism
-
-    independent = True  # two indicators of a report, given the truth
-
-    @property
-    def size(self) -> int:
-        return self.mechanism.encoding.num_bits
-
-    @property
-    def channels(self) -> tuple[BinaryChannel, BinaryChannel]:
-        return self.mechanism.rounds.permanent, self.mechanism.rounds.instantaneous
-
-    def true_payload(self, value: Any, cohort: int) -> int:
-        return self.mechanism.encode(value, cohort)
-
-    def truth(self, value: Any, cohort: int) -> int:
-        return self.true_payload(value, cohort)
-
-    def row(self, payload: int) -> int:
-        return payload
-
-
-@dataclass(frozen=True)
-class SymbolView:
-    """The one-hot row of the symbol."""
-
-    mechanism: SymbolMechanism
-
-    independent = False
-
-    @property
-    def size(self) -> int:
-        return self.mechanism.encoding.num_symbols
-
-    @property
-    def channels(self) -> tuple[BinaryChannel, BinaryChannel]:
-        return tuple(_indicator(c) for c in (self.mechanism.rounds.permanent, self.mechanism.rounds.instantaneous))
-
-    def true_payload(self, value: Any, cohort: int) -> int:
-        return self.mechanism.encoding.symbol(value, cohort)
-
-    def truth(self, value: Any, cohort: int) -> int:
-        return 1 << self.true_payload(value, cohort)
-
-    def row(self, payload: int) -> int:
-        return 1 << payload
-
-
-@dataclass(frozen=True)
-class SetView:
-    """The row of the values whose sets hold the output."""
-
-    mechanism: SetMechanism
-
-    independent = False
-
-    @property
-    def size(self) -> int:
-        return self.mechanism.encoding.domain_size
-
-    @property
-    def channels(self) -> tuple[BinaryChannel, BinaryChannel]:
-        return BinaryChannel(self.mechanism.p_star, self.mechanism.q_star), BinaryChannel.identity()
-
-    def true_payload(self, value: Any, cohort: int) -> int:
-        return value
-
-    def truth(self, value: Any, cohort: int) -> int:
-        return 1 << value
-
-    def row(self, payload: int) -> int:
-        return _held_by(self.mechanism, payload)
-
-
-View = BitView | SymbolView | SetView
+    size: int
+    channels: tuple[BinaryChannel, BinaryChannel]
+    """Of an indicator in the permanent and in the instantaneous round."""
+    combined: BinaryChannel
+    """Over both rounds."""
+    true_payload: Callable[[Any, int], int]
+    """What a value is in a cohort before any noise."""
+    truth: Callable[[Any, int], int]
+    """The true row of a value in a cohort."""
+    row: Callable[[int], int]
+    """The row of a payload."""
+    independent: bool = False
+    """Whether two indicators of a report are, given the truth."""
 
 
 def view_of(mechanism: Mechanism) -> View:
-    """The view of a mechanism's payloads."""
+    """Return the bits as they are, the one-hot row of a symbol, or the row of the values whose sets hold the output."""
+    encoding = mechanism.encoding
     if isinstance(mechanism, BitMechanism):
-        return BitView(mechanism)
-    return SymbolView(mechanism) if isinstance(mechanism, SymbolMechanism) else SetView(mechanism)
+        rounds = mechanism.rounds.permanent, mechanism.rounds.instantaneous
+        encode = mechanism.encode
+        return View(encoding.num_bits, rounds, _product(*rounds), encode, encode, int, independent=True)
+    if isinstance(mechanism, SymbolMechanism):
+        rounds = _indicator(mechanism.rounds.permanent), _indicator(mechanism.rounds.instantaneous)
+        combined, symbol = _indicator(mechanism.channel), encoding.symbol
+        return View(
+            encoding.num_symbols, rounds, combined, symbol, lambda value, cohort: _one(symbol(value, cohort)), _one
+        )
+    assert isinstance(mechanism, SetMechanism)
+    held = BinaryChannel(mechanism.p_star, mechanism.q_star)
+    return View(
+        encoding.domain_size,
+        (held, BinaryChannel.identity()),
+        held,
+        lambda value, _: value,
+        lambda value, _: _one(value),
+        partial(_held_by, mechanism),
+    )
 
 
-def combined(view: View) -> BinaryChannel:
-    """The channel of an indicator over both rounds, by the matrix product."""
-    permanent, later = view.channels
+def _product(permanent: BinaryChannel, later: BinaryChannel) -> BinaryChannel:
     span = later.keep_one - later.raise_zero
-    if not view.independent and isinstance(view, SymbolView):
-        return _indicator(view.mechanism.channel)
     return BinaryChannel(later.raise_zero + span * permanent.keep_one, later.raise_zero + span * permanent.raise_zero)
+
+
+def _one(place: int) -> int:
+    return 1 << place
 
 
 def payloads(mechanism: Mechanism) -> Sequence[int]:

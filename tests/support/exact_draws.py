@@ -7,6 +7,9 @@ ends of the interval, where the outcome must be the same: another threshold woul
 from collections import defaultdict
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
+
+from overstory.protocol.numeric import Duchi, Hybrid
 
 ONE = 1 << 32
 
@@ -75,3 +78,30 @@ def worst_ratio(distributions):
             return float("inf")
         worst = max(worst, max(column) / min(column))
     return worst
+
+
+def law_of_number(randomizer: Any, position: int) -> dict[int, Fraction]:
+    """P(payload | position) by the formulas; `test_numeric_privacy` enumerates that draws follow them."""
+    if isinstance(randomizer, Duchi):
+        one = randomizer.channel.other + randomizer.channel.alpha * Fraction(position, randomizer.resolution)
+        return {0: 1 - one, 1: one}
+    if isinstance(randomizer, Hybrid):
+        weight = Fraction(randomizer.piecewise_threshold, ONE)
+        parts = ((randomizer.piecewise, weight), (randomizer.duchi, 1 - weight))
+        return {
+            payload << 1 | (part is randomizer.piecewise): chance * share
+            for part, share in parts
+            if share
+            for payload, chance in law_of_number(part, position).items()
+        }
+    channel = randomizer.channel
+    return {cell: channel.probability(cell, position) for cell in range(channel.num_cells)}
+
+
+def law_of_no_number(randomizer: Any) -> dict[int, Fraction]:
+    """P(payload | nothing to report): the mixture of all positions'."""
+    mixed: dict[int, Fraction] = defaultdict(Fraction)
+    for position in range(randomizer.num_positions):
+        for payload, chance in law_of_number(randomizer, position).items():
+            mixed[payload] += chance / randomizer.num_positions
+    return mixed

@@ -10,68 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from overstory.client import Randomizer
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.metrics.mechanisms import any_mechanism
+from overstory.protocol.numeric import LevelReport
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports
 from support.contract_views import view_of
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "overstory-v1"
-GOOGLE = {"hash_family": "google-rappor-python"}
-TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
-ODD = {"f": 0.3, "p": 0.35, "q": 0.65}
-
-INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
-    "rappor": [
-        ({}, "Ohio"),
-        (ODD, "Ohio"),
-        ({"num_bits": 67, "num_hashes": 3, "num_cohorts": 5, "hash_key": "a.metric"}, "naïve ☂"),
-        ({"num_bits": 16, "num_hashes": 2, "num_cohorts": 64} | GOOGLE, "v1"),
-    ],
-    "rappor-google-devices": [({"num_bits": 16, "num_hashes": 2, "num_cohorts": 64} | GOOGLE, "v1")],
-    "rappor-one-time": [({"f": 0.5}, ""), ({"p": 0.4, "q": 0.8, "num_bits": 20}, "Ohio")],
-    "basic-rappor": [({"domain_size": 9}, 8), ({"domain_size": 4} | ODD, 0)],
-    "basic-rappor-one-time": [({"domain_size": 70, "f": 0.25}, 69), ({"domain_size": 2, "p": 0.25, "q": 0.75}, 1)],
-    "grr": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 1000, "epsilon": 4.0}, 0)],
-    "sue": [({"domain_size": 70, "epsilon": 1.0}, 69)],
-    "oue": [({"domain_size": 70, "epsilon": 1.0}, 69)],
-    "blh": [({"epsilon": 1.0}, "Ohio"), ({"domain_size": 9, "epsilon": 1.0}, 8)],
-    "olh": [
-        ({"epsilon": 1.0, "hash_key": "a.metric"}, "naïve ☂"),
-        ({"domain_size": 9, "epsilon": 4.0}, 0),
-        ({"domain_size": 70, "epsilon": 1.0}, 69),
-        ({"domain_size": 300, "epsilon": 2.0, "num_seeds": 1000, "hash_range": 5}, 299),
-    ],
-    "linear-hash": [
-        ({"domain_size": 9, "epsilon": 1.0}, 8),
-        ({"domain_size": 1 << 64, "epsilon": 2.0}, (1 << 64) - 1),
-        ({"domain_size": 1 << 16, "epsilon": 1.0, "hash_bits": 12}, 4711),
-        ({"domain_size": 300, "epsilon": 4.0}, 17),
-        ({"domain_size": 2, "epsilon": 0.5}, 1),
-    ],
-    "hadamard": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 100_000, "epsilon": 1.0}, 99_999)],
-    "subset": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 5, "epsilon": 4.0}, 0)],
-    "projective": [
-        ({"domain_size": 9, "epsilon": 1.0}, 8),
-        ({"domain_size": 16, "epsilon": 1.0}, 15),
-        ({"domain_size": 1000, "epsilon": 2.0}, 0),
-        ({"domain_size": 50, "epsilon": 2.0, "field_size": 9}, 31),
-    ],
-    "random-matrix": [({"epsilon": 1.0}, "Ohio"), ({"domain_size": 9, "advantage": 0.1}, 8)],
-    "wb": [({"domain_size": 70, "epsilon": 4.0, "window": 4}, 69)],
-    "opt-wb": [({"domain_size": 70, "epsilon": 4.0, "window": 4}, 69)],
-    "opt-dr": [({"domain_size": 70, "epsilon_permanent": 3.0}, 69)],
-    "l-grr": [({"domain_size": 9} | TWO, 8), ({"domain_size": 9, "published": True} | TWO, 0)],
-    "l-sue": [({"domain_size": 70} | TWO, 69)],
-    "l-osue": [({"domain_size": 70} | TWO, 69)],
-    "l-soue": [({"domain_size": 70} | TWO, 69)],
-    "dbitflip": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 9, "epsilon": 1.0, "sampled_bits": 1}, 0)],
-    "loloha": [
-        (TWO, "Ohio"),
-        ({"domain_size": 9} | TWO, 8),
-        ({"domain_size": 9, "published": True} | TWO, 0),
-    ],
-}
+INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {}
+"""Parameters and values of a mechanism that has no file yet, by its name; the files hold those that were written."""
 
 
 def answer(
@@ -91,15 +41,35 @@ def answer(
     }
 
 
-def write(file: str) -> None:
+def number_answer(
+    name: str, parameters: dict[str, Any], value: Any, secret: str, metric: str, seed: int
+) -> dict[str, Any]:
+    """What follows from the inputs of what takes numbers: three fresh reports, one permanent one at each level."""
+    built = any_mechanism(name, **parameters)
+    entropy = SeededEntropy(seed)
+    fresh = [travelling(built, built.randomize(value, entropy)) for _ in range(3)]
+    kept = [built.responder(bytes.fromhex(secret), metric, cohort)(value) for cohort in range(built.num_cohorts)]
+    return {
+        "digest": built.digest.hex(),
+        "reports": [[report.cohort, f"{report.bits:x}"] for report in fresh],
+        "permanent": [f"{payload:x}" for payload in kept],
+        "batch": encode_reports(built, fresh).hex(),
+    }
+
+
+def travelling(built: Any, report: Report | LevelReport) -> Report:
+    """Return a report as it goes into a batch."""
+    return built.to_wire(report) if isinstance(report, LevelReport) else report
+
+
+def write(name: str) -> None:
     """Write one file, unless it is there."""
-    path, name = FOLDER / f"mechanism-{file}.json", file.removesuffix("-google-devices")
+    path = FOLDER / f"mechanism-{name}.json"
     vectors = []
-    for number, (parameters, value) in enumerate(INPUTS[file]):
+    for number, (parameters, value) in enumerate(INPUTS[name]):
         secret = bytes((7 * number + i) % 256 for i in range(32)).hex()
         inputs = {"parameters": parameters, "value": value, "secret": secret, "metric": f"metric-{number}"}
         inputs["seed"] = number
-        inputs |= {"device": True} if file.endswith("-devices") else {}
         vectors.append(inputs | {"answer": answer(name, **inputs)})
     if path.exists():
         raise SystemExit(f"{path} exists, and known answers are never rewritten")
@@ -108,5 +78,4 @@ def write(file: str) -> None:
 
 if __name__ == "__main__":
     for one in INPUTS:
-        if not (FOLDER / f"mechanism-{one}.json").exists():
-            write(one)
+        write(one)

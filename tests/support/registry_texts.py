@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from overstory.protocol.metrics import Fault, RegistryError, parse_registry
 
 METRIC = """\
 [metrics.{id}]
@@ -40,6 +45,19 @@ def registry_text(
         lines = [line if old.startswith(f"{key} =") else old for old in lines]
     kept = [line for line in lines if without is None or not line.startswith(f"{without} =")]
     return "\n".join([*kept, *more]) + "\n"
+
+
+def faults(text: str, folder: Path | None = None) -> tuple[Fault, ...]:
+    """Return the faults of a registry that is refused."""
+    with pytest.raises(RegistryError) as caught:
+        parse_registry(text, folder)
+    return tuple(caught.value.faults)
+
+
+def the_fault(text: str, folder: Path | None = None) -> Fault:
+    """Return the only fault of a registry."""
+    (only,) = faults(text, folder)
+    return only
 
 
 FIRST_LINE = 3

@@ -14,9 +14,9 @@ from overstory.protocol import channels
 from overstory.protocol.channels import BinaryChannel, round_up
 from overstory.protocol.domains import Bins, Categories, Integers, ItemSet, Strings, StringTable, Table
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Metric, load_registry, parse_registry
+from overstory.protocol.metrics import Metric, load_registry, metric_from_json, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
-from support.registry_texts import BINS, COLOURS, LISTED, STRINGS, registry_text
+from support.registry_texts import BINS, COLOURS, LISTED, STRINGS, oblivious_text, registry_text
 
 DAY = 86_400
 
@@ -180,6 +180,37 @@ def test_every_change_changes_the_registrys_digest_and_some_the_metrics(key):
 def test_caps_are_of_the_metrics_digest(line):
     assert metric(line).digest != metric().digest
     assert metric(line).mechanism.digest == metric().mechanism.digest
+
+
+PUBLISH = 'publish = "estimates"\npublish_least = 250'
+GROUPS = 'groups = {by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000, floor = 1500}'
+
+
+@pytest.mark.parametrize(
+    ("keys", "text", "is_of_the_metric"),
+    [
+        ({"groups"}, registry_text(GROUPS), True),
+        ({"transport", "oblivious"}, oblivious_text(), True),
+        ({"publish", "opt_out"}, f'opt_out = "Settings"\n{registry_text(PUBLISH)}', False),
+        ({"shards"}, registry_text("[shards]", "count = 4"), False),
+    ],
+    ids=["groups", "transport", "publish", "shards"],
+)
+def test_a_key_that_changes_no_report_is_of_the_registrys_digest_and_some_of_the_metrics(keys, text, is_of_the_metric):
+    """A file without the key has the digests that it always had, and what is published is read again."""
+    old, new = parse_registry(registry_text()), parse_registry(text)
+    plain, changed = old["colour"], new["colour"]
+    assert not keys & {*old.to_json(), *plain.to_json(), *plain.canonical()}
+    assert keys <= {*new.to_json(), *changed.to_json()}
+    assert old.digest != new.digest
+    assert (plain.digest != changed.digest) == is_of_the_metric
+    assert (plain.mechanism.digest, plain.counts_digest) == (changed.mechanism.digest, changed.counts_digest)
+    assert metric_from_json(changed.to_json()) == changed
+
+
+def test_saying_that_reports_go_directly_changes_no_digest():
+    plain, said = parse_registry(registry_text()), parse_registry(registry_text('transport = "direct"'))
+    assert (plain.digest, plain["colour"].digest) == (said.digest, said["colour"].digest)
 
 
 EQUALS = st.sampled_from(["=", "  =\t", " = "])

@@ -7,27 +7,8 @@ import sys
 
 import pytest
 
-from overstory.protocol.metrics import RegistryError, metric_from_json, parse_registry
-from support.registry_texts import KEYS_HEX, OBLIVIOUS, oblivious_text, registry_text
-
-
-def the_fault(text: str):
-    with pytest.raises(RegistryError) as caught:
-        parse_registry(text)
-    (only,) = caught.value.faults
-    return only
-
-
-def test_a_registry_without_them_has_neither():
-    registry = parse_registry(registry_text())
-    assert (registry.oblivious, registry["colour"].transport, registry["colour"].is_oblivious) == (
-        None,
-        "direct",
-        False,
-    )
-    assert "oblivious" not in registry.to_json()
-    assert "transport" not in registry["colour"].to_json()
-    assert "transport" not in registry["colour"].canonical()
+from overstory.protocol.metrics import parse_registry
+from support.registry_texts import KEYS_HEX, OBLIVIOUS, oblivious_text, registry_text, the_fault
 
 
 def test_they_are_read():
@@ -40,24 +21,10 @@ def test_they_are_read():
     assert registry["colour"].to_json()["transport"] == registry["colour"].canonical()["transport"] == "oblivious"
 
 
-def test_saying_direct_changes_no_digest_and_oblivious_that_of_the_metric_not_of_its_reports():
-    plain, said = (parse_registry(registry_text(*more)) for more in ((), ('transport = "direct"',)))
-    assert (plain.digest, plain["colour"].digest) == (said.digest, said["colour"].digest)
-    oblivious = parse_registry(oblivious_text())["colour"]
-    assert oblivious.digest != plain["colour"].digest
-    assert oblivious.mechanism.digest == plain["colour"].mechanism.digest
-    assert oblivious.counts_digest == plain["colour"].counts_digest
-
-
 def test_a_table_that_no_metric_needs_is_read_and_is_part_of_the_registrys_digest():
     registry = parse_registry(oblivious_text(transport="direct"))
     assert registry.oblivious is not None
     assert registry.digest != parse_registry(registry_text()).digest
-
-
-def test_a_public_entry_is_read_back_with_its_transport():
-    metric = parse_registry(oblivious_text())["colour"]
-    assert metric_from_json(metric.to_json()) == metric
 
 
 def test_an_oblivious_metric_without_a_relay_is_a_fault_at_its_key():

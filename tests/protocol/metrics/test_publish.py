@@ -12,7 +12,7 @@ from overstory.presentation.document import KeyValues
 from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.warnings import registry_warnings
-from overstory.protocol.metrics import MetricRegistry, RegistryError, metric_from_json, parse_registry
+from overstory.protocol.metrics import MetricRegistry, RegistryError, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 
 STOP = "Settings, Privacy, <b>Send statistics</b>"
@@ -52,26 +52,12 @@ def test_a_wrong_key_is_a_fault_with_what_would_be_right(text: str, fault: str) 
     assert fault in str(raised.value)
 
 
-def test_no_digest_of_reports_or_counts_depends_on_them() -> None:
-    plain, published = parse_registry(EXAMPLE), parse_registry(PUBLISHED)
-    before, after = plain["colour"], published["colour"]
-    assert before.mechanism.digest == after.mechanism.digest
-    assert (before.digest, before.counts_digest) == (after.digest, after.counts_digest)
-
-
 def test_the_registrys_digest_covers_them_and_a_file_without_them_keeps_its_own() -> None:
     plain, published = parse_registry(EXAMPLE), parse_registry(PUBLISHED)
     other = parse_registry(PUBLISHED.replace("Settings", "Preferences"))
     assert len({plain.digest, published.digest, other.digest}) == 3
     assert not {"publish", "opt_out"} & {*plain.to_json(), *plain.to_json()["metrics"][0]}
     assert plain.digest.hex() == FIRST_DIGEST
-
-
-def test_a_public_entry_is_read_back() -> None:
-    metric = parse_registry(PUBLISHED + "publish_least = 250\n")["colour"]
-    assert metric.to_json()["publish_least"] == 250
-    assert metric.to_json()["publish"] == "estimates"
-    assert metric_from_json(metric.to_json()) == metric
 
 
 def test_who_agreed_to_nothing_is_asked_before_estimates_are_published() -> None:

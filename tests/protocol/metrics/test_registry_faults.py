@@ -7,18 +7,7 @@ import pytest
 from overstory.protocol.errors import FormatError
 from overstory.protocol.metrics import Fault, RegistryError, load_registry, parse_registry, toml_positions
 from overstory.protocol.metrics.metric_table import KEYS
-from support.registry_texts import BINS, COLOURS, FIRST_LINE, LISTED, STRINGS, registry_text
-
-
-def faults(text, folder=None):
-    with pytest.raises(RegistryError) as caught:
-        parse_registry(text, folder)
-    return caught.value.faults
-
-
-def the_fault(text, folder=None):
-    (only,) = faults(text, folder)
-    return only
+from support.registry_texts import BINS, COLOURS, FIRST_LINE, LISTED, STRINGS, faults, registry_text, the_fault
 
 
 def test_a_registry_without_faults_has_none():

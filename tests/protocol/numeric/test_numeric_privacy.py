@@ -5,11 +5,24 @@ from fractions import Fraction
 
 import pytest
 
-from overstory.protocol.errors import ParameterError
-from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave, means, windows
+from overstory.privacy import statement
+from overstory.privacy.payloads.registry import terms_from_json, terms_of
+from overstory.protocol.channels import SymbolChannel
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.numeric import (
+    Duchi,
+    Hybrid,
+    Interval,
+    Piecewise,
+    RangeRandomizer,
+    SquareWave,
+    means,
+    randomizer,
+    windows,
+)
 from overstory.protocol.numeric.windows import WindowChannel, half_width
-from overstory.protocol.sampling import uniform_below
-from support.exact_draws import exact_distribution, worst_ratio
+from overstory.protocol.sampling import symbol_sampler, uniform_below
+from support.exact_draws import exact_distribution, law_of_no_number, law_of_number, worst_ratio
 
 ONE = 1 << 32
 
@@ -73,51 +86,43 @@ def test_the_enumeration_catches_a_broken_window(broken, extra):
 RANDOMIZERS = [SquareWave, Piecewise, Duchi, Hybrid]
 
 
-def exact_chances(randomizer, position):
-    """P(payload | position) by the formulas; the draws themselves are enumerated above and below."""
-    if isinstance(randomizer, Duchi):
-        share = Fraction(position, randomizer.resolution)
-        one = randomizer.channel.other + randomizer.channel.alpha * share
-        return {0: 1 - one, 1: one}
-    if isinstance(randomizer, Hybrid):
-        weight = Fraction(randomizer.piecewise_threshold, ONE)
-        parts = ((randomizer.piecewise, weight), (randomizer.duchi, 1 - weight))
-        return {
-            payload << 1 | (part is randomizer.piecewise): chance * share
-            for part, share in parts
-            if share
-            for payload, chance in exact_chances(part, position).items()
-        }
-    channel = randomizer.channel
-    return {cell: channel.probability(cell, position) for cell in range(channel.num_cells)}
+@pytest.fixture
+def drawn_at_will(monkeypatch):
+    for module in (windows, means, randomizer):
+        monkeypatch.setattr(module, "uniform_below", lambda bound, entropy: entropy.below(bound))
+
+
+def cuts_of(built):
+    """Every threshold that a draw of 32 bits is compared with."""
+    parts = (built.piecewise, built.duchi) if isinstance(built, Hybrid) else (built,)
+    return [int(part.channel.alpha * ONE) for part in parts] + [getattr(built, "piecewise_threshold", 0)]
 
 
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("resolution", [2, 3, 50])
 def test_every_randomizer_over_all_positions_and_reports(kind, epsilon, resolution):
-    randomizer = kind(epsilon, Interval(0, 1), resolution)
-    last = resolution if kind is not SquareWave else resolution - 1
-    rows = [exact_chances(randomizer, at) for at in range(last + 1)]
+    built = kind(epsilon, Interval(0, 1), resolution)
+    rows = [law_of_number(built, at) for at in range(built.num_positions)]
     assert all(sum(row.values()) == 1 for row in rows)
     exact = math.log(worst_ratio(rows))
-    assert exact <= randomizer.epsilon_report + 1e-12
-    assert randomizer.epsilon_report <= exact + 1e-9
-    assert randomizer.epsilon_report <= epsilon
+    assert exact <= built.epsilon_report + 1e-12
+    assert built.epsilon_report <= exact + 1e-9
+    assert built.epsilon_report <= epsilon
     # An alpha of few units of 2**-32 cannot come nearer: the grid, not the calibration, is the limit.
-    assert randomizer.epsilon_report > epsilon - 1e-6 * math.exp(epsilon)
-    assert max(max(row) for row in rows) < 1 << randomizer.payload_bits
+    assert built.epsilon_report > epsilon - 1e-6 * math.exp(epsilon)
+    assert max(max(row) for row in rows) < 1 << built.payload_bits
 
 
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 def test_debiased_reports_average_to_the_value_exactly(kind):
-    randomizer = kind(1.0, Interval(-3, 5), 40)
+    built = kind(1.0, Interval(-3, 5), 40)
     for step in range(41):
         value = Fraction(-3) + Fraction(8 * step, 40)
-        row = exact_chances(randomizer, randomizer.position(value))
-        mean = sum(randomizer.debias(payload) * chance for payload, chance in row.items())
-        spread = sum((randomizer.debias(payload) - mean) ** 2 * chance for payload, chance in row.items())
-        assert spread == randomizer.variance(value)
+        row = law_of_number(built, built.position(value))
+        mean = sum(built.debias(payload) * chance for payload, chance in row.items())
+        spread = sum((built.debias(payload) - mean) ** 2 * chance for payload, chance in row.items())
+        assert spread == built.variance(value)
         if kind is SquareWave:  # the middle of the position that owns the value
             assert abs(mean - value) <= Fraction(8, 80)
         else:
@@ -153,15 +158,71 @@ def test_the_half_widths_series_meets_its_formula():
 
 @pytest.mark.parametrize("resolution", [2, 3, 5])
 @pytest.mark.parametrize("kind", RANDOMIZERS)
-def test_what_is_drawn_has_the_stated_chances(kind, resolution, monkeypatch):
-    for module in (windows, means):
-        monkeypatch.setattr(module, "uniform_below", lambda bound, entropy: entropy.below(bound))
-    randomizer = kind(1.0, Interval(0, 1), resolution)
-    parts = (randomizer.piecewise, randomizer.duchi) if kind is Hybrid else (randomizer,)
-    cuts = [int(part.channel.alpha * ONE) for part in parts] + [getattr(randomizer, "piecewise_threshold", 0)]
-    for at in range(resolution if kind is SquareWave else resolution + 1):
-        found = exact_distribution(lambda entropy, at=at: randomizer.draw(at, entropy), cuts)
-        assert found == {payload: chance for payload, chance in exact_chances(randomizer, at).items() if chance}
+@pytest.mark.usefixtures("drawn_at_will")
+def test_what_is_drawn_has_the_stated_chances(kind, resolution):
+    built = kind(1.0, Interval(0, 1), resolution)
+    cuts = cuts_of(built)
+    for at in range(built.num_positions):
+        found = exact_distribution(lambda entropy, at=at: built.draw(at, entropy), cuts)
+        assert found == {payload: chance for payload, chance in law_of_number(built, at).items() if chance}
+
+
+@pytest.mark.parametrize("kind", RANDOMIZERS)
+@pytest.mark.usefixtures("drawn_at_will")
+def test_nothing_to_report_has_the_mixture_of_all_positions_and_is_as_private_as_a_value(kind, monkeypatch):
+    built = kind(1.0, Interval(0, 1), 3)
+
+    def silent(entropy):
+        monkeypatch.setattr(randomizer, "KeyedEntropy", lambda *_, **__: entropy)
+        return built.nothing(bytes(16), "m")
+
+    nothing = exact_distribution(silent, cuts_of(built))
+    assert nothing == {payload: chance for payload, chance in law_of_no_number(built).items() if chance}
+    for at in range(built.num_positions):
+        assert math.log(worst_ratio([nothing, law_of_number(built, at)])) <= built.epsilon_report + 1e-12
+
+
+class EagerDuchi(means.Duchi):
+    """Sends the rounded end more often than it says."""
+
+    def draw(self, position, entropy):
+        end = int(means.uniform_below(self.resolution, entropy) < position)
+        return symbol_sampler(SymbolChannel(2, self.channel.alpha + Fraction(1, 8)))(end, entropy.bits)
+
+
+class NearestDuchi(means.Duchi):
+    """Rounds to the nearer end instead of at random: as private, and biased."""
+
+    def draw(self, position, entropy):
+        return symbol_sampler(self.channel)(int(2 * position > self.resolution), entropy.bits)
+
+
+class LookingHybrid(means.Hybrid):
+    """Chooses its branch by the value."""
+
+    def draw(self, position, entropy):
+        if 2 * position > self.resolution:
+            return self.piecewise.draw(position, entropy) << 1 | 1
+        return self.duchi.draw(position, entropy) << 1
+
+
+@pytest.mark.usefixtures("drawn_at_will")
+def test_broken_randomizers_are_caught():
+    eager, biased, looking = (kind(1.0, resolution=3) for kind in (EagerDuchi, NearestDuchi, LookingHybrid))
+    cuts = [*cuts_of(eager), *cuts_of(looking), cuts_of(eager)[0] + ONE // 8]
+
+    def drawn(built):
+        places = range(built.num_positions)
+        return [exact_distribution(lambda entropy, at=at: built.draw(at, entropy), cuts) for at in places]
+
+    assert math.log(worst_ratio(drawn(eager))) > eager.epsilon_report + 0.1
+    assert worst_ratio(drawn(looking)) == math.inf
+    bias = [
+        sum(chance * biased.debias(payload) for payload, chance in chances.items()) - Fraction(2 * at, 3) + 1
+        for at, chances in enumerate(drawn(biased))
+    ]
+    assert [abs(error) > 0.1 for error in bias] == [False, True, True, False]
+    assert math.log(worst_ratio(drawn(biased))) <= biased.epsilon_report + 1e-12
 
 
 def test_ranges_declare_the_largest_epsilon_of_a_level():
@@ -186,3 +247,20 @@ def test_a_channel_that_would_give_the_value_away_is_refused():
         WindowChannel(4, 1, Fraction(0)).debias(Fraction(1))
     with pytest.raises(ParameterError, match="outside the domain"):
         WindowChannel(4, 1, Fraction(1, 2)).draw(4, None)
+
+
+@pytest.mark.parametrize("kind", [*RANDOMIZERS, lambda epsilon: RangeRandomizer(100, epsilon)])
+def test_terms_say_what_it_costs(kind):
+    built = kind(1.0)
+    terms = terms_of(built)
+    assert terms.epsilon_n(1) == terms.epsilon_n(50) == built.epsilon_report == built.epsilon_n(9)
+    assert terms.change_leak(2) == math.inf
+    assert terms.epsilon_values(2) == 2 * built.epsilon_report
+    assert statement(built).epsilon_permanent == built.epsilon_permanent == built.epsilon_report
+    assert terms.most_values == statement(built).domain_size == getattr(built, "num_positions", 100)
+
+
+@pytest.mark.parametrize("odds", [[1, 2], [1, 0], [-2, -1], [1], "no", [1.5, "x"]])
+def test_terms_that_promise_nothing_are_refused(odds):
+    with pytest.raises(FormatError, match="no terms of numbers"):
+        terms_from_json({"kind": "numbers", "odds": odds, "most_values": 4})

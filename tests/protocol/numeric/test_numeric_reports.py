@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.bits import l_osue
+from overstory.protocol.mechanisms.symbols import olh
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, LevelTree, Piecewise, RangeRandomizer, SquareWave
 from overstory.protocol.sampling import SeededEntropy
 
@@ -47,6 +49,8 @@ def test_the_permanent_response_is_kept_and_belongs_to_device_metric_parameters_
     assert first == answers()
     others = [answers(secret=SECRET[::-1]), answers(metric="power"), answers(kind(1.1, Interval(0, 1), 64))]
     assert all(first != other for other in others)
+    answers_by_key = set(zip([randomizer.response_key(value, 0) for value in values], first, strict=True))
+    assert len(answers_by_key) == len({key for key, _ in answers_by_key})
     respond = randomizer.responder(SECRET, "energy")
     assert respond(0.5) == respond(0.5 + 1e-9)
     with pytest.raises(ParameterError):
@@ -107,3 +111,24 @@ def test_a_range_report_is_one_of_its_level():
         ranges.randomize(100, SeededEntropy(1))
     with pytest.raises(ParameterError, match="domain_size"):
         RangeRandomizer(1, 1.0)
+
+
+def test_a_report_of_ranges_travels_with_its_level_as_cohort():
+    ranges = RangeRandomizer(100, 1.0)
+    sent = [ranges.randomize(99, SeededEntropy(i)) for i in range(30)]
+    assert [ranges.from_wire(ranges.to_wire(report)) for report in sent] == sent
+    with pytest.raises(WireError, match="level 1 has bits past its 2"):
+        ranges.from_wire(Report(0, 4))
+    with pytest.raises(ParameterError, match="cohort"):
+        ranges.from_wire(Report(4, 0))
+    hashed = RangeRandomizer(100, 1.0, level_oracle=lambda size, epsilon: olh(domain_size=size, epsilon=epsilon))
+    with pytest.raises(ParameterError, match="cohorts do not travel"):
+        hashed.to_wire(hashed.randomize(3, SeededEntropy(1)))
+
+
+def test_a_level_of_two_rounds_has_no_round_of_its_own():
+    def two_rounds(size, epsilon):
+        return l_osue(domain_size=size, epsilon_permanent=2 * epsilon, epsilon_report=epsilon)
+
+    with pytest.raises(ParameterError, match="second round"):
+        _ = RangeRandomizer(9, 1.0, level_oracle=two_rounds).instantaneous
