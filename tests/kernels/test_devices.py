@@ -1,13 +1,16 @@
-"""Simulated devices: which random word is whose, and that the words stay those of earlier versions.
+"""Simulated devices equal slow, obvious twins: Python integers, one device at a time, sharing nothing with the package.
 
-That devices follow their channels is law 3 (`tests/contract/test_law3_rates.py`, in bulk).
+That they follow their channels is law 3 (`tests/contract/test_law3_rates.py`, in bulk); here it is which word is whose.
 """
 
 import hashlib
+import struct
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from overstory.analysis.support.sets import simulate_points
 from overstory.kernels import devices
@@ -18,6 +21,77 @@ from overstory.protocol.errors import ParameterError
 
 KEY = bytes(range(32))
 ONE = 2**32
+MASK = 2**64 - 1
+
+
+def finalized(z):
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
+    return z ^ (z >> 31)
+
+
+class Words:
+    """A device's random words for one purpose: SplitMix64 (Steele, Lea, Flood 2014), as its authors' code gives it."""
+
+    def __init__(self, domain, *names):
+        self.start = 0
+        starts = struct.unpack("<4Q", hashlib.blake2s(key=KEY, person=domain).digest())
+        for name, start in zip(names, starts, strict=False):
+            self.start = finalized(((self.start ^ name) + start) & MASK)
+
+    def word(self, number):
+        return finalized((self.start + (number + 1) * 0x9E3779B97F4A7C15) & MASK)
+
+    def coin(self):
+        """The 32 bits that decide."""
+        return self.word(0) >> 32
+
+    def below(self, number, size):
+        return self.word(number) * size >> 64
+
+
+def bits_of(places, symbol, cohort, permanent, instantaneous, *, num_bits, device, index):
+    """One report: bit i is 1 when its uniform number U is below the threshold of what it was.
+
+    Digit j of U, the highest first, is bit i mod 64 of word number ``j words + i // 64``.
+    """
+    bits, words = 0, -(-num_bits // 64)
+    for place in places:
+        bits |= 1 << int(place)
+    purposes = ((permanent, b"perm-v1", (cohort, symbol)), (instantaneous, b"inst-v1", (index,)))
+    for channel, domain, names in purposes:
+        if channel is None:
+            continue
+        stream, out = Words(domain, device, *names), 0
+        numbers = [[stream.word(digit * words + at) for at in range(words)] for digit in range(32)]
+        for place in range(num_bits):
+            digits = (numbers[digit][place // 64] >> (place % 64) & 1 for digit in range(32))
+            # Digits past the last 1 of both thresholds change nothing: they are never drawn.
+            uniform = sum(digit << (31 - number) for number, digit in enumerate(digits))
+            out |= (uniform < channel[0 if bits >> place & 1 else 1]) << place
+        bits = out
+    return bits
+
+
+def symbol_of(symbol, cohort, size, permanent, instantaneous, device, index):
+    purposes = ((permanent, b"symperm1", (cohort, symbol)), (instantaneous, b"syminst1", (index,)))
+    for alpha, domain, names in purposes:
+        words = Words(domain, device, *names)
+        if alpha is not None and words.coin() >= alpha:
+            symbol = words.below(1, size)
+    return symbol
+
+
+def subset_of(symbol, d, size, inside, device):
+    """Floyd's sampling of the others; a subset that holds the value leaves out the first draw."""
+    words = Words(b"subsets1", device, symbol)
+    held = words.coin() < inside
+    count, number, drawn = size - held, 1 + held, set()
+    for last in range(d - 1 - count, d - 1):
+        other = words.below(number, last + 1)
+        drawn.add(last if other in drawn else other)
+        number += 1
+    return held << symbol | sum(1 << (d - 1 if other == symbol else other) for other in drawn)
 
 
 def space(field_size, dimension):
@@ -25,9 +99,95 @@ def space(field_size, dimension):
     return Projective((field_size**dimension - 1) // (field_size - 1), field_size)
 
 
+def point_of(symbol, system, inside, device):
+    """The one-to-one maps of `overstory.analysis.support.sets`, over the protocol's own coordinates and numbers."""
+    q, t, words = system.field_size, system.dimension, Words(b"points-1", device, symbol)
+    held = words.coin() < inside
+    drawn = words.below(1, system.sizes[1] if held else q ** (t - 1))
+    if held:
+        others = list(space(q, t - 1).coordinates(drawn)) if t > 2 else [1]
+    else:
+        others = [drawn // q**i % q for i in reversed(range(t - 1))]
+    normal = system.coordinates(symbol)
+    pivot = normal.index(1)
+    vector = [*others[:pivot], 0, *others[pivot:]]
+    vector[pivot] = system.field.minus(int(not held), system.field.inner(normal, vector))
+    return system.number(vector)
+
+
+def as_integers(reports):
+    return [int.from_bytes(row.astype("<u8").tobytes(), "little") for row in reports]
+
+
+thresholds = st.one_of(
+    st.sampled_from([0, 1, 2, 1 << 31, 3 << 30, ONE - 1, ONE]),
+    st.integers(0, ONE),
+    st.integers(1, 32).flatmap(lambda digits: st.integers(0, 2**digits).map(lambda t: t << (32 - digits))),
+)
+channels = st.one_of(st.none(), st.tuples(thresholds, thresholds))
+firsts = st.integers(0, 2**48 - 99) | st.just(ONE - 1)
+indices = st.integers(0, ONE - 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(channels, channels, st.integers(1, 700), firsts, indices)
+def test_any_bits_equal_the_twin(permanent, instantaneous, num_bits, first, index):
+    positions = np.random.default_rng(num_bits).integers(0, num_bits, (3, 5, 2)).astype(np.uint16)
+    symbols, cohorts = np.array([4, 0, 2], np.int32), np.array([1, 2, 0], np.uint16)
+    rounds = permanent, instantaneous
+    got = simulate_bits(
+        positions, symbols, cohorts, *rounds, KEY, num_bits=num_bits, first_device=first, report_index=index
+    )
+    assert got.shape == (3, -(-num_bits // 64))
+    assert as_integers(got) == [
+        bits_of(positions[c, s], s, c, *rounds, num_bits=num_bits, device=first + row, index=index)
+        for row, (s, c) in enumerate(zip(symbols.tolist(), cohorts.tolist(), strict=True))
+    ]
+
+
+alphas = st.none() | thresholds
+
+
+@settings(max_examples=60, deadline=None)
+@given(alphas, alphas, st.sampled_from([2, 100, 2**31]), firsts, indices)
+def test_any_symbols_equal_the_twin(permanent, instantaneous, size, first, index):
+    rng = np.random.default_rng(size)
+    symbols, cohorts = rng.integers(0, size, 9).astype(np.int32), rng.integers(0, ONE, 9).astype(np.uint32)
+    rounds = permanent, instantaneous
+    got = simulate_symbols(symbols, cohorts, size, *rounds, KEY, first_device=first, report_index=index)
+    assert got.dtype == np.uint32
+    held = zip(symbols.tolist(), cohorts.tolist(), strict=True)
+    assert got.tolist() == [symbol_of(*own, size, *rounds, first + row, index) for row, own in enumerate(held)]
+
+
+insides = st.sampled_from([0, ONE, 1 << 31])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 200).flatmap(lambda d: st.tuples(st.just(d), st.integers(1, d - 1))), insides, firsts)
+def test_any_subset_equals_the_twin(shape, inside, first):
+    symbols = [0, shape[0] - 1, shape[0] // 2]
+    got = as_integers(simulate_subsets(np.array(symbols), *shape, inside, KEY, first_device=first))
+    assert got == [subset_of(symbol, *shape, inside, first + row) for row, symbol in enumerate(symbols)]
+    assert all(report.bit_count() == shape[1] for report in got)
+
+
+PRIMES = [(2, 2), (2, 3), (2, 7), (3, 2), (3, 3), (3, 5), (5, 4), (7, 3), (59, 3), (101, 2), (32749, 2)]
+POWERS = [(4, 2), (4, 3), (4, 6), (8, 3), (9, 4), (27, 2), (32, 3), (625, 2), (1024, 2)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(PRIMES) | st.sampled_from(POWERS), insides, firsts, st.data())
+def test_any_point_equals_the_twin(shape, inside, first, data):
+    system = space(*shape)
+    symbols = data.draw(st.lists(st.integers(0, system.domain_size - 1), min_size=1, max_size=9))
+    got = simulate_points(np.array(symbols), system, inside, KEY, first_device=first)
+    assert got.tolist() == [point_of(symbol, system, inside, first + row) for row, symbol in enumerate(symbols)]
+
+
 QUARTER = ((3 << 30, 1 << 30), (3 << 30, 1 << 31))  # f = .5, p = .5, q = .75
 ODD = ((0xDEADBEEF, 0x23456789), (0x8BADF00D, 0x13456789))
-TABLE = (np.arange(16 * 70 * 2) * 41 % 100).astype(np.uint16).reshape(16, 70, 2)
+TABLE = np.random.default_rng(7).integers(0, 100, (16, 70, 2)).astype(np.uint16)
 
 # Every simulation of devices that hold some symbols, in cohorts where there are any, as (symbols, cohorts, key, ...).
 SIMULATED = {
@@ -38,54 +198,14 @@ SIMULATED = {
     "permanent symbols": lambda s, c, key, **more: simulate_symbols(s, c, 1 << 20, 0, None, key, **more),
     "subsets": lambda s, c, key, **more: simulate_subsets(s, 70, 20, 1 << 31, key, **more),
     "points": lambda s, c, key, **more: simulate_points(s, space(101, 4), 0, key, **more),
-    "points over a power": lambda s, c, key, **more: simulate_points(s, space(8, 4), 1 << 31, key, **more),
     "cohorts": lambda s, c, key, **more: assign_cohorts(key, 1 << 31, len(s), **more),
-}
-# Each, but for cohorts, was equal to one device at a time in Python integers when it was written down.
-KNOWN = {
-    "bits": "4dedef995b6fbced",
-    "bits of odd thresholds": "2b78816656583fb2",
-    "permanent bits": "8852839838aa7190",
-    "symbols": "f86d2e6beca8ed6d",
-    "permanent symbols": "ef9641e27b2fccab",
-    "subsets": "f244f1c94fbda724",
-    "points": "8e6759e1f2e29f3c",
-    "points over a power": "06b5a78c3da7ea92",
-    "cohorts": "1a430c08561f5770",
 }
 each_simulation = pytest.mark.parametrize("simulate", SIMULATED.values(), ids=SIMULATED)
 
 
 def holders(n):
-    """Return as many devices' symbols and cohorts."""
-    number = np.arange(n)
-    return (number * 37 % 70).astype(np.int32), (number * 11 % 16).astype(np.uint16)
-
-
-@pytest.mark.parametrize("name", SIMULATED)
-def test_simulated_devices_are_those_of_the_version_that_this_was_written_with(name):
-    drawn = SIMULATED[name](*holders(300), KEY, first_device=ONE - 160)
-    assert hashlib.sha256(drawn.astype("<u8").tobytes()).hexdigest()[:16] == KNOWN[name]
-
-
-@pytest.mark.parametrize("inside", [0, ONE])
-def test_a_set_holds_the_value_never_or_always_where_the_threshold_says_so(inside):
-    symbols, _ = holders(300)
-    for size in (1, 20, 69):
-        subsets = as_integers(simulate_subsets(symbols, 70, size, inside, KEY))
-        assert all(subset.bit_count() == size and subset < 1 << 70 for subset in subsets)
-        assert [subset >> symbol & 1 for subset, symbol in zip(subsets, symbols.tolist(), strict=True)] == [
-            inside == ONE
-        ] * 300
-    for shape in ((2, 7), (3, 5), (59, 3), (101, 2), (4, 6), (9, 4), (27, 2)):
-        system = space(*shape)
-        held = symbols % system.domain_size
-        points = simulate_points(held, system, inside, KEY).tolist()
-        assert {system.contains(p, int(s)) for p, s in zip(points, held, strict=True)} == {inside == ONE}
-
-
-def as_integers(reports):
-    return [int.from_bytes(row.astype("<u8").tobytes(), "little") for row in reports]
+    rng = np.random.default_rng(n)
+    return rng.integers(0, 70, n).astype(np.int32), rng.integers(0, 16, n).astype(np.uint16)
 
 
 @each_simulation
