@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,32 +26,6 @@ def test_both_ways_are_equal(reports, words, cohorts, seed, rows):
     for one, other in zip(slow, count_bits_by_cohort(bits, whose, cohorts), strict=True):
         assert one.dtype == other.dtype
         assert np.array_equal(one, other)
-
-
-LOADED = """
-import sys
-from overstory.cli.main import main
-status = main({arguments!r})
-print(status, sorted(name for name in ("numba", "scipy", "pyarrow") if name in sys.modules))
-"""
-
-
-def loaded(folder: Path, *arguments: str) -> str:
-    code = LOADED.format(arguments=[*arguments])
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1]
-
-
-def test_a_small_sum_loads_no_compiler(tmp_path):
-    """C: `sum` of 8,000 reports took 85 times `python -c pass`: numba was loaded for what NumPy does in no time."""
-    (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n64,2,8,0.25,0.75,0.25\n")
-    (tmp_path / "reports.csv").write_text("cohort,irr\n" + "".join(f"{i % 8},{i:064b}\n" for i in range(8_000)))
-    arguments = ("sum", "--params", "params.csv", "reports.csv", "-o", "counts.csv")
-    assert loaded(tmp_path, *arguments) == "0 []"
-    counts = [list(map(int, line.split(","))) for line in (tmp_path / "counts.csv").read_text().splitlines()]
-    for cohort, row in enumerate(counts):
-        mine = range(cohort, 8_000, 8)
-        assert row == [len(mine), *(sum(i >> bit & 1 for i in mine) for bit in range(64))]
 
 
 def test_many_reports_load_the_kernels(tmp_path):

@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 import overstory
 from overstory.analysis.decoding import decode
-from overstory.analysis.difference import Difference, difference
+from overstory.analysis.difference import difference
 from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
@@ -126,12 +126,6 @@ def test_everything_that_shows_an_estimate_names_the_kind(tmp_path):
         done = postprocess(found, "norm-sub")
         assert (done.interval_kind, done.to_json()["interval"]) == (kind, kind)
         assert np.allclose(done.errors(), found.errors())
-
-
-def test_a_difference_is_taken_from_the_package_itself():
-    """`overstory.difference` was missing, while `oracle`, `survey` and `postprocess` were there."""
-    assert overstory.difference is difference
-    assert overstory.Difference is Difference
 
 
 def test_a_difference_has_error_interval_p_and_q():

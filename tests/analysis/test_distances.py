@@ -39,20 +39,7 @@ def test_each_against_its_definition_or_scipy(pair):
     theirs = jensenshannon(*pair, base=2)
     assert jensen_shannon(*pair) == pytest.approx(0.0 if np.isnan(theirs) else theirs, abs=1e-6)
     assert wasserstein(*pair) == pytest.approx(wasserstein_distance(places, places, *pair), abs=1e-9)
-
-
-@settings(deadline=None)
-@given(pairs())
-def test_what_a_distance_is(pair):
-    for name, distance in DISTANCES.items():
-        assert distance(pair[0], pair[0]) == 0, name
-        assert distance(*pair) == pytest.approx(distance(*pair[::-1]), abs=1e-12), name
-        assert distance(*pair) >= 0, name
-    assert jensen_shannon(*pair) <= 1
     assert wasserstein(*pair, width=0.5) == pytest.approx(wasserstein(*pair) / 2)
-    # Pinsker's inequality for the mixture, and Lin's bound: the two distances cannot disagree by much.
-    assert total_variation(*pair) ** 2 / 2 / math.log(2) <= jensen_shannon(*pair) ** 2 + 1e-9
-    assert jensen_shannon(*pair) ** 2 <= total_variation(*pair) + 1e-9
 
 
 @pytest.mark.parametrize("name", DISTANCES)

@@ -67,11 +67,6 @@ def test_a_decoding_keeps_them_too():
     assert found.interval()[0].min() >= 0
 
 
-def test_what_is_not_known_has_no_interval():
-    nothing = estimate_of([0.0], np.inf, reports=0)
-    assert postprocess(nothing, "clip").rows()[0]["low"] is None
-
-
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])
 def test_the_shown_interval_covers(share):
     """2,000 collections of 200 people: at least 95% of the shown intervals hold the truth (1e-6: 93.0%)."""

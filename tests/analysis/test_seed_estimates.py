@@ -165,18 +165,6 @@ def test_what_256_seeds_cost_over_even_collisions(parameters, cost):
     assert 1 - 1e-6 <= ratio <= 1 + cost + 1e-6
 
 
-def test_candidates_can_come_later_and_counts_add_up():
-    oracle = overstory.oracle("olh", epsilon=3.0, hash_key="m")
-    held = ["ash"] * 6000 + ["elm"] * 3000
-    whole = oracle.simulate(held, np.random.default_rng(1))
-    counts = oracle.accumulate(whole)
-    assert counts.ones.shape == (256, oracle.mechanism.encoding.num_symbols)
-    first = oracle.estimate(counts, ["ash", "oak"])
-    later = oracle.estimate(counts, ["elm", "ash"])
-    assert abs(first.raw_counts[0] - 6000) < 5 * first.standard_errors[0]
-    assert abs(later.raw_counts[0] - 3000) < 5 * later.standard_errors[0]
-
-
 def test_what_cannot_be_estimated_is_said():
     strings, symbols = overstory.oracle("olh", epsilon=1.0), overstory.oracle("olh", epsilon=1.0, domain_size=9)
     with pytest.raises(ParameterError, match="needs candidates: strings to look for"):

@@ -13,6 +13,8 @@ from support.running import within
 
 COMPILERS = ("numba", "llvmlite", "matplotlib", "pyarrow", "scipy")
 HEAVY = (*COMPILERS, "numpy", "rich", "jinja2", "sqlalchemy", "fastapi", "uvicorn")
+METRICS = ("overstory.protocol.metrics", "overstory.protocol.mechanisms")
+COMPRESSIONS = ("shutil", "zlib", "bz2", "lzma")
 DECODE = "decode --params params.csv --counts counts.csv --map map.csv -o results"
 PARAMS = "k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n"
 
@@ -105,51 +107,42 @@ def test_what_a_line_loads_is_not_there_for_the_next(started):
     assert started.loaded("--version", ("overstory.cli.main", *names)) == ["overstory.cli.main"]
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize(
-    "line",
-    [
-        "collect trees.csv --column tree",
-        "collect trees.csv --column height --bins 0 4 4",
-        "collect trees.csv --column tree --device-column person",
-        "collect trees.csv --column tree --epsilon 1 --epsilon-permanent 2",
-        "collect words.csv --column word",
-        "collect words.csv --column number",
-        "collect words.csv --column word --epsilon 4",
-        "collect trees.csv --column tree --candidates names.txt --json",
-    ],
+COLLECT = (
+    "trees.csv --column tree",
+    "trees.csv --column height --bins 0 4 4",
+    "trees.csv --column tree --device-column person",
+    "trees.csv --column tree --epsilon 1 --epsilon-permanent 2",
+    "words.csv --column word",
+    "words.csv --column number",
+    "words.csv --column word --epsilon 4",
+    "trees.csv --column tree --candidates names.txt --json",
 )
-def test_collect_of_few_rows_loads_no_compiler(started, line):
-    """C: 3 rows took 176 times `python -c pass`: numba, pyarrow, matplotlib, scipy for what NumPy does at once."""
-    assert started.loaded(line, COMPILERS) == []
+LEFT_OUT = [
+    # C: 3 rows took 176 times `python -c pass`: numba, pyarrow, matplotlib, scipy for what NumPy does at once
+    *((f"collect {line}", COMPILERS) for line in COLLECT),
+    # C: where no terminal shows the table, the libraries that draw it and the page took a fourth of the time
+    *((f"collect {line}", ("rich", "jinja2")) for line in (COLLECT[0], COLLECT[6])),
+    ("encode --params params.csv --values values.csv --seed 1 -o again.csv", COMPILERS),
+    ("sum --params params.csv reports.csv -o again-counts.csv", COMPILERS),
+    ("map --params params.csv --candidates names.txt -o again-map.csv", COMPILERS),
+    # C: `convert` of 40 reports sorted them by a compiler
+    ("convert --params params.csv reports.csv -o blocks.parquet", ("numba", "scipy")),
+    # C: decode took 46 times `python -c pass`: a fifth of a second for SciPy, a twentieth for these
+    (DECODE, ("numpy.ma", "numpy.random", "difflib", "html")),
+    # C: an empty store is looked at without metrics and mechanisms, a sixth of what `store create` took
+    *((f"store {line}", METRICS) for line in ("create another.db --json", "summary kept.db", "tokens list kept.db")),
+    # C: the top command's help, and each command's, within five times `python -c pass`
+    *((line, HEAVY) for line in ("--help", "--version", *(f"{name} --help" for name in COMMANDS))),
+    # argparse asks `shutil` how wide a terminal is, at every option; that loads zlib, bz2 and lzma
+    *(
+        (line, COMPRESSIONS)
+        for line in ("--help", "collect --help", "store --help", "metrics lint --help", "--version")
+    ),
+]
 
 
-@pytest.mark.parametrize("line", ["collect trees.csv --column tree", "collect words.csv --column word --epsilon 4"])
-def test_collect_of_few_rows_draws_its_table_and_page_itself(started, line):
-    """C: where no terminal shows the table, the libraries that draw it and the page took a fourth of the time."""
-    assert started.loaded(line, ("rich", "jinja2")) == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "encode --params params.csv --values values.csv --seed 1 -o again.csv",
-        "sum --params params.csv reports.csv -o again-counts.csv",
-        "map --params params.csv --candidates names.txt -o again-map.csv",
-    ],
-)
-def test_files_of_few_rows_load_no_compiler(started, line):
-    assert started.loaded(line, COMPILERS) == []
-
-
-@pytest.mark.parametrize(
-    ("line", "left_out"),
-    [
-        ("convert --params params.csv reports.csv -o blocks.parquet", ("numba", "scipy")),
-    ],
-)
-def test_a_large_library_brings_no_other_with_it(started, line, left_out):
-    """C: `convert` of 40 reports sorted them by a compiler."""
+@pytest.mark.parametrize(("line", "left_out"), LEFT_OUT)
+def test_a_command_does_without(started, line, left_out):
     assert started.loaded(line, left_out) == []
 
 
@@ -179,11 +172,6 @@ def test_a_command_loads_what_it_works_with(started, line, allowed):
     assert started.loaded(line, HEAVY) == allowed
 
 
-def test_decoding_a_small_file_loads_no_part_of_numpy_that_it_can_do_without(started):
-    """C: decode took 46 times `python -c pass`: a fifth of a second for SciPy, a twentieth for these."""
-    assert started.loaded(DECODE, ("numpy.ma", "numpy.random", "difflib", "html")) == []
-
-
 def test_every_command_that_ends_by_itself_is_timed():
     """What `bench/speed_cold.py` leaves out is named here, with why."""
     bench = the_bench()
@@ -193,24 +181,3 @@ def test_every_command_that_ends_by_itself_is_timed():
     of_a_collector = {"doctor"}  # waits for its answers
     of_files = {"export", "import"}  # of periods that have closed, through Arrow
     assert timed | long | of_a_person | of_a_collector | of_files == set(COMMANDS)
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["store create another.db --json", "store summary kept.db", "store tokens list kept.db"],
-)
-def test_an_empty_store_is_looked_at_without_metrics_and_mechanisms(started, line):
-    """C: they were a sixth of what `store create` took; the database's library is most of the rest."""
-    assert started.loaded(line, ("overstory.protocol.metrics", "overstory.protocol.mechanisms")) == []
-
-
-@pytest.mark.parametrize("line", ["--help", "--version", *(f"{name} --help" for name in COMMANDS)])
-def test_help_loads_nothing(started, line):
-    """C: the top command's help, and each command's, within five times `python -c pass`."""
-    assert started.loaded(line, HEAVY) == []
-
-
-def test_options_are_declared_without_compressions(started):
-    """argparse asks `shutil` how wide a terminal is, at every option; that loads zlib, bz2 and lzma."""
-    for line in ("--help", "collect --help", "store --help", "metrics lint --help", "--version"):
-        assert started.loaded(line, ("shutil", "zlib", "bz2", "lzma")) == []

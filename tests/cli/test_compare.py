@@ -10,7 +10,6 @@ from pyarrow import parquet
 from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
 from support.running import within
 
-NEEDS = ("--domain-size", 10, "--epsilon", 2, "--reports", 5000)
 DATA = "state,n\nOhio,1\nUtah,2\nOhio,3\n,4\nIowa,5\n"
 
 

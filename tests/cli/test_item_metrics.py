@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -130,11 +129,3 @@ def test_no_cap_is_warned_of_and_a_new_length_is_another_collection(tmp_path, ca
 def test_a_wrong_registry_is_refused_with_what_would_be_right(domain, oracle, words):
     with pytest.raises(RegistryError, match=words):
         parse_registry(registry_of({"m": {"domain": domain, "oracle": f'"{oracle}"', "parameters": "{epsilon = 1.0}"}}))
-
-
-def test_a_metric_of_sets_has_labels_and_digests_of_its_own():
-    metric = REGISTRY["sampled"]
-    assert metric.labels == ("adblock", "grammar", "vpn", "dark mode", "another")
-    assert metric.domain.num_values == 32
-    assert len({m.digest for m in REGISTRY.metrics.values()}) == 3
-    assert replace(metric, domain=replace(metric.domain, most=2)).digest != metric.digest

@@ -15,8 +15,6 @@ from overstory.cli.parser import Parser
 from overstory.protocol.errors import FormatError
 from support.running import overstory, python, within
 
-HEAVY = ("numpy", "numba", "pyarrow", "rich", "scipy", "matplotlib", "jinja2")
-
 
 def test_help_lists_every_command(capsys: Any) -> None:
     assert main(["--help"]) == 0
@@ -134,18 +132,6 @@ def test_a_developer_may_see_the_traceback(monkeypatch: Any) -> None:
     monkeypatch.setenv("OVERSTORY_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         explain(ZeroDivisionError())
-
-
-def test_without_the_extra_it_is_named(tmp_path: Any) -> None:
-    """A device has the standard library alone: there the file tools say what they need."""
-    ran = python(
-        "import sys\n"
-        "sys.modules['numpy'] = None\n"
-        "from overstory.cli.main import main\n"
-        f"sys.exit(main(['sum', '--params', {str(tmp_path / 'p')!r}, 'r', '-o', 'c']))"
-    )
-    assert ran.returncode == 2
-    assert ran.stderr == 'overstory: error: this command needs numpy: pip install "overstory[analysis]"\n'
 
 
 TABLE = ["plan", "--epsilon", "1", "--epsilon-permanent", "2", "--reports", "10000", "--candidates", "10"]

@@ -6,19 +6,11 @@ import re
 import pytest
 
 from overstory.cli.main import main
-from overstory.files.rappor import RapporParameters, read_params, write_params
+from overstory.files.rappor import read_params
 from overstory.planning import plan_from_needs
 from support.running import within
 
-PAPER = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
 NEEDS = ["plan", "--epsilon", "1.0743", "--epsilon-permanent", "4.3945", "--reports", "1000000", "--candidates", "200"]
-
-
-@pytest.fixture
-def params(tmp_path):
-    path = tmp_path / "params.csv"
-    write_params(path, PAPER)
-    return path
 
 
 def run(capsys, *arguments):

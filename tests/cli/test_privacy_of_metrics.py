@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from overstory.protocol.metrics import load_registry
 from support.running import within
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "metrics.toml"
-REGISTRY = load_registry(EXAMPLE)
 
 
 def test_reports_and_values_asked_about_come_beside_the_metrics_own(tmp_path):

@@ -18,7 +18,6 @@ from overstory.client.outcomes import ConsentError
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.paths import StatePaths
-from overstory.client.state.rows import NOTHING
 from overstory.client.state.state import State, erase
 from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
@@ -366,25 +365,3 @@ def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
     with State(client.paths).snapshot() as rows:
         assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1), (1, 1), (0, 1), (1, 1)]
         assert rows.outbox.tally()[RowState.LOCAL] == 4
-
-
-def test_the_cap_holds_across_processes_that_do_not_know_of_each_other(tmp_path):
-    clock = Clock()
-    first, second = (device(tmp_path, clock=clock, registry=CAPPED) for _ in range(2))
-    for client in (first, second):
-        clock.tomorrow()
-        assert client.record("drop", 1) is Outcome.RECORDED
-        client.flush()
-    for value in (2, 3):
-        clock.tomorrow()
-        assert first.record("drop", value) is Outcome.RECORDED
-    first.flush()
-    clock.tomorrow()
-    assert second.record("drop", 4) is Outcome.RECORDED  # for all it knows
-    assert second.flush().written == {"queued": 1}  # as nothing
-    clock.tomorrow()
-    assert second.record("drop", 4) is Outcome.CAPPED  # now it knows
-    with State(first.paths).snapshot() as rows:
-        assert rows.memo.distinct("drop", spare=True) == 3
-        assert rows.memo.responses("drop")[-1].tag == NOTHING
-        assert rows.outbox.tally()[RowState.WAITING] == 5

@@ -1,18 +1,15 @@
 """The person's commands, in process and as programs of their own."""
 
 import io
-import json
 import os
 import subprocess
 import sys
 import threading
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import overstory as overstory_package
 from overstory.cli.main import main as overstory
 from overstory.client import Client
 from overstory.client.consent.consent import read_consent
@@ -229,24 +226,6 @@ def test_every_command_has_help_with_an_example(here: Any, capsys: Any, command:
     for way in (main, overstory):
         assert way([command, "--help"]) == 0
         assert f" {command} --app editor" in capsys.readouterr().out
-
-
-def test_as_a_program_with_the_standard_library_alone(here: Any) -> None:
-    """No site-packages at all: what a device has."""
-    source = str(Path(overstory_package.__file__ or "").parents[1])
-    start = (
-        f"import sys; sys.path.insert(0, {source!r}); "
-        "from overstory.client.person.commands import main; sys.exit(main())"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", start, "view", *ALL, "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"HOME": str(here), "PATH": ""},
-        timeout=60,
-    )
-    assert json.loads(ran.stdout)["status"]["choice"] == "off"
 
 
 def started(*argv: str, **environ: str) -> subprocess.Popen[bytes]:

@@ -207,18 +207,6 @@ def test_a_choice_narrowed_while_a_report_travels_keeps_the_others_from_leaving(
     assert collector.metrics == ["colour"]
 
 
-def test_a_renewed_choice_keeps_what_it_covers_and_drops_what_was_made_otherwise(tmp_path):
-    recorder = client(tmp_path, choice="on", server=None)
-    recorder.record("colour", "red")
-    recorder.record("engine", "x")
-    recorder.flush()
-    other = changed(max_values=2)
-    choose(recorder.paths, other, "on", TODAY)
-    collector = Collector()
-    client(tmp_path, other, collector=collector).flush()
-    assert collector.metrics == ["engine"]
-
-
 @contextmanager
 def held(paths):
     """Another process holds the database."""

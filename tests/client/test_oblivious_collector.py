@@ -33,13 +33,6 @@ def sent_through(folder, registry: MetricRegistry, *, metrics: MetricRegistry = 
     return row, client, seen
 
 
-def test_what_the_collector_takes_is_sent(tmp_path):
-    row, client, (message,) = sent_through(tmp_path, HIDDEN)
-    assert (row.state, row.answer) == (RowState.SENT, "accepted")
-    assert client.status().relay.waits == {}
-    assert message.headers["content-type"] == "message/ohttp-req"
-
-
 @pytest.mark.parametrize(
     ("ring", "answer", "why"),
     [

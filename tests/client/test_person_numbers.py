@@ -146,10 +146,6 @@ def test_a_page_that_drops_its_conditions_is_caught(capsys):
         assert_true_as_worded(text, lambda reports: 22.04 if reports > 1 else 0.5)
 
 
-# Which pairs of histories a condition admits, as it is worded: `held` are values, `used` the symbols whose noise their
-# reports share; of a pair, one for each part.
-
-
 @pytest.mark.parametrize("oracle", CASES)
 def test_what_a_metric_costs_is_told_in_at_most_five_lines(oracle):
     """What is planned, the reports so far, and those under two accounts; as a table, and in the question."""

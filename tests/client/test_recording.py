@@ -248,15 +248,6 @@ def test_a_full_outbox_drops_the_oldest_and_counts_it(tmp_path, clock):
     assert responses_of(client, "colour")[0].reports == 4  # still charged
 
 
-def test_the_registry_may_be_a_file(tmp_path):
-    from overstory.protocol.metrics.registry import EXAMPLE
-
-    file = tmp_path / "metrics.toml"
-    file.write_text(EXAMPLE)
-    assert list(Client("app", registry=file, state=tmp_path).registry) == ["colour"]
-    assert list(Client("app", str(file), state=tmp_path).registry) == ["colour"]
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

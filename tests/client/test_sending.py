@@ -24,33 +24,14 @@ from overstory.client.upload.delivery import ASKED, CollectorHealth
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_locally, retry_after
 from overstory.client.upload.sender import ReportSender
-from overstory.protocol.domains import Categories
-from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.metrics.period import Period
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
 from support.collector_doubles import CountingCollector, refusal
+from support.devices import DAY, REGISTRY
 
-DAY = 86400
 NOW = 20778 * DAY + 9 * 3600.0
 PACE = RetryPolicy()
-COLOUR = Metric(
-    id="colour",
-    title="Colour",
-    description="The favourite colour.",
-    owner="the team",
-    purpose="https://example.org/1",
-    domain=Categories(("red", "green", "blue")),
-    mechanism=mechanism("basic-rappor", domain_size=3),
-    period=Period.parse("day"),
-    window=None,
-    max_values=3,
-    over_cap="drop",
-    retention_days=30,
-    grace_days=30,
-    expires=dt.date(2027, 11, 21),
-)
+COLOUR = REGISTRY["colour"]
 shares = st.floats(0, 1, exclude_max=True)
 
 
@@ -373,25 +354,6 @@ def test_a_row_that_another_process_has_is_left_to_it(state: Any) -> None:
     assert late.deliver(state, METRICS, seconds=10) == Round(sent=5), "a crash costs a lease, no report"
     assert (len(collector.bodies), len(collector.counted)) == (6, 5)
     assert not other.bodies
-
-
-def test_nothing_is_sent_that_the_person_does_not_allow(state: Any) -> None:
-    collector = CountingCollector()
-    assert report_sender(collector).deliver(filled(state, 3), METRICS, seconds=10, permit=lambda: None) == Round()
-    answers = iter(["mark 1", "mark 1", "mark 2", "mark 2"])
-    done = report_sender(collector).deliver(state, METRICS, seconds=10, permit=lambda: next(answers))
-    assert done == Round(sent=1), "another consent does not vouch for what was taken under the first"
-
-
-def test_a_report_withdrawn_while_it_travels_stays_withdrawn(state: Any) -> None:
-    def withdrawing(request: Request) -> Response:
-        with state.transaction() as rows:
-            rows.outbox.withdraw(RowState.DROPPED, "consent withdrawn")
-        return Response(503)
-
-    report_sender(withdrawing).deliver(filled(state, 2), METRICS, seconds=10)
-    assert set(states(state).values()) == {("dropped", "consent withdrawn")}
-    assert sorted(one.attempts for one in now_in(state).values()) == [1, 1], "nobody knows whether they had left"
 
 
 MOODS = ["well", "lost answer", "no answer", "busy", "refused", "unknown", "revoked", "proxy", "dies"]

@@ -68,11 +68,6 @@ def test_a_lost_secret_is_noticed_and_not_replaced(paths, begun, lost):
     assert not any(getattr(paths, name).exists() for name in lost if name != "lock")
 
 
-def test_a_database_cut_to_nothing_is_a_lost_one(paths, begun):
-    paths.database.write_bytes(b"")
-    assert fault_of(paths) is Fault.LOST
-
-
 def test_another_devices_secret_is_noticed(tmp_path, paths, begun):
     other = StatePaths(tmp_path / "other")
     State(other).begin()
@@ -102,10 +97,10 @@ def test_every_altered_byte_of_the_secret_is_noticed(paths, begun):
     assert State(paths).begin().reveal() == begun.reveal()
 
 
-def test_a_damaged_database_is_noticed(paths, begun):
-    for garbage in (b"not a database at all" * 100, paths.database.read_bytes()[:5000]):
+def test_a_damaged_database_is_noticed_and_one_cut_to_nothing_is_lost(paths, begun):
+    for garbage in (b"not a database at all" * 100, paths.database.read_bytes()[:5000], b""):
         paths.database.write_bytes(garbage)
-        assert fault_of(paths) is Fault.DAMAGED
+        assert fault_of(paths) is (Fault.DAMAGED if garbage else Fault.LOST)
 
 
 def test_a_database_without_its_fingerprint_or_version_is_damaged(paths, begun):

@@ -22,11 +22,11 @@ from overstory.client.upload import sender
 from overstory.client.upload.delivery import CollectorHealth
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.sender import ReportSender
-from overstory.collector.http.endpoint import refusal
+from overstory.collector.http.endpoint import refusal as refused
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
-from support.collector_doubles import CountingCollector, accepted, bad_server, http, replying
+from support.collector_doubles import CountingCollector, accepted, bad_server, http, refusal, replying
 from support.devices import DAY, NOON, Clock, device, registry
 
 REGISTRY = registry(
@@ -93,18 +93,18 @@ def test_no_strangers_answer_ends_a_report(became: Any, body: bytes) -> None:
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_collectors_own_refusal_ends_a_report_only_where_nothing_cures_it(became: Any, reason: Reason) -> None:
-    made = refusal(reason)
+    made = refused(reason)
     assert became(Response(made.status, {}, made.body)) == {RowState.DROPPED if reason in ENDS else RowState.WAITING}
 
 
 @pytest.mark.parametrize("reason", [Reason(name) for name in sorted(ENDS)])
 def test_a_final_reason_under_another_status_is_nobodys(became: Any, reason: Reason) -> None:
     other = 403 if reason.status != 403 else 404
-    assert became(Response(other, {}, refusal(reason).body)) == {RowState.WAITING}
+    assert became(Response(other, {}, refused(reason).body)) == {RowState.WAITING}
 
 
 def test_a_refusal_that_names_other_batches_is_not_of_this_one(became: Any) -> None:
-    made = refusal(Reason.BITS, [{"batch": "ff" * 16, "accepted": 0, "reason": "bits"}])
+    made = refused(Reason.BITS, [{"batch": "ff" * 16, "accepted": 0, "reason": "bits"}])
     assert became(Response(made.status, {}, made.body)) == {RowState.WAITING}
 
 
@@ -117,15 +117,6 @@ def warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) 
     monkeypatch.setattr(sender, "_warn_once", WarnsOnce())
     caplog.set_level(logging.WARNING, "overstory.client")
     return lambda: [record.getMessage() for record in caplog.records]
-
-
-def by(answer: Response) -> Any:
-    return lambda request: answer
-
-
-def own(reason: Reason) -> Response:
-    made = refusal(reason)
-    return Response(made.status, {}, made.body)
 
 
 def reporting(folder: Path, transport: Any, clock: Clock, **more: Any) -> Any:
@@ -157,7 +148,10 @@ def test_a_page_over_a_real_connection_is_warned_of_once_and_status_says_since_w
 def test_each_refusal_is_warned_of_once_and_each_stays_until_the_collector_takes_reports(
     tmp_path: Path, warnings: Any
 ) -> None:
-    clock, answers = Clock(), [own(Reason.NO_TOKEN), own(Reason.UNKNOWN_TOKEN), Response(None, error="no connection")]
+    clock, answers = (
+        Clock(),
+        [refusal(Reason.NO_TOKEN), refusal(Reason.UNKNOWN_TOKEN), Response(None, error="no connection")],
+    )
     collector = CountingCollector()
     client = reporting(tmp_path, lambda request: answers.pop(0) if answers else collector(request), clock)
     client.record("colour", 1)
@@ -181,7 +175,7 @@ def test_each_refusal_is_warned_of_once_and_each_stays_until_the_collector_takes
 
 
 def test_a_lost_network_and_a_busy_collector_are_no_problem_to_see_to(tmp_path: Path, warnings: Any) -> None:
-    clock, answers = Clock(), [Response(None, error="no connection"), own(Reason.QUEUE_FULL), Response(502)]
+    clock, answers = Clock(), [Response(None, error="no connection"), refusal(Reason.QUEUE_FULL), Response(502)]
     client = reporting(tmp_path, lambda request: answers.pop(0), clock)
     client.record("colour", 1)
     for failures in (1, 2, 3):
@@ -194,7 +188,7 @@ def test_a_lost_network_and_a_busy_collector_are_no_problem_to_see_to(tmp_path: 
 def test_what_an_address_did_goes_with_it(tmp_path: Path, warnings: Any) -> None:
     """A collector had moved, and `status` went on counting the failures of the address that nobody asked any more."""
     clock, collector = Clock(), CountingCollector()
-    client = reporting(tmp_path, by(own(Reason.NO_TOKEN)), clock)
+    client = reporting(tmp_path, lambda _: refusal(Reason.NO_TOKEN), clock)
     client.record("colour", 1)
     client.flush()
     assert (client.status().failures, client.status().outbox["waiting"]) == (1, 1)
@@ -225,8 +219,7 @@ class Unaware:
         if upload.metric in self.knows:
             return Response(200, {}, accepted(request.body))
         entry = {"batch": upload.batch.hex(), "accepted": 0, "reason": "unknown-metric", "rejected": []}
-        made = refusal(Reason.UNKNOWN_METRIC, [entry])
-        return Response(made.status, {}, made.body)
+        return refusal(Reason.UNKNOWN_METRIC, [entry])
 
 
 @pytest.fixture
@@ -275,7 +268,7 @@ def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_
 def test_waiting_ends_with_the_grace(state: State) -> None:
     clock = Clock()
     put(state, row(1), row(2, "size"))
-    answers = {"colour": Response(404, {}, b"<html>"), "size": own(Reason.WRONG_PARAMETERS)}
+    answers = {"colour": Response(404, {}, b"<html>"), "size": refusal(Reason.WRONG_PARAMETERS)}
 
     def transport(request: Request) -> Response:
         (upload,) = decode_uploads(request.body, 1)

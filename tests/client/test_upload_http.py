@@ -1,7 +1,6 @@
 """The transport over HTTP against a real socket that answers well, badly, late, or not at all."""
 
 import base64
-import random
 import shutil
 import socket
 import ssl
@@ -18,7 +17,7 @@ import pytest
 
 from overstory.client.upload.http import MOST_READ, Request, Response, endpoint, http_transport, parse_object, proxy_of
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, decode_uploads, encode_upload
+from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from support.collector_doubles import BadServer, Heard, accepted, bad_server, http, replying
 from support.devices import NOON, Clock, device
 
@@ -296,52 +295,6 @@ def test_a_token_stays_out_of_what_is_printed() -> None:
 
 
 # --- a whole device against a server that misbehaves ------------------------------------------------------------------
-
-
-class Moody:
-    """Drops, delays, duplicates and garbles; counts what it was really given, as a collector does."""
-
-    def __init__(self, moods: list[str]) -> None:
-        self.moods, self.bodies, self.counted = list(moods), list[bytes](), dict[bytes, bytes]()
-
-    def __call__(self, connection: socket.socket, heard: Heard) -> None:
-        mood = self.moods.pop(0) if self.moods else "well"
-        self.bodies.append(heard.body)
-        if mood in {"dropped", "garbage", "portal", "busy"}:
-            answers = {"garbage": b"\x00" * 100, "portal": http(200, b"<html>"), "busy": http(503, Retry_After=60)}
-            connection.sendall(answers.get(mood, b""))
-            return
-        (upload,) = decode_uploads(heard.body, 1)
-        known = upload.batch in self.counted
-        self.counted.setdefault(upload.batch, heard.body)
-        if mood == "late":
-            time.sleep(1.5)  # longer than a flush waits
-        if mood != "lost":
-            connection.sendall(http(200, accepted(heard.body, duplicate=known)))
-
-
-MOODS = ["dropped", "lost", "late", "garbage", "portal", "busy", "lost", "well", "late", "dropped"]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_every_report_is_counted_once_however_the_server_behaves(tmp_path: Any, seed: int) -> None:
-    collector, clock = Moody(random.Random(seed).sample(MOODS, len(MOODS))), Clock()
-    with bad_server(collector) as server:
-        client = device(tmp_path, clock=clock, server=server.url, spread=0)
-        for _ in range(5):
-            assert client.record("colour", "red") == "recorded"
-            assert client.record("engine", "duck.example") == "recorded"
-            client.flush(timeout=1.0)
-            clock.tomorrow()
-        for _ in range(25):
-            client.flush(timeout=1.0)
-            clock.now += 8 * 3600
-        status = client.status()
-        client.close()
-    assert (status.outbox["waiting"], status.outbox["sent"]) == (0, 10)
-    assert len(collector.counted) == 10
-    assert set(collector.bodies) == set(collector.counted.values()), "a retry sends the very same bytes"
-    assert len(collector.bodies) > 10, "there were retries"
 
 
 def test_a_flush_against_silence_takes_no_longer_than_it_may(tmp_path: Any) -> None:

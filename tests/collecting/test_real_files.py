@@ -12,7 +12,6 @@ from overstory.files.columns.layout import Form
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.trial.column import Column, read_population
 
-RNG = np.random.default_rng(5)
 POWER = "Date;Time;Global_active_power;Voltage\n" + "".join(
     f"16/12/2006;17:{i % 60:02}:00;" + ("?;?\n" if i % 50 == 7 else f"{i % 700 / 100:.3f};{234 + i % 97 / 10:.3f}\n")
     for i in range(3_000)

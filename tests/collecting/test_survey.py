@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import overstory
 from overstory.protocol.domains import Bins
@@ -18,31 +15,6 @@ from overstory.trial.column import Column, read_population
 from overstory.trial.run import TrialBudget, collect
 
 ANSWERS = ["yes"] * 600 + ["no"] * 300 + [None] * 100
-KINDS = {
-    "text": st.text(st.characters(codec="utf-8"), max_size=4),
-    "whole": st.integers(-(2**53), 2**53),
-    "boolean": st.booleans(),
-}
-ARROW = {"text": (pl.String, pa.string()), "whole": (pl.Int64, pa.int64()), "boolean": (pl.Boolean, pa.bool_())}
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.sampled_from(list(KINDS)).flatmap(lambda kind: st.tuples(st.just(kind), st.lists(KINDS[kind] | st.none()))))
-def test_equal_seeds_give_equal_estimates_in_every_library(drawn: Any) -> None:
-    kind, rows = drawn
-    polars, arrow = ARROW[kind]
-    rows = [*rows, *([True, False] if kind == "boolean" else ["a", "b"] if kind == "text" else [0, 1])]
-    surveys = [
-        overstory.survey(column, rng=7)
-        for column in (rows, pd.Series(rows), pd.Series(rows, dtype=object), pl.Series(rows, dtype=polars))
-    ] + [overstory.survey(pa.array(rows, arrow), rng=7)]
-    first = surveys[0]
-    assert {repr(value) for value in first.values} == {repr(row) for row in rows}
-    assert first.num_reports == len(rows)
-    for one in surveys[1:]:
-        assert list(map(repr, one.values)) == list(map(repr, first.values))
-        assert np.array_equal(one.raw_counts, first.raw_counts)
-        assert (one.notes, str(one)) == (first.notes, str(first))
 
 
 def test_the_order_of_rows_does_not_show() -> None:

@@ -4,24 +4,17 @@ import json
 import math
 from collections import Counter
 from fractions import Fraction
-from functools import cache
 
 import pytest
-from scipy.stats import beta
 from test_any_histories import CASES, values_of
 
 from overstory.privacy import attack, statement
-from overstory.privacy.attacks import posterior
 from overstory.privacy.payloads.base import CANDIDATES, percent
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics.mechanisms import FAMILIES
-from overstory.protocol.sampling import SeededEntropy
 from support.referee_cases import apart_cohort
 from support.referee_device import device
-
-FALSE_ALARM = 1e-6
 
 
 def rows(built, *, unchanged):
@@ -73,57 +66,6 @@ def test_a_device_with_less_noise_is_caught():
     found = rows(less, unchanged=False)
     assert true_guess(found) > Fraction(attack(built).report.guess)
     assert true_positives(found) > Fraction(attack(built).report.true_positives)
-
-
-def clopper_pearson(right, tries):
-    low = beta.ppf(FALSE_ALARM / 2, right, tries - right + 1) if right else 0.0
-    return low, beta.ppf(1 - FALSE_ALARM / 2, right + 1, tries - right)
-
-
-def guesses(built, sent, tries):
-    """How often the likeliest value is the one that a real device holds, of reports drawn as devices draw them."""
-    size = built.encoding.domain_size
-    entropy, right = SeededEntropy(7), 0
-    prior = dict.fromkeys(range(size), 1.0)
-    believed = cache(lambda report: posterior(built, [report], prior))
-    for turn in range(tries):
-        value, cohort = turn % size, turn // size % built.num_cohorts
-        permanent = sent.draw_permanent(value, cohort, entropy)
-        beliefs = believed(Report(cohort, sent.instantaneous(permanent, entropy.bits)))
-        top = max(beliefs.values())
-        best = [v for v, belief in beliefs.items() if belief > top * (1 - 1e-9)]
-        right += best[entropy.bits(16) % len(best)] == value
-    return right
-
-
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [
-        ("grr", {"domain_size": 5, "epsilon": 1.0}),
-        ("oue", {"domain_size": 8, "epsilon": 2.0}),
-        ("basic-rappor", {"domain_size": 6}),
-        ("l-grr", {"domain_size": 4, "epsilon_permanent": 3.0, "epsilon_report": 2.0}),
-        ("subset", {"domain_size": 6, "epsilon": 1.5}),
-        ("dbitflip", {"domain_size": 8, "epsilon": 2.0, "sampled_bits": 3}),
-        ("opt-wb", {"domain_size": 4, "epsilon": 9.0, "window": 3}),
-    ],
-)
-def test_the_best_guess_on_real_reports(name, given):
-    built, tries = mechanism(name, **given), 3000
-    low, high = clopper_pearson(guesses(built, built, tries), tries)
-    assert low <= attack(built).report.guess <= high
-
-
-def test_guesses_on_a_device_with_less_noise_are_caught():
-    built, less = (mechanism("grr", domain_size=5, epsilon=epsilon) for epsilon in (1.0, 1.5))
-    assert clopper_pearson(guesses(built, less, 3000), 3000)[0] > attack(built).report.guess
-
-
-def test_guesses_of_a_hash_are_below_the_bound():
-    built = mechanism("olh", domain_size=8, epsilon=2.0)
-    right = guesses(built, built, 3000)
-    assert clopper_pearson(right, 3000)[0] <= attack(built).report.guess
-    assert not attack(built).exact
 
 
 @pytest.mark.sampled(12)

@@ -19,7 +19,6 @@ from overstory.protocol.metrics.mechanisms import any_mechanism
 from support.privacy_cases import some_mechanism
 
 HUNDRED = {"domain_size": 100, "epsilon": 1.0}
-TWO = {"domain_size": 100, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
 ALONE = [  # the audit's table, measured over a million devices of one value
     ("linear-hash", HUNDRED, 0.9995, 1.0),
     ("oue", HUNDRED, 0.9999, 1.0),

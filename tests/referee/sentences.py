@@ -111,17 +111,20 @@ def epsilon_of(text: str) -> float:
     return float(found[0]) if found and "no bound" not in text else math.inf
 
 
-def cost_line(found: re.Match[str]) -> Iterator[Claim]:
-    """Read an amount with its words: `epsilon 1.0000 | one report; odds move by a factor of at most 2.72`."""
-    words = re.sub(r" \(one per [^)]*\)$", "", found["words"].removesuffix("."))
-    amount = epsilon_of(found["amount"])
+def cost(found: re.Match[str], words: str, amount: float, **more: Any) -> Claim:
+    """Return the claim of words with odds or without: `one report; odds move by a factor of at most 2.72`."""
     parts = words.split("; ", 1)
-    read = about(parts[0])
-    odds = re.fullmatch(ODDS, parts[1]) if len(parts) > 1 else None
+    read, odds = about(parts[0]), re.fullmatch(ODDS, parts[1]) if len(parts) > 1 else None
     if read is None or (len(parts) > 1 and odds is None):
         raise UnknownSentenceError(found.string)
     moved = float(odds["odds"]) if odds is not None and odds["odds"] else math.inf
-    yield Claim("epsilon", found.string, amount, moved, **read)
+    return Claim("epsilon", found.string, amount, moved, **{**read, **more})
+
+
+def cost_line(found: re.Match[str]) -> Iterator[Claim]:
+    """Read an amount with its words: `epsilon 1.0000 | one report; odds move by a factor of at most 2.72`."""
+    words = re.sub(r" \(one per [^)]*\)$", "", found["words"].removesuffix("."))
+    yield cost(found, words, epsilon_of(found["amount"]))
 
 
 def table_row(found: re.Match[str]) -> Iterator[Claim]:
@@ -140,12 +143,7 @@ def picture_row(found: re.Match[str]) -> Iterator[Claim]:
 
 
 def inferred(found: re.Match[str]) -> Iterator[Claim]:
-    parts = found["words"].split("; ", 1)
-    read, odds = about(parts[0]), re.fullmatch(ODDS, parts[1]) if len(parts) > 1 else None
-    if read is None or (len(parts) > 1 and odds is None):
-        raise UnknownSentenceError(found.string)
-    moved = float(odds["odds"]) if odds is not None and odds["odds"] else math.inf
-    yield Claim("epsilon", found.string, math.inf, moved, **{**read, "in_force": True})
+    yield cost(found, found["words"], math.inf, in_force=True)
 
 
 CERTAINTY: Final = r"(?:to practical certainty|by a factor of at most [\d.]+|without bound|practically certain|a factor of up to [\d.]+),? \(?(?:\()?epsilon (?P<e>no bound|[\d.]+)\)"

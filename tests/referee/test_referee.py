@@ -42,20 +42,13 @@ FEW: Final = 1_000
 """Stories of a quick run; Hypothesis draws a third of the examples there, see `conftest.py`."""
 MANY: Final = int(os.environ.get("OVERSTORY_STORIES", "1000"))
 
+pytestmark = pytest.mark.usefixtures("nothing_forbids")
+
 plays = settings(
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-
-
-@pytest.fixture(autouse=True)
-def _outside(monkeypatch: Any) -> None:
-    """Nothing around the tests forbids reporting, and no registry lies in the folder."""
-    from overstory.client.consent.policy import CI_VARIABLES
-
-    for name in (*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def lies_of(story: Story) -> list[str]:

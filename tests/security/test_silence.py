@@ -5,7 +5,12 @@ import math
 import pytest
 
 from overstory.client import Client, Outcome
+from overstory.client.budget import ledger_of
+from overstory.client.session import Session
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.state import State
 from overstory.client.upload.http import Response
+from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.metrics import parse_registry
@@ -89,8 +94,6 @@ def test_the_presence_of_a_report_says_nothing_of_the_value(tmp_path, oracle, ov
 
 def test_the_check_catches_a_device_that_falls_silent(tmp_path, monkeypatch):
     """The device as it was: a value past the cap is not reported."""
-    from overstory.client.session import Session
-
     record = Session.record
 
     def silent(self, metric, value, now, allowed):
@@ -120,9 +123,6 @@ def test_past_the_last_step_the_nearest_is_the_first(tmp_path):
 
 
 def responses(folder):
-    from overstory.client.state.paths import StatePaths
-    from overstory.client.state.state import State
-
     with State(StatePaths(folder)).snapshot() as rows:
         return rows.memo.responses("m")
 
@@ -130,8 +130,6 @@ def responses(folder):
 @pytest.mark.parametrize(("over_cap", "most"), [("first", 2), ("nearest", 2), ("drop", 3)])
 def test_nothing_is_one_response_and_a_lifetime_counts_it(tmp_path, over_cap, most):
     """D is at most the cap; where values are dropped, one more."""
-    from overstory.privacy.registry.cost import metric_cost
-
     registry = registry_of("grr", over_cap)
     values = (None, 1, 99, 2, [], 3, 4, None, 2, 1)
     seen_by_the_network(tmp_path, registry, values)
@@ -142,11 +140,6 @@ def test_nothing_is_one_response_and_a_lifetime_counts_it(tmp_path, over_cap, mo
 
 
 def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
-    from overstory.client.budget import ledger_of
-    from overstory.client.state.paths import StatePaths
-    from overstory.client.state.state import State
-    from overstory.privacy.registry.cost import metric_cost
-
     numbers = '{kind = "integers", min = 0, max = 2, outside = "reject"}'
     registry = parse_registry(plain_registry("m", domain=numbers))
     seen_by_the_network(tmp_path, registry, (0, 1, 2, 9, 0))
