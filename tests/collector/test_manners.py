@@ -48,7 +48,7 @@ def test_every_page_has_the_headers_of_all_others(listening, path) -> None:
         assert {name.decode() for name, _ in ALWAYS} <= headers.keys()
 
 
-@pytest.mark.parametrize("path", ["/v1/metrics/", "/healthz/", "/v1/metrics/bloom/", "//evil.example/"])
+@pytest.mark.parametrize("path", ["/v1/metrics/", "/v1/reports/", "/healthz/", "/v1/metrics/bloom/", "//evil.example/"])
 def test_nothing_is_redirected_to_where_the_host_header_says(listening, path) -> None:
     with Wire(listening) as wire:
         status, headers = get(wire, path, host="evil.example")
