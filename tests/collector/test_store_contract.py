@@ -217,18 +217,6 @@ def test_new_candidates_are_counted_in_the_reports_that_are_kept(store_url: str,
             store.counts(metric, PERIOD, PERIOD)
 
 
-def test_new_candidates_are_counted_by_compaction_alone(store_url: str, tmp_path: Path) -> None:
-    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak", "elm"), folder=tmp_path)
-    sent = reports(first["tree"], 30, random.Random(8))
-    with open_store(store_url, first, create=True) as store:
-        store.add([received(first["tree"], PERIOD, sent)])
-        store.compact(NOW)
-    with open_store(store_url, second) as store:
-        store.compact(NOW)
-        store.retain(NOW + 1000 * DAY)  # so that only stored counts are left to answer
-        assert store.counts(second["tree"], PERIOD, PERIOD) == {PERIOD: counted(second["tree"], sent)}
-
-
 def test_periods_of_another_length_need_another_metric(store: Store, store_url: str, metrics: Any) -> None:
     weekly = registry()
     from overstory.protocol.metrics import Period
