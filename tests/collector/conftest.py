@@ -42,6 +42,13 @@ def store_url(request: pytest.FixtureRequest, server_folder: Path) -> Iterator[s
 
 
 @pytest.fixture
+def postgres_url(server_folder: Path) -> Iterator[str]:
+    """An empty database of PostgreSQL, for what is special to it."""
+    with fresh("postgresql", server_folder) as url:
+        yield url
+
+
+@pytest.fixture
 def metrics(tmp_path: Path) -> MetricRegistry:
     """The sample metrics."""
     return registry(folder=tmp_path)

@@ -18,16 +18,16 @@ import pytest
 from overstory.cli.main import main
 from overstory.collector import checkup
 from overstory.collector.checkup import check_promises, weakened
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
-from support.collector_in_process import METRICS, NOW, REGISTRY, FakeStore
+from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore
 from support.collector_processes import CollectorProcess
 from support.processes import make_certificate
 from support.registry_texts import registry_of
 from support.running import overstory
 from support.served import served
-from support.store_samples import received, reports
+from support.store_samples import received, reports, some
 
 MIB = 1 << 20
 
@@ -56,11 +56,7 @@ def store_file(tmp_path) -> str:
     path = str(tmp_path / "store.db")
     with open_store(path, METRICS, create=True) as store:
         store.add_token("write", "app", int(NOW) + 5 * 86_400)
-        metric = METRICS["colour"]
-        columns = 2, 1, 1, b"\0\0", b"\1"
-        ends = metric.period.start(20_779)
-        report = Received("colour", 20_778, bytes(16), metric.mechanism.digest, *columns, int(NOW), ends)
-        store.add([report])
+        store.add([some(METRICS["colour"], TODAY, 1, 1)])
     return path
 
 

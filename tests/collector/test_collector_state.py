@@ -19,6 +19,7 @@ from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from support.collector_in_process import NOW, REGISTRY, TODAY, batch_id, packed
 from support.collector_processes import CollectorProcess
+from support.devices import Clock
 from support.misfortunes import until
 from support.served import Wire, post
 from support.store_databases import fresh
@@ -40,16 +41,9 @@ class Rows:
         self.written.append((state, dict(refused)))
 
 
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def parts() -> tuple[Telemetry, Rows, Clock, StateReporter]:
-    telemetry, rows, clock = Telemetry(), Rows(), Clock()
+    telemetry, rows, clock = Telemetry(), Rows(), Clock(NOW)
     return telemetry, rows, clock, StateReporter(telemetry, rows, lambda: METRICS, clock)
 
 
@@ -76,7 +70,7 @@ def test_the_period_is_that_of_the_refusal_and_not_what_a_sender_names() -> None
     for period in (1, 7, 99, 2_000_000):
         body = encode_upload(Upload(batch_id(), "bloom", period, raw))
         telemetry.decided(ingest.decide(body, MEDIA_TYPE, NOW))
-    StateReporter(telemetry, rows, lambda: METRICS, Clock()).report()
+    StateReporter(telemetry, rows, lambda: METRICS, Clock(NOW)).report()
     week = METRICS["bloom"].period.number(NOW)
     of_metric = {key: count for key, count in rows.written[0][1].items() if key[0] is not None}
     assert of_metric == {("bloom", week, "period-closed"): 3, ("bloom", week, "period-future"): 1}
@@ -87,7 +81,7 @@ def test_a_metric_that_no_registry_lists_is_not_written_down() -> None:
     telemetry, rows, ingest = Telemetry(), Rows(), Ingest(METRICS)
     body = encode_upload(Upload(batch_id(), "alice.smith", TODAY, packed(METRICS["bloom"], [Report(0, 0)])))
     telemetry.decided(ingest.decide(body, MEDIA_TYPE, NOW))
-    StateReporter(telemetry, rows, lambda: METRICS, Clock()).report()
+    StateReporter(telemetry, rows, lambda: METRICS, Clock(NOW)).report()
     assert rows.written[0][1] == {(None, TODAY, "unknown-metric"): 1}
 
 

@@ -12,7 +12,7 @@ from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.settings import Limits
 from overstory.collector.store import StoreError
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from support.collector_in_process import METRICS, NOW, FakeStore, until, upload
+from support.collector_in_process import METRICS, NOW, FakeStore, raising, until, upload
 
 
 def received(count: int = 1):
@@ -89,8 +89,12 @@ async def test_bytes_are_bounded_too_and_one_request_always_fits() -> None:
         gate.open()
 
 
-async def test_a_store_that_fails_is_told_to_everyone_in_the_commit_and_the_next_one_goes_on() -> None:
+@pytest.mark.parametrize("log_fails", [False, True])
+async def test_a_store_that_fails_is_told_to_everyone_in_the_commit_and_the_next_one_goes_on(log_fails, monkeypatch):
+    """A log that cannot be written ends no writer either."""
     async with committing() as (store, committer, told):
+        if log_fails:
+            monkeypatch.setattr(committer._faults, "line", raising(MemoryError()))
         outcomes = []
 
         def fail() -> None:
@@ -182,23 +186,3 @@ async def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_co
     await committer.drain()
 
     assert "the writer thread has failed: no reports are taken" in caplog.text
-
-
-async def test_a_log_that_cannot_be_written_ends_no_writer(monkeypatch) -> None:
-    async with committing() as (store, committer, _):
-        outcomes = []
-
-        def fail() -> None:
-            store.before = lambda: None
-            raise StoreError("the disk is full")
-
-        def no_memory(*_) -> None:
-            raise MemoryError
-
-        monkeypatch.setattr(committer._faults, "line", no_memory)
-        store.before = fail
-        committer.submit(*received(), outcomes.append)
-        await until(lambda: outcomes)
-        committer.submit(*received(), outcomes.append)
-        await committer.drain()
-        assert outcomes == [None, [True]]

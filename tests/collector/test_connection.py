@@ -37,23 +37,6 @@ REQUESTS = {
 }
 
 
-def told(answer):
-    """An answer, without what differs by the moment."""
-    status, headers, body = answer
-    return status, {name: value for name, value in headers.items() if name != "date"}, body
-
-
-def test_every_request_is_answered_as_by_the_application_alone() -> None:
-    with served() as (ours, here), served(http="h11") as (theirs, there):
-        with Wire(here) as fast, Wire(there) as slow:
-            for name, request in [*REQUESTS.items()] * 3:  # heads are known the second time
-                answers = told(fast.send(request).answer()), told(slow.send(request).answer())
-                assert answers[0] == answers[1], name
-        assert ours.store.kept == theirs.store.kept
-        assert ours.telemetry.rejected == theirs.telemetry.rejected
-        assert ours.telemetry.requests == theirs.telemetry.requests
-
-
 class Seen(HeaderCache):
     """Notes what was taken without the parser."""
 

@@ -56,6 +56,13 @@ def filled(small: None, tmp_path: Path) -> tuple[str, Any, Path]:
     return url, metrics, tmp_path / "exported"
 
 
+@pytest.fixture
+def exported(filled: tuple[str, Any, Path]) -> tuple[str, Any, Path]:
+    """The same, with everything exported once."""
+    export_all(*filled)
+    return filled
+
+
 def all_of(counts: dict[int, SupportCounts]) -> SupportCounts:
     first, *others = counts.values()
     return sum(others, first)
@@ -104,9 +111,8 @@ def test_what_is_exported_sums_to_the_counts(filled: Any) -> None:
                 assert list(manifest.totals) == of_group[manifest.period].totals.tolist()
 
 
-def test_an_export_that_is_repeated_writes_only_what_is_new(filled: Any) -> None:
-    url, metrics, folder = filled
-    export_all(url, metrics, folder)
+def test_an_export_that_is_repeated_writes_only_what_is_new(exported: Any) -> None:
+    url, metrics, folder = exported
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     again = export_all(url, metrics, folder)
     assert (again.manifests, again.earlier) == ([], 10)
@@ -129,9 +135,8 @@ def test_periods_that_take_reports_are_left_for_later(filled: Any) -> None:
     check_exported(url, metrics, folder)
 
 
-def test_there_is_nothing_about_batches_or_arrival_in_the_files(filled: Any) -> None:
-    url, metrics, folder = filled
-    export_all(url, metrics, folder)
+def test_there_is_nothing_about_batches_or_arrival_in_the_files(exported: Any) -> None:
+    *_, folder = exported
     for one in find_sets(str(folder)):
         raw = json.loads(one.folder.read(f"manifest-{one.manifest.id}.json"))
         assert set(raw) == {
@@ -200,9 +205,8 @@ def has_manifest(folder: Path) -> bool:
     return any(folder.rglob("manifest-*.json"))
 
 
-def test_an_import_adds_each_report_once(filled: Any, tmp_path: Path) -> None:
-    url, metrics, folder = filled
-    export_all(url, metrics, folder)
+def test_an_import_adds_each_report_once(exported: Any, tmp_path: Path) -> None:
+    url, metrics, folder = exported
     other = f"sqlite:///{tmp_path}/other.db"
     fill(other, metrics, size=30, seed=2)
     before = counts_of(other, metrics)
@@ -247,16 +251,14 @@ def test_killed_imports_double_and_lose_nothing(filled: Any, tmp_path: Path) -> 
     import_and_kill(filled, other, [partial(killed, "import", other, filled[2], at) for at in steps])
 
 
-def test_a_store_does_not_import_its_own_reports(filled: Any) -> None:
-    url, metrics, folder = filled
-    export_all(url, metrics, folder)
+def test_a_store_does_not_import_its_own_reports(exported: Any) -> None:
+    url, metrics, folder = exported
     with pytest.raises(StoreError, match="exported from this store"):
         import_all(url, metrics, folder)
 
 
-def test_a_damaged_part_is_found_before_anything_is_added(filled: Any, tmp_path: Path) -> None:
-    url, metrics, folder = filled
-    export_all(url, metrics, folder)
+def test_a_damaged_part_is_found_before_anything_is_added(exported: Any, tmp_path: Path) -> None:
+    url, metrics, folder = exported
     part = max(folder.rglob("part-*.parquet"))
     raw = bytearray(part.read_bytes())
     raw[len(raw) // 3] ^= 1
@@ -275,18 +277,16 @@ def test_a_damaged_part_is_found_before_anything_is_added(filled: Any, tmp_path:
         find_places([str(folder)])
 
 
-def test_one_set_under_two_names_is_noticed(filled: Any, tmp_path: Path) -> None:
-    url, metrics, folder = filled
-    export_all(url, metrics, folder)
+def test_one_set_under_two_names_is_noticed(exported: Any, tmp_path: Path) -> None:
+    url, metrics, folder = exported
     export_all(url, metrics, tmp_path / "second")
     check_exported(url, metrics, tmp_path / "second")
     with pytest.raises(FormatError, match="these reports are also those of"):
         find_places([str(folder / "metric=bloom"), str(tmp_path / "second" / "metric=bloom")])
 
 
-def test_a_moved_folder_is_not_exported_again(filled: Any, tmp_path: Path) -> None:
-    url, metrics, folder = filled
-    export_all(url, metrics, folder)
+def test_a_moved_folder_is_not_exported_again(exported: Any, tmp_path: Path) -> None:
+    url, metrics, folder = exported
     moved = folder.rename(tmp_path / "moved")
     done = export_all(url, metrics, moved)
     assert (done.manifests, done.earlier) == ([], 10)
@@ -315,9 +315,8 @@ def nothing() -> Any:
     return Selection(metric="none")
 
 
-def test_copies_past_retention_are_named(filled: Any) -> None:
-    url, metrics, folder = filled
-    export_all(url, metrics, folder)
+def test_copies_past_retention_are_named(exported: Any) -> None:
+    url, metrics, folder = exported
     with open_store(url, metrics) as store:
         assert store.outside_retention(LATER) == []
         gone = LATER + 90 * DAY
@@ -328,10 +327,9 @@ def test_copies_past_retention_are_named(filled: Any) -> None:
         assert store.verify_export(Folder(str(folder)))[1] == []
 
 
-def test_other_programs_read_the_files(filled: Any) -> None:
+def test_other_programs_read_the_files(exported: Any) -> None:
     polars = pytest.importorskip("polars")
-    url, metrics, folder = filled
-    export_all(url, metrics, folder)
+    *_, folder = exported
     parts = [one.address(part) for one in find_sets(str(folder / "metric=colour")) for part in one.manifest.parts]
     by_group = polars.scan_parquet(parts, hive_partitioning=False).group_by("device_group").agg(
         polars.col("num_reports").sum()

@@ -16,7 +16,7 @@ from overstory.collector.http.posts import LONG, THREADS, Bodies, ReportPost
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked, batch_id, upload
+from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked, upload
 
 KIND = {"content-type": MEDIA_TYPE}
 
@@ -27,19 +27,6 @@ async def collecting(limits: Limits | None = None):
     collector = Collector(METRICS, FakeStore(), limits=limits, intervals=NEVER, open_writes=True, clock=lambda: NOW)
     async with asked(collector) as client:
         yield collector, client
-
-
-async def test_a_report_is_acknowledged_once_it_is_kept() -> None:
-    batch = batch_id()
-    async with collecting() as (collector, client):
-        answer = await client.post("/v1/reports", content=upload(batch=batch), headers=KIND)
-    assert answer.status_code == 200
-    assert answer.json() == {
-        "results": [{"batch": batch.hex(), "accepted": 1, "duplicate": False, "reason": None, "rejected": []}]
-    }
-    assert list(collector.store.kept) == [batch]
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["cache-control"] == "no-store"
 
 
 async def test_a_body_without_a_length_is_bounded_as_it_comes() -> None:
@@ -66,12 +53,6 @@ async def test_compressed_and_json_bodies_are_taken() -> None:
             answer = await client.post("/v1/reports", content=content, headers=headers)
             assert answer.json()["results"][0]["accepted"] == count
     assert collector.store.num_reports == 15_000
-
-
-async def test_other_paths_go_on() -> None:
-    async with collecting() as (_, client):
-        answer = (await client.post("/v1/reports/", content=b"")).status_code
-    assert answer == 404
 
 
 async def test_a_sender_that_stalls_is_not_waited_for_for_ever() -> None:

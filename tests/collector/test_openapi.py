@@ -1,16 +1,88 @@
 """What the OpenAPI description says is so, and nothing it allows or forbids gets a 5xx (schemathesis)."""
 
+from typing import Any
+
 import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import checks
 
 from overstory.collector.http.openapi import operation
+from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.store import open_store
+from overstory.protocol.oblivious.messages import REQUEST_TYPE
+from overstory.protocol.oblivious.release import RELEASE_TYPE
 from overstory.protocol.wire.reasons import Reason
-from support.openapi_requests import KINDS, described, hold
+from overstory.protocol.wire.upload import MEDIA_TYPE
+from support.collector_in_process import METRICS, NOW, upload
+from support.sealed_reports import RING
+from support.served import served
+
+checks.load_all_checks()
+
+
+@schemathesis.serializer(REQUEST_TYPE, RELEASE_TYPE)
+def _as_bytes(_: Any, value: Any) -> bytes:
+    """What is no JSON is sent as it was drawn."""
+    data = getattr(value, "data", value)
+    return data if isinstance(data, bytes) else str(data).encode()
+
+
+HELD = checks.CHECKS.get_by_names(
+    [
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_schema_conformance",
+        "response_headers_conformance",
+    ]
+)
+"""No 5xx, and only the statuses, types, headers and shapes that the description names."""
+
+POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
+
+KINDS = [
+    ("POST", "/v1/reports", POSITIVE),
+    ("POST", "/v1/reports", NEGATIVE),
+    ("POST", "/v1/reports/{shard}", POSITIVE),
+    ("POST", "/v1/oblivious", POSITIVE),
+    ("POST", "/v1/oblivious/release", POSITIVE),
+    ("POST", "/v1/oblivious/release", NEGATIVE),
+    ("GET", "/", POSITIVE),
+    ("GET", "/v1/metrics", POSITIVE),
+    ("GET", "/v1/metrics/{metric}", POSITIVE),
+    ("GET", "/v1/metrics/{metric}/counts", POSITIVE),
+    ("GET", "/v1/metrics/{metric}/counts", NEGATIVE),
+    ("GET", "/v1/metrics/{metric}/estimates", POSITIVE),
+    ("GET", "/v1/metrics/{metric}/estimates", NEGATIVE),
+    ("GET", "/healthz", POSITIVE),
+    ("GET", "/readyz", POSITIVE),
+    ("GET", "/metrics", POSITIVE),
+]
+"""Requests that the description allows, and, where there is anything to get wrong, such as it forbids."""
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    with described(tmp_path_factory.mktemp("openapi")) as found:
-        yield found
+    """The description as it is served, and the headers of an admin."""
+    store = open_store(str(tmp_path_factory.mktemp("openapi") / "store.db"), METRICS, create=True)
+    bodies = [upload(name, 50) for name in METRICS if name != "ended"]
+    store.add(Ingest(METRICS).decide(b"".join(bodies), MEDIA_TYPE, NOW).received)
+    headers = {"Authorization": f"Bearer {store.add_token('admin', 'ops')}"}
+    with served(store=store, ring=RING) as (_, (host, port)):
+        yield schemathesis.openapi.from_url(f"http://{host}:{port}/openapi.json"), headers
+
+
+def hold(schema: Any, headers: dict[str, str], method: str, path: str, mode: Any, examples: int) -> None:
+    """Send so many requests of a kind to a page, and hold every answer against the description."""
+    operation = schema[path][method]
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    def held(case: Any) -> None:
+        case.call_and_validate(headers=headers, checks=HELD)
+
+    held()
 
 
 @pytest.mark.parametrize(("method", "path", "mode"), KINDS)

@@ -18,26 +18,19 @@ import pytest
 
 from overstory.collector.auth import sha256
 from overstory.collector.store import open_store
-from overstory.protocol.metrics import parse_registry
-from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
-from support.collector_in_process import REGISTRY, batch_id, sound
+from support.collector_in_process import METRICS, REGISTRY, batch_id
+from support.collector_in_process import upload as upload_of
 from support.collector_processes import CollectorProcess
 from support.processes import make_certificate
 from support.running import overstory
 from support.served import Wire, post
 from support.store_samples import ids_in_file
 
-METRICS = parse_registry(REGISTRY)
 BLOOM = METRICS["bloom"]
 
 
-def today() -> int:
-    return BLOOM.period.number(time.time())
-
-
-def upload(count: int = 1, batch: bytes | None = None) -> bytes:
-    reports = encode_reports(BLOOM.mechanism, sound(BLOOM, count))
-    return encode_upload(Upload(batch or batch_id(), "bloom", today(), reports))
+def upload(batch: bytes | None = None) -> bytes:
+    return upload_of(period=BLOOM.period.number(time.time()), batch=batch)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from overstory.protocol.wire.upload import MEDIA_TYPE, encode_upload
 from support.collector_processes import CollectorProcess
 from support.faulty_network import closing, whole_message
 from support.lossless import Devices, write_registry
+from support.served import post
 
 SECONDS = float(os.environ.get("OVERSTORY_SOAK_SECONDS", "30"))
 WARM = 0.34  # of the time: the first third fills caches and pools
@@ -35,11 +36,6 @@ async def exchanged(to: tuple[str, int], request: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
 
 
-def post(body: bytes, kind: str = MEDIA_TYPE) -> bytes:
-    head = f"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
-
-
 def nonsense(chance: random.Random, good: bytes) -> bytes:
     """A request that no collector should take."""
     at = chance.randrange(len(good))
@@ -48,9 +44,9 @@ def nonsense(chance: random.Random, good: bytes) -> bytes:
         [
             post(altered),
             post(good[: len(good) // 2]),
-            post(b"{", "application/json"),
+            post(b"{").replace(MEDIA_TYPE.encode(), b"application/json"),
             post(chance.randbytes(500)),
-            post(good, "text/plain"),
+            post(good).replace(MEDIA_TYPE.encode(), b"text/plain"),
             b"GET /v1/metrics/nothing HTTP/1.1\r\nHost: x\r\n\r\n",
             b"GET /v1/metrics/colours/counts HTTP/1.1\r\nHost: x\r\n\r\n",
         ]

@@ -47,23 +47,6 @@ def test_what_is_added_is_counted_before_and_after_folding(store: Store, metrics
     assert store.periods(name) == [PERIOD, PERIOD + 1]
 
 
-def test_a_batch_id_is_counted_once(store: Store, metrics: Any) -> None:
-    metric = metrics["bloom"]
-    first, second = some(metric, PERIOD, 3, 1), some(metric, PERIOD, 4, 2)
-    assert store.add([first, first, second, first]) == [True, False, True, False]
-    assert store.add([second]) == [False]
-    store.compact(NOW)
-    third = some(metric, PERIOD + 1, 5, 3)
-    assert store.add([first, third, second]) == [False, True, False]
-    totals = {period: found.num_reports for period, found in store.counts(metric, 0, 1 << 20).items()}
-    assert totals == {PERIOD: 7, PERIOD + 1: 5}
-
-
-def test_nothing_is_added_by_an_empty_call(store: Store) -> None:
-    assert store.add([]) == []
-    assert store.summary().metrics == ()
-
-
 def test_a_batch_whose_columns_are_too_short_takes_nothing_with_it(store: Store, metrics: Any) -> None:
     good, bad = some(metrics["bloom"], PERIOD, 3, 1), some(metrics["bloom"], PERIOD, 3, 2)
     with pytest.raises(
@@ -234,18 +217,6 @@ def test_new_candidates_are_counted_in_the_reports_that_are_kept(store_url: str,
             store.counts(metric, PERIOD, PERIOD)
 
 
-def test_new_candidates_are_counted_by_compaction_alone(store_url: str, tmp_path: Path) -> None:
-    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak", "elm"), folder=tmp_path)
-    sent = reports(first["tree"], 30, random.Random(8))
-    with open_store(store_url, first, create=True) as store:
-        store.add([received(first["tree"], PERIOD, sent)])
-        store.compact(NOW)
-    with open_store(store_url, second) as store:
-        store.compact(NOW)
-        store.retain(NOW + 1000 * DAY)  # so that only stored counts are left to answer
-        assert store.counts(second["tree"], PERIOD, PERIOD) == {PERIOD: counted(second["tree"], sent)}
-
-
 def test_periods_of_another_length_need_another_metric(store: Store, store_url: str, metrics: Any) -> None:
     weekly = registry()
     from overstory.protocol.metrics import Period
@@ -333,10 +304,8 @@ def test_a_restore_that_breaks_off_leaves_no_store(
     assert restore(tmp_path / "backup.db", fresh_url) == 10
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=KINDS)
 def fresh_url(request: Any, server_folder: Path) -> Any:
-    from support.store_databases import fresh
-
     with fresh(request.param, server_folder) as url:
         yield url
 
@@ -384,17 +353,6 @@ def test_tokens_that_are_none(store: Store) -> None:
         store.add_token("write", " ")
     with pytest.raises(ParameterError, match="there is no token 12: overstory store tokens list shows the ids"):
         store.revoke_token("12")
-
-
-def test_a_store_is_reopened_as_it_was(store: Store, store_url: str, metrics: Any) -> None:
-    batch = some(metrics["colour"], PERIOD, 10, 1)
-    store.add([batch])
-    store.close()
-    with open_store(store_url) as again:
-        assert again.add([batch]) == [False]
-        assert again.counts(metrics["colour"], PERIOD, PERIOD)[PERIOD].num_reports == 10
-    with open_store(store_url, create=True) as once_more:
-        assert once_more.summary().batch_ids == 1
 
 
 # A store against lists in memory: whatever is done to it, in whatever order, it says what they say

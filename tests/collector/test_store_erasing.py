@@ -7,7 +7,6 @@ import sqlite3
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from overstory.collector.store.operations import CollectorState
 from overstory.collector.store.schema import ABOUT, ids_table, ids_table_name
 from support.exported_store import LATER, export_all, fill, import_all
 from support.exported_store import registry as export_registry
-from support.store_databases import fresh
 from support.store_samples import DAY, NOW, received, registry, reports
 
 PERIOD = 20_000
@@ -37,22 +35,27 @@ BIRTH = 0
 
 
 @pytest.fixture
-def url(server_folder: Path) -> Iterator[str]:
-    with fresh("postgresql", server_folder) as one:
-        yield one
+def url(postgres_url: str) -> str:
+    return postgres_url
+
+
+def ask(url: str, *statements: str) -> list[Any]:
+    """Execute statements, each in a transaction of its own; return the rows of the last."""
+    with psycopg.connect(url, autocommit=True) as sql:
+        for statement in statements:
+            answer = sql.execute(statement)
+        return answer.fetchall() if answer.description else []
 
 
 def files(url: str, table: str | None = None) -> dict[str, bytes]:
     """Return the database's files, all of them or one table's heap, as they are on the disk."""
-    with psycopg.connect(url, autocommit=True) as sql:
-        sql.execute("CHECKPOINT")
-        folder = Path(sql.execute("SHOW data_directory").fetchone()[0])
-        if table is not None:
-            paths = [folder / sql.execute("SELECT pg_relation_filepath(%s::regclass)", [table]).fetchone()[0]]
-        else:
-            number = sql.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone()[0]
-            paths = list((folder / "base" / str(number)).iterdir())
-        return {path.name: path.read_bytes() for path in paths}
+    folder = Path(ask(url, "CHECKPOINT", "SHOW data_directory")[0][0])
+    if table is not None:
+        paths = [folder / ask(url, f"SELECT pg_relation_filepath('{table}'::regclass)")[0][0]]
+    else:
+        number = ask(url, "SELECT oid FROM pg_database WHERE datname = current_database()")[0][0]
+        paths = list((folder / "base" / str(number)).iterdir())
+    return {path.name: path.read_bytes() for path in paths}
 
 
 def births(heap: bytes) -> list[int]:
@@ -106,11 +109,10 @@ def test_payloads_that_were_not_folded_are_seen_in_the_files(url: str) -> None:
     # That the test above looks in the right place, and reads tuples rightly.
     _, payloads = commits(url, random.Random(1), folded=False)
     assert present(url, payloads) == 12
-    with psycopg.connect(url) as sql:
-        for table in ("inbox", IDS):
-            seen = {int(one) for (one,) in sql.execute(f"SELECT xmin FROM {table}").fetchall()}
-            assert set(births(files(url, table).popitem()[1])) == seen
-            assert len(seen) == 12
+    for table in ("inbox", IDS):
+        seen = {int(one) for (one,) in ask(url, f"SELECT xmin FROM {table}")}
+        assert set(births(files(url, table).popitem()[1])) == seen
+        assert len(seen) == 12
     joined = zip(births(files(url, IDS).popitem()[1]), births(files(url, "inbox").popitem()[1]), strict=True)
     assert all(left == right for left, right in joined)
 
@@ -124,15 +126,12 @@ def test_samples_for_the_planner_hold_no_report_and_no_id(url: str) -> None:
     """ANALYZE copied whole payloads into pg_statistic, where they outlived the compaction."""
     rng = random.Random(1)
     ids, payloads = commits(url, rng, folded=False)
-    with psycopg.connect(url, autocommit=True) as sql:
-        sql.execute("ANALYZE")
-        sampled = {f"{table}.{name}" for table, name in sql.execute(SAMPLED).fetchall()}
+    sampled = {f"{table}.{name}" for table, name in ask(url, "ANALYZE", SAMPLED)}
     assert {"inbox.num_reports", "inbox.metric", "tokens.role"} - sampled == {"tokens.role"}  # it is empty
     with open_store(url, registry()) as store:
         assert store.compact(NOW).remains == ()
-        bits = open_chunk(url)
-        with psycopg.connect(url, autocommit=True) as sql:
-            sql.execute("ANALYZE")
+        bits = ask(url, "SELECT bits FROM chunks")[0][0][:50]
+        ask(url, "ANALYZE")
         rested(store)
         store.compact(NOW + 400 * DAY)
         assert store.retain(NOW + 400 * DAY).reports == 360
@@ -142,18 +141,11 @@ def test_samples_for_the_planner_hold_no_report_and_no_id(url: str) -> None:
 SAMPLED = "SELECT tablename, attname FROM pg_stats WHERE schemaname = 'public'"
 
 
-def open_chunk(url: str) -> bytes:
-    with psycopg.connect(url) as sql:
-        return bytes(sql.execute("SELECT bits FROM chunks").fetchone()[0])[:50]
-
-
 def test_samples_that_are_taken_stay_in_the_files(url: str) -> None:
     # That the tests above look in the right place.
     ids, payloads = commits(url, random.Random(1), folded=False)
-    with psycopg.connect(url, autocommit=True) as sql:
-        for table, column in (("inbox", "bits"), (IDS, "id")):
-            sql.execute(f"ALTER TABLE {table} ALTER COLUMN {column} SET STATISTICS -1")
-        sql.execute("ANALYZE")
+    sampled = [f"ALTER TABLE {table} SET STATISTICS -1" for table in ("inbox ALTER bits", f"{IDS} ALTER id")]
+    ask(url, *sampled, "ANALYZE")
     with open_store(url, registry()) as store:
         assert store.compact(NOW).remains == ()
         assert present(url, payloads) == 12
@@ -176,13 +168,10 @@ def test_a_server_that_logs_values_is_named(url: str, setting: str) -> None:
     name = urlsplit(url).path.removeprefix("/")
     with open_store(url, registry(), create=True) as store:
         assert store.compact(NOW).remains == ()
-    with psycopg.connect(url, autocommit=True) as sql:
-        sql.execute(f"ALTER DATABASE {name} SET {setting}")
+    ask(url, f"ALTER DATABASE {name} SET {setting}")
     with open_store(url, registry()) as store:
         assert "set log_parameter_max_length = 0" in " ".join(store.compact(NOW).remains)
-    with psycopg.connect(url, autocommit=True) as sql:
-        sql.execute(f"ALTER DATABASE {name} SET log_parameter_max_length = 0")
-        sql.execute(f"ALTER DATABASE {name} SET log_parameter_max_length_on_error = 0")
+    ask(url, *(f"ALTER DATABASE {name} SET log_parameter_max_length{error} = 0" for error in ("", "_on_error")))
     with open_store(url, registry()) as store:
         assert store.compact(NOW).remains == ()
 
@@ -191,9 +180,8 @@ def test_a_server_that_explains_statements_in_its_log_is_named(url: str) -> None
     name = urlsplit(url).path.removeprefix("/")
     open_store(url, registry(), create=True).close()
     for milliseconds, named in ((250, True), (-1, False)):
-        with psycopg.connect(url, autocommit=True) as sql:  # also where the module is not installed
-            sql.execute(f"ALTER DATABASE {name} SET auto_explain.log_min_duration = {milliseconds}")
-            sql.execute(f"ALTER DATABASE {name} SET auto_explain.log_parameter_max_length = 0")
+        set_to = {"log_min_duration": milliseconds, "log_parameter_max_length": 0}
+        ask(url, *(f"ALTER DATABASE {name} SET auto_explain.{key} = {value}" for key, value in set_to.items()))
         with open_store(url, registry()) as store:
             assert ("set auto_explain.log_min_duration = -1" in " ".join(store.compact(NOW).remains)) is named
 
@@ -201,11 +189,13 @@ def test_a_server_that_explains_statements_in_its_log_is_named(url: str) -> None
 def test_a_plan_has_the_values_that_it_was_made_for(url: str) -> None:
     """So no limit on parameters keeps them out of what auto_explain writes."""
     open_store(url, registry(), create=True).close()
-    with psycopg.connect(url, autocommit=True) as sql:
-        sql.execute("CREATE TABLE batch_ids_1 (id bytea PRIMARY KEY)")
-        sql.execute("PREPARE look (bytea) AS SELECT id FROM batch_ids_1 WHERE id = $1")
-        plan = sql.execute("EXPLAIN EXECUTE look ('\\x0123456789abcdef')").fetchall()
+    table = "CREATE TABLE batch_ids_1 (id bytea PRIMARY KEY)"
+    look = "PREPARE look (bytea) AS SELECT id FROM batch_ids_1 WHERE id = $1"
+    plan = ask(url, table, look, "EXPLAIN EXECUTE look ('\\x0123456789abcdef')")
     assert "0123456789abcdef" in str(plan)
+
+
+LARGE = (("bits", "chunks"), ("counts", "counts"))
 
 
 def test_a_partly_filled_chunk_and_earlier_counts_are_not_in_the_files(url: str) -> None:
@@ -216,9 +206,7 @@ def test_a_partly_filled_chunk_and_earlier_counts_are_not_in_the_files(url: str)
             store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 2000, rng))])
             assert store.compact(NOW).remains == ()
             rested(store)
-            with psycopg.connect(url) as sql:
-                kept.append([sql.execute("SELECT bits FROM chunks").fetchone()[0][:100]])
-                kept.append([sql.execute("SELECT counts FROM counts").fetchone()[0][:100]])
+            kept += [[ask(url, f"SELECT {of} FROM {table}")[0][0][:100]] for of, table in LARGE]
     assert [present(url, one) for one in kept] == [0, 0, 0, 0, 1, 1]
 
 
@@ -237,9 +225,8 @@ def test_counts_and_sums_from_before_an_import_are_not_in_the_files(url: str, tm
             rested(store)
             import_all(url, metrics, tmp_path / str(number))
             assert store.compact(LATER).remains == ()
-            with psycopg.connect(url) as sql:
-                counts = sql.execute("SELECT counts FROM counts WHERE metric = 'bloom'").fetchall()
-                sums = sql.execute("SELECT sums FROM checks WHERE metric = 'bloom'").fetchall()
+            counts = ask(url, "SELECT counts FROM counts WHERE metric = 'bloom'")
+            sums = ask(url, "SELECT sums FROM checks WHERE metric = 'bloom'")
             seen.append([bytes(value) for (value,) in counts + sums])
     assert [len(values) for values in seen] == [4, 4, 4]
     assert [present(url, values) for values in seen] == [0, 0, 4]
@@ -250,10 +237,9 @@ def test_no_transaction_number_is_of_an_arrival(url: str) -> None:
     heap = births(files(url, IDS).popitem()[1])
     assert len(heap) == 12
     assert len(set(heap)) == 1
-    with psycopg.connect(url) as sql:
-        for order in ("xmin::text::bigint, ctid", "ctid"):
-            rows = sql.execute(f"SELECT id FROM {IDS} ORDER BY {order}").fetchall()
-            assert [row[0] for row in rows] == sorted(ids) != ids
+    for order in ("xmin::text::bigint, ctid", "ctid"):
+        rows = ask(url, f"SELECT id FROM {IDS} ORDER BY {order}")
+        assert [row[0] for row in rows] == sorted(ids) != ids
 
 
 def test_no_number_of_postgresql_shows_the_order_of_chunks(url: str) -> None:
@@ -269,18 +255,16 @@ def test_no_number_of_postgresql_shows_the_order_of_chunks(url: str) -> None:
         assert store.compact(NOW).remains == ()
         own = order_of(url, "id")
         assert [order_of(url, order) for order in OTHER_ORDERS] == [own] * len(OTHER_ORDERS)
-        with psycopg.connect(url) as sql:
-            for table in ("chunks", "counts"):
-                assert sql.execute(f"SELECT count(DISTINCT xmin::text) FROM {table}").fetchone() == (1,)
-            assert order_of(url, "ctid", "counts") == list(range(PERIOD, PERIOD + 12))
+        for table in ("chunks", "counts"):
+            assert ask(url, f"SELECT count(DISTINCT xmin::text) FROM {table}") == [(1,)]
+        assert order_of(url, "ctid", "counts") == list(range(PERIOD, PERIOD + 12))
 
 
 OTHER_ORDERS = ("ctid", "xmin::text::bigint, ctid", "pg_column_toast_chunk_id(bits)")
 
 
 def order_of(url: str, order: str = "ctid", table: str = "chunks") -> list[int]:
-    with psycopg.connect(url) as sql:
-        return [period for (period,) in sql.execute(f"SELECT period FROM {table} ORDER BY {order}").fetchall()]
+    return [period for (period,) in ask(url, f"SELECT period FROM {table} ORDER BY {order}")]
 
 
 def test_attempts_while_a_transaction_is_open_do_not_pile_up_copies(url: str) -> None:
@@ -292,12 +276,10 @@ def test_attempts_while_a_transaction_is_open_do_not_pile_up_copies(url: str) ->
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM about")
         for number in range(5):
-            with psycopg.connect(url, autocommit=True) as sql:
-                sql.execute("UPDATE about SET value = 'x' WHERE key = 'owed to chunks'")
+            ask(url, "UPDATE about SET value = 'x' WHERE key = 'owed to chunks'")
             rested_with_reasons(url)
             assert "chunks: an open transaction can still see deleted rows" in store.compact(NOW).remains, number
-            with psycopg.connect(url) as sql:
-                sizes.append(sql.execute("SELECT pg_total_relation_size('chunks')").fetchone()[0])
+            sizes += ask(url, "SELECT pg_total_relation_size('chunks')")
         reader.rollback()
         rested_with_reasons(url)
         assert store.compact(NOW).remains == ()
@@ -306,11 +288,11 @@ def test_attempts_while_a_transaction_is_open_do_not_pile_up_copies(url: str) ->
 
 def rested_with_reasons(url: str) -> None:
     """Let all tables have rested, and leave why their last rewriting failed."""
-    with psycopg.connect(url, autocommit=True) as sql:
-        sql.execute(
-            "UPDATE about SET value = '0 0 ' || substr(value, 1 + length(split_part(value, ' ', 1)) + 1 "
-            "+ length(split_part(value, ' ', 2)) + 1) WHERE key LIKE 'rest of %'"
-        )
+    ask(
+        url,
+        "UPDATE about SET value = '0 0 ' || substr(value, 1 + length(split_part(value, ' ', 1)) + 1 "
+        "+ length(split_part(value, ' ', 2)) + 1) WHERE key LIKE 'rest of %'",
+    )
 
 
 def test_forgotten_ids_are_not_in_the_files(url: str) -> None:
@@ -325,8 +307,7 @@ def test_forgotten_ids_are_not_in_the_files(url: str) -> None:
 
 def test_reports_past_retention_are_not_in_the_files(url: str) -> None:
     commits(url, random.Random(1))
-    with psycopg.connect(url) as sql:
-        bits = sql.execute("SELECT bits FROM chunks").fetchone()[0]
+    bits = ask(url, "SELECT bits FROM chunks")[0][0]
     assert present(url, [bits[:50]]) == 1
     with open_store(url, registry()) as store:
         assert store.retain(NOW + 400 * DAY).reports == 360
@@ -397,8 +378,7 @@ def test_a_user_who_does_not_own_the_tables_hears_of_it(url: str) -> None:
 
 def heaps(url: str) -> dict[str, str]:
     """Return the name of each table's file: another one once the table was rewritten."""
-    with psycopg.connect(url) as sql:
-        tables = [*REST, *([IDS] if sql.execute("SELECT to_regclass(%s)", [IDS]).fetchone()[0] else [])]
+    tables = [*REST, *([IDS] if ask(url, f"SELECT to_regclass('{IDS}')")[0][0] else [])]
     return {table: next(iter(files(url, table))) for table in tables}
 
 
@@ -408,8 +388,7 @@ def test_a_table_rests_for_as_long_as_its_rewriting_took(url: str) -> None:
         mark(url, owed=["inbox"])
         eraser = Eraser(store._database, lambda _: next(seconds))
         assert eraser.erase(()) == ()  # took two seconds
-        with psycopg.connect(url) as sql:
-            rest = sql.execute("SELECT value FROM about WHERE key = 'rest of inbox'").fetchone()[0]
+        rest = ask(url, "SELECT value FROM about WHERE key = 'rest of inbox'")[0][0]
         assert rest == f"12.0 {12.0 + 2.0 * REST['inbox']} "
         before = heaps(url)
         mark(url, owed=["inbox"])

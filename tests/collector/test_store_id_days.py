@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,6 @@ from overstory.collector.store.schema import (
     tables_of_ids,
 )
 from support.store_crashes import until_it_waits
-from support.store_databases import fresh
 from support.store_samples import DAY, NOW, received, registry, reports, some
 
 PERIOD = 20_000
@@ -151,35 +151,35 @@ def test_first_batches_of_many_days_at_once_are_counted_once(store_url: str) -> 
         assert sum(counts.num_reports for counts in one.counts(metric, 0, PERIOD + 12).values()) == 48
 
 
-def test_a_table_that_somebody_writes_to_is_dropped_later(server_folder: Path) -> None:
-    metrics = registry()
-    metric = metrics["bloom"]
+@pytest.fixture
+def pair(postgres_url: str) -> Iterator[tuple[Store, Store]]:
+    """Two collectors' stores of one database."""
+    with open_store(postgres_url, registry(), create=True) as one, open_store(postgres_url, registry()) as other:
+        yield one, other
+
+
+def test_a_table_that_somebody_writes_to_is_dropped_later(pair: tuple[Store, Store]) -> None:
+    store, other = pair
+    metric = registry()["bloom"]
     until = metric.accept_until(PERIOD)
     first, second = (some(metric, PERIOD, 1, number) for number in range(2))
-    with fresh("postgresql", server_folder) as url, open_store(url, metrics, create=True) as store:
-        store.add([first])
-        with open_store(url, metrics) as other, other._database.engine.begin() as writing:
-            other._database.insert_ids(writing, {PERIOD + 1: IdsOfDay(until, [second.batch])})
-            done = store.compact(until)
-            assert done.forgotten == 0
-            assert f"batch_ids_{PERIOD + 1}: it is in use, or another user's" in done.remains
-            assert store.last_day() is None
-        assert store.add([first, second]) == [False, False]
-        assert store.compact(until).forgotten == 2
-        assert days(store) == {}
+    store.add([first])
+    with other._database.engine.begin() as writing:
+        other._database.insert_ids(writing, {PERIOD + 1: IdsOfDay(until, [second.batch])})
+        done = store.compact(until)
+        assert done.forgotten == 0
+        assert f"batch_ids_{PERIOD + 1}: it is in use, or another user's" in done.remains
+        assert store.last_day() is None
+    assert store.add([first, second]) == [False, False]
+    assert store.compact(until).forgotten == 2
+    assert days(store) == {}
 
 
-def test_who_waits_for_the_dropping_of_a_table_sees_that_it_is_gone(server_folder: Path) -> None:
-    metrics = registry()
-    metric = metrics["bloom"]
-    first, late = (some(metric, PERIOD, 1, number) for number in range(2))
-    with (
-        fresh("postgresql", server_folder) as url,
-        open_store(url, metrics, create=True) as one,
-        open_store(url, metrics) as other,
-        ThreadPoolExecutor(2) as beside,
-    ):
-        one.add([first])
+def test_who_waits_for_the_dropping_of_a_table_sees_that_it_is_gone(pair: tuple[Store, Store]) -> None:
+    one, other = pair
+    first, late = (some(registry()["bloom"], PERIOD, 1, number) for number in range(2))
+    one.add([first])
+    with ThreadPoolExecutor(2) as beside:
         with one._database.engine.begin() as dropping:
             dropping.execute(text("LOCK TABLE batch_ids IN ACCESS EXCLUSIVE MODE"))
             dropping.execute(text(f"DROP TABLE batch_ids_{PERIOD + 1}"))
@@ -194,16 +194,15 @@ def test_who_waits_for_the_dropping_of_a_table_sees_that_it_is_gone(server_folde
         assert one.add([late]) == [False]
 
 
-def test_a_backup_and_a_summary_hold_a_dropping_back_and_see_every_table(server_folder: Path, tmp_path: Path) -> None:
-    metrics = registry()
-    metric = metrics["bloom"]
-    with fresh("postgresql", server_folder) as url, open_store(url, metrics, create=True) as store:
-        store.add([some(metric, PERIOD, 1, 1)])
-        with open_store(url) as other, other._database.snapshot_of_ids() as reading:
-            assert store.compact(metric.accept_until(PERIOD)).forgotten == 0
-            assert [table.name for table in tables_of_ids(reading)] == [f"batch_ids_{PERIOD + 1}"]
-            assert len(reading.execute(select(ids_table(PERIOD + 1))).all()) == 1
-        assert store.compact(metric.accept_until(PERIOD)).forgotten == 1
+def test_a_backup_and_a_summary_hold_a_dropping_back_and_see_every_table(pair: tuple[Store, Store]) -> None:
+    store, other = pair
+    metric = registry()["bloom"]
+    store.add([some(metric, PERIOD, 1, 1)])
+    with other._database.snapshot_of_ids() as reading:
+        assert store.compact(metric.accept_until(PERIOD)).forgotten == 0
+        assert [table.name for table in tables_of_ids(reading)] == [f"batch_ids_{PERIOD + 1}"]
+        assert len(reading.execute(select(ids_table(PERIOD + 1))).all()) == 1
+    assert store.compact(metric.accept_until(PERIOD)).forgotten == 1
 
 
 def test_batches_are_counted_once_while_tables_are_dropped(store_url: str) -> None:
@@ -245,49 +244,36 @@ def test_batches_are_counted_once_while_tables_are_dropped(store_url: str) -> No
 # Two collectors that do something for the first time at the same moment: one does it, the other waits and goes on
 
 
-def test_two_that_start_with_the_same_new_metrics(server_folder: Path) -> None:
+def test_two_that_start_with_the_same_new_metrics(postgres_url: str) -> None:
     metrics = registry()
     wanted = {(entry.metric, entry.mechanism.digest): entry for entry in map(StoredMetric.of, metrics.values())}
-    with (
-        fresh("postgresql", server_folder) as url,
-        open_store(url, create=True) as one,
-        ThreadPoolExecutor(1) as beside,
-    ):
+    with open_store(postgres_url, create=True) as one, ThreadPoolExecutor(1) as beside:
         with one._database.engine.begin() as connection:
             _write(one._database, connection, wanted)
-            late = beside.submit(open_store, url, metrics)
+            late = beside.submit(open_store, postgres_url, metrics)
             until_it_waits(one, late)
         with late.result() as other, other._database.snapshot() as connection:
             assert set(read_stored_metrics(connection)) == set(wanted)
 
 
-def test_two_that_forget_for_the_first_time(server_folder: Path) -> None:
-    with (
-        fresh("postgresql", server_folder) as url,
-        open_store(url, create=True) as one,
-        open_store(url) as other,
-        ThreadPoolExecutor(1) as beside,
-    ):
+def test_two_that_forget_for_the_first_time(pair: tuple[Store, Store]) -> None:
+    one, other = pair
+    with ThreadPoolExecutor(1) as beside:
         with one._database.engine.begin() as connection:
             _note_day(one._database, connection, "1")
             late = beside.submit(other.compact, NOW)
             until_it_waits(one, late)
         assert late.result().forgotten == 0
-        with one._database.snapshot() as connection:
-            rows = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalars().all()
+    with one._database.snapshot() as connection:
+        rows = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalars().all()
     assert rows == [str(int(NOW // DAY))]
 
 
-def test_two_that_delete_the_same_few_reports(server_folder: Path) -> None:
-    metrics = registry()
-    with (
-        fresh("postgresql", server_folder) as url,
-        open_store(url, metrics, create=True) as one,
-        open_store(url, metrics) as other,
-        ThreadPoolExecutor(1) as beside,
-    ):
-        one.add([received(metrics["bloom"], 20_000, reports(metrics["bloom"], 9, random.Random(1)))])
-        one.compact(NOW)
+def test_two_that_delete_the_same_few_reports(pair: tuple[Store, Store]) -> None:
+    one, other = pair
+    one.add([some(registry()["bloom"], PERIOD, 9, 1)])
+    one.compact(NOW)
+    with ThreadPoolExecutor(1) as beside:
         with one._database.engine.begin() as connection:
             (key,) = keys_of(connection, CHUNKS)
             assert _delete_key(connection, key) == [9]

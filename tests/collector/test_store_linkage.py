@@ -72,22 +72,21 @@ def test_the_day_of_an_id_is_that_of_every_metric(store: Store, metrics: Any) ->
         assert set(connection.execute(select(BATCH_IDS.c.forget_after)).scalars()) == {(PERIOD + 1) * DAY}
 
 
-def test_ids_have_no_row_number_and_no_order_of_arrival(store_url: str) -> None:
-    metrics, rng = registry(), random.Random(1)
+def test_ids_have_no_row_number_and_no_order_of_arrival(store: Store, metrics: Any) -> None:
+    rng = random.Random(1)
     ids = [rng.randbytes(16) for _ in range(500)]
-    with open_store(store_url, metrics, create=True) as store:
-        for batch in ids:
-            store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 1, rng), batch=batch)])
-        store.compact(NOW)  # on PostgreSQL, ids lie as they came until then
-        with store._database.engine.connect() as connection:
-            table = ids_table_name(PERIOD + 1)
-            rows = connection.execute(text(f"SELECT id FROM {table}")).scalars()
-            assert [bytes(row) for row in rows] == sorted(ids) != ids
-            if store_url.startswith("sqlite"):
-                with pytest.raises(OperationalError, match="no such column"):
-                    connection.execute(text(f"SELECT rowid FROM {table}"))
-            else:
-                assert connection.execute(text(f"SELECT count(DISTINCT xmin::text) FROM {table}")).scalar() == 1
+    for batch in ids:
+        store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 1, rng), batch=batch)])
+    store.compact(NOW)  # on PostgreSQL, ids lie as they came until then
+    with store._database.engine.connect() as connection:
+        table = ids_table_name(PERIOD + 1)
+        rows = connection.execute(text(f"SELECT id FROM {table}")).scalars()
+        assert [bytes(row) for row in rows] == sorted(ids) != ids
+        if store.url.startswith("sqlite"):
+            with pytest.raises(OperationalError, match="no such column"):
+                connection.execute(text(f"SELECT rowid FROM {table}"))
+        else:
+            assert connection.execute(text(f"SELECT count(DISTINCT xmin::text) FROM {table}")).scalar() == 1
 
 
 def test_ids_of_chunks_show_no_order(store_url: str, tmp_path: Path) -> None:
@@ -111,16 +110,12 @@ def test_ids_of_chunks_show_no_order(store_url: str, tmp_path: Path) -> None:
         assert abs(np.corrcoef(range(60), [ranks[ids[period]] for period in periods])[0, 1]) < 0.637
 
 
-def test_folding_takes_away_which_reports_came_together(store_url: str) -> None:
-    metrics = registry()
+def test_folding_takes_away_which_reports_came_together(store: Store, metrics: Any) -> None:
     metric = metrics["colour"]
-    # Three batches, each of one colour: after folding, the colours are mixed.
-    with open_store(store_url, metrics, create=True) as store:
-        for colour in range(3):
-            store.add([received(metric, PERIOD, [Report(0, colour)] * 200)])
-            store.compact(NOW)
-        kept = store.reports(metric, PERIOD, PERIOD)
-        order = [int(bits) for batch in kept for bits in batch.bits[:, 0]]
+    for colour in range(3):  # a batch of each colour: after folding, the colours are mixed
+        store.add([received(metric, PERIOD, [Report(0, colour)] * 200)])
+        store.compact(NOW)
+    order = [int(bits) for batch in store.reports(metric, PERIOD, PERIOD) for bits in batch.bits[:, 0]]
     assert sorted(order) == [0] * 200 + [1] * 200 + [2] * 200
     # A random order has some 400 places where the colour changes (standard deviation 12); batches one by one have 2.
     assert 300 < sum(a != b for a, b in pairwise(order)) < 500

@@ -17,8 +17,8 @@ from overstory.cli.main import main
 from overstory.collector.store import StoreError, open_store, restore
 from overstory.collector.store.databases import sqlite
 from overstory.collector.store.databases.connection import connect
+from overstory.collector.store.databases.database import DiskFullError
 from overstory.collector.store.databases.urls import has_password, shown_text
-from support.store_databases import fresh
 from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000
@@ -159,7 +159,7 @@ def test_a_full_disk_stores_nothing_of_a_call(tmp_path: Path) -> None:
         with store._database.engine.connect() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 10}")
-        with pytest.raises(StoreError, match="the disk is full; nothing of this was stored"):
+        with pytest.raises(DiskFullError, match="the disk is full; nothing of this was stored"):
             store.add([large])
         assert store.add([first]) == [False]
         assert store.summary().batch_ids == 1
@@ -257,35 +257,33 @@ def test_a_url_without_a_password_is_shown_as_it_is() -> None:
         assert "geheim" not in str(told.value)
 
 
-def test_the_url_of_an_open_store_hides_a_password_in_its_parameters(server_folder: Path) -> None:
-    with fresh("postgresql", server_folder) as url:
-        secret = f"{url}{'&' if '?' in url else '?'}password=geheim&sslpassword=geheim"
-        commands = (["store", "create"], ["store", "summary"], ["store", "compact"], ["doctor"])
-        for command in commands:
-            for form in ([], ["--json"]):
-                place = ["--store", secret] if command == ["doctor"] else [secret]
-                with redirect_stdout(StringIO()) as out, redirect_stderr(out):
-                    main([*command, *place, *form])
-                assert out.getvalue()
-                assert "geheim" not in out.getvalue(), command
-        with open_store(secret) as store:
-            assert "password=***" in store.url
-            assert "geheim" not in f"{store.url}{store.summary()}"
+def test_the_url_of_an_open_store_hides_a_password_in_its_parameters(postgres_url: str) -> None:
+    secret = f"{postgres_url}{'&' if '?' in postgres_url else '?'}password=geheim&sslpassword=geheim"
+    commands = (["store", "create"], ["store", "summary"], ["store", "compact"], ["doctor"])
+    for command in commands:
+        for form in ([], ["--json"]):
+            place = ["--store", secret] if command == ["doctor"] else [secret]
+            with redirect_stdout(StringIO()) as out, redirect_stderr(out):
+                main([*command, *place, *form])
+            assert out.getvalue()
+            assert "geheim" not in out.getvalue(), command
+    with open_store(secret) as store:
+        assert "password=***" in store.url
+        assert "geheim" not in f"{store.url}{store.summary()}"
 
 
-def test_a_database_that_is_not_on_the_server(server_folder: Path) -> None:
-    with fresh("postgresql", server_folder) as url:
-        missing = url.replace("/store_", "/no_store_")
-        assert "there is no such database on this server: make it first (createdb NAME)" in refused(missing)
+def test_a_database_that_is_not_on_the_server(postgres_url: str) -> None:
+    missing = postgres_url.replace("/store_", "/no_store_")
+    assert "there is no such database on this server: make it first (createdb NAME)" in refused(missing)
 
 
-def test_a_server_that_closes_a_connection_is_asked_again(server_folder: Path) -> None:
+def test_a_server_that_closes_a_connection_is_asked_again(postgres_url: str) -> None:
     metrics = registry()
-    with fresh("postgresql", server_folder) as url, open_store(url, metrics, create=True) as store:
+    with open_store(postgres_url, metrics, create=True) as store:
         store.add([some(metrics["bloom"], PERIOD, 5, 1)])
-        end_connections(url)
+        end_connections(postgres_url)
         assert store.add([some(metrics["bloom"], PERIOD, 5, 2)]) == [True]
-        end_connections(url)
+        end_connections(postgres_url)
         assert store.summary().batch_ids == 2
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from overstory.collector.store import CollectorState, Refusals, Released, ReleasedReports, Store, open_store
 from overstory.protocol.errors import OverstoryError, ParameterError
-from support.store_databases import fresh
 from support.store_samples import DAY, NOW, registry, some
 
 TODAY = 20_000
@@ -27,28 +26,26 @@ def test_refusals_add_up_by_day_and_by_metric(store_url: str) -> None:
         )
 
 
-def test_a_collector_has_one_row_its_last(store_url: str) -> None:
+def test_a_collector_has_one_row_its_last(store: Store) -> None:
     later = CollectorState(STATE.id, STATE.version, STATE.started, STATE.last_seen + 15, 0)
     other = CollectorState("00aa", "0.2.0", 1, STATE.last_seen - 100, 0)
-    with open_store(store_url, create=True) as store:
-        for state in (STATE, other, later):
-            store.report_state(state, {})
-        assert store.collectors() == [later, other]
-        assert [state.silent(NOW) for state in store.collectors()] == [False, True]
+    for state in (STATE, other, later):
+        store.report_state(state, {})
+    assert store.collectors() == [later, other]
+    assert [state.silent(NOW) for state in store.collectors()] == [False, True]
 
 
-def test_notes_are_on_a_metric_or_on_all(store_url: str) -> None:
-    with open_store(store_url, registry(), create=True) as store:
-        of_all = store.add_note(" Version 3 is out ", TODAY + 1, "release")
-        of_bloom = store.add_note("<b>=cmd()</b>", TODAY, "incident", "bloom")
-        of_size = store.add_note("a note", TODAY, metric="size")
-        assert of_all.text == "Version 3 is out"
-        assert store.notes() == [of_bloom, of_size, of_all]
-        assert store.notes("bloom") == [of_bloom, of_all]
+def test_notes_are_on_a_metric_or_on_all(store: Store) -> None:
+    of_all = store.add_note(" Version 3 is out ", TODAY + 1, "release")
+    of_bloom = store.add_note("<b>=cmd()</b>", TODAY, "incident", "bloom")
+    of_size = store.add_note("a note", TODAY, metric="size")
+    assert of_all.text == "Version 3 is out"
+    assert store.notes() == [of_bloom, of_size, of_all]
+    assert store.notes("bloom") == [of_bloom, of_all]
+    store.remove_note(of_bloom.id)
+    assert store.notes("bloom") == [of_all]
+    with pytest.raises(ParameterError, match=f"there is no note {of_bloom.id}: overstory store notes list"):
         store.remove_note(of_bloom.id)
-        assert store.notes("bloom") == [of_all]
-        with pytest.raises(ParameterError, match=f"there is no note {of_bloom.id}: overstory store notes list"):
-            store.remove_note(of_bloom.id)
 
 
 @pytest.mark.parametrize(
@@ -71,21 +68,19 @@ def test_a_note_that_cannot_be_stored_is_refused(
         assert store.notes() == []
 
 
-def test_retention_deletes_refusals_and_collectors_that_ended_and_leaves_notes(store_url: str) -> None:
-    metrics = registry(retention=90)
-    with open_store(store_url, metrics, create=True) as store:
-        refused = {(None, day, "bits"): 1 for day in (TODAY - 401, TODAY - 400, TODAY)}
-        refused |= {("bloom", day, "bits"): 1 for day in (TODAY - 91, TODAY - 90, TODAY)}
-        old = CollectorState("00aa", "0.2.0", 1, int(NOW) - 7 * DAY - 1, 0)
-        store.report_state(STATE, refused)
-        store.report_state(old, {})
-        note = store.add_note("long ago", TODAY - 5000)
-        store.retain(NOW)
-        assert store.refusals() == Refusals(
-            {(TODAY - 400, "bits"): 1, (TODAY, "bits"): 1},
-            {("bloom", TODAY - 90, "bits"): 1, ("bloom", TODAY, "bits"): 1},
-        )
-        assert (store.collectors(), store.notes()) == ([STATE], [note])
+def test_retention_deletes_refusals_and_collectors_that_ended_and_leaves_notes(store: Store) -> None:
+    refused = {(None, day, "bits"): 1 for day in (TODAY - 401, TODAY - 400, TODAY)}
+    refused |= {("bloom", day, "bits"): 1 for day in (TODAY - 91, TODAY - 90, TODAY)}
+    old = CollectorState("00aa", "0.2.0", 1, int(NOW) - 7 * DAY - 1, 0)
+    store.report_state(STATE, refused)
+    store.report_state(old, {})
+    note = store.add_note("long ago", TODAY - 5000)
+    store.retain(NOW)
+    assert store.refusals() == Refusals(
+        {(TODAY - 400, "bits"): 1, (TODAY, "bits"): 1},
+        {("bloom", TODAY - 90, "bits"): 1, ("bloom", TODAY, "bits"): 1},
+    )
+    assert (store.collectors(), store.notes()) == ([STATE], [note])
 
 
 # What relays released together: a release grows with its new messages, in their transaction, and never by others
@@ -93,11 +88,6 @@ def test_retention_deletes_refusals_and_collectors_that_ended_and_leaves_notes(s
 
 PERIOD = 20_000
 FIRST, SECOND = b"a" * 16, b"b" * 16
-
-
-@pytest.fixture
-def metrics() -> Any:
-    return registry()
 
 
 def released(
@@ -130,13 +120,7 @@ def test_each_metric_and_period_has_its_smallest_release(store: Store, metrics: 
 
 
 def test_a_message_counts_once_however_many_batches_and_reports_it_has(store: Store, metrics: Any) -> None:
-    store.add(
-        [
-            released(metrics, FIRST, 1, 10),
-            released(metrics, FIRST, 1, 20),
-            released(metrics, FIRST, 2, 3),
-        ]
-    )
+    store.add([released(metrics, FIRST, *sizes) for sizes in ((1, 10), (1, 20), (2, 3))])
     assert store.releases("colour", PERIOD, PERIOD) == {PERIOD: ReleasedReports(1, 2, 33)}
 
 
@@ -164,19 +148,18 @@ def test_releases_are_deleted_with_their_metrics_reports(store: Store, metrics: 
     assert store.stored("colour") == {PERIOD + 30: 1}
 
 
-def test_collectors_that_take_one_release_together_add_up(server_folder: Path, metrics: Any) -> None:
+def test_collectors_that_take_one_release_together_add_up(postgres_url: str, metrics: Any) -> None:
     """Two collectors on one PostgreSQL store, parts that overlap, in opposite orders: no deadlock, no message twice."""
-    with fresh("postgresql", server_folder) as url:
-        open_store(url, metrics, create=True).close()
-        messages = [released(metrics, FIRST, number) for number in range(220)]
-        parts = [messages[at : at + 30] for at in range(0, 200, 10)]
+    open_store(postgres_url, metrics, create=True).close()
+    messages = [released(metrics, FIRST, number) for number in range(220)]
+    parts = [messages[at : at + 30] for at in range(0, 200, 10)]
 
-        def work(mine: list[Any]) -> int:
-            with open_store(url, metrics) as store:
-                return sum(sum(store.add(part)) for part in mine)
+    def work(mine: list[Any]) -> int:
+        with open_store(postgres_url, metrics) as store:
+            return sum(sum(store.add(part)) for part in mine)
 
-        with ThreadPoolExecutor(4) as pool:
-            new = sum(pool.map(work, (parts, parts[::-1], parts[::2], parts[1::2])))
-        with open_store(url, metrics) as store:
-            assert new == 220
-            assert store.releases("colour", PERIOD, PERIOD) == {PERIOD: ReleasedReports(1, 220, 220)}
+    with ThreadPoolExecutor(4) as pool:
+        new = sum(pool.map(work, (parts, parts[::-1], parts[::2], parts[1::2])))
+    with open_store(postgres_url, metrics) as store:
+        assert new == 220
+        assert store.releases("colour", PERIOD, PERIOD) == {PERIOD: ReleasedReports(1, 220, 220)}

@@ -8,8 +8,9 @@ from overstory.collector.store import Released, open_store
 from overstory.console.data import ConsoleData
 from overstory.privacy.shuffle.central import SEVERAL
 from support.collector_in_process import NOW, TODAY, sound
-from support.console_in_process import Clock, analyst_of
+from support.console_in_process import analyst_of
 from support.decoding import shared_estimates
+from support.devices import Clock
 from support.sealed_reports import METRICS
 from support.store_samples import received
 

@@ -24,7 +24,8 @@ from overstory.console.access import (
 from overstory.protocol.errors import FormatError, ParameterError
 from support.collector_in_process import until
 from support.console_browser import served_console
-from support.console_in_process import ADDRESS, SAME_ORIGIN, Clock, client_of, console_on, log_in
+from support.console_in_process import ADDRESS, MOMENT, SAME_ORIGIN, client_of, console_on, log_in
+from support.devices import Clock
 from support.served import Wire
 
 PAGE = "/m/hostile"
@@ -32,7 +33,7 @@ PAGE = "/m/hostile"
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(MOMENT)
 
 
 @pytest.fixture

@@ -3,19 +3,21 @@
 import datetime as dt
 import json
 
-import numpy as np
 import pytest
 
-from overstory.collector.store import Received, open_store
+from overstory.analysis.reports import ReportBatch
+from overstory.collector.store import open_store
 from overstory.console.alarms import find_alarms
 from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import read_estimates
 from overstory.queries.facts import with_sums
 from support.console_alarms import make_store
 from support.running import within
+from support.store_samples import received_batch
 
 NOW = dt.datetime(2026, 11, 18, 12, tzinfo=dt.UTC).timestamp()
 LIARS = 120
@@ -27,21 +29,9 @@ def place(tmp_path_factory):
     file, url = make_store(tmp_path_factory.mktemp("liars"), NOW)
     metric = load_registry(file)["fit"]
     period = metric.period.number(NOW) - 1
-    liars = Received(
-        metric=metric.id,
-        period=period,
-        batch=b"liars".ljust(16),
-        digest=metric.mechanism.digest,
-        num_bits=64,
-        num_cohorts=4,
-        num_reports=LIARS,
-        cohorts=(np.arange(LIARS) % 4).astype("<u2").tobytes(),
-        bits=np.full(LIARS, 0b11, "<u8").tobytes(),
-        forget_after=metric.accept_until(period),
-        ends=metric.period.start(period + 1),
-    )
+    liars = ReportBatch.of(metric.mechanism, [Report(number % 4, 0b11) for number in range(LIARS)])
     with open_store(url, load_registry(file)) as store:
-        assert store.add([liars]) == [True]
+        assert store.add([received_batch(metric, period, liars)]) == [True]
         store.compact(NOW)
     return file, url, period
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from overstory.collector.store import open_store
-from support.console_store import TEXT, write_registry
+from support.console_store import write_registry
 from support.misfortunes import EVERYWHERE, SECONDS, disk_for, unlucky, until
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ def test_after_ten_seconds_of_it_pages_are_shown(name, tmp_path):
 
 
 def lives_through(befalls, folder):
-    write_registry(folder, TEXT)
+    write_registry(folder)
     open_store(str(folder / "reports.db"), create=True).close()
     command = unlucky(folder, "console", "--registry", "metrics.toml", "--store", "reports.db", "--port", "0")
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

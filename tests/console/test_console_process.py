@@ -22,8 +22,9 @@ import pytest
 from overstory.collector.store import StoreError, open_store
 from overstory.supervision.upkeep import Task
 from support.console_in_process import SAME_ORIGIN, client_of, console_on
-from support.console_store import TEXT, write_registry
+from support.console_store import write_registry
 from support.misfortunes import until
+from support.processes import make_certificate
 from support.running import within
 
 LINK = re.compile(r"console on (https?://127\.0\.0\.1:(\d+))/login#(\S+)")
@@ -31,7 +32,7 @@ LINK = re.compile(r"console on (https?://127\.0\.0\.1:(\d+))/login#(\S+)")
 
 @pytest.fixture
 def folder(tmp_path):
-    write_registry(tmp_path, TEXT)
+    write_registry(tmp_path)
     open_store(str(tmp_path / "reports.db"), create=True).close()
     return tmp_path
 
@@ -116,11 +117,9 @@ def test_a_trusted_proxy_comes_by_its_socket(folder) -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
 def test_over_tls_there_is_one_cookie_and_it_is_secure(folder) -> None:
-    files = "-keyout key.pem -out chain.pem"
-    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost {files}"
-    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
-    with console(folder, "--tls-certificate", "chain.pem", "--tls-key", "key.pem") as (_, link):
-        context = ssl.create_default_context(cafile=folder / "chain.pem")
+    certificate = make_certificate(folder)
+    with console(folder, "--tls-certificate", certificate, "--tls-key", "key.pem") as (_, link):
+        context = ssl.create_default_context(cafile=certificate)
         context.check_hostname = False
         with httpx.Client(base_url=link[1], verify=context) as client:
             answer = client.post("/login", data={"token": link[3]}, headers=SAME_ORIGIN)

@@ -9,18 +9,46 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
 from overstory.console.screens.columns import Columns
 from overstory.console.screens.series import SeriesQuery, SeriesScreen
 from overstory.console.view import ScreenError, read_query
 from overstory.presentation.charts.drawing import Scale
 from overstory.presentation.formats import interval, p_value, percent, thousands
-from support.console_in_process import SAME_ORIGIN, Clock, analyst_of
+from overstory.protocol.metrics import parse_registry
+from support.console_in_process import SAME_ORIGIN, analyst_of
+from support.console_store import add_batch
 from support.decoding import shared_estimates
-from support.estimate_store import LAST_DAY, LAST_WEEK, NOW, THEMES, TREES, make_store, write_registry
+from support.devices import Clock
+from support.registry_texts import registry_of
 from support.running import within
 
 DAY, WEEK = "2026-11-21", "2026-W47"
+LAST_WEEK, LAST_DAY = 2968, 20_778
+NOW = 1_795_254_000.0
+TREES = ("oak", "elm", "ash", "beech", "birch", "maple", "pine", "yew")
+THEMES = ("dark", "light", "system", "contrast", "sepia", "mono", "amber")
+
+FILTERS = "{num_bits = 32, num_cohorts = 8, num_hashes = 2, f = 0.0, p = 0.25, q = 0.75}"
+LETTERS = '{kind = "categories", names = ["a", "b", "c"]}'
+METRICS = {
+    "theme": {
+        "domain": f'{{kind = "categories", names = {list(THEMES)}}}',
+        "parameters": "{epsilon = 3.0}",
+        "period": '"week"',
+    },
+    "tree": {
+        "domain": '{kind = "strings", candidates = "trees.txt"}',
+        "oracle": '"rappor"',
+        "parameters": FILTERS,
+    },
+    "word": {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": FILTERS},
+    "rare": {"domain": LETTERS, "parameters": "{epsilon = 0.2}"},
+    "none": {"domain": LETTERS},
+}
+TEXT = registry_of(METRICS, retention_days="900", grace_days="2", expires="2040-01-01")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -31,13 +59,33 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def registry(folder):
-    return write_registry(folder)
+    (folder / "trees.txt").write_text("".join(f"{tree}\n" for tree in TREES))
+    (folder / "metrics.toml").write_text(TEXT)
+    return parse_registry(TEXT, folder)
+
+
+def fill(store, metric, period, values, seed):
+    """Add a report of each value."""
+    oracle = FrequencyOracle(metric.mechanism)
+    columns = values if metric.domain.size is None else np.array([metric.labels.index(value) for value in values])
+    add_batch(store, metric, period, oracle.simulate(columns, rng=seed))
 
 
 @pytest.fixture(scope="module")
 def store(folder, registry):
-    with make_store(folder, registry) as made:
-        yield made
+    """A store with six weeks of themes, one of them empty, three days of trees and words, and twelve others."""
+    store = open_store(str(folder / "store.db"), registry, create=True)
+    rng = np.random.default_rng(20261122)
+    shares = [0.4, 0.3, 0.15, 0.1, 0.05, 0.0, 0.0]
+    for week in (5, 4, 3, 1, 0):
+        fill(store, registry["theme"], LAST_WEEK - week, rng.choice(THEMES, 2_000, p=shares).tolist(), week)
+    shares = [0.3, 0.2, 0.15, 0.1, 0.1, 0.08, 0.07, 0.0]
+    for day in range(3):
+        for name in ("tree", "word"):
+            fill(store, registry[name], LAST_DAY - day, rng.choice(TREES, 6_000, p=shares).tolist(), 10 + day)
+    fill(store, registry["rare"], LAST_DAY, ["a"] * 12, 20)
+    with store:
+        yield store
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
 from overstory.protocol.metrics import parse_registry
-from support.console_in_process import Clock, analyst_of
+from support.console_in_process import analyst_of
 from support.decoding import shared_estimates
+from support.devices import Clock
 from support.registry_texts import COLOURS, registry_of
 from support.running import within
+from support.store_samples import received_batch
 
 NOW = 1_795_262_400.0
 WEEK = "2026-W47"
@@ -39,9 +41,7 @@ def served(tmp_path_factory: Any) -> Any:
         for seed, (group, shares) in enumerate(HELD.items()):
             held = np.repeat(np.arange(3), (np.array(shares) * 2000).astype(int))
             sent = FrequencyOracle(metric.mechanism).simulate(held, np.random.default_rng([week, seed]))
-            about = "colour", week, bytes([week % 256, seed]) * 8, metric.mechanism.digest, sent.num_bits
-            columns = sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-            batches.append(Received(*about, *columns, metric.accept_until(week), metric.period.start(week + 1), group))
+            batches.append(received_batch(metric, week, sent)._replace(group=group))
     with open_store(str(folder / "store.db"), registry, create=True) as store:
         store.add(batches)
         yield analyst_of(ConsoleData(registry, store, Clock(NOW), shared_estimates(60))), folder

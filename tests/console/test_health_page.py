@@ -15,8 +15,9 @@ from overstory.presentation.render_html import as_html
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.wire.reasons import Reason
-from support.console_in_process import SAME_ORIGIN, Clock, client_of, console_on, log_in
+from support.console_in_process import SAME_ORIGIN, client_of, console_on, log_in
 from support.console_store import NOW
+from support.devices import Clock
 from support.store_samples import received, reports
 
 DAY = 86_400

@@ -18,17 +18,13 @@ from overstory.protocol.metrics.period import DAY
 from overstory.queries import EstimateOptions, read_estimates, read_store
 from support.console_alarms import TROUBLES
 from support.console_alarms import make_store as troubled_store
-from support.console_store import NOW, make_store, write_registry
+from support.console_store import NOW, write_registry
 from support.decoding import shared_estimates
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    registry, store = make_store(tmp_path_factory.mktemp("overview"))
-    with store:
-        made = ConsoleData(registry, store, lambda: NOW, shared_estimates(None))
-        yield made
-        made.decoder.close()
+def data(console_data):
+    return console_data
 
 
 def shown(data, **query):

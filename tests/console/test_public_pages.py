@@ -18,8 +18,9 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.oblivious import ObliviousRoute
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions, read_estimates
-from support.console_in_process import Clock, client_of, console_on
+from support.console_in_process import client_of, console_on
 from support.console_store import NOW
+from support.devices import Clock
 
 FORMS = ("", ".json", ".csv", ".parquet", ".svg", ".toml")
 UNPUBLISHED = ("start", "over", "quiet")

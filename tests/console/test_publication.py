@@ -28,11 +28,13 @@ from overstory.console.layout import FORMS, download_path
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from overstory.protocol.metrics.metric import SLACK
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
+from support.collector_in_process import Words
 from support.console_browser import served_console
-from support.console_in_process import Clock, client_of, console_on
+from support.console_in_process import client_of, console_on
 from support.console_readings import METRICS, NOW, add_devices, value_of
 from support.console_store import add_batch
 from support.decoding import shared_estimates
+from support.devices import Clock
 from support.registry_texts import registry_of
 
 DAY = 86_400
@@ -336,14 +338,6 @@ def history(events, off: int, grace: int, seed: int) -> dict[tuple[str, str], se
                     for end in ("", ".csv", ".json", ".svg"):
                         seen.setdefault((facts["from"], end), set()).add(client.get(f"/about/hours{end}").content)
     return seen
-
-
-class Words:
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def bits(self, count: int) -> int:
-        return self._rng.getrandbits(count) if count else 0
 
 
 def commit(store, received) -> None:

@@ -16,9 +16,10 @@ from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions
 from overstory.queries.readings import read
 from support.console_browser import NARROW, axe_violations, logged_in, served_console
-from support.console_in_process import Clock, analyst_of
+from support.console_in_process import analyst_of
 from support.console_readings import DAY, DEVICES, METRICS, NOW, READINGS, make_reading_store
 from support.decoding import shared_estimates
+from support.devices import Clock
 
 MOST_BYTES = 300_000
 each_metric = pytest.mark.parametrize("metric", METRICS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from support.gateway_samples import (
     device_of,
     metric,
     reading,
+    registry_text,
     run,
     uploads,
     year,
@@ -71,18 +71,6 @@ def test_a_second_run_of_the_same_file_reports_nothing(tmp_path: Path) -> None:
     more = run(tmp_path, year(33))
     assert more["reports"] == {"recorded": 3}
     assert [upload.period - FIRST for upload in uploads(tmp_path)] == list(range(33))
-
-
-def test_the_permanent_response_of_a_value_is_the_same_in_every_run(tmp_path: Path) -> None:
-    run(tmp_path, year(50), "fixed")
-    run(tmp_path, year(120), "fixed")
-    device = device_of(tmp_path, "fixed")
-    by_value = defaultdict(set)
-    for upload in uploads(tmp_path):
-        value = ((upload.period - FIRST) * 7 % 20) / 10 + 0.05
-        by_value[metric("fixed").encode(value)].add(bits(upload))
-    assert len(by_value) == 20
-    assert all(sent == {device.permanent(symbol)} for symbol, sent in by_value.items())
 
 
 def test_no_reading_is_in_the_state_or_in_what_leaves(tmp_path: Path) -> None:
@@ -194,11 +182,7 @@ def test_consent_has_the_day_on_which_it_was_given(tmp_path: Path) -> None:
 
 def test_a_registry_that_changed_asks_again(tmp_path: Path) -> None:
     run(tmp_path, year(3))
-    changed = parse_registry(
-        "registry = '2'\n[metrics.energy]\ntitle='t'\ndescription='d'\nowner='o'\npurpose='https://example.org/1'\n"
-        "oracle='opt-wb'\nparameters={epsilon=2.0, window=10}\ndomain={kind='bins', min=0, max=2, count=20}\n"
-        "period='30 minutes'\nretention_days=9\nexpires=2040-01-01\n"
-    )
+    changed = parse_registry(registry_text().replace("epsilon = 1.0, window", "epsilon = 2.0, window"))
     with pytest.raises(GatewayError, match=r"nobody has agreed to energy as it is .*: what its reports mean"):
         Gateway(changed, Settings("energy", tmp_path / "state"), Discard(), environ={})
 

@@ -8,11 +8,9 @@ import http.client
 import math
 import socket
 import ssl
-import subprocess
 import time
 import tracemalloc
 from bisect import bisect_left, bisect_right
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -25,6 +23,7 @@ from overstory.relay.server import MOST_OF_ONE
 from overstory.relay.service import RelayService, Troubles
 from overstory.relay.spool import Rules
 from support.devices import Clock
+from support.processes import make_certificate
 from support.relays import StagedRelay, health, message, post, raw_post, receiving, relaying, settings_of
 
 
@@ -298,21 +297,15 @@ def test_more_connections_than_there_is_room_for_wait_and_are_answered():
             for _ in range(600):  # more than the relay holds open at once
                 idle.enter_context(contextlib.closing(socket.create_connection(relay.address, 10)))
             time.sleep(0.3)
-            with Path(f"/proc/{relay.pid}/status").open() as status:
-                memory = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
-            assert memory < 150_000, "kilobytes"
+            assert relay.resident < 150_000_000
         assert post(relay.address, message(1))[0] == 200
     assert len(side.passed) == 1
 
 
 def test_over_tls(tmp_path):
-    files = "-keyout relay.key -out relay.pem"
-    subject = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 {subject} {files}"
-    subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
-    certificate = tmp_path / "relay.pem"
+    certificate = make_certificate(tmp_path)
     with receiving() as side:
-        options = ("--tls-certificate", str(certificate), "--tls-key", str(tmp_path / "relay.key"))
+        options = ("--tls-certificate", str(certificate), "--tls-key", str(tmp_path / "key.pem"))
         with relaying(side.url, *options) as relay:
             trusted = ssl.create_default_context(cafile=str(certificate))
             connection = http.client.HTTPSConnection("localhost", relay.address[1], context=trusted, timeout=10)

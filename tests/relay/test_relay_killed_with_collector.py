@@ -27,6 +27,7 @@ from overstory.client.upload.http import Request, http_transport
 from overstory.client.upload.sender import oblivious_transport
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
+from support.collector_in_process import Words
 from support.eavesdroppers import listening_in
 from support.relayed_devices import METRIC, NAMES, collecting
 from support.relays import RelayProcess, shuffling
@@ -104,13 +105,8 @@ class Senders:
         with self._lock:
             value, seed = self._draws.randrange(len(NAMES)), self._draws.random()
             self.sent[NAMES[value]] += 1
-        draws = random.Random(seed)
-
-        class Words:
-            def bits(self, count):
-                return draws.getrandbits(count) if count else 0
-
-        packed = encode_reports(self._metric.mechanism, [self._metric.mechanism.randomize(value, Words())])
+        report = self._metric.mechanism.randomize(value, Words(random.Random(seed)))
+        packed = encode_reports(self._metric.mechanism, [report])
         return encode_upload(Upload(os.urandom(16), METRIC, self._metric.period.number(time.time()), packed))
 
     def deliver(self):

@@ -62,16 +62,20 @@ def batch_id() -> bytes:
     return next(_numbers).to_bytes(8, "big") + b"batch id"
 
 
+class Words:
+    """A generator's bits, as a randomizer draws them."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def bits(self, count: int) -> int:
+        return self._rng.getrandbits(count) if count else 0
+
+
 def sound(metric: Metric, count: int, seed: int = 1) -> list[Report]:
     """Reports as devices of the metric send them."""
-    rng = random.Random(seed)
-
-    class Words:
-        def bits(self, count: int) -> int:
-            return rng.getrandbits(count) if count else 0
-
-    values = ["a", "b"] if metric.id == "bloom" else [0, 1]
-    return [metric.mechanism.randomize(values[i % 2], Words()) for i in range(count)]
+    words, values = Words(random.Random(seed)), ["a", "b"] if metric.id == "bloom" else [0, 1]
+    return [metric.mechanism.randomize(values[i % 2], words) for i in range(count)]
 
 
 def packed(metric: Metric, rows: Sequence[Report]) -> bytes:

@@ -6,22 +6,12 @@ from typing import Any
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.protocol.metrics import MetricRegistry, load_registry
+from support.registry_texts import registry_of
+from support.store_samples import received_batch
 
-ENTRY = """registry = "2026-11-21"
-[metrics.theme]
-title = "Theme"
-description = "Which theme is used."
-owner = "team@example.org"
-purpose = "https://example.org/1"
-oracle = "{oracle}"
-parameters = {{ epsilon = {epsilon} }}
-domain = {{ kind = "categories", names = ["dark", "light", "auto", "=high()", "none"] }}
-period = "day"
-retention_days = 90
-expires = 2040-01-01
-"""
+THEMES = '{kind = "categories", names = ["dark", "light", "auto", "=high()", "none"]}'
 MONDAY = 20_773  # 2026-11-16
 SAME = (0.45, 0.30, 0.20, 0.05, 0.0)
 MOVED = (0.52, 0.25, 0.18, 0.05, 0.0)
@@ -29,7 +19,8 @@ MOVED = (0.52, 0.25, 0.18, 0.05, 0.0)
 
 def write_registry(folder: Path, epsilon: float, oracle: str = "grr") -> MetricRegistry:
     path = folder / f"metrics-{epsilon:g}.toml"
-    path.write_text(ENTRY.format(oracle=oracle, epsilon=epsilon))
+    theme = {"title": '"Theme"', "oracle": f'"{oracle}"', "parameters": f"{{epsilon = {epsilon}}}", "domain": THEMES}
+    path.write_text(registry_of({"theme": theme}, version="2026-11-21", expires="2040-01-01"))
     return load_registry(path)
 
 
@@ -39,9 +30,7 @@ def fill(store: Any, metric: Any, days: dict[int, tuple[float, ...]], devices: i
     for number, (day, shares) in enumerate(days.items()):
         rng = np.random.default_rng((seed, number))
         sent = oracle.simulate(rng.choice(len(shares), devices, p=shares), rng)
-        about = metric.id, day, rng.bytes(16), metric.mechanism.digest
-        columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
-        batches.append(Received(*about, *columns, metric.accept_until(day), metric.period.start(day + 1)))
+        batches.append(received_batch(metric, day, sent)._replace(batch=rng.bytes(16)))
     store.add(batches)
 
 

@@ -59,11 +59,11 @@ def shares_of(name: str, weeks_ago: int, trouble: Collection[str]) -> Any:
     return np.array([0.6 - moved, 0.3 + moved, 0.1])
 
 
-def make_store(folder: Path, now: float, trouble: Collection[str] = (), seed: int = 4) -> tuple[Path, str]:
+def make_store(folder: Path, now: float, trouble: Collection[str] = ()) -> tuple[Path, str]:
     """Write a registry and a store whose newest final week is the one before `now`; return their places."""
     today = dt.datetime.fromtimestamp(now, dt.UTC).date()
     file = write_registry(folder, today, trouble)
-    url, registry, rng = str(folder / "reports.db"), load_registry(file), np.random.default_rng(seed)
+    url, registry, rng = str(folder / "reports.db"), load_registry(file), np.random.default_rng(4)
     received = []
     for number, name in enumerate(registry):
         for weeks_ago in range(1, WEEKS + 1):

@@ -162,13 +162,13 @@ def reader(
         context.close()
 
 
-def logged_in(browser: Any, served: ServedConsole, viewer: Viewer = "admin", **named: Any) -> Any:
+def logged_in(browser: Any, served: ServedConsole, **named: Any) -> Any:
     """Return a context manager that gives a reader who is logged in, also where there are no scripts."""
 
     @contextmanager
     def given() -> Iterator[Reader]:
         with reader(browser, served, **named) as reading:
-            session = served.console.gate.log_in(served.console.gate.sessions.make_link(viewer))
+            session = served.console.gate.log_in(served.console.gate.sessions.make_link("admin"))
             assert session is not None
             name = served.console.gate.cookie.names[-1]
             reading.page.context.add_cookies([{"name": name, "value": session, "url": served.address}])

@@ -19,20 +19,13 @@ from overstory.presentation.svg import Picture
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.decoding import shared_estimates
+from support.devices import Clock
 
 PORT = 8001
 ADDRESS = f"http://127.0.0.1:{PORT}"
+MOMENT = 1_800_000_000.0
+"""In 2027: tokens that a test revokes, by the real clock, are revoked by then."""
 SAME_ORIGIN = {"sec-fetch-site": "same-origin"}
-
-
-class Clock:
-    """Seconds that a test moves."""
-
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class HostileQuery(Query):
@@ -86,7 +79,7 @@ def console_on(
     registry: MetricRegistry | None = None,
 ) -> Console:
     """Return a console whose clock a test moves; it has a hostile and a public screen, and all real ones."""
-    clock = clock or Clock()
+    clock = clock or Clock(MOMENT)
     gate = Gate(
         Origin.of("127.0.0.1", ["console.example.org"]),
         Sessions(clock),

@@ -12,6 +12,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.store import CollectorState, Store, open_store
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
+from support.registry_texts import registry_of
 from support.store_samples import received_batch
 
 NOW: Final = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
@@ -23,75 +24,44 @@ WORDS: Final = tuple(f"https://site-{number:02}.example/" for number in range(40
 HOSTILE: Final = "=cmd()<script>alert(1)</script>\u202egnp"
 """A candidate that nobody holds, and that no page may obey."""
 
-TEXT: Final = """
-registry = "2026-11-20"
-opt_out = "Open Settings, Privacy, and switch off <b>Send statistics</b>."
-
-[metrics.theme]
-title = "Colour theme"
-description = "Which of the built-in themes is in use."
-owner = "Design team"
-purpose = "https://example.org/issues/2"
-domain = {kind = "categories", names = ["light", "dark", "system", "contrast"]}
-oracle = "grr"
-parameters = {epsilon = 1.0}
-period = "week"
-grace_days = 3
-retention_days = 90
-expires = 2027-06-01
-publish = "estimates"
-
-[metrics.start]
-title = "Time to start"
-description = "How long the program took to start."
-owner = "Performance team"
-purpose = "https://example.org/issues/3"
-domain = {kind = "categories", names = ["below 1 s", "1 to 3 s", "above 3 s"]}
-oracle = "oue"
-parameters = {epsilon = 2.0}
-period = "30 minutes"
-window = 10
-retention_days = 30
-expires = 2027-06-01
-
-[metrics.home]
-title = "Home page <script>alert(1)</script>"
-description = "Which page opens first."
-owner = "Web team"
-purpose = "https://example.org/issues/4"
-domain = {kind = "strings", candidates = "pages.txt"}
-oracle = "rappor"
-parameters = {num_bits = 128, num_hashes = 2, num_cohorts = 16, f = 0.25, p = 0.25, q = 0.75}
-period = "week"
-grace_days = 3
-retention_days = 90
-expires = 2027-06-01
-publish = "estimates"
-
-[metrics.over]
-title = "A metric that has ended"
-description = "Which of two menus is in use."
-owner = "Design team"
-purpose = "https://example.org/issues/5"
-domain = {kind = "categories", names = ["old", "new"]}
-oracle = "grr"
-parameters = {epsilon = 1.0}
-period = "week"
-retention_days = 90
-expires = 2026-10-01
-
-[metrics.quiet]
-title = "A metric without reports"
-description = "Whether the sidebar is shown."
-owner = "Design team"
-purpose = "https://example.org/issues/6"
-domain = {kind = "categories", names = ["shown", "hidden"]}
-oracle = "grr"
-parameters = {epsilon = 1.0}
-period = "week"
-retention_days = 90
-expires = 2027-06-01
-"""
+METRICS: Final[dict[str, dict[str, str]]] = {
+    "theme": {
+        "title": '"Colour theme"',
+        "description": '"Which of the built-in themes is in use."',
+        "owner": '"Design team"',
+        "purpose": '"https://example.org/issues/2"',
+        "domain": '{kind = "categories", names = ["light", "dark", "system", "contrast"]}',
+        "grace_days": "3",
+        "publish": '"estimates"',
+    },
+    "start": {
+        "title": '"Time to start"',
+        "domain": '{kind = "categories", names = ["below 1 s", "1 to 3 s", "above 3 s"]}',
+        "oracle": '"oue"',
+        "parameters": "{epsilon = 2.0}",
+        "period": '"30 minutes"',
+        "window": "10",
+        "retention_days": "30",
+    },
+    "home": {
+        "title": '"Home page <script>alert(1)</script>"',
+        "domain": '{kind = "strings", candidates = "pages.txt"}',
+        "oracle": '"rappor"',
+        "parameters": "{num_bits = 128, num_hashes = 2, num_cohorts = 16, f = 0.25, p = 0.25, q = 0.75}",
+        "grace_days": "3",
+        "publish": '"estimates"',
+    },
+    "over": {
+        "title": '"A metric that has ended"',
+        "domain": '{kind = "categories", names = ["old", "new"]}',
+        "expires": "2026-10-01",
+    },
+    "quiet": {"title": '"A metric without reports"', "domain": '{kind = "categories", names = ["shown", "hidden"]}'},
+}
+OPT_OUT: Final = "Open Settings, Privacy, and switch off <b>Send statistics</b>."
+TEXT: Final = f'opt_out = "{OPT_OUT}"\n' + registry_of(
+    METRICS, version="2026-11-20", period='"week"', expires="2027-06-01"
+)
 
 
 def write_registry(folder: Path, text: str = TEXT) -> Path:

@@ -28,6 +28,9 @@ METRICS = {
 }
 
 
+LAST = 2968
+
+
 def registry(candidates: int = 30, grace: int = 2) -> MetricRegistry:
     parsed = parse_registry(registry_of(METRICS, period='"week"', grace_days=str(grace), expires="2040-01-01"))
     names = tuple(f"page{number}" for number in range(candidates))
@@ -49,11 +52,11 @@ def category_counts(metric: Any, rng: Any, shares: Any, reports: int = 5_000) ->
     return SupportCounts([reports], [rng.multinomial(reports, q_star + (p_star - q_star) * np.asarray(shares))])
 
 
-def weeks(metric: Any, number: int, seed: int = 1, last: int = 2968) -> PeriodCounts:
+def weeks(metric: Any, number: int, seed: int = 1) -> PeriodCounts:
     """Return counts of so many periods, of one population."""
     rng, size = np.random.default_rng(seed), len(metric.labels)
     shares = 1 / np.arange(1, size + 1)
     draw = string_counts if metric.mechanism.encoding.decoded else category_counts
-    first = last - number + 1
-    counts = {period: draw(metric, rng, shares / shares.sum()) for period in range(first, last + 1)}
-    return PeriodCounts(metric, first, last, counts)
+    periods = range(LAST - number + 1, LAST + 1)
+    counts = {period: draw(metric, rng, shares / shares.sum()) for period in periods}
+    return PeriodCounts(metric, periods[0], LAST, counts)

@@ -56,13 +56,13 @@ REGISTRY = registry()
 class Clock:
     """A clock that stands still until it is moved."""
 
-    def __init__(self, now=NOON):
+    def __init__(self, now: float = NOON) -> None:
         self.now = now
 
-    def __call__(self):
+    def __call__(self) -> float:
         return self.now
 
-    def tomorrow(self, days=1):
+    def tomorrow(self, days: int = 1) -> None:
         self.now += days * DAY
 
 

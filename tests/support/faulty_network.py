@@ -123,10 +123,10 @@ async def whole_message(reader: asyncio.StreamReader) -> bytes:
     return head + await reader.readexactly(length)
 
 
-async def forwarded(request: bytes, to: Address, patience: float = 20.0) -> bytes | None:
+async def forwarded(request: bytes, to: Address) -> bytes | None:
     """Send a request on, and return the answer, or nothing when the collector died over it."""
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(20):
             reader, writer = await asyncio.open_connection(*to, limit=LIMIT)
             async with closing(writer):
                 writer.write(request)

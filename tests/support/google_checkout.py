@@ -80,23 +80,8 @@ def audited(checkout: Path, folder: Path) -> None:
         return
     (folder / "params.csv").write_text("k,h,m,p,q,f\n16,2,8,0.5,0.75,0.5\n")
     os.environ["PYTHONPATH"] = str(checkout / "client" / "python")
-    options = [
-        "--num-bits",
-        16,
-        "--num-hashes",
-        2,
-        "--num-cohorts",
-        8,
-        "-p",
-        0.5,
-        "-q",
-        0.75,
-        "-f",
-        0.5,
-        "-r",
-        "simple",
-    ]
-    client = [python, checkout / "tests" / "rappor_sim.py", *options]
+    options = "--num-bits 16 --num-hashes 2 --num-cohorts 8 -p 0.5 -q 0.75 -f 0.5 -r simple"
+    client = [python, checkout / "tests" / "rappor_sim.py", *options.split()]
     family = ("--hash-family", "google-rappor-python")
     declared = ("--params", "params.csv", *family, "--restart", "--reports", 20_000, "--alpha", 1e-6)
     said = json.loads(overstory(folder, "audit", *declared, "--json", "--", *client))

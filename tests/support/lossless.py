@@ -191,14 +191,12 @@ async def rounds(
     return devices.books, network.met
 
 
-def rounds_balance(
-    url: str, folder: Path, *, number: int, collectors: int, seed: int, at_once: int = 8
-) -> tuple[Books, Counter[str]]:
+def rounds_balance(url: str, folder: Path, *, number: int, collectors: int, seed: int) -> tuple[Books, Counter[str]]:
     """Run the rounds, balance the books, and return what happened, so that a test can see that something did."""
     path = write_registry(folder)
     running = [CollectorProcess(path, url) for _ in range(collectors)]
     network = FaultyNetwork(lambda: [c.address for c in running if c.address is not None], seed=seed)
-    books, met = asyncio.run(rounds(running, network, path, number=number, seed=seed, at_once=at_once))
+    books, met = asyncio.run(rounds(running, network, path, number=number, seed=seed, at_once=8))
     books.balance(url)
     return books, met
 

@@ -3,11 +3,7 @@
 import numpy as np
 from scipy.stats import binom, chi2, norm
 
-FALSE_ALARM = 1e-6
-
-
-class Alarm(AssertionError):  # noqa: N818 - pytest reports an assertion, a reader an alarm
-    """A statistical test said no."""
+from support.contract_statistics import FALSE_ALARM, Alarm
 
 
 def _judge(surprise, what):

@@ -47,10 +47,10 @@ def start(script, *arguments):
     )
 
 
-def output_of(process, *, expected=0):
+def output_of(process):
     """Wait for a process and return what it printed."""
     out, err = process.communicate(timeout=120)
-    assert process.returncode == expected, err
+    assert process.returncode == 0, err
     return out
 
 

@@ -6,7 +6,6 @@ about once in 10^13.
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -18,29 +17,18 @@ from typing import Any
 from overstory.client import Client
 from overstory.protocol.metrics import parse_registry
 from support.collector_processes import CollectorProcess
+from support.registry_texts import registry_of
+from support.relays import page
 from support.running import within
 
 NAMES = ("amber-lantern", "birch-meadow", "copper-canyon", "dusk-harbour")
 METRIC = "secret-theme"
-REGISTRY = """
-registry = "2026-11-23"
-[oblivious]
-relay = "RELAY"
-operator = "Example Relays"
-keys = "{keys}"
-[metrics.{metric}]
-title = "T"
-description = "D"
-owner = "O"
-purpose = "https://example.org/issues/1"
-retention_days = 90
-expires = 2099-01-01
-domain = {{kind = "categories", names = {names}}}
-oracle = "grr"
-parameters = {{epsilon = 30.0}}
-period = "day"
-transport = "oblivious"
-"""
+SECRET_THEME = {
+    "domain": f'{{kind = "categories", names = {json.dumps(NAMES)}}}',
+    "parameters": "{epsilon = 30.0}",
+    "transport": '"oblivious"',
+}
+ROUTE = '[oblivious]\nrelay = "RELAY"\noperator = "Example Relays"\nkeys = "{keys}"\n'
 
 
 @dataclass
@@ -68,13 +56,7 @@ class Site:
     def page(self, path: str) -> dict[str, Any]:
         """Return a page of results."""
         assert self.collector.address is not None
-        connection = http.client.HTTPConnection(*self.collector.address, timeout=20)
-        try:
-            connection.request("GET", path, headers={"Authorization": f"Bearer {self.tokens['admin']}"})
-            content: dict[str, Any] = json.loads(connection.getresponse().read())
-            return content
-        finally:
-            connection.close()
+        return page(self.collector.address, path, Authorization=f"Bearer {self.tokens['admin']}")[1]
 
     def counts(self) -> Counter[str]:
         """Return how often each value has been counted."""
@@ -104,7 +86,7 @@ def collecting(folder: Path) -> Iterator[Site]:
     keys = json.loads(within("keys", "new", "oblivious.keys", "--json", cwd=folder).stdout)["keys"]
     within("store", "create", "reports.db", cwd=folder)
     tokens = {role: _token(folder, role) for role in ("write", "relay", "admin")}
-    text = REGISTRY.format(keys=keys, metric=METRIC, names=json.dumps(NAMES))
+    text = registry_of({METRIC: SECRET_THEME}, version="2026-11-23") + ROUTE.format(keys=keys)
     (folder / "metrics.toml").write_text(text.replace("RELAY", "https://relay.example.net/"))
     options = ("--oblivious-keys", str(folder / "oblivious.keys"), "--compact-every", "0.2")
     collector = CollectorProcess(folder / "metrics.toml", f"sqlite:///{folder / 'reports.db'}", options)

@@ -77,11 +77,11 @@ def seal(
     return seal_request(request.encode(512), key.public)
 
 
-def sealed_quickly(body: bytes, *, token: str | None = None, key: PrivateKey = KEYS[1]) -> bytes:
+def sealed_quickly(body: bytes, *, token: str | None = None) -> bytes:
     """The same as `seal(...).body`, with `cryptography` on the device's side: for many messages."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-    public, cipher, private = key.public, CIPHERS[0], X25519PrivateKey.generate()
+    public, cipher, private = KEYS[1].public, CIPHERS[0], X25519PrivateKey.generate()
     header, enc = public.header(cipher.number), private.public_key().public_bytes_raw()
     secret = encapsulated_secret(private.exchange(X25519PublicKey.from_public_bytes(public.public)), enc, public.public)
     context = context_of(cipher, enc, secret, REQUEST_LABEL + header)

@@ -1,4 +1,9 @@
-"""Kill a process at work on a store, again and again, and see that every report is counted exactly once."""
+"""Kill a process at work on a store, again and again, and see that every report is counted exactly once.
+
+The process is `python -m support.store_crashes URL FIRST LAST STEP`.
+"""
+
+# ruff: noqa: T201 - the worker's parent reads what it prints
 
 from __future__ import annotations
 
@@ -18,18 +23,51 @@ from overstory.collector.store import Store, open_store
 from overstory.collector.store.schema import tables_of_ids
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric
-from support.store_samples import NOW, counted, registry
-from support.store_worker import PERIOD, PERIODS, batch, sent
+from support.store_samples import NOW, Received, counted, received, registry, reports
 
 TESTS = Path(__file__).parents[1]
+PERIOD, PERIODS = 20_000, 2
 STEP = 5
 MANY = 100_000
 WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 
 
+def sent(metric: Metric, number: int) -> list[Report]:
+    """Return the reports of a batch: they follow from its number."""
+    return reports(metric, 1 + number % 3, random.Random(number))
+
+
+def batch(metric: Metric, number: int) -> Received:
+    """Return the batch of that number."""
+    return received(metric, PERIOD + number % PERIODS, sent(metric, number), batch=number.to_bytes(16, "big"))
+
+
+def work(url: str, first: int, last: int, step: int) -> None:
+    """Add the batches `first` .. `last` - 1, `step` of them at a time, and compact every now and then.
+
+    Prints ``ready``, waits for a line, then prints each number that the store has acknowledged: ``new 17``, ``old 17``.
+    """
+    metrics = registry()
+    metric = metrics["bloom"]
+    with open_store(url, metrics) as store:
+        metric.mechanism.digest  # noqa: B018 - computed before the start
+        store.compact(NOW)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for start in range(first, last, step):
+            numbers = range(start, min(start + step, last))
+            new = store.add([batch(metric, number) for number in numbers])
+            for number, is_new in zip(numbers, new, strict=True):
+                print("new" if is_new else "old", number)
+            sys.stdout.flush()
+            if start // step % 3 == 0:
+                store.compact(NOW)
+    print("done", flush=True)
+
+
 def start(url: str, first: int, last: int, step: int) -> subprocess.Popen[str]:
     """Start a worker, and return when it is ready to go."""
-    arguments = [sys.executable, "-m", "support.store_worker", url, str(first), str(last), str(step)]
+    arguments = [sys.executable, "-m", "support.store_crashes", url, str(first), str(last), str(step)]
     worker = subprocess.Popen(arguments, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     assert worker.stdout.readline() == "ready\n"
@@ -143,3 +181,7 @@ def until_it_waits(store: Store, work: Future[Any], waiting: int = 1) -> None:
                 return
         time.sleep(0.01)
     raise AssertionError("nobody waited")
+
+
+if __name__ == "__main__":
+    work(sys.argv[1], *map(int, sys.argv[2:]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import random
 import sqlite3
@@ -23,7 +22,7 @@ from overstory.collector.store.retention import without_few
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
-from support.collector_in_process import NEVER, asked
+from support.collector_in_process import NEVER, asked, batch_id
 from support.registry_texts import COLOURS, STRINGS, registry_of
 
 DAY = 86_400
@@ -58,14 +57,6 @@ def registry(
         names = f'{{kind = "categories", names = {json.dumps(list(candidates))}}}'
         metrics["tree"] = {"domain": names, "oracle": '"linear-hash"', "parameters": "{epsilon = 1.0}"}
     return parse_registry(registry_of(metrics, **ABOUT, retention_days=str(retention)), folder)
-
-
-_numbers = itertools.count(1)
-
-
-def batch_id() -> bytes:
-    """Return an id that was not given out before."""
-    return next(_numbers).to_bytes(16, "big")
 
 
 def reports(metric: Metric, count: int, rng: random.Random) -> list[Report]:
