@@ -144,9 +144,8 @@ SIZE, ROUNDS, GOOGLE = {"domain_size": 9}, {"p": 0.5, "q": 0.75}, {"hash_family"
 LARGE = SIZE | {"epsilon_permanent": 800.0, "epsilon_report": 750.0}
 
 
-def refusals():
-    """(registry name, parameters, words the message must hold)."""
-    yield "rapor", {}, "no mechanism 'rapor'; did you mean rappor. choose one of .*rappor"
+def refusals_of_each_parameter():
+    """Every case with one parameter wrong or missing."""
     for case in TYPICAL_CASES:
         given = {name: value for name, value in case.build().parameters.items() if value is not None}
         for name, (bad, words) in BAD.items():
@@ -158,6 +157,12 @@ def refusals():
             yield case.name, without, "needs the parameter domain_size"
         if {"epsilon_permanent", "epsilon_report"} <= given.keys():
             yield case.name, given | {"epsilon_report": given["epsilon_permanent"]}, "must be below epsilon_permanent"
+
+
+def refusals():
+    """(registry name, parameters, words the message must hold)."""
+    yield "rapor", {}, "no mechanism 'rapor'; did you mean rappor. choose one of .*rappor"
+    yield from refusals_of_each_parameter()
     for name, size in (("rappor", {}), ("basic-rappor", SIZE)):
         yield name, size | {"f": 1}, "f = 1 .*give f below 1"
         yield name, size | {"p": 0.5, "q": 0.5}, "p = q = 0.5.*give different"

@@ -26,7 +26,7 @@ from overstory.protocol.metrics.domain_table import Folder, read_domain
 from overstory.protocol.metrics.mechanisms import FAMILIES, names_for
 from overstory.protocol.metrics.metric_table import NOT_PLANNED
 from overstory.protocol.metrics.toml_fields import Fields, read_root
-from overstory.protocol.metrics.toml_fields import Path as KeyPath
+from overstory.protocol.metrics.toml_positions import Path as KeyPath
 from overstory.protocol.metrics.toml_positions import TomlPosition
 from overstory.protocol.numeric.means import Duchi, Hybrid, MeanRandomizer, Piecewise
 from overstory.protocol.numeric.randomizer import NumericRandomizer

@@ -17,10 +17,7 @@ from urllib.parse import urlsplit
 from overstory.protocol.errors import FormatError, suggestion
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.toml_positions import TomlPosition
-
-Path = tuple[str | int, ...]
-"""Keys, and indices into arrays, from the document's root."""
+    from overstory.protocol.metrics.toml_positions import Path, TomlPosition
 
 
 @dataclass(frozen=True, order=True)
@@ -202,7 +199,7 @@ def read_root(text: str, *, source: str | None = None) -> Fields:
         raise RegistryError([_syntax(error, text)], source=source) from None
 
 
-class _Positions(Mapping[Path, "TomlPosition"]):
+class _Positions(Mapping["Path", "TomlPosition"]):
     """The positions in a document, found when a fault asks for its line: a device's registry has none."""
 
     def __init__(self, text: str, source: str | None) -> None:

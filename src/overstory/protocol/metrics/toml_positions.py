@@ -12,7 +12,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
-from overstory.protocol.metrics.toml_fields import Path
+Path = tuple[str | int, ...]
+"""Keys, and indices into arrays, from the document's root."""
 
 
 @dataclass(frozen=True)
