@@ -60,13 +60,7 @@ def z_values(raw: F64, standard_errors: F64) -> F64:
 
 
 def upper_p_values(raw: F64, standard_errors: F64) -> F64:
-    """Return P(an absent candidate looks at least this frequent); 1 where nothing is known.
-
-    Examples
-    --------
-    >>> upper_p_values(np.array([196.0, 0.0, 50.0]), np.array([100.0, 100.0, np.inf])).round(3).tolist()
-    [0.025, 0.5, 1.0]
-    """
+    """Return P(an absent candidate looks at least this frequent); 1 where nothing is known."""
     silent = ~np.isfinite(standard_errors) | ((standard_errors == 0.0) & (raw == 0.0))
     return np.where(silent, 1.0, upper_tail(z_values(raw, standard_errors)))
 
@@ -77,13 +71,7 @@ def upper_tail(z: F64) -> F64:
 
 
 def normal_quantile(probability: float) -> float:
-    """Return the z that a standard normal variable stays below with this probability, between 0 and 1.
-
-    Examples
-    --------
-    >>> round(normal_quantile(0.975), 6)
-    1.959964
-    """
+    """Return the z that a standard normal variable stays below with this probability, between 0 and 1."""
     return statistics.NormalDist().inv_cdf(probability)
 
 
@@ -100,21 +88,9 @@ def null_share(p_values: F64) -> float:
 def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0) -> F64:
     """Return, for each candidate, the smallest alpha at which it is detected.
 
-    Parameters
-    ----------
-    p_values : ndarray, shape (M,)
-        Of all candidates, not only of picked ones: picking first and counting afterwards loses control.
-    correction : {"fdr", "bonferroni"}
-        ``fdr`` is Benjamini and Hochberg's step-up rule (these are q-values); ``bonferroni`` multiplies by M.
-    share : float
-        Share of absent candidates, if estimated (`null_share`); 1 is Benjamini and Hochberg's own.
-
-    Examples
-    --------
-    >>> adjusted_p_values(np.array([0.01, 0.04, 0.03]), "fdr").round(3).tolist()
-    [0.03, 0.04, 0.04]
-    >>> adjusted_p_values(np.array([0.01, 0.04, 0.03]), "bonferroni").round(3).tolist()
-    [0.03, 0.12, 0.09]
+    ``fdr`` is Benjamini and Hochberg's step-up rule (these are q-values), with the share of absent candidates where it
+    is estimated (`null_share`); ``bonferroni`` multiplies by M. The p-values are of all candidates, not only of picked
+    ones: picking first and counting afterwards loses control.
     """
     if correction == "bonferroni":
         return np.asarray(np.minimum(p_values * p_values.size, 1.0))
@@ -135,11 +111,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Return the p-values adjusted by Holm: the chance that any true hypothesis has one below alpha is at most alpha.
 
     Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 1979.
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted, largest = [1.0] * len(p_values), 0.0
@@ -170,11 +141,6 @@ def needed_p_value(
     """Return the p-value that each selected candidate had to reach.
 
     With R selected of m tested, Benjamini and Hochberg's rule asks for alpha R / m, Bonferroni's for alpha / m.
-
-    Examples
-    --------
-    >>> needed_p_value(0.05, "fdr", 10, 1000), needed_p_value(0.05, "bonferroni", 10, 1000)
-    (0.0005, 5e-05)
     """
     admitted = max(num_selected, 1) / share if correction == "fdr" else 1.0
     return min(alpha * admitted / max(num_tested, num_selected, 1), alpha)
@@ -193,13 +159,7 @@ def bound_text(correction: str, alpha: float) -> str:
 
 
 def binomial_law(trials: int, probability: float) -> F64:
-    """Return P(0), ..., P(trials) of a binomial distribution.
-
-    Examples
-    --------
-    >>> binomial_law(2, 0.25).round(12).tolist(), binomial_law(1, 0.0).tolist()
-    ([0.5625, 0.375, 0.0625], [1.0, 0.0])
-    """
+    """Return P(0), ..., P(trials) of a binomial distribution."""
     if not 0.0 < probability < 1.0:
         return np.asarray(np.arange(trials + 1) == (trials if probability else 0), np.float64)
     successes = np.arange(trials)
@@ -210,26 +170,14 @@ def binomial_law(trials: int, probability: float) -> F64:
 
 
 def lower_bound(hits: int, trials: int, alpha: float) -> float:
-    """Return the probability that is too small with confidence 1 - alpha (Clopper and Pearson, one-sided).
-
-    Examples
-    --------
-    >>> round(lower_bound(100, 100, 0.05), 4), lower_bound(0, 10, 0.05)
-    (0.9705, 0.0)
-    """
+    """Return the probability that is too small with confidence 1 - alpha (Clopper and Pearson, one-sided)."""
     from scipy.special import betaincinv
 
     return float(betaincinv(hits, trials - hits + 1, alpha)) if hits else 0.0
 
 
 def clopper_pearson(hits: int, trials: int, level: float) -> tuple[float, float]:
-    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2 (exact, conservative).
-
-    Examples
-    --------
-    >>> [[round(end, 4) for end in clopper_pearson(hits, 100, 0.95)] for hits in (0, 50)]
-    [[0.0, 0.0362], [0.3983, 0.6017]]
-    """
+    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2: exact."""
     tail = (1 - level) / 2
     return lower_bound(hits, trials, tail), 1.0 - lower_bound(trials - hits, trials, tail)
 
@@ -287,11 +235,6 @@ def people_variance(counts: F64, num_reports: int, reports_per_device: float) ->
     With ``r_i`` reports of device i, of one value, a count over devices that were drawn from a population with share
     f varies by ``sum r_i^2 f (1 - f)``, which is ``R N f (1 - f)`` with ``R = sum r_i^2 / sum r_i``: of the share,
     ``f (1 - f)`` over N / R devices. f is the estimate itself, moved into 0 .. 1.
-
-    Examples
-    --------
-    >>> people_variance(np.array([50.0, -3.0]), 100, 1.0).tolist()
-    [25.0, 0.0]
     """
     shares = np.clip(counts / max(num_reports, 1), 0.0, 1.0)
     return np.asarray(reports_per_device * num_reports * shares * (1.0 - shares))
@@ -315,13 +258,7 @@ def people_covariance(counts: F64, num_reports: int, reports_per_device: float) 
 
 
 def normal_reach(level: float) -> float:
-    """Return how many standard errors an interval of that level reaches to either side.
-
-    Examples
-    --------
-    >>> round(normal_reach(0.95), 2)
-    1.96
-    """
+    """Return how many standard errors an interval of that level reaches to either side."""
     if not 0.0 < level < 1.0:
         raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
     return normal_quantile(0.5 + level / 2.0)
@@ -361,39 +298,16 @@ STEPS: Final = 40
 
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """Which of several estimates were selected, and by what test.
+    """Which of several estimates were selected, and by what test."""
 
-    Attributes
-    ----------
-    chosen : ndarray of bool, shape (M,)
-        Which were selected.
-    p_values : ndarray of float64, shape (M,)
-        What each was judged by.
-    num_tested : int
-        How many were tested, of which these M are some or all.
-    needed : float
-        The p-value that each had to reach: `selection.needed_p_value`.
-    two_sided : bool
-        Whether small estimates were selected as well as large ones.
-    """
-
-    chosen: NDArray[np.bool_]
-    p_values: F64
-    num_tested: int
-    needed: float
-    two_sided: bool = False
+    chosen: NDArray[np.bool_]  # shape (M,), as all arrays
+    p_values: F64  # what each was judged by
+    num_tested: int  # how many were tested, of which these M are some or all
+    needed: float  # the p-value that each had to reach: `needed_p_value`
+    two_sided: bool = False  # small estimates were selected as well as large ones
 
     def reach(self, level: float) -> F64:
-        """Return how many standard errors the intervals reach to either side, shape (M,).
-
-        Examples
-        --------
-        One value of 100 was detected:
-
-        >>> selected = Selected(np.array([True, False]), np.array([1e-6, 0.5]), 100, 0.0005)
-        >>> selected.reach(0.95).round(2).tolist()
-        [3.48, 1.96]
-        """
+        """Return how many standard errors the intervals reach to either side, shape (M,)."""
         plain, number = normal_reach(level), int(np.count_nonzero(self.chosen))
         if not number:
             return np.full(self.chosen.size, plain)
@@ -404,14 +318,9 @@ class Selected:
     def interval(
         self, adjustment: Adjustment, estimates: F64, errors: F64, level: float, around: Callable[[F64], Interval]
     ) -> Interval:
-        """Return the estimates' intervals, those of selected ones adjusted.
+        """Return the estimates' intervals, those of selected ones adjusted; `around` returns those that reach so far.
 
         Given that they were selected in a one-sided test, which is of shares, they end at 0 as shares do.
-
-        Parameters
-        ----------
-        around
-            Returns the intervals that reach so far to either side.
         """
         check_adjustment(adjustment)
         if adjustment == "fcr":
@@ -427,16 +336,7 @@ class Selected:
         return low, high
 
     def corrected(self, estimates: F64, errors: F64) -> F64:
-        """Return the selected estimates without what selection adds to them on average; the others as they are.
-
-        Examples
-        --------
-        Two estimates that had to reach 3.29 standard errors: one nearly did not, the other did so by far.
-
-        >>> selected = Selected(np.array([True, True]), np.array([1e-4, 1e-15]), 100, 0.0005)
-        >>> selected.corrected(np.array([37.2, 79.4]), np.array([10.0, 10.0])).round(1).tolist()
-        [23.9, 79.4]
-        """
+        """Return the selected estimates without what selection adds to them on average; the others as they are."""
         return np.where(self.chosen, self._limit(estimates, errors, 0.5), estimates)
 
     def _limit(self, estimates: F64, errors: F64, probability: float) -> F64:
@@ -483,13 +383,7 @@ def null_error(mechanism: Mechanism, num_reports: int) -> float:
 
 
 def smallest_found(boundaries: Sequence[float], errors: Sequence[float], power: float = POWER) -> float | None:
-    """Return the frequency that passes all boundaries with probability `power`; None where even 1 does not.
-
-    Examples
-    --------
-    >>> round(smallest_found([0.01], [0.001]), 5)
-    0.01128
-    """
+    """Return the frequency that passes all boundaries with probability `power`; None where even 1 does not."""
 
     def chance(frequency: float) -> float:
         steps = zip(boundaries, errors, strict=True)

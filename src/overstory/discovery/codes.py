@@ -62,13 +62,7 @@ def _code_or_none(domain: CodedDomain, value: Any) -> int | None:
 
 
 def prefixes(rows: Rows, num_bits: int) -> Rows:
-    """Return the first `num_bits` bits of each row.
-
-    Examples
-    --------
-    >>> prefixes(np.array([[0xAB, 0xCD]], np.uint8), 12).tolist()
-    [[171, 192]]
-    """
+    """Return the first `num_bits` bits of each row."""
     cut = rows[:, : -(-num_bits // 8)].copy()
     if num_bits % 8:
         cut[:, -1] &= 0xFF << (-num_bits % 8) & 0xFF
@@ -77,11 +71,6 @@ def prefixes(rows: Rows, num_bits: int) -> Rows:
 
 def extensions(parents: Rows, num_bits: int, step: int, places: NDArray[np.int64] | None = None) -> Rows:
     """Return the extensions of each row's `num_bits` bits by `step` more; those of one row follow each other.
-
-    Parameters
-    ----------
-    parents
-        Prefixes of `num_bits` bits.
 
     Examples
     --------

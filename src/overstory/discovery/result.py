@@ -28,22 +28,14 @@ F64 = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Level:
-    """One question of a search: its reports, and what it let through.
-
-    Attributes
-    ----------
-    tried, kept
-        Prefixes counted that some value may begin with, and the most frequent of them, which went on.
-    ended
-        Of those kept, the strings that had ended: they are not extended, and tested by all later levels together.
-    """
+    """One question of a search: its reports, and what it let through."""
 
     name: str  # the question's
     num_bits: int  # prefix length
     num_reports: int  # answers to this question
-    tried: int
-    kept: int
-    ended: int
+    tried: int  # prefixes counted that some value may begin with
+    kept: int  # the most frequent of them, which went on
+    ended: int  # of those, strings that had ended: not extended, but tested by all later levels together
     standard_error: float  # of the frequency of a prefix that nobody has
     cut: float  # the lowest frequency estimate that was kept
     background: float  # the mean estimate of all that was tried and not kept

@@ -240,16 +240,9 @@ def people_correction(
 ) -> F64:
     """Return what to add to a fit's variances, shape (M,), for those over these reports: P - f (1 - f) / N - D.
 
-    It is 0 for candidates of share 0, and never more negative than D: the noise stays.
-
-    Parameters
-    ----------
-    shares : ndarray, shape (M,)
-        Of all candidates, not negative; with those outside the list they add up to at most 1.
-    columns : ndarray, shape (S,)
-        Which candidates were fitted together.
-    covariance : ndarray, shape (S, S)
-        (X' W X)^-1 of their columns, as the fit constrains it.
+    It is 0 for candidates of share 0, and never more negative than D: the noise stays. The `columns` were fitted
+    together, with the `covariance` (X' W X)^-1 as the fit constrains it; `shares` are of all M candidates, not
+    negative, of sum at most 1.
     """
     correction = np.zeros(shares.size)
     held = np.flatnonzero(shares[columns] > 0.0)
@@ -287,13 +280,7 @@ def _variances(
 
 
 def median(values: F64) -> float:
-    """Return the median; NumPy's own imports masked arrays first.
-
-    Examples
-    --------
-    >>> median(np.array([3.0, 1.0, 10.0, 2.0]))
-    2.5
-    """
+    """Return the median; NumPy's own imports masked arrays first."""
     ordered = np.sort(values)
     middle = ordered[(ordered.size - 1) // 2 : ordered.size // 2 + 1].mean()
     return float(middle if not np.isnan(ordered[-1]) else ordered[-1])

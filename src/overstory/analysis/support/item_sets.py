@@ -60,33 +60,15 @@ NEAR: Final = 0.8
 
 @dataclass(frozen=True)
 class MeanSize:
-    """How many items a device has, on average; of a set of more than `most`, `most` count.
-
-    Attributes
-    ----------
-    mean
-        Unbiased, in items.
-    standard_error
-        Of these reports, at most.
-    population_error
-        Of all devices like these, at most.
-    most
-        As many items of one set count.
-    """
+    """How many items a device has, on average; of a set of more than `most`, `most` count."""
 
     mean: float
-    standard_error: float
-    population_error: float
+    standard_error: float  # of these reports, at most
+    population_error: float  # of all devices like these, at most
     most: int
 
     def interval(self, level: float = 0.95, kind: IntervalKind = "reports") -> tuple[float, float]:
-        """Return the bounds of the two-sided normal interval.
-
-        Examples
-        --------
-        >>> [round(bound, 2) for bound in MeanSize(2.0, 0.1, 0.2, most=4).interval(kind="population")]
-        [1.61, 2.39]
-        """
+        """Return the bounds of the two-sided normal interval."""
         error = self.population_error if kind == "population" else self.standard_error
         reach = normal_reach(level) * error
         return self.mean - reach, self.mean + reach

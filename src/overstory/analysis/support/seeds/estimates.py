@@ -75,13 +75,7 @@ def estimate_by_seed(
     reports_per_device: float,
     **choices: Any,
 ) -> Estimate:
-    """Return the estimate of every value of the domain, or of every candidate.
-
-    Parameters
-    ----------
-    reports_per_device
-        As in `FrequencyOracle.estimate`.
-    """
+    """Return the estimate of every value of the domain, or of every candidate."""
     from overstory.analysis.estimate import Estimate
 
     values, each = support.values_of(names), check_reports_per_device(reports_per_device)
