@@ -94,7 +94,7 @@ def _by_seed(
 ) -> float:
     """Return the variance with a small set of pseudo-random seeds, which are fitted, or leave their collisions.
 
-    See `overstory.analysis.support.seeds.estimates`: d values use up d of the s (g - 1) independent counts. By
+    See `overstory.analysis.support.seeds`: d values use up d of the s (g - 1) independent counts. By
     themselves, values keep an error of variance ``sum of the others' f^2 / (s (g - 1))``: here of others that are all
     alike.
     """

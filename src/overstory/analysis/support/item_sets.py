@@ -31,7 +31,7 @@ from overstory.analysis.estimate import MOST_TOGETHER, Estimate
 from overstory.analysis.selection import normal_reach, people_variance
 from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words
 from overstory.analysis.support.bits import OneHotSupport
-from overstory.analysis.support.seeds.counting import BalancedSupport, SeededSupport
+from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
 from overstory.analysis.support.symbols import DirectSupport
 from overstory.analysis.support.work import Work
 from overstory.protocol.encodings.bits import OneHot

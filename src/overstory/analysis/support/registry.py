@@ -25,7 +25,7 @@ from overstory.analysis.support.linked import LinkedSupport
 from overstory.analysis.support.numbers import LevelHalf, MeanHalf, WaveHalf
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.searches import SearchHalf
-from overstory.analysis.support.seeds.counting import BalancedSupport, SeededSupport
+from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
 from overstory.analysis.support.sets import PointSupport, SubsetSupport
 from overstory.analysis.support.symbols import DirectSupport, HadamardSupport, LinearSupport
 from overstory.protocol.encodings.base import MAX_COHORTS
