@@ -62,7 +62,13 @@ def _code_or_none(domain: CodedDomain, value: Any) -> int | None:
 
 
 def prefixes(rows: Rows, num_bits: int) -> Rows:
-    """Return the first `num_bits` bits of each row."""
+    """Return the first `num_bits` bits of each row.
+
+    Examples
+    --------
+    >>> prefixes(np.array([[0xAB, 0xCD]], np.uint8), 12).tolist()
+    [[171, 192]]
+    """
     cut = rows[:, : -(-num_bits // 8)].copy()
     if num_bits % 8:
         cut[:, -1] &= 0xFF << (-num_bits % 8) & 0xFF

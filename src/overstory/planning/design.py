@@ -40,7 +40,13 @@ def best_channel(growth: float, ceiling: float, frequency: float = 0.0) -> tuple
 
 
 def sufficient_permanent(epsilon_report: float, num_hashes: int = 1) -> float:
-    """Return the permanent budget beyond which one report does not become more precise: 2h ln((E + 1) / 2)."""
+    """Return the permanent budget beyond which one report does not become more precise: 2h ln((E + 1) / 2).
+
+    Examples
+    --------
+    >>> round(sufficient_permanent(1.0743), 3)
+    1.35
+    """
     return 2 * num_hashes * math.log((math.exp(epsilon_report / num_hashes) + 1) / 2)
 
 

@@ -348,7 +348,14 @@ PAPER: Final = {"num_hashes": 2, "p": 0.5, "q": 0.75}
 
 
 def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMechanism) -> BitMechanism:
-    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s."""
+    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s.
+
+    Examples
+    --------
+    >>> paper = paper_design(1.0743, 4.3945, rappor())
+    >>> round(paper.parameters["f"], 4)
+    0.5
+    """
 
     def build(f: int) -> BitMechanism:
         return rappor(**{**like.parameters, **PAPER, "f": f / GRID})

@@ -27,6 +27,13 @@ def variance_per_person(
     """Return the variance of a share's estimate from one person, who sends `reports_per_device` reports of one value.
 
     What no number of people makes smaller is left out: see `overstory.analysis.variance.lasting_variance`.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
+    >>> round(variance_per_person(oue, 0.0, 100), 2)  # 4 e / (e - 1)^2
+    3.68
     """
     each = check_reports_per_device(reports_per_device)
     if mechanism.encoding.decoded:

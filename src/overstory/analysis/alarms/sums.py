@@ -119,7 +119,14 @@ class Watch:
 
     @classmethod
     def of(cls, mechanism: LocalRandomizer) -> Watch | None:
-        """Return what is summed; None where nothing is, as of a symbol."""
+        """Return what is summed; None where nothing is, as of a symbol.
+
+        Examples
+        --------
+        >>> from overstory.protocol.mechanisms.registry import mechanism
+        >>> Watch.of(mechanism("grr", domain_size=3, epsilon=1.0)) is None
+        True
+        """
         if not isinstance(mechanism, Mechanism):
             return None
         encoding: Any = mechanism.encoding
@@ -203,7 +210,13 @@ class Watch:
 
 
 def symmetric(upper: I64) -> I64:
-    """Return the symmetric matrix with this upper triangle."""
+    """Return the symmetric matrix with this upper triangle.
+
+    Examples
+    --------
+    >>> symmetric(np.array([1, 2, 3])).tolist()
+    [[1, 2], [2, 3]]
+    """
     values = math.isqrt(2 * len(upper))
     if values * (values + 1) // 2 != len(upper):
         raise ValueError(f"{len(upper)} numbers are no triangle")

@@ -184,7 +184,14 @@ def chosen(counts: SupportCounts, values: Sequence[Any] | None) -> SupportCounts
 
 
 def pair_covariance(mechanism: Mechanism, own: float, other: float, span: float = 1.0) -> tuple[float, float]:
-    """Return c_1 and c_0 of a response that supports its device's value and another with these probabilities."""
+    """Return c_1 and c_0 of a response that supports its device's value and another with these probabilities.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> [round(c, 4) for c in pair_covariance(mechanism("grr", domain_size=3, epsilon=1.0), 0.6, 0.2)]
+    [-0.12, -0.04]
+    """
     encoding: Any = mechanism.encoding
     if isinstance(encoding, Direct):
         return -own * other * span**2, -(other**2) * span**2

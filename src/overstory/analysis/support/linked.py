@@ -201,7 +201,13 @@ def _bordered(both: I64, first: I64, second: I64, totals: I64) -> I64:
 
 
 def part_of(bits: Words, offset: int, width: int) -> Words:
-    """Return `width` bits of packed reports from bit `offset` on, packed from bit 0."""
+    """Return `width` bits of packed reports from bit `offset` on, packed from bit 0.
+
+    Examples
+    --------
+    >>> part_of(np.array([[0b110100]], np.uint64), 2, 3).tolist()
+    [[5]]
+    """
     word, shift = divmod(offset, 64)
     words = -(-width // 64)
     taken = bits[:, word : word + words] >> np.uint64(shift)
@@ -216,7 +222,13 @@ def part_of(bits: Words, offset: int, width: int) -> Words:
 
 
 def beside(first: Words, second: Words, width: int, total: int) -> Words:
-    """Return payloads of `total` bits: `first` in the low `width` bits, `second` above."""
+    """Return payloads of `total` bits: `first` in the low `width` bits, `second` above.
+
+    Examples
+    --------
+    >>> beside(np.array([[0b01]], np.uint64), np.array([[0b101]], np.uint64), 2, 5).tolist()
+    [[21]]
+    """
     words, (word, shift) = -(-total // 64), divmod(width, 64)
     out = np.zeros((len(first), words), np.uint64)
     out[:, : first.shape[1]] = first

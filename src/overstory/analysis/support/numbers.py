@@ -132,7 +132,13 @@ def _ends(duchi: Duchi, places: I64, draws: Draws) -> I64:
 
 
 def count_bit_pairs(payloads: I64, num_bits: int) -> I64:
-    """Return how many payloads have bits i and j, i <= j, both 1, row by row: i = j is the bit alone."""
+    """Return how many payloads have bits i and j, i <= j, both 1, row by row: i = j is the bit alone.
+
+    Examples
+    --------
+    >>> count_bit_pairs(np.array([3, 1]), 2).tolist()  # bit 0; bits 0 and 1; bit 1
+    [2, 1, 1]
+    """
     pairs = np.zeros((num_bits, num_bits), np.int64)
     for start in range(0, payloads.size, ROWS):
         bits = (payloads[start : start + ROWS, None] >> np.arange(num_bits) & 1).astype(np.float32)
@@ -141,7 +147,13 @@ def count_bit_pairs(payloads: I64, num_bits: int) -> I64:
 
 
 def sums_of_pairs(pairs: I64, num_bits: int) -> tuple[int, int]:
-    """Return the sum of the payloads and of their squares, exactly, from `count_bit_pairs`."""
+    """Return the sum of the payloads and of their squares, exactly, from `count_bit_pairs`.
+
+    Examples
+    --------
+    >>> sums_of_pairs(count_bit_pairs(np.array([3, 1]), 2), 2)
+    (4, 10)
+    """
     total = squares = 0
     for i, j, count in zip(*np.triu_indices(num_bits), pairs, strict=False):
         low, high, seen = int(i), int(j), int(count)

@@ -285,7 +285,13 @@ def _label(text: str) -> str:
 
 
 def plain(column: NDArray[Any]) -> list[Any]:
-    """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for."""
+    """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for.
+
+    Examples
+    --------
+    >>> plain(np.array([0.5, np.inf])), plain(np.array([True]))
+    ([0.5, None], [True])
+    """
     numbers: list[Any] = column.tolist()
     if column.dtype.kind != "f" or np.isfinite(column).all():
         return numbers
