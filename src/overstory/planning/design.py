@@ -64,6 +64,12 @@ def design(
     """Return the RAPPOR with the least variance whose exact epsilons are at most the two given.
 
     Where the permanent budget equals the report's, it is One-time RAPPOR (p = 0, q = 1).
+
+    Examples
+    --------
+    >>> best = design(1.0743, 4.3945, num_bits=128, num_hashes=1, num_cohorts=16).parameters
+    >>> [round(best[letter], 4) for letter in "fpq"]
+    [0.2, 0.2239, 0.5307]
     """
 
     def build(f: int, p: int, q: int) -> BitMechanism:

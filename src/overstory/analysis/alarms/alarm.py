@@ -97,6 +97,13 @@ def volume(metric: str, period: str, reports: int, before: Sequence[int]) -> Ala
     """Return an alarm if a period has less than half or more than twice the median of the periods before.
 
     Small numbers vary by chance: the difference must exceed 4 standard errors of two Poisson counts, too.
+
+    Examples
+    --------
+    >>> volume("colour", "2026-W47", 400, [1_000] * 8).text
+    '400 reports in 2026-W47; the median of the 8 periods before is 1,000. Most often a release, or broken senders.'
+    >>> volume("colour", "2026-W47", 600, [1_000] * 8), volume("colour", "2026-W47", 2, [5] * 8)
+    (None, None)
     """
     if len(before) < ENOUGH_BEFORE:
         return None
@@ -163,6 +170,12 @@ def refusals(day: str, posts: int, refused: Mapping[str, int], before: Sequence[
     """Return an alarm per reason whose share of a day's posts is above .1% and five times its median.
 
     `before` has each earlier day's share of its posts by reason; a reason that is missing has 0.
+
+    Examples
+    --------
+    >>> usual = [{"too late": 0.002}] * 8
+    >>> [alarm.values for alarm in refusals("2026-11-21", 1_000, {"too late": 3, "bad token": 40}, usual)]
+    [('bad token',)]
     """
     alarms = []
     for reason, number in sorted(refused.items()):
@@ -184,7 +197,14 @@ EXPIRY: Final[Mapping[int, Severity]] = {7: "red", 30: "amber", 60: "note"}
 
 
 def expiry(metric: str, expires: dt.date, today: dt.date) -> Alarm | None:
-    """Return an alarm in a metric's last 60 days; in its last 30 it is amber, in its last 7 red."""
+    """Return an alarm in a metric's last 60 days; in its last 30 it is amber, in its last 7 red.
+
+    Examples
+    --------
+    >>> import datetime as dt
+    >>> expiry("colour", dt.date(2027, 1, 1), dt.date(2026, 12, 20)).text
+    'It expires in 12 days, on 2027-01-01: no device reports it from then on.'
+    """
     days = (expires - today).days
     severity = next((severity for limit, severity in EXPIRY.items() if 0 < days <= limit), None)
     if severity is None:

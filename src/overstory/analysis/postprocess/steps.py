@@ -169,7 +169,13 @@ class Smooth:
 
 
 def shrinkage(size: int, penalty: float) -> F64:
-    """Return what is left of each wave's amplitude, longest first."""
+    """Return what is left of each wave's amplitude, longest first.
+
+    Examples
+    --------
+    >>> shrinkage(3, 1.0).round(3).tolist()
+    [1.0, 0.5, 0.059]
+    """
     return np.asarray(1.0 / (1.0 + penalty * np.arange(size, dtype=np.float64) ** 4))
 
 
