@@ -9,8 +9,7 @@ from scipy.stats import binom, chi2
 
 import overstory
 from overstory.analysis.support.positions import words_of
-from overstory.analysis.support.seeds.counting import inner_products
-from overstory.analysis.support.seeds.estimates import BY_ITSELF
+from overstory.analysis.support.seeds import BY_ITSELF, inner_products
 from overstory.protocol.encodings.seeds import BalancedHash, SeededHash, balanced_values
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism

@@ -47,18 +47,10 @@ OWN_SEED: Final = 31.0
 
 @dataclass(frozen=True)
 class Choice:
-    """An oracle at given needs.
+    """An oracle at given needs: ``overstory.oracle(name, **parameters)``.
 
-    Parameters
-    ----------
-    name, parameters
-        How to make it: ``overstory.oracle(name, **parameters)``.
-    linkable
-        What the reports of a device have in common, in bits.
-    influence
-        How many votes a crafted report is worth.
-    decoding, core_seconds
-        What counting and estimating takes, in words, and in about how many seconds of one core.
+    `linkable` is what the reports of a device have in common, in bits; `influence` is how many votes a crafted report
+    is worth; `decoding` and `core_seconds` are what counting and estimating takes, in words and in seconds of one core.
     """
 
     name: str
@@ -99,16 +91,8 @@ def rank(
 ) -> tuple[Choice, ...]:
     """Rank the registered oracles for a domain, the most accurate first.
 
-    Parameters
-    ----------
-    epsilon_permanent
-        Of any number of reports of one value. With it the longitudinal oracles are ranked, which send fresh reports;
-        without it those that send one.
-
-    Examples
-    --------
-    >>> [choice.name for choice in rank(100, 4.0, 10**6)[:3]]
-    ['grr', 'subset', 'projective']
+    With `epsilon_permanent`, of any number of reports of one value, the longitudinal oracles are ranked, which send
+    fresh reports; without it those that send one.
     """
     domain_size, num_reports = whole_number(domain_size), whole_number(num_reports)
     check_count("domain_size", domain_size, 2, 1 << 31)
@@ -127,17 +111,6 @@ def recommend(ranking: tuple[Choice, ...]) -> Choice:
     no seed of their device's own. It is the one of which two reports of a value share the fewest bits, whether they are
     equal (a cohort, a seed, a memoized report) or alike (a permanent response behind fresh noise); then the one with
     the smallest reports. `trade` says what was given up for it.
-
-    Examples
-    --------
-    >>> recommend(rank(10_000, 1.0, 10**6)).name
-    'projective'
-    >>> recommend(rank(100, 1.0, 10**6, epsilon_permanent=2.0)).name
-    'l-osue'
-    >>> recommend(rank(12_000, 1.0, 10**6, epsilon_permanent=2.0)).name
-    'loloha'
-    >>> [recommend(rank(size, 1.0, 10**7)).name for size in (10**5, 10**6)]  # olh takes 4 and 41 core-seconds
-    ['olh', 'projective']
     """
     return _preferred(ranking)[0]
 
@@ -236,13 +209,7 @@ def _choice(built: Mechanism, domain_size: int, num_reports: int) -> Choice:
 
 
 def report_bits(built: Mechanism) -> int:
-    """Return the bits of a report: its payload and its public part.
-
-    Examples
-    --------
-    >>> report_bits(mechanism("hadamard", domain_size=100, epsilon=1.0))
-    8
-    """
+    """Return the bits of a report: its payload and its public part."""
     return built.payload_bits + (built.num_cohorts - 1).bit_length()
 
 
@@ -329,12 +296,6 @@ def measured_errors(
 
 
 def zipf(num_reports: int, domain_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return what each of n devices holds when value v has a share proportional to 1 / (v + 1).
-
-    Examples
-    --------
-    >>> zipf(5, 3, np.random.default_rng(1)).max() < 3
-    np.True_
-    """
+    """Return what each of n devices holds when value v has a share proportional to 1 / (v + 1)."""
     shares = 1 / np.arange(1, domain_size + 1)
     return rng.choice(domain_size, size=num_reports, p=shares / shares.sum())

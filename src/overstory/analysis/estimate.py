@@ -305,29 +305,13 @@ def debias(
     p_star: float,
     q_star: float,
     values: Sequence[str],
-    shared: Clustering = ONE_EACH,
+    shared: Clustering = ONE_EACH,  # what reports of one device have in common
     joint_errors: JointErrors | None = None,
 ) -> Estimate:
     """Estimate counts from one-hot reports, where bit ``i`` stands for ``values[i]``.
 
     With n reports of which c set the bit, (c - n q*) / (p* - q*) is unbiased; its variance, given the true count t,
     is (t p*(1 - p*) + (n - t) q*(1 - q*)) / (p* - q*)^2 (Wang et al., USENIX Security 2017, section 3).
-
-    Parameters
-    ----------
-    values : sequence of str, length num_bits
-        What the bits stand for.
-    shared : Clustering
-        What reports of one device have in common; nothing, where every device reported once.
-    joint_errors : JointErrors, optional
-        How the values' errors vary together.
-
-    Examples
-    --------
-    >>> from overstory.analysis.reports import SupportCounts
-    >>> learned = debias(SupportCounts([100], [[70, 25]]), p_star=0.75, q_star=0.25, values=["yes", "no"])
-    >>> learned.counts.tolist(), learned.standard_errors.round(2).tolist()
-    ([90.0, 0.0], [8.66, 8.66])
     """
     from overstory.analysis.variance import check_channel
 

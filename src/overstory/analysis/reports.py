@@ -144,13 +144,7 @@ KERNELS: Final = "bits/popcount"
 
 
 def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int) -> tuple[I64, I64]:
-    """Return the reports of each cohort, shape (m,), and how many of them have each bit, shape (m, 64 * words).
-
-    Parameters
-    ----------
-    cohorts : ndarray of uint16, shape (n,)
-        Below `num_cohorts`, which is at least 1.
-    """
+    """Return the reports of each cohort, shape (m,), and how many of them have each bit, shape (m, 64 * words)."""
     if are_few(reports):
         return count_slowly(reports, cohorts, num_cohorts)
     from overstory.kernels.bits.popcount import count_bits_by_cohort, count_bits_grouped
@@ -185,14 +179,7 @@ def load_kernels(*, compiling: bool = False) -> None:
 
 
 def count_slowly(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int) -> tuple[I64, I64]:
-    """Return the same by NumPy alone.
-
-    Examples
-    --------
-    >>> totals, ones = count_slowly(np.array([[5], [4], [2]], np.uint64), np.array([1, 1, 0], np.uint16), 2)
-    >>> totals.tolist(), ones[:, :3].tolist()
-    ([1, 2], [[0, 1, 0], [1, 0, 2]])
-    """
+    """Return the same by NumPy alone."""
     ones = np.zeros((num_cohorts, 64 * reports.shape[1]), np.int64)
     order = np.argsort(cohorts, kind="stable")
     for start in range(0, len(reports), ROWS):

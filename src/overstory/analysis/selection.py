@@ -60,13 +60,7 @@ def z_values(raw: F64, standard_errors: F64) -> F64:
 
 
 def upper_p_values(raw: F64, standard_errors: F64) -> F64:
-    """Return P(an absent candidate looks at least this frequent); 1 where nothing is known.
-
-    Examples
-    --------
-    >>> upper_p_values(np.array([196.0, 0.0, 50.0]), np.array([100.0, 100.0, np.inf])).round(3).tolist()
-    [0.025, 0.5, 1.0]
-    """
+    """Return P(an absent candidate looks at least this frequent); 1 where nothing is known."""
     silent = ~np.isfinite(standard_errors) | ((standard_errors == 0.0) & (raw == 0.0))
     return np.where(silent, 1.0, upper_tail(z_values(raw, standard_errors)))
 
@@ -77,13 +71,7 @@ def upper_tail(z: F64) -> F64:
 
 
 def normal_quantile(probability: float) -> float:
-    """Return the z that a standard normal variable stays below with this probability, between 0 and 1.
-
-    Examples
-    --------
-    >>> round(normal_quantile(0.975), 6)
-    1.959964
-    """
+    """Return the z that a standard normal variable stays below with this probability, between 0 and 1."""
     return statistics.NormalDist().inv_cdf(probability)
 
 
@@ -100,21 +88,9 @@ def null_share(p_values: F64) -> float:
 def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0) -> F64:
     """Return, for each candidate, the smallest alpha at which it is detected.
 
-    Parameters
-    ----------
-    p_values : ndarray, shape (M,)
-        Of all candidates, not only of picked ones: picking first and counting afterwards loses control.
-    correction : {"fdr", "bonferroni"}
-        ``fdr`` is Benjamini and Hochberg's step-up rule (these are q-values); ``bonferroni`` multiplies by M.
-    share : float
-        Share of absent candidates, if estimated (`null_share`); 1 is Benjamini and Hochberg's own.
-
-    Examples
-    --------
-    >>> adjusted_p_values(np.array([0.01, 0.04, 0.03]), "fdr").round(3).tolist()
-    [0.03, 0.04, 0.04]
-    >>> adjusted_p_values(np.array([0.01, 0.04, 0.03]), "bonferroni").round(3).tolist()
-    [0.03, 0.12, 0.09]
+    ``fdr`` is Benjamini and Hochberg's step-up rule (these are q-values), with the share of absent candidates where it
+    is estimated (`null_share`); ``bonferroni`` multiplies by M. The p-values are of all candidates, not only of picked
+    ones: picking first and counting afterwards loses control.
     """
     if correction == "bonferroni":
         return np.asarray(np.minimum(p_values * p_values.size, 1.0))
@@ -193,13 +169,7 @@ def bound_text(correction: str, alpha: float) -> str:
 
 
 def binomial_law(trials: int, probability: float) -> F64:
-    """Return P(0), ..., P(trials) of a binomial distribution.
-
-    Examples
-    --------
-    >>> binomial_law(2, 0.25).round(12).tolist(), binomial_law(1, 0.0).tolist()
-    ([0.5625, 0.375, 0.0625], [1.0, 0.0])
-    """
+    """Return P(0), ..., P(trials) of a binomial distribution."""
     if not 0.0 < probability < 1.0:
         return np.asarray(np.arange(trials + 1) == (trials if probability else 0), np.float64)
     successes = np.arange(trials)
@@ -223,7 +193,7 @@ def lower_bound(hits: int, trials: int, alpha: float) -> float:
 
 
 def clopper_pearson(hits: int, trials: int, level: float) -> tuple[float, float]:
-    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2 (exact, conservative).
+    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2: exact.
 
     Examples
     --------
@@ -361,27 +331,13 @@ STEPS: Final = 40
 
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """Which of several estimates were selected, and by what test.
+    """Which of several estimates were selected, and by what test."""
 
-    Attributes
-    ----------
-    chosen : ndarray of bool, shape (M,)
-        Which were selected.
-    p_values : ndarray of float64, shape (M,)
-        What each was judged by.
-    num_tested : int
-        How many were tested, of which these M are some or all.
-    needed : float
-        The p-value that each had to reach: `selection.needed_p_value`.
-    two_sided : bool
-        Whether small estimates were selected as well as large ones.
-    """
-
-    chosen: NDArray[np.bool_]
-    p_values: F64
-    num_tested: int
-    needed: float
-    two_sided: bool = False
+    chosen: NDArray[np.bool_]  # shape (M,), as all arrays
+    p_values: F64  # what each was judged by
+    num_tested: int  # how many were tested, of which these M are some or all
+    needed: float  # the p-value that each had to reach: `needed_p_value`
+    two_sided: bool = False  # small estimates were selected as well as large ones
 
     def reach(self, level: float) -> F64:
         """Return how many standard errors the intervals reach to either side, shape (M,).
@@ -404,14 +360,9 @@ class Selected:
     def interval(
         self, adjustment: Adjustment, estimates: F64, errors: F64, level: float, around: Callable[[F64], Interval]
     ) -> Interval:
-        """Return the estimates' intervals, those of selected ones adjusted.
+        """Return the estimates' intervals, those of selected ones adjusted; `around` returns those that reach so far.
 
         Given that they were selected in a one-sided test, which is of shares, they end at 0 as shares do.
-
-        Parameters
-        ----------
-        around
-            Returns the intervals that reach so far to either side.
         """
         check_adjustment(adjustment)
         if adjustment == "fcr":

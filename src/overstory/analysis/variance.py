@@ -72,10 +72,7 @@ def frequency_variance(
     - One item drawn of L (sets): the drawn item's share is x / L, and L^2 times its variance over all devices like
       these, less their own ``x (1 - x)``, is the noise and the draw.
 
-    Parameters
-    ----------
-    num_candidates
-        M, for Bloom filters and hashed strings; unless given, so few that it does not matter.
+    M is `num_candidates`; unless given, so few that it does not matter.
 
     Examples
     --------
@@ -110,7 +107,7 @@ def _by_seed(
 ) -> float:
     """Return the variance with a small set of pseudo-random seeds, which are fitted, or leave their collisions.
 
-    See `overstory.analysis.support.seeds.estimates`: d values use up d of the s (g - 1) independent counts. By
+    See `overstory.analysis.support.seeds`: d values use up d of the s (g - 1) independent counts. By
     themselves, values keep an error of variance ``sum of the others' f^2 / (s (g - 1))``: here of others that are all
     alike.
     """
@@ -189,17 +186,8 @@ def check_reports_per_device(number: float) -> float:
 class Clustering:
     """How many reports share what was drawn once, and what two of them then have in common.
 
-    Parameters
-    ----------
-    reports_per_device
-        R above: the mean number of reports of a report's device, at least 1.
-    own, other
-        Covariance of two reports' support indicators: of the value that their device holds, and of any other.
-
-    Examples
-    --------
-    >>> Clustering(3.0, own=0.1, other=0.05).excess(holders=10.0, others=20.0)
-    4.0
+    `reports_per_device` is R above: the mean number of reports of a report's device, at least 1. `own` and `other` are
+    the covariances of two reports' support indicators: of the value that their device holds, and of any other.
     """
 
     reports_per_device: float = 1.0
@@ -227,13 +215,6 @@ def reports_per_device(total: float, squares: float) -> float:
     """Return R for devices whose numbers of reports have this sum and sum of squares.
 
     Never below the plain mean; only devices that report equally often have R equal to it.
-
-    Examples
-    --------
-    Two devices that reported once, and one that reported four times:
-
-    >>> reports_per_device(1 + 1 + 4, 1 + 1 + 16)
-    3.0
     """
     if not 0 < total <= squares <= total * total:
         raise ParameterError(f"no devices sent {total} reports of which the squared numbers add up to {squares}")

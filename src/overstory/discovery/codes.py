@@ -78,11 +78,6 @@ def prefixes(rows: Rows, num_bits: int) -> Rows:
 def extensions(parents: Rows, num_bits: int, step: int, places: NDArray[np.int64] | None = None) -> Rows:
     """Return the extensions of each row's `num_bits` bits by `step` more; those of one row follow each other.
 
-    Parameters
-    ----------
-    parents
-        Prefixes of `num_bits` bits.
-
     Examples
     --------
     >>> [f"{row:08b}" for row in extensions(np.array([[0b10100000]], np.uint8), 3, 2).ravel()]

@@ -96,16 +96,10 @@ def adjusted(p_values: F64, tried: int, correction: Correction) -> F64:
 
 @dataclass(frozen=True, eq=False)
 class Tested:
-    """Values that a question tested.
-
-    Attributes
-    ----------
-    counts, standard_errors
-        Among all devices.
-    """
+    """Values that a question tested."""
 
     rows: Rows  # the values' codes
-    counts: F64
+    counts: F64  # among all devices, as the standard errors are
     standard_errors: F64
     p_values: F64  # of the values in `rows`: the smallest of all that were tried
     tried: int  # how many values were tried
@@ -325,9 +319,7 @@ def ended_strings(plan: Plan, reports: Sequence[GroupReports], trail: Trail) -> 
 def counted_from(
     plan: Plan, reports: Sequence[GroupReports], first: int, codes: Sequence[int | None]
 ) -> tuple[Mechanism, NDArray[np.int64], int] | None:
-    """Return how many answers support each code (None: "elsewhere"), over the levels from `first` on.
-
-    None where there are no answers.
+    """Return how many answers support each code (None: "elsewhere"), over the levels from `first` on; None without any.
 
     Only levels with the same chances of support can be added; the last one's are those that count.
     """

@@ -28,22 +28,14 @@ F64 = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Level:
-    """One question of a search: its reports, and what it let through.
-
-    Attributes
-    ----------
-    tried, kept
-        Prefixes counted that some value may begin with, and the most frequent of them, which went on.
-    ended
-        Of those kept, the strings that had ended: they are not extended, and tested by all later levels together.
-    """
+    """One question of a search: its reports, and what it let through."""
 
     name: str  # the question's
     num_bits: int  # prefix length
     num_reports: int  # answers to this question
-    tried: int
-    kept: int
-    ended: int
+    tried: int  # prefixes counted that some value may begin with
+    kept: int  # the most frequent of them, which went on
+    ended: int  # of those, strings that had ended: not extended, but tested by all later levels together
     standard_error: float  # of the frequency of a prefix that nobody has
     cut: float  # the lowest frequency estimate that was kept
     background: float  # the mean estimate of all that was tried and not kept
@@ -189,7 +181,7 @@ class Discovered(Estimate):
         columns = output.file_columns(adjustment=self.adjustment)
         target.writelines(csv_lines((*columns, Column("source")), chosen))
 
-    def plot(self, ax: Any = None, limit: int = 50) -> Any:  # noqa: ARG002 - a search is drawn with all that it kept
+    def plot(self, ax: Any = None) -> Any:  # type: ignore[override] # a search is drawn with all that it kept
         """Draw the search: what each level kept, over its cut, and what was detected. Returns the axes."""
         return plot_search(self, ax)
 

@@ -90,27 +90,14 @@ def _payload(mechanism: Mechanism, payload: int, truth: int | None) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What needs lead to.
-
-    Attributes
-    ----------
-    mechanism
-        What to randomize with.
-    toml
-        The oracle and its parameters, as a registry has them.
-    absent, held
-        How estimates scatter: of a value that nobody holds, of one with the share that was asked for.
-    threshold
-        The estimated share from which a value counts as detected.
-    figures
-        In words: the smallest share that is detected, the devices that the share takes.
-    """
+    """What needs lead to."""
 
     mechanism: Mechanism
-    toml: str
-    absent: Scatter
-    held: Scatter
-    threshold: float
+    toml: str  # the oracle and its parameters, as a registry has them
+    absent: Scatter  # how estimates scatter of a value that nobody holds
+    held: Scatter  # of one with the share that was asked for
+    threshold: float  # the estimated share from which a value counts as detected
+    # in words: the smallest share that is detected, the devices that the share takes
     figures: tuple[tuple[str, str], ...]
     nearest: Nearest | None
     sentences: tuple[str, ...]

@@ -22,26 +22,13 @@ GRID: Final = 10**9  # parameters are written with nine decimals
 def best_channel(growth: float, ceiling: float, frequency: float = 0.0) -> tuple[float, float]:
     """Return (P(1|1), P(1|0)) of a report with the least variance at `frequency`.
 
-    Parameters
-    ----------
-    growth
-        E: the odds of a 1 may grow by this factor, from a bit that is 0 to a bit that is 1.
-    ceiling
-        A: the largest ratio P(1|1) / P(1|0), and P(0|0) / P(0|1), that the permanent round lets through.
+    The odds of a 1 may grow by the factor E = `growth`, from a bit that is 0 to a bit that is 1; A = `ceiling` is the
+    largest ratio P(1|1) / P(1|0), and P(0|0) / P(0|1), that the permanent round lets through.
 
-    Notes
-    -----
     With o the odds of a 1 from a 0 the variance is proportional to ``[(1-x)(1+Eo)^2 + xE(1+o)^2] / o``, least at
     ``o^2 = (1-x+xE) / (E ((1-x)E + x))``; at x = 0 that is o = 1/E: P(1|1) = 1/2, P(1|0) = 1/(E+1), the optimized
     unary encoding. The ratio ``r = P(1|1) / P(1|0) = E (1+o) / (1+Eo)`` falls with o and the variance has one minimum,
     so where r would exceed A (or fall below E/A) the best is at that end.
-
-    Examples
-    --------
-    >>> [round(x, 4) for x in best_channel(3.0, 10.0)]
-    [0.5, 0.25]
-    >>> [round(x, 4) for x in best_channel(4.0, 2.0)]  # only the one-time channel passes
-    [0.6667, 0.3333]
     """
     rest = 1 - frequency
     odds = math.sqrt((rest + frequency * growth) / (growth * (rest * growth + frequency)))

@@ -24,12 +24,8 @@ def count_error(mechanism: Mechanism, num_reports: float, frequency: float, num_
     """Return the standard error of the estimated count of a string of that frequency, in reports.
 
     The variance is the channel's, `overstory.analysis.variance.frequency_variance`, in the string's own bits and in
-    those that correct for collisions, and that of the cohorts' luck, `cohort_variance`.
-
-    Parameters
-    ----------
-    num_fitted
-        How many strings are estimated together: see `fitted_candidates`.
+    those that correct for collisions, and that of the cohorts' luck, `cohort_variance`. `num_fitted` strings are
+    estimated together: see `fitted_candidates`.
     """
     own_share = information(mechanism, num_fitted)
     own, others = (frequency_variance(mechanism, num_reports, x, num_candidates=num_fitted) for x in (frequency, 0.0))

@@ -25,39 +25,17 @@ EPSILON_STEP: Final = 0.01
 
 @dataclass(frozen=True)
 class DomainPlan:
-    """What a collection over a known domain would learn by the best oracle.
+    """What a collection over a known domain would learn by the best oracle."""
 
-    Attributes
-    ----------
-    ranking
-        Every oracle that meets the needs, the most accurate first.
-    best
-        The recommended one.
-    instead
-        What was nearly as good, and what it would cost; None where nothing was.
-    num_reports
-        One report a device.
-    alpha
-        The chance of any false detection.
-    share
-        The share asked for, from 0 to 1; None where none was.
-    smallest_share
-        The smallest share that is detected nine times in ten; None where none is.
-    people_needed
-        How many people detect the share asked for nine times in ten; None where no number does.
-    nearest
-        The nearest needs that detect the share, where these do not.
-    """
-
-    ranking: tuple[Choice, ...]
+    ranking: tuple[Choice, ...]  # every oracle that meets the needs, the most accurate first
     best: Choice
-    instead: str | None
-    num_reports: int
-    alpha: float
-    share: float | None
-    smallest_share: float | None
-    people_needed: int | None
-    nearest: Nearest | None
+    instead: str | None  # what was nearly as good, and what it would cost
+    num_reports: int  # one report a device
+    alpha: float  # the chance of any false detection
+    share: float | None  # that was asked for, from 0 to 1
+    smallest_share: float | None  # that is detected nine times in ten
+    people_needed: int | None  # to detect the share nine times in ten; None where no number does
+    nearest: Nearest | None  # the nearest needs that detect the share, where these do not
 
     @property
     def mechanism(self) -> Mechanism:
@@ -95,27 +73,12 @@ def plan_for_domain(
     epsilon: float,
     num_reports: int,
     *,
+    # of any number of reports of one value, where devices report more than once
     epsilon_permanent: float | None = None,
-    share: float | None = None,
-    alpha: float = 0.05,
+    share: float | None = None,  # to be detected, above 0 and at most 1
+    alpha: float = 0.05,  # the chance of any false detection
 ) -> DomainPlan:
-    """Return the plan of a collection over a domain of `domain_size` values.
-
-    Parameters
-    ----------
-    epsilon, epsilon_permanent
-        What one report may reveal, and any number of reports of one value, where devices report more than once.
-    share
-        A share that is to be detected, above 0 and at most 1.
-    alpha
-        The chance of any false detection, above 0 and below 1.
-
-    Examples
-    --------
-    >>> plan = plan_for_domain(100, 1.0, 10**5, share=0.01)
-    >>> plan.best.name, round(plan.smallest_share, 4), plan.people_needed
-    ('subset', 0.0275, 752027)
-    """
+    """Return the plan of a collection over a domain of `domain_size` values."""
     if share is not None and not 0 < share <= 1:
         raise ParameterError(f"share = {share}: give a fraction above 0 and at most 1, such as 0.01")
     check_count("reports", num_reports, 1, 1 << 62)

@@ -33,25 +33,13 @@ SHOWN: Final = 8
 
 @dataclass(frozen=True)
 class ItemChoice:
-    """A mechanism for sets, and how far off an item's share is expected to be.
-
-    Attributes
-    ----------
-    parameters
-        What a registry writes down: without what follows from the domain.
-    standard_error
-        Of a share, as a fraction.
-    left_out
-        The share of all held items that sets longer than the padding length lose.
-    error
-        The root of the mean squared error: both together.
-    """
+    """A mechanism for sets, and how far off an item's share is expected to be."""
 
     mechanism: Mechanism
-    parameters: Mapping[str, Any]
-    standard_error: float
-    left_out: float
-    error: float
+    parameters: Mapping[str, Any]  # what a registry writes down: without what follows from the domain
+    standard_error: float  # of a share, as a fraction
+    left_out: float  # the share of all held items that sets longer than the padding length lose
+    error: float  # the root of the mean squared error: both together
 
     @property
     def label(self) -> str:
@@ -71,13 +59,7 @@ class ItemChoice:
 
 
 def sizes_about(typical: float | None, most: int) -> list[float]:
-    """Return the chance of each size from 0 to `most`: Poisson about a typical size; without one, `most` for sure.
-
-    Examples
-    --------
-    >>> sizes_about(None, 2), [round(chance, 3) for chance in sizes_about(1.0, 2)]
-    ([0.0, 0.0, 1.0], [0.4, 0.4, 0.2])
-    """
+    """Return the chance of each size from 0 to `most`: Poisson about a typical size; without one, `most` for sure."""
     if typical is None:
         return [0.0] * most + [1.0]
     if not 0 < typical <= most:
@@ -92,22 +74,8 @@ def rank_item_mechanisms(
 ) -> tuple[ItemChoice, ...]:
     """Return every mechanism for sets that meets the needs and leaves out at most 5% of all items, least error first.
 
-    Parameters
-    ----------
-    domain_size, most
-        How many items there are, and how many of one set count.
-    epsilon
-        What any number of reports of one set may reveal.
-    num_reports
-        One report a device.
-    sizes
-        The chance, or the number of devices, of each size from 0; `most` for all unless given.
-
-    Examples
-    --------
-    >>> best = rank_item_mechanisms(30, 5, 1.0, 100_000)[0]
-    >>> best.label, dict(best.parameters), round(best.error, 4)
-    ('padding-and-sampling (grr)', {'epsilon': 1.0, 'length': 5, 'inner': 'grr'}, 0.0135)
+    At most `most` items of one set count; `sizes` are the chances, or the numbers of devices, of each size from 0.
+    `epsilon` is of any number of reports of one set.
     """
     check_count("reports", num_reports, 1, 1 << 62)
     ItemBits(domain_size, most)  # says so when one is out of range, before a list as long as `most` is made

@@ -70,24 +70,17 @@ class Nearest:
 
 
 def nearest(
-    devices_needed: DevicesNeeded,
+    devices_needed: DevicesNeeded,  # falls when an epsilon rises
     epsilon: float,
     epsilon_permanent: float | None,
     num_reports: int,
     *,
     share: float,
     smallest_share: float | None,
+    # how far the permanent epsilon must be above the other; it rises only where the other would come nearer
     apart: float = 0.0,
 ) -> Nearest:
-    """Return the nearest needs with which a share is detected.
-
-    Parameters
-    ----------
-    devices_needed
-        Falls when an epsilon rises.
-    apart
-        How far the permanent epsilon must be above the other; it rises only where the other would come nearer.
-    """
+    """Return the nearest needs with which a share is detected."""
 
     def permanent(larger: float) -> float | None:
         return None if epsilon_permanent is None else max(epsilon_permanent, round(larger + apart, 2))

@@ -148,14 +148,6 @@ def plan_registry(text: str, folder: Folder | None, *, source: str | None = None
     r"""Return a registry's text with oracle and parameters in place of every metric's needs, and what was planned.
 
     The needs stay as a comment; all other text stays as it is.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> needs = 'needs = {epsilon_report = 1.0, reports = 10000}'
-    >>> text, planned = plan_registry(EXAMPLE.replace('oracle = "grr"\nparameters = {epsilon = 1.0}', needs), None)
-    >>> text == EXAMPLE.replace('oracle', f'# {needs}\noracle')
-    True
     """
     root = read_root(text, source=source)
     root.faults.extend(_other_faults(text, folder, source))
@@ -373,13 +365,7 @@ def worst_error(built: NumericRandomizer, reports: int) -> float:
 
 
 def best_for_mean(epsilon: float, domain: Interval, resolution: int) -> MeanRandomizer:
-    """Return the mechanism whose mean has the least error in the worst case; of equal ones the smaller reports.
-
-    Examples
-    --------
-    >>> best_for_mean(0.5, Interval(0, 1), 64).name, best_for_mean(2.0, Interval(0, 1), 64).name
-    ('duchi', 'hybrid')
-    """
+    """Return the mechanism whose mean has the least error in the worst case; of equal ones the smaller reports."""
     built = [kind(epsilon, domain, resolution) for kind in MEANS]
     return min(built, key=lambda each: (round(worst_error(each, 1), 9), each.payload_bits))
 

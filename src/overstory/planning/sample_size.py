@@ -24,12 +24,7 @@ MOST_PEOPLE: Final = 1 << 62
 def variance_per_person(
     mechanism: Mechanism, frequency: float, num_candidates: int, *, reports_per_device: float = 1.0
 ) -> float:
-    """Return the variance of a share's estimate from one person, who sends `reports_per_device` reports.
-
-    Parameters
-    ----------
-    reports_per_device
-        Reports of one person, of a value that does not change; they share what is drawn once.
+    """Return the variance of a share's estimate from one person, who sends `reports_per_device` reports of one value.
 
     What no number of people makes smaller is left out: see `overstory.analysis.variance.lasting_variance`.
 
@@ -60,14 +55,7 @@ def required_sample_size(
     alpha: float = 0.05,
     reports_per_device: float = 1.0,
 ) -> int:
-    """Return the fewest people with whom a value of that share is detected nine times in ten.
-
-    Parameters
-    ----------
-    mechanism, num_candidates, reports_per_device
-        See `variance_per_person`.
-    share
-        A fraction above 0, at most 1.
+    """Return the fewest people with whom a value of that share, above 0, is detected nine times in ten.
 
     Examples
     --------

@@ -67,31 +67,15 @@ ENOUGH_BEFORE: Final = 4
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something about a metric that somebody should look at.
-
-    Attributes
-    ----------
-    kind, severity
-        What it is about; red, amber, or a note that fails no check.
-    metric
-        The metric's id; None for what is about all of them.
-    period
-        The label of the period, or the day, that it is about.
-    text
-        What it means, in a sentence or two.
-    values
-        The metric's values that it is about.
-    numbers
-        What it was decided by, as JSON values.
-    """
+    """Something about a metric that somebody should look at."""
 
     kind: Kind
-    severity: Severity
-    metric: str | None
-    period: str
-    text: str
-    values: tuple[str, ...] = ()
-    numbers: Mapping[str, Any] = field(default_factory=dict)
+    severity: Severity  # red, amber, or a note that fails no check
+    metric: str | None  # its id; None for what is about all of them
+    period: str  # the label of the period, or the day, that it is about
+    text: str  # a sentence or two
+    values: tuple[str, ...] = ()  # the metric's values that it is about
+    numbers: Mapping[str, Any] = field(default_factory=dict)  # what it was decided by, as JSON values
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -185,10 +169,7 @@ REFUSED_SHARE, REFUSED_TIMES = 0.001, 5.0
 def refusals(day: str, posts: int, refused: Mapping[str, int], before: Sequence[Mapping[str, float]]) -> list[Alarm]:
     """Return an alarm per reason whose share of a day's posts is above .1% and five times its median.
 
-    Parameters
-    ----------
-    before
-        Each earlier day's share of its posts by reason; a reason that is missing has 0.
+    `before` has each earlier day's share of its posts by reason; a reason that is missing has 0.
 
     Examples
     --------
@@ -245,20 +226,12 @@ DRIFT_VARIANCE: Final = 0.7685
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A metric's newest estimates and the ones before, each of one period, all of one list of values.
-
-    Attributes
-    ----------
-    metric, period
-        The metric's id, and the label of its newest period.
-    after, before
-        One estimate or, for a drift, 13; the 8 or 13 before.
-    """
+    """A metric's newest estimates and the ones before, each of one period, all of one list of values."""
 
     metric: str
-    period: str
-    after: Sequence[Estimate]
-    before: Sequence[Estimate]
+    period: str  # the label of the newest one
+    after: Sequence[Estimate]  # one estimate or, for a drift, 13
+    before: Sequence[Estimate]  # the 8 or 13 before
 
     def __post_init__(self) -> None:
         lists = {tuple(map(str, estimate.values)) for estimate in (*self.after, *self.before)}
@@ -268,22 +241,15 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One value's share, before and after.
-
-    Attributes
-    ----------
-    before, after, standard_error
-        Shares, and the standard error of their difference.
-    q_value
-        The smallest false discovery rate, over all values of all metrics of the run, at which it is a change.
-    """
+    """One value's share, before and after."""
 
     metric: str
     period: str
     value: str
     before: float
     after: float
-    standard_error: float
+    standard_error: float  # of the difference
+    # the smallest false discovery rate, over all values of all metrics of the run, at which it is a change
     q_value: float
     level: float = 0.95
     """Of the interval: as much above 95% as the choice of this value among all costs (false coverage rate)."""
@@ -317,10 +283,7 @@ class Change:
 def find_changes(comparisons: Sequence[Comparison], *, alpha: float = ALPHA, least: bool = True) -> tuple[Change, ...]:
     """Return the shares that changed, of all values of all metrics: one run, one false discovery rate.
 
-    Parameters
-    ----------
-    least
-        Whether a change must be a point or a tenth of the value, too.
+    With `least` a change must be a point or a tenth of the value, too.
     """
     selection.check_alpha(alpha)
     measured = [_difference(comparison) for comparison in comparisons]

@@ -151,17 +151,7 @@ def balance(sizes: I64, shares: F64) -> tuple[float, float]:
 def below_zero(z: F64, correlation: float) -> tuple[float, float]:
     """Return N of shares over their standard errors, and its p-value; see the module.
 
-    Parameters
-    ----------
-    correlation
-        Of the noise of two values that nobody holds.
-
-    Examples
-    --------
-    >>> below_zero(np.zeros(100), 0.0)
-    (0.0, 1.0)
-    >>> below_zero(np.full(100, -1.2), 0.0)[1] < 1e-8
-    True
+    `correlation` is that of the noise of two values that nobody holds.
     """
     values, rho = len(z), min(max(correlation, -1.0), 1.0)
     statistic = float((np.minimum(z, 0.0) ** 2).sum())
@@ -177,23 +167,8 @@ def most_frequent_pair(
 ) -> tuple[float, float, tuple[int, int]]:
     """Return z of the pair of values that most reports support together beyond chance, its p-value, and the pair.
 
-    The p-value is times the number of pairs (Bonferroni).
-
-    Parameters
-    ----------
-    pairs : ndarray of int64, shape (w, w)
-        How many of the reports support both values.
-    covariance
-        Of two values' support in one report that holds one of them, and in one that holds neither: 0 unless an
-        encoding fixes how many values a report supports; see `pair_covariance`.
-
-    Examples
-    --------
-    1,000 reports, each of two coin flips, and 200 that set both bits:
-
-    >>> z, p_value, pair = most_frequent_pair(np.array([[700, 450], [450, 700]]), 1_200, 0.75, 0.5)
-    >>> pair, p_value < 1e-6
-    ((0, 1), True)
+    The p-value is times the number of pairs (Bonferroni). `covariance` is of two values' support in one report that
+    holds one of them, and in one that holds neither: 0 unless an encoding fixes how many values a report supports.
     """
     support = np.diag(pairs) / reports
     shares = np.clip((support - q_star) / (p_star - q_star), 0.0, 1.0)
@@ -275,28 +250,14 @@ DECODERS_OWN: Final = frozenset({"cohorts", "dispersion"})
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One check of a collection.
+    """One check of a collection."""
 
-    Attributes
-    ----------
-    name
-        A key of `MEANINGS`.
-    statistic, p_value
-        The number it is decided by, and how often honest reports have one as extreme, at most.
-    detail
-        The statistic in words.
-    adjusted
-        The smallest chance of any false alarm among all checks of the reading at which this one is an alarm (Holm).
-    period
-        The label of the period; None for a collection without one.
-    """
-
-    name: str
+    name: str  # a key of `MEANINGS`
     statistic: float
-    p_value: float
-    detail: str
-    adjusted: float = 1.0
-    period: str | None = None
+    p_value: float  # how often honest reports have one as extreme, at most
+    detail: str  # the statistic in words
+    adjusted: float = 1.0  # the smallest chance of any false alarm in the reading at which this is an alarm (Holm)
+    period: str | None = None  # its label; None for a collection without one
 
     @property
     def raised(self) -> bool:
@@ -334,19 +295,12 @@ def check_collection(
     estimate: Estimate | None = None,
     *,
     sums: ReportSums | None = None,
-    labels: Sequence[str] = (),
+    labels: Sequence[str] = (),  # the strings that were looked for, where the mechanism has no domain
     period: str | None = None,
 ) -> tuple[Check, ...]:
     """Return the checks of one collection, in which a device reported once, adjusted for each other.
 
-    Parameters
-    ----------
-    estimate
-        What was estimated from these counts; None: checks that need it are left out.
-    sums
-        What was summed of its reports; None: checks that need the reports are left out.
-    labels
-        The strings that were looked for, where the mechanism has no domain.
+    Checks that need the estimate from these counts, or the sums of the reports, are left out where that is None.
     """
     if not isinstance(mechanism, Mechanism) or counts.num_reports < LEAST_REPORTS:
         return ()
@@ -355,27 +309,14 @@ def check_collection(
 
 
 def adjust_checks(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Return checks with p-values adjusted for all of them, by Holm's rule, in their order.
-
-    Examples
-    --------
-    >>> three = [Check(name="sum", statistic=0.0, p_value=p, detail="") for p in (0.02, 0.01, 0.5)]
-    >>> [check.adjusted for check in adjust_checks(three)]
-    [0.04, 0.03, 0.5]
-    """
+    """Return checks with p-values adjusted for all of them, by Holm's rule, in their order."""
     given = list(checks)
     adjusted = holm([check.p_value for check in given])
     return tuple(replace(check, adjusted=p_value) for check, p_value in zip(given, adjusted, strict=True))
 
 
 def alarm_notes(checks: Iterable[Check], *, decoded: bool = False) -> tuple[str, ...]:
-    """Return the alarms as notes to read with an estimate.
-
-    Parameters
-    ----------
-    decoded
-        Whether the estimate is a decoder's, which has notes of its own on cohorts and residuals.
-    """
+    """Return the alarms as notes to read with an estimate; a decoder has notes of its own on cohorts and residuals."""
     own = DECODERS_OWN if decoded else frozenset[str]()
     return tuple(
         f"alarm{'' if check.period is None else f', in {check.period}'}: {check.text}"

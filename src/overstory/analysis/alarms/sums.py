@@ -59,36 +59,15 @@ BLOCK: Final = 4096
 class ReportSums:
     """Sums over reports of one collection, a commutative monoid under ``+``.
 
-    Attributes
-    ----------
-    num_reports
-        Reports summed.
-    ones : ndarray of int64, shape (cells,)
-        Reports by their number of ones, in the cells of `Watch.lowest` and `Watch.width`; no cells where ones are not
-        counted. Where votes must be computed, of the reports whose pairs are counted alone.
-    pair_reports
-        Reports whose pairs were counted.
-    pairs : ndarray of int64, shape (w, w)
-        How many reports vote for both of two values; the diagonal: for one.
-    seeds : ndarray of int64, shape (buckets,)
-        Reports by their seed's remainder.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> from overstory.analysis.reports import ReportBatch
-    >>> watch = Watch.of(mechanism("oue", domain_size=3, epsilon=1.0))
-    >>> batch = ReportBatch(np.zeros(2, np.uint16), np.array([[0b011], [0b111]], np.uint64), 3, 1)
-    >>> sums = watch.sum(batch)
-    >>> sums.pairs.tolist(), int(sums.ones.sum())
-    ([[2, 2, 1], [2, 2, 1], [1, 1, 1]], 2)
+    `ones` counts reports by their number of ones, in the cells of `Watch.lowest` and `Watch.width`; it has no cells
+    where ones are not counted. Where votes must be computed, it is of the reports whose pairs are counted alone.
     """
 
     num_reports: int
-    ones: I64
-    pair_reports: int
-    pairs: I64
-    seeds: I64
+    ones: I64  # shape (cells,)
+    pair_reports: int  # reports whose pairs were counted
+    pairs: I64  # shape (w, w): how many reports vote for both of two values; the diagonal: for one
+    seeds: I64  # shape (buckets,): reports by their seed's remainder
 
     def __add__(self, other: ReportSums) -> ReportSums:
         """Merge with sums over other reports."""
@@ -133,20 +112,14 @@ class ReportSums:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is summed of the reports of one mechanism.
-
-    Attributes
-    ----------
-    values
-        The symbols whose pairs are counted; at most `WATCHED`.
-    """
+    """What is summed of the reports of one mechanism."""
 
     mechanism: Mechanism
-    values: Sequence[int]
+    values: Sequence[int]  # the symbols whose pairs are counted; at most `WATCHED`
 
     @classmethod
     def of(cls, mechanism: LocalRandomizer) -> Watch | None:
-        """Return what is summed; None where nothing is.
+        """Return what is summed; None where nothing is, as of a symbol.
 
         Examples
         --------
@@ -255,15 +228,7 @@ def symmetric(upper: I64) -> I64:
 def count_vote_pairs(votes: NDArray[np.uint64], num_bits: int) -> I64:
     """Return in how many rows two bits are both set, shape (num_bits, num_bits): compiled once rows are many.
 
-    Parameters
-    ----------
-    votes : ndarray of uint64, shape (n, words)
-        Packed bits; those past `num_bits` may be anything.
-
-    Examples
-    --------
-    >>> count_vote_pairs(np.array([[0b101], [0b111]], np.uint64), 3).tolist()
-    [[2, 1, 2], [1, 1, 1], [2, 1, 2]]
+    Packed bits past `num_bits` may be anything.
     """
     if are_few(votes.size * num_bits // BLOCKS, "bits/pairs"):
         return count_pairs_slowly(votes, num_bits)
@@ -286,13 +251,7 @@ def count_pairs_slowly(votes: NDArray[np.uint64], num_bits: int) -> I64:
 
 
 def expected_buckets(num_cohorts: int, buckets: int) -> NDArray[np.float64]:
-    """Return the share of the seeds ``0 .. num_cohorts - 1`` that has each remainder, float64 of shape (buckets,).
-
-    Examples
-    --------
-    >>> expected_buckets(5, 2).tolist()
-    [0.6, 0.4]
-    """
+    """Return the share of the seeds ``0 .. num_cohorts - 1`` that has each remainder, float64 of shape (buckets,)."""
     assert buckets <= MAX_COHORTS
     each, more = divmod(num_cohorts, buckets)
     return (each + (np.arange(buckets) < more)) / num_cohorts

@@ -50,23 +50,11 @@ Contrast = Literal["difference", "ratio"]
 
 @dataclass(frozen=True, eq=False)
 class Conditional:
-    """The shares of the columns' values in each row.
+    """The shares of the columns' values in each row."""
 
-    Attributes
-    ----------
-    table : TableEstimate
-        The table whose rows are conditioned on; its `transposed` conditions on the columns.
-    estimable : ndarray of bool, shape (k_x,)
-        Which rows are large enough.
-    shares : ndarray of float64, shape (k_x, k_y)
-        P(column | row); nan in rows that are not estimable.
-    standard_errors : ndarray of float64, shape (k_x, k_y)
-        Of `shares`.
-    """
-
-    table: TableEstimate
-    estimable: NDArray[np.bool_]
-    shares: F64
+    table: TableEstimate  # its `transposed` conditions on the columns
+    estimable: NDArray[np.bool_]  # shape (k_x,): which rows are large enough
+    shares: F64  # shape (k_x, k_y): P(column | row); nan in rows that are not estimable
 
     @cached_property
     def standard_errors(self) -> F64:
@@ -106,26 +94,14 @@ def sure(table: TableEstimate) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 
 @dataclass(frozen=True)
 class Compared:
-    """Two conditional shares compared.
-
-    Attributes
-    ----------
-    column, row, against : str
-        The share of `column` in the row `row`, compared with that in the row `against`.
-    contrast : {"difference", "ratio"}
-        What `estimate` is: the difference of the shares, or how many times as large the first is.
-    estimate, low, high : float
-        The estimate and its interval; infinite where a ratio's interval has no end.
-    level : float
-        The interval's confidence level.
-    """
+    """The share of `column` in the row `row`, compared with that in the row `against`."""
 
     column: str
     row: str
     against: str
-    contrast: Contrast
+    contrast: Contrast  # the difference of the shares, or how many times as large the first is
     estimate: float
-    low: float
+    low: float  # infinite, as `high`, where a ratio's interval has no end
     high: float
     level: float
 
@@ -170,24 +146,13 @@ def _place(table: TableEstimate, axis: int, label: str) -> int:
 
 @dataclass(frozen=True)
 class CramersV:
-    """Cramer's V: 0 where the variables are independent, 1 where one follows from the other.
+    """Cramer's V: 0 where the variables are independent, 1 where one follows from the other."""
 
-    Attributes
-    ----------
-    estimate : float
-        V; nan where independence is not rejected: noise alone would give a V above 0.
-    low, high : float
-        The interval; `low` is 0 where independence is not rejected.
-    level : float
-        The interval's confidence level.
-    left_out : tuple of two tuples of str
-        Rows and columns whose shares are below four standard errors: V is that of the others.
-    """
-
-    estimate: float
-    low: float
+    estimate: float  # nan where independence is not rejected: noise alone would give a V above 0
+    low: float  # 0 where independence is not rejected
     high: float
     level: float
+    # rows and columns whose shares are below four standard errors: V is that of the others
     left_out: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def to_json(self) -> dict[str, Any]:
@@ -205,15 +170,8 @@ def cramers_v(
 ) -> CramersV | None:
     """Return Cramer's V with its interval, of the rows and columns that are large enough.
 
-    Parameters
-    ----------
-    alpha
-        Of the test of independence that decides whether there is more than an upper bound.
-
-    Returns
-    -------
-    CramersV or None
-        None where fewer than two rows or columns are large enough, or there are more than 2,500 cells.
+    A test of independence at `alpha` decides whether there is more than an upper bound. None where fewer than two rows
+    or columns are large enough, or there are more than 2,500 cells.
     """
     rows, columns = sure(table)
     tested = independence(table, alpha) if tested is None else tested

@@ -82,12 +82,8 @@ def orthogonal(direction: F64) -> F64:
 class PairCovariance:
     """Of cells that one pure oracle reports.
 
-    Parameters
-    ----------
-    shares : ndarray of float64, shape (k_x, k_y)
-        The cells at which variances are taken, as they were estimated.
-    beyond : ndarray of float64, shape (k_x, k_y)
-        What the estimate's variances have beyond these: of seeds that are filled unevenly.
+    Variances are taken at the `shares` as they were estimated; `beyond` is what the estimate's variances have beyond
+    these: of seeds that are filled unevenly. Both have shape (k_x, k_y).
     """
 
     mechanism: Mechanism
@@ -144,14 +140,8 @@ class PairCovariance:
 class DenseCovariance:
     """Of cells whose errors go together in no simple way: sampled bits, a few public seeds, Bloom filters.
 
-    Parameters
-    ----------
-    noise : ndarray of float64, shape (K, K)
-        The covariances that randomization leaves, for the K = k_x k_y cells row by row.
-    shares : ndarray of float64, shape (k_x, k_y)
-        The cells, for the sampling of people.
-    people : float
-        1 / n times the reports of a device, or 0 where intervals are of these reports.
+    `noise` has the covariances that randomization leaves, for the K = k_x k_y cells row by row. The `shares` are for
+    the sampling of people: 1 / n times the reports of a device is `people`, or 0 where intervals are of these reports.
     """
 
     noise: F64
@@ -179,10 +169,7 @@ class DenseCovariance:
 class KroneckerCovariance:
     """Of two variables that are reported apart: a sum of products ``A (x) B``.
 
-    Parameters
-    ----------
-    terms : tuple of pairs of ndarray of float64, shapes (k_x, k_x) and (k_y, k_y)
-        The factors of each product, n included.
+    The factors of each term have shapes (k_x, k_x) and (k_y, k_y), n included.
     """
 
     terms: tuple[tuple[F64, F64], ...]
@@ -202,15 +189,7 @@ class KroneckerCovariance:
 
 @dataclass(frozen=True, eq=False)
 class SummedCovariance:
-    """Of the pairs of two variables among more: each pair is a sum of cells.
-
-    Parameters
-    ----------
-    cells
-        The covariances of the cells, shape (k_x, k_y rest): those of a pair lie next to each other.
-    rest : int
-        How many cells a pair has.
-    """
+    """Of the pairs of two variables among more: each pair is a sum of `rest` cells that lie next to each other."""
 
     cells: TableCovariance
     rest: int
@@ -244,27 +223,13 @@ POWER: Final = 0.8
 
 @dataclass(frozen=True)
 class Independence:
-    """The result of a test of independence.
+    """The result of a test of independence."""
 
-    Attributes
-    ----------
-    statistic : float
-        T, which is chi-square under independence.
-    degrees : int
-        Its degrees of freedom.
-    p_value : float
-        The chance of a T at least as large where the variables are independent.
-    alpha : float
-        The chance of rejecting wrongly.
-    detectable : float
-        The Cramer's V that is detected 8 times in 10 with as many reports; 1 at most, nan where that is unknown.
-    """
-
-    statistic: float
+    statistic: float  # T, which is chi-square under independence
     degrees: int
-    p_value: float
-    alpha: float = 0.05
-    detectable: float = math.nan
+    p_value: float  # the chance of a T at least as large where the variables are independent
+    alpha: float = 0.05  # the chance of rejecting wrongly
+    detectable: float = math.nan  # Cramer's V detected 8 times in 10 with as many reports; at most 1
 
     @property
     def rejected(self) -> bool:
@@ -284,11 +249,8 @@ class Independence:
 def independence(table: TableEstimate, alpha: float = 0.05) -> Independence | None:
     """Test whether the two variables of a table are independent.
 
-    Returns
-    -------
-    Independence or None
-        None without reports, for tables of more than 2,500 cells, and where the reports are so few that their errors
-        are not known.
+    None without reports, for tables of more than 2,500 cells, and where the reports are so few that their errors are
+    not known.
     """
     check_alpha(alpha)
     if not table.num_reports or table.shares.size > MOST_CELLS:

@@ -53,13 +53,7 @@ NO_REPORTS = "there are no reports: nothing can be estimated"
 
 
 class Moments(NamedTuple):
-    """E(u u' | x) = base + the sum of weight times r_x r_x' over the columns r_x of each matrix.
-
-    Attributes
-    ----------
-    base : ndarray of float64, shape (K, K)
-    own : tuple of (float, ndarray of float64, shape (K, K))
-    """
+    """E(u u' | x) = base + the sum of weight times r_x r_x' over the columns r_x of each (K, K) matrix."""
 
     base: F64
     own: tuple[tuple[float, F64], ...]
@@ -72,14 +66,9 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FiniteVariable:
-    """One of two linked variables with a finite domain.
+    """One of two linked variables with a finite domain: its oracle is a symbol, or a bit for each value.
 
-    Parameters
-    ----------
-    part
-        Its oracle: a symbol, or a bit for each value.
-    supported : ndarray of float64, shape (K,)
-        The share of the reports that support each value.
+    `supported` is the share of the reports that support each value, shape (K,).
     """
 
     part: Mechanism
@@ -120,10 +109,7 @@ class FiniteVariable:
     def moments(self, projection: F64, *, shared: bool = False) -> Moments:
         """Return E(u u' | x) of one report, or of two of one device, for u = Q phi + a constant that keeps it unbiased.
 
-        Parameters
-        ----------
-        shared
-            Of two reports, which have the permanent response in common.
+        `shared`: of two reports, which have the permanent response in common.
         """
         (p, q), eye = self.rates, np.eye(len(self.supported))
         own, other, left = self.part.permanent_support if shared else (p, q, 1.0)
@@ -139,17 +125,7 @@ class FiniteVariable:
 
 @dataclass(frozen=True, eq=False)
 class LinkedCovariance:
-    """The exact covariances of the cells.
-
-    Parameters
-    ----------
-    once, shared
-        The moments of both variables in one report, and in two of one device.
-    shares, rows, columns : ndarray of float64, shapes (k_x, k_y), (k_x,) and (k_y,)
-        The table and its marginals.
-    num_reports, reports_per_device, kind
-        As in `TableEstimate`.
-    """
+    """The exact covariances of the cells, from both variables' moments in one report, and in two of one device."""
 
     once: tuple[Moments, Moments]
     shared: tuple[Moments, Moments]
@@ -218,19 +194,11 @@ def linked_cells(
     labels: Sequence[Sequence[str]],
     *,
     method: LinkedMethod = "gls",
-    reports_per_device: float = 1.0,
+    reports_per_device: float = 1.0,  # reports of one device, its values unchanged
     interval_kind: IntervalKind = "population",
-    other: Sequence[int | None] = (None, None),
+    other: Sequence[int | None] = (None, None),  # which value of each variable stands for all that are not listed
 ) -> TableEstimate:
-    """Return the table of two variables with finite domains that were reported together, each by its own oracle.
-
-    Parameters
-    ----------
-    reports_per_device
-        How many of the reports one device sent, its values unchanged.
-    other
-        Which value of each variable stands for all that are not listed.
-    """
+    """Return the table of two variables with finite domains that were reported together, each by its own oracle."""
     if mechanism.domain_size is None:
         raise ParameterError(f"{mechanism.name}: a part takes strings, whose candidates must be named")
     apart = pair_counts(mechanism, counts)
@@ -302,33 +270,15 @@ def _marginals(covariance: LinkedCovariance) -> tuple[Marginal, Marginal]:
 
 @dataclass(frozen=True, eq=False)
 class DecodedVariable:
-    """One of two linked variables, decoded by itself.
+    """One of two linked variables, decoded by itself; over c cohorts (or 1), k supports and K values."""
 
-    Attributes
-    ----------
-    shares : ndarray of float64, shape (K,)
-        Unbiased shares of the values; strings outside the list come last, where there may be some.
-    covariance : ndarray of float64, shape (K, K)
-        Of `shares`.
-    designs : ndarray of float64, shape (num_cohorts or 1, k, K)
-        Which supports each value has, in each cohort.
-    weights : ndarray of float64, shape (num_cohorts or 1, k)
-        (p - q)^2 / (theta (1 - theta)) of each support.
-    covariances : ndarray of float64, shape (num_cohorts or 1, k, k)
-        Of the debiased supports of one report.
-    span : float
-        p - q.
-    memoized : float
-        The largest part of a support's variance that two reports of one device share.
-    """
-
-    shares: F64
-    covariance: F64
-    designs: F64
-    weights: F64
-    covariances: F64
-    span: float
-    memoized: float
+    shares: F64  # shape (K,), unbiased; strings outside the list come last, where there may be some
+    covariance: F64  # shape (K, K), of `shares`
+    designs: F64  # shape (c, k, K): which supports each value has, in each cohort
+    weights: F64  # shape (c, k): (p - q)^2 / (theta (1 - theta)) of each support
+    covariances: F64  # shape (c, k, k): of the debiased supports of one report
+    span: float  # p - q
+    memoized: float  # the largest part of a support's variance that two reports of one device share
     notes: tuple[str, ...] = ()
 
     def information(self, cohort: int) -> F64:
@@ -419,10 +369,7 @@ def filter_variable(
 def boolean_variable(part: Mechanism, supported: I64, totals: I64, per_device: float) -> DecodedVariable:
     """Return a variable of two values, true and false, of which one noisy bit is reported: 1 speaks for true.
 
-    Parameters
-    ----------
-    supported : ndarray of int64, shape (num_cohorts, 1)
-        Reports whose bit is 1.
+    `supported` are the reports whose bit is 1, shape (num_cohorts, 1).
     """
     reports = max(int(totals.sum()), 1)
     p, q = float(part.p_star), float(part.q_star)

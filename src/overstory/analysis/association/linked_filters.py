@@ -99,12 +99,7 @@ def _times(right: F64, matrix: F64) -> F64:
 class IterativeSystem:
     """Conjugate gradients, all right sides at once.
 
-    Parameters
-    ----------
-    working, spread : tuples of two ndarray of float64, shapes (num_cohorts, a, a) and (num_cohorts, b, b)
-        The J of each cohort, and the covariances of what they stand for; the first ones weighted by the cohort's share.
-    inverses : tuple of two ndarray of float64
-        The inverses of both means of J: the preconditioner.
+    `working` and `spread` are as in `system_of`. The inverses of both means of J are the preconditioner.
     """
 
     working: tuple[F64, F64]
@@ -157,13 +152,9 @@ def _inner(left: F64, right: F64) -> F64:
 def system_of(working: tuple[F64, F64], spread: tuple[F64, F64]) -> System:
     """Return the equations of all cohorts.
 
-    Parameters
-    ----------
-    working : tuple of two ndarray of float64, shapes (num_cohorts, a, a) and (num_cohorts, b, b)
-        The J of each cohort, the first ones weighted by the cohort's share.
-    spread : tuple of two ndarray of float64, of the same shapes
-        What J would be if the weights were the supports' real precision: their covariances go beyond the diagonal, for
-        a string sets all its bits at once.
+    `working` is the J of each cohort, shapes (num_cohorts, a, a) and (num_cohorts, b, b), the first ones weighted by
+    the cohort's share. `spread` is what J would be if the weights were the supports' real precision: their covariances
+    go beyond the diagonal, for a string sets all its bits at once.
     """
     first, second = working
     try:
@@ -196,15 +187,9 @@ OTHER: Final = "other"
 class FilterCovariance:
     """The covariances of the cells: those of Delta, and of the product of the marginals.
 
-    Parameters
-    ----------
-    scale : float
-        1 / n, larger where devices reported repeatedly.
-    marginals : tuple of two ndarray of float64
-        The covariances of the rows' and of the columns' shares.
-    people : float
-        1 / n times the reports of a device: the product of the marginals' covariances has the sampling of people as it
-        would be if the variables were independent, and it is replaced by theirs.
+    `scale` is 1 / n, larger where devices reported repeatedly. The product of the marginals' covariances has the
+    sampling of people as it would be if the variables were independent, and it is replaced by theirs: `people` is 1 / n
+    times the reports of a device.
     """
 
     system: System
@@ -257,21 +242,14 @@ def linked_filters(
     names: Sequence[str],
     labels: Sequence[Sequence[str]],
     *,
-    complete: bool = False,
+    complete: bool = False,  # every string is in its list: then no value is called "other"
     reports_per_device: float = 1.0,
     interval_kind: IntervalKind = "population",
     other: Sequence[int | None] = (None, None),
 ) -> TableEstimate:
     """Return the table of two variables of which at least one is a string in a Bloom filter.
 
-    Parameters
-    ----------
-    names, labels
-        What the variables and their values are called; of strings, the candidates.
-    complete
-        Whether every string is in its list: then no value is called "other".
-    reports_per_device, interval_kind, other
-        See `linked_cells`; strings outside a list are added to `other`.
+    Parameters are `linked_cells`'s; strings outside a list of candidates are added to `other`.
     """
     per_device = check_reports_per_device(reports_per_device)
     apart = pair_counts(mechanism, counts)

@@ -48,36 +48,18 @@ MOST_CELLS: Final = 2_000
 
 @dataclass(frozen=True, eq=False)
 class Likeliest:
-    """The likeliest table.
+    """The likeliest table, not negative and of sum 1."""
 
-    Attributes
-    ----------
-    shares : ndarray of float64, shape (k_x, k_y)
-        Not negative, of sum 1.
-    steps : int
-        Steps of expectation and maximization.
-    converged : bool
-        Whether the last step changed no cell by more than `CONVERGED`.
-    """
-
-    shares: F64
-    steps: int
-    converged: bool
+    shares: F64  # shape (k_x, k_y)
+    steps: int  # of expectation and maximization
+    converged: bool  # the last step changed no cell by more than `CONVERGED`
 
 
 def likeliest_table(first: F64, second: F64) -> Likeliest:
     """Maximize the likelihood of the cells' shares.
 
-    Parameters
-    ----------
-    first, second : ndarray of float64, shapes (n, k_x) and (n, k_y)
-        The likelihoods of each report's parts, up to a factor for each report.
-
-    Examples
-    --------
-    >>> exact = np.eye(2)[[0, 0, 1, 1]]
-    >>> likeliest_table(exact, np.eye(2)[[0, 1, 1, 1]]).shares.round(3).tolist()
-    [[0.25, 0.25], [0.0, 0.5]]
+    `first` and `second` are the likelihoods of each report's parts, up to a factor for each report: shapes (n, k_x) and
+    (n, k_y).
     """
     cells = np.full((first.shape[1], second.shape[1]), 1.0 / (first.shape[1] * second.shape[1]))
     level = -np.inf
@@ -114,12 +96,7 @@ def likelihoods(
 ) -> F64:
     """Return the likelihood of each report's part for every value, up to a factor for each report, shape (n, K).
 
-    Parameters
-    ----------
-    place
-        Which part: 0 or 1.
-    candidates
-        The strings' bits, of a filter; strings outside the list come last, unless `complete`.
+    Of a filter, by the `candidates`' bits; strings outside the list come last, unless `complete`.
     """
     part, words = mechanism.components[place], words_of_part(mechanism, batch.bits, place)
     p, q = float(part.p_star), float(part.q_star)
@@ -152,13 +129,8 @@ def filter_likelihoods(
 ) -> F64:
     """Return the likelihood of each filter for every candidate, up to a factor for each report.
 
-    Parameters
-    ----------
-    bits : ndarray of float64, shape (n, k)
-    rates
-        P(a reported bit is 1 | the true one is), and P(1 | it is not).
-    complete
-        Whether there is no column for strings outside the list, which set each bit with the chance h/k.
+    `bits` has shape (n, k). `rates` are P(a reported bit is 1 | the true one is), and P(1 | it is not). Unless
+    `complete`, the last column is for strings outside the list, which set each bit with the chance h/k.
     """
     p, q = rates
     lit, unlit = np.log(p / q), np.log((1 - p) / (1 - q))

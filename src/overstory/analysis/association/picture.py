@@ -31,21 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Departures:
-    """How far each cell is from the product of its row's and its column's share.
+    """How far each cell is from the product of its row's and its column's share: shapes (k_x, k_y)."""
 
-    Attributes
-    ----------
-    differences : ndarray of float64, shape (k_x, k_y)
-        P - a b'.
-    standard_errors : ndarray of float64, shape (k_x, k_y)
-        Of the differences, where the variables are independent.
-    sure : ndarray of bool, shape (k_x, k_y)
-        Which differ from 0, at a false discovery rate over all cells.
-    """
-
-    differences: F64
-    standard_errors: F64
-    sure: NDArray[np.bool_]
+    differences: F64  # P - a b'
+    standard_errors: F64  # of the differences, where the variables are independent
+    sure: NDArray[np.bool_]  # which differ from 0, at a false discovery rate over all cells
 
 
 def departures(table: TableEstimate, alpha: float = 0.05) -> Departures:

@@ -58,18 +58,10 @@ NEARLY: Final = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class Reported:
-    """A table to show, and how it came about.
-
-    Attributes
-    ----------
-    shares : ndarray of float64, shape (k_x, k_y)
-        Not negative, of sum 1.
-    shrunk : float
-        What is left of the unbiased table's departure from independence: 1 where nothing was shrunk.
-    """
+    """A table to show, not negative and of sum 1, and how it came about."""
 
     shares: F64
-    shrunk: float = 1.0
+    shrunk: float = 1.0  # what is left of the unbiased table's departure from independence: 1 where nothing was shrunk
 
     @property
     def note(self) -> str:
@@ -103,11 +95,7 @@ def reported(table: TableEstimate, tested: Independence | None = None) -> Report
 def nearest_distribution(estimate: F64, covariance: F64) -> F64:
     """Return the distribution nearest to an estimate in the metric of its errors.
 
-    Parameters
-    ----------
-    estimate : ndarray of float64, shape (K,)
-    covariance : ndarray of float64, shape (K, K)
-        Of the estimate; of rank K, or K - 1 where the estimate's sum is always 1.
+    The covariance is of rank K, or K - 1 where the estimate's sum is always 1.
 
     Examples
     --------
@@ -173,12 +161,8 @@ ROW: Final = (
 class TableSummary:
     """A table, the test of independence, the strength of the association, and the shares to show.
 
-    Parameters
-    ----------
-    alpha
-        The chance of rejecting independence wrongly, and the false discovery rate of detected cells.
-    correction, adjustment
-        How cells are detected, and what their intervals are corrected for; see `Estimate`.
+    `alpha` is the chance of rejecting independence wrongly, and the false discovery rate of detected cells.
+    `correction` and `adjustment` are as in `Estimate`.
     """
 
     table: TableEstimate

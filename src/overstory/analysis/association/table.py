@@ -51,15 +51,7 @@ TOGETHER: Final = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """The shares of one variable's values.
-
-    Attributes
-    ----------
-    shares : ndarray of float64, shape (k,)
-        Unbiased shares of the reports.
-    standard_errors : ndarray of float64, shape (k,)
-        Of `shares`.
-    """
+    """The shares of one variable's values, unbiased, and their standard errors: shape (k,)."""
 
     shares: F64
     standard_errors: F64
@@ -71,42 +63,18 @@ class Marginal:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TableEstimate:
-    """The shares of all pairs of two variables' values.
+    """The shares of all pairs of two variables' values."""
 
-    Attributes
-    ----------
-    names : tuple of two str
-        What the rows' variable and the columns' are called.
-    labels : tuple of two tuples of str, lengths k_x and k_y
-        The values of each.
-    shares : ndarray of float64, shape (k_x, k_y)
-        Unbiased shares of the reports; noise makes some of them negative.
-    covariance : TableCovariance
-        How the errors of `shares` go together.
-    num_reports : int
-        Reports behind the table.
-    design : {"pair", "linked"}
-        One report of the pair, or a report of each variable, linked.
-    interval_kind : {"reports", "population"}
-        What standard errors are for: the devices that reported, or all devices like these.
-    other : tuple of two int or None
-        Which value of each variable stands for all that are not listed.
-    own_shares : tuple of two Marginal, optional
-        The rows' and the columns' shares, where more is known of them than the cells' sums.
-    notes : tuple of str
-        What a reader must know before trusting the numbers.
-    """
-
-    names: tuple[str, str]
-    labels: tuple[tuple[str, ...], tuple[str, ...]]
-    shares: F64
-    covariance: TableCovariance
+    names: tuple[str, str]  # of the rows' variable and of the columns'
+    labels: tuple[tuple[str, ...], tuple[str, ...]]  # the values of each, k_x and k_y
+    shares: F64  # shape (k_x, k_y), unbiased shares of the reports: noise makes some of them negative
+    covariance: TableCovariance  # how the errors of `shares` go together
     num_reports: int
-    design: Design
-    interval_kind: IntervalKind = "population"
-    other: tuple[int | None, int | None] = (None, None)
-    own_shares: tuple[Marginal, Marginal] | None = None
-    notes: tuple[str, ...] = ()
+    design: Design  # one report of the pair, or a report of each variable, linked
+    interval_kind: IntervalKind = "population"  # for the devices that reported, or for all devices like these
+    other: tuple[int | None, int | None] = (None, None)  # which value of each variable stands for all not listed
+    own_shares: tuple[Marginal, Marginal] | None = None  # where more is known of them than the cells' sums
+    notes: tuple[str, ...] = ()  # what a reader must know before trusting the numbers
 
     def __post_init__(self) -> None:
         selection.check_interval_kind(self.interval_kind)
@@ -159,25 +127,15 @@ class TableEstimate:
 
 def pair_table(
     mechanism: Mechanism,
-    estimate: Estimate,
+    estimate: Estimate,  # of the cells in order, the last variable's value changing first
     names: Sequence[str],
     labels: Sequence[Sequence[str]],
     *,
-    of: tuple[int, int] = (0, 1),
+    of: tuple[int, int] = (0, 1),  # which two of them; cells that differ in the others add up
     interval_kind: IntervalKind = "population",
-    other: Sequence[int | None] = (),
+    other: Sequence[int | None] = (),  # which value of each variable stands for all that are not listed
 ) -> TableEstimate:
-    """Return the table of two variables that were reported as one value.
-
-    Parameters
-    ----------
-    estimate
-        What it learned: the cells in order, the last variable's value changing first.
-    of
-        Which two of them; cells that differ in the others add up.
-    other
-        Which value of each variable stands for all that are not listed.
-    """
+    """Return the table of two variables that were reported as one value."""
     sizes = [len(values) for values in labels]
     if len(estimate) != math.prod(sizes):
         raise ParameterError(f"a table of {' x '.join(map(str, sizes))} cells, but {len(estimate)} values")
@@ -226,13 +184,7 @@ def divided_tables(
     reports_per_device: float = 1.0,
     other: Sequence[int | None] = (),
 ) -> list[TableEstimate]:
-    """Return the table of each two variables that were asked together, with the marginals of all tables.
-
-    Parameters
-    ----------
-    mechanism, counts
-        Which devices answer which table, and what was counted.
-    """
+    """Return the table of each two variables that were asked together, with the marginals of all tables."""
     half = DividedHalf(mechanism)
     tables: list[tuple[int, TableEstimate]] = []
     single: list[tuple[str, Marginal]] = []

@@ -172,14 +172,7 @@ def add_slowly(candidates: CandidateMap, table: NDArray[Any], out: NDArray[Any])
 
 
 def correlate(candidates: CandidateMap, rows: F64) -> F64:
-    """Return X' r, shape (M,), for a number per row of the design matrix, shape (num_rows,).
-
-    Examples
-    --------
-    >>> shelf = CandidateMap(["ash", "elm"], np.array([[[0, 1], [2, 2]]]), num_bits=3)
-    >>> correlate(shelf, np.array([1.0, 10.0, 100.0])).tolist()
-    [11.0, 100.0]
-    """
+    """Return X' r, shape (M,), for a number per row of the design matrix, shape (num_rows,)."""
     if is_small(candidates):
         return rows @ candidates.dense()
     out = np.zeros(candidates.num_candidates)
@@ -287,11 +280,6 @@ def colliding(candidates: CandidateMap) -> list[list[int]]:
     """Return the groups of candidates (by index) that set the same bits in every cohort, in the candidates' order.
 
     Only their sum can be estimated.
-
-    Examples
-    --------
-    >>> colliding(CandidateMap(["ash", "elm", "oak"], np.array([[[0, 1], [2, 2], [1, 0]]]), num_bits=4))
-    [[0, 2]]
     """
     return sorted(group for suspects in _suspects(candidates) for group in _confirmed(candidates, suspects))
 

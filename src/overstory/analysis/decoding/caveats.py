@@ -57,13 +57,6 @@ def cohort_balance(counts: SupportCounts, reports_per_device: float = 1.0) -> tu
     """Return chi-square and p-value of the cohorts' sizes against equal ones; (0, 1) for one cohort or no report.
 
     Devices are drawn into cohorts, with all of their reports: sizes vary `reports_per_device` times as much.
-
-    Examples
-    --------
-    >>> from overstory.analysis.reports import SupportCounts
-    >>> chi_square, p_value = cohort_balance(SupportCounts([60, 40], [[0], [0]]))  # (10**2 + 10**2) / 50
-    >>> chi_square, round(p_value, 4)
-    (4.0, 0.0455)
     """
     expected = counts.num_reports / counts.num_cohorts
     if counts.num_cohorts == 1 or not expected:

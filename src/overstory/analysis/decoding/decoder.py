@@ -47,14 +47,8 @@ if TYPE_CHECKING:
 class DecodedErrors:
     """See the module.
 
-    Parameters
-    ----------
-    fit
-        The decoder's result, with the model that it fitted last.
-    member
-        Which candidate of the model each value is; None where all columns differ.
-    complete
-        Whether the shares were made to add up to one.
+    `fit` has the model that was fitted last. `member` is which candidate of the model each value is; None where all
+    columns differ. `complete`: the shares were made to add up to one.
     """
 
     fit: Fit

@@ -27,28 +27,12 @@ MAX_EXCHANGES = 5000
 
 
 def simplex_least_squares(gram: F64, moment: F64) -> F64:
-    """Minimize f'Gf/2 - b'f over f >= 0, sum f = 1.
+    """Minimize f'Gf/2 - b'f over f >= 0, sum f = 1, for G = X'WX, positive semi-definite, and b = X'Wy.
 
     Weighted least squares at the model's own variances is the Gauss-Newton form of binomial maximum likelihood.
     Block principal pivoting: every share of the wrong sign changes sides at once, and when that stops helping,
-    one at a time, which always ends [1]_.
-
-    Parameters
-    ----------
-    gram : ndarray, shape (M, M)
-        X'WX, positive semi-definite.
-    moment : ndarray, shape (M,)
-        X'Wy.
-
-    References
-    ----------
-    .. [1] Portugal, Judice, Vicente, "A comparison of block pivoting and interior-point algorithms for linear
-       least squares problems with nonnegative variables", Math. Comp. 63 (1994).
-
-    Examples
-    --------
-    >>> simplex_least_squares(np.eye(3), np.array([0.9, 0.3, -1.0])).round(6).tolist()
-    [0.8, 0.2, 0.0]
+    one at a time, which always ends (Portugal, Judice, Vicente, "A comparison of block pivoting and interior-point
+    algorithms for linear least squares problems with nonnegative variables", Math. Comp. 63, 1994).
     """
     size = moment.size
     inside = np.ones(size, bool)
@@ -189,13 +173,7 @@ class NormalEquations:
 
 
 def inverse(matrix: F64) -> F64:
-    """Invert a positive definite matrix by Cholesky.
-
-    Examples
-    --------
-    >>> inverse(np.array([[2.0, 1.0], [1.0, 2.0]])).round(4).tolist()
-    [[0.6667, -0.3333], [-0.3333, 0.6667]]
-    """
+    """Invert a positive definite matrix by Cholesky."""
     if not matrix.size:
         return matrix
     # Scaled to a unit diagonal, the condition number does not depend on how much a candidate weighs.
@@ -222,13 +200,7 @@ SUSPICIOUS = 4.0
 
 
 def fit_gls(model: LinearModel, *, complete: bool) -> Fit:
-    """Fit by iteratively reweighted least squares.
-
-    Parameters
-    ----------
-    complete : bool
-        Whether the list is declared to hold every string: frequencies then sum to one.
-    """
+    """Fit by iteratively reweighted least squares; of a `complete` list of strings, frequencies sum to one."""
     normal = NormalEquations.of(model)
     # First fit for the shares, then the weights 1 / Var y that hold at them (one Gauss-Newton step).
     reported = _reported(normal, complete=complete)

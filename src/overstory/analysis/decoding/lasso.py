@@ -61,14 +61,7 @@ def penalty(candidates: CandidateMap, noise: float) -> float:
 def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: bool = True) -> F64:
     """Minimize ||y - X b||^2 / 2 + penalty * sum |b| (over b >= 0 when ``positive``), no intercept.
 
-    Parameters
-    ----------
-    penalty : float
-        scikit-learn's ``alpha`` times ``num_rows``.
-
-    Returns
-    -------
-    ndarray, shape (M,)
+    The penalty is scikit-learn's ``alpha`` times ``num_rows``.
     """
     coefficients = np.zeros(candidates.num_candidates)
     residual = response.copy()

@@ -240,16 +240,9 @@ def people_correction(
 ) -> F64:
     """Return what to add to a fit's variances, shape (M,), for those over these reports: P - f (1 - f) / N - D.
 
-    It is 0 for candidates of share 0, and never more negative than D: the noise stays.
-
-    Parameters
-    ----------
-    shares : ndarray, shape (M,)
-        Of all candidates, not negative; with those outside the list they add up to at most 1.
-    columns : ndarray, shape (S,)
-        Which candidates were fitted together.
-    covariance : ndarray, shape (S, S)
-        (X' W X)^-1 of their columns, as the fit constrains it.
+    It is 0 for candidates of share 0, and never more negative than D: the noise stays. The `columns` were fitted
+    together, with the `covariance` (X' W X)^-1 as the fit constrains it; `shares` are of all M candidates, not
+    negative, of sum at most 1.
     """
     correction = np.zeros(shares.size)
     held = np.flatnonzero(shares[columns] > 0.0)

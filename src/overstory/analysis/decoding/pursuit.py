@@ -136,12 +136,7 @@ def fit_pursuit(model: LinearModel) -> Fit:
 
 
 def members_coefficients(model: LinearModel, members: Indices, chosen: Indices) -> F64:
-    """Return the weights of the chosen candidates' estimates on every row's response, given the members.
-
-    Returns
-    -------
-    ndarray, shape (P, num_rows)
-    """
+    """Return the weights of the chosen estimates on every row's response, given the members: (P, num_rows)."""
     background = _Background.of(_Columns.of(model), members)
     joint = model.candidates.dense(members) - model.fill
     solved = background.covariance @ joint.T * model.weights

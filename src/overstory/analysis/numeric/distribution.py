@@ -142,18 +142,8 @@ class Distribution:
 def transition_table(channel: WindowChannel, cells: NDArray[np.int64], num_bins: int) -> F64:
     """Return P(bucket | bin), shape (len(cells) - 1, num_bins).
 
-    Parameters
-    ----------
-    cells
-        The buckets' first cells, and the number of cells (`bucket_edges`).
-    num_bins
-        Equal pieces of the range. They need not divide the positions: a position on an edge is shared.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> transition_table(WindowChannel(2, 1, Fraction(1, 2)), np.array([0, 1, 2]), 2).tolist()
-    [[0.75, 0.25], [0.25, 0.75]]
+    `cells` are the buckets' first cells, and the number of cells (`bucket_edges`). Bins are equal pieces of the range.
+    They need not divide the positions: a position on an edge is shared.
     """
     # The edges of the bins, in positions; one may lie within a position.
     positions = np.arange(num_bins + 1) * (channel.num_positions / num_bins)

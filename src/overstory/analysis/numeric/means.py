@@ -29,20 +29,7 @@ if TYPE_CHECKING:
 
 
 def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) -> Payloads:
-    """Return one report's payload for each value.
-
-    Parameters
-    ----------
-    rng
-        Where all randomness comes from: a seed, a generator, or None for a fresh one.
-
-    Examples
-    --------
-    >>> from overstory.protocol.numeric import SquareWave
-    >>> reports = simulate(SquareWave(1.0, resolution=100), [0.5, 0.5], np.random.default_rng(1))
-    >>> reports.shape, bool((reports < 100 + 51).all())
-    ((2,), True)
-    """
+    """Return one report's payload for each value."""
     places = positions(randomizer, values)
     return draw_payloads(randomizer, places, GeneratorDraws(generator(rng), places.size))
 

@@ -39,29 +39,15 @@ FITTED: Final = (
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number that was learned.
-
-    Attributes
-    ----------
-    kind
-        "mean", "quantile" or "share".
-    of
-        Of which share the quantile is, or which values the share is of; empty for the mean.
-    value, standard_error
-        The estimate. Of a quantile there is no standard error.
-    low, high
-        The ends of its interval.
-    start, stop
-        Of a share: the ends of its values, where these are numbers.
-    """
+    """One number that was learned."""
 
     kind: Literal["mean", "quantile", "share"]
-    of: str
+    of: str  # of which share the quantile is, or which values the share is of; empty for the mean
     value: float | str
-    standard_error: float | None
+    standard_error: float | None  # a quantile has none
     low: float | str
     high: float | str
-    start: float | None = None
+    start: float | None = None  # of a share: where its values start and stop, where these are numbers
     stop: float | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -70,25 +56,14 @@ class Quantity:
 
 @dataclass(frozen=True, eq=False)
 class NumberEstimate:
-    """What is learned of numbers from the counts of some periods.
+    """What is learned of numbers from the counts of some periods."""
 
-    Attributes
-    ----------
-    reading
-        "mean", "distribution" or "ranges".
-    quantities
-        The mean first, then quantiles, then shares; empty where there are too few reports for any.
-    level
-        Of the intervals.
-    notes
-        What a reader must know before trusting the numbers.
-    """
-
-    reading: str
+    reading: str  # "mean", "distribution" or "ranges"
     num_reports: int
+    # the mean first, then quantiles, then shares; empty where there are too few reports for any
     quantities: tuple[Quantity, ...]
-    level: float = LEVEL
-    notes: tuple[str, ...] = ()
+    level: float = LEVEL  # of the intervals
+    notes: tuple[str, ...] = ()  # what a reader must know before trusting the numbers
 
     @property
     def mean(self) -> Quantity | None:
@@ -113,12 +88,8 @@ def estimate_numbers(
 ) -> NumberEstimate:
     """Estimate all that a mechanism of numbers can say, for all devices like those that reported.
 
-    Parameters
-    ----------
-    reports_per_device
-        How many of the reports one device sent. They are taken to be alike, the worst case.
-    ranges
-        The first symbol and the one past the last of further ranges whose shares are asked for; of `ranges` alone.
+    A device's reports are taken to be alike, the worst case. `ranges` are the first symbol and the one past the last of
+    further ranges whose shares are asked for, of a mechanism of ranges alone.
     """
     estimator = _ESTIMATORS.get(mechanism.reading)
     if estimator is None:
@@ -223,14 +194,7 @@ def _ends(domain: AnyDomain, symbol: int) -> tuple[float, float] | None:
 
 
 def group_name(domain: AnyDomain, start: int, stop: int) -> str:
-    """Return what the symbols ``start .. stop - 1`` are called.
-
-    Examples
-    --------
-    >>> from overstory.protocol.domains import Bins, Integers
-    >>> group_name(Integers(0, 99), 10, 20), group_name(Bins(0, 1, 10), 2, 4)
-    ('10 .. 19', '[0.2, 0.4)')
-    """
+    """Return what the symbols ``start .. stop - 1`` are called."""
     first, last = domain.label(start), domain.label(stop - 1)
     if first == last:
         return first
@@ -255,15 +219,7 @@ _ESTIMATORS: Final[Mapping[str, Callable[..., Estimated]]] = {
 
 @dataclass(frozen=True)
 class NumberDifference:
-    """A quantity of one range of periods less that of another, with its interval.
-
-    Attributes
-    ----------
-    low, high
-        The ends of its own interval, not corrected for how many are compared.
-    q_value
-        The smallest false discovery rate, over all that are compared, at which it is a change.
-    """
+    """A quantity of one range of periods less that of another, with its interval."""
 
     kind: str
     of: str
@@ -271,9 +227,9 @@ class NumberDifference:
     b: float
     difference: float
     standard_error: float
-    low: float
+    low: float  # as `high`, not corrected for how many are compared
     high: float
-    q_value: float = 1.0
+    q_value: float = 1.0  # the smallest false discovery rate, over all that are compared, at which it is a change
     alpha: float = 0.05
 
     @property

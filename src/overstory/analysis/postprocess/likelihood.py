@@ -40,12 +40,7 @@ Supports = Literal["bits", "symbols"]
 class MaximumLikelihood:
     """The first step only: it starts from the raw counts, whatever they were made into.
 
-    Parameters
-    ----------
-    p_star, q_star
-        Support probability of the true value and of any other; p* is the larger.
-    supports
-        "symbols" when a report supports exactly one value, "bits" when it may support any number of them.
+    p* is larger than q*. `supports` is "symbols" when a report supports exactly one value, "bits" when any number.
     """
 
     p_star: float
@@ -72,13 +67,7 @@ class MaximumLikelihood:
 
 
 def likeliest_of_symbols(supports: F64, num_reports: int, p_star: float, q_star: float) -> F64:
-    """Maximize ``sum c log(q + (p - q) f)`` over distributions f: ``f = max(c / m - q, 0) / (p - q)``.
-
-    Examples
-    --------
-    >>> likeliest_of_symbols(np.array([60.0, 30.0, 10.0]), 100, 0.6, 0.2).round(4).tolist()
-    [0.8333, 0.1667, 0.0]
-    """
+    """Maximize ``sum c log(q + (p - q) f)`` over distributions f: ``f = max(c / m - q, 0) / (p - q)``."""
     _check(supports, num_reports)
 
     def shares(multiplier: float) -> F64:
@@ -93,11 +82,6 @@ def likeliest_of_bits(supports: F64, num_reports: int, p_star: float, q_star: fl
 
     At a multiplier m, ``c / u - (n - c) / (1 - u) = m``, a quadratic: ``m u**2 - (n + m) u + c = 0``, of which the
     root between 0 and 1 is taken; it falls as m rises.
-
-    Examples
-    --------
-    >>> likeliest_of_bits(np.array([50.0, 30.0, 25.0]), 100, 0.5, 0.25).round(3).tolist()
-    [0.889, 0.111, 0.0]
     """
     _check(supports, num_reports)
 
@@ -139,57 +123,28 @@ MOST_ITERATIONS = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Shares that explain the counts.
+    """Shares that explain the counts."""
 
-    Attributes
-    ----------
-    shares : ndarray, shape (d,)
-        Not negative, of sum 1.
-    iterations : int
-        How many steps were taken.
-    log_likelihood : float
-        Of the counts, up to a constant.
-    shortfall : float
-        The maximum of the log-likelihood is at most this much higher. By concavity, ``max(gradient) - n``.
-    converged : bool
-        Whether the tolerance ended the search, not the limit on iterations.
-    """
-
-    shares: F64
+    shares: F64  # shape (d,), not negative, of sum 1
     iterations: int
-    log_likelihood: float
-    shortfall: float
-    converged: bool
+    log_likelihood: float  # of the counts, up to a constant
+    shortfall: float  # the maximum is at most this much higher: by concavity, ``max(gradient) - n``
+    converged: bool  # the tolerance ended the search, not the limit on iterations
 
 
 def expectation_maximization(
-    counts: ArrayLike,
-    table: ArrayLike,
+    counts: ArrayLike,  # shape (m,): how often each output was seen
+    table: ArrayLike,  # shape (m, d): P(output | symbol); columns sum to 1
     *,
     tolerance: float = 1e-6,
     smooth: bool = False,
     most_iterations: int = MOST_ITERATIONS,
-    start: F64 | None = None,
+    start: F64 | None = None,  # shape (d,): equal shares unless given
 ) -> Mixture:
     """Raise the likelihood step by step, until a step gains less than `tolerance`.
 
-    Parameters
-    ----------
-    counts : array_like, shape (m,)
-        How often each output was seen.
-    table : array_like, shape (m, d)
-        P(output | symbol); columns sum to 1.
-    smooth : bool
-        After each step, replace each share by (1, 2, 1) / 4 of it and its neighbours (EMS: Silverman et al. 1990;
-        Li et al. 2020). It is then no longer a maximum of anything simple, and `shortfall` is large.
-    start : ndarray of float64, shape (d,)
-        The shares to start from; equal ones unless given.
-
-    Examples
-    --------
-    >>> mixture = expectation_maximization([70, 30], [[0.75, 0.25], [0.25, 0.75]])
-    >>> mixture.shares.round(3).tolist(), mixture.shortfall < 0.1
-    ([0.9, 0.1], True)
+    With `smooth` each step replaces each share by (1, 2, 1) / 4 of it and its neighbours (EMS: Silverman et al. 1990;
+    Li et al. 2020). It is then no longer a maximum of anything simple, and `shortfall` is large.
     """
     seen, channel = _checked(counts, table)
     total = seen.sum()

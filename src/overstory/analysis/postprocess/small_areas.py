@@ -45,34 +45,16 @@ STEPS: Final = 60
 
 @dataclass(frozen=True, eq=False)
 class Smoothed:
-    """Smoothed shares of M values in S groups.
+    """Smoothed shares of M values in S groups."""
 
-    Attributes
-    ----------
-    shares, errors
-        The smoothed shares, and the square roots of their mean squared errors (float64, shape (S, M)).
-    spread
-        The standard deviation of a value's true share between groups, as estimated (float64, shape (M,)).
-    mean
-        The share that groups are moved towards (float64, shape (M,)).
-    """
-
-    shares: F64
-    errors: F64
-    spread: F64
-    mean: F64
+    shares: F64  # shape (S, M)
+    errors: F64  # shape (S, M): the square roots of the mean squared errors
+    spread: F64  # shape (M,): the estimated standard deviation of a value's true share between groups
+    mean: F64  # shape (M,): the share that groups are moved towards
 
 
 def smooth(shares: F64, variances: F64) -> Smoothed:
-    """Move the shares of groups towards their mean.
-
-    Parameters
-    ----------
-    shares
-        The unbiased shares of M values in S groups, at least 3 (float64, shape (S, M)).
-    variances
-        Their known variances, above 0 (float64, shape (S, M)).
-    """
+    """Move unbiased shares of M values in S >= 3 groups, shape (S, M), towards their mean; variances are above 0."""
     if shares.ndim != 2 or shares.shape != variances.shape or not (variances > 0).all():
         raise ParameterError("give shares and their variances by group and value, and variances above 0")
     if len(shares) < FEWEST:

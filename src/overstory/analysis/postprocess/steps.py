@@ -122,11 +122,6 @@ def project_simplex(values: ArrayLike, total: float = 1.0) -> F64:
     """Return the nearest point that is not negative and sums to `total`: ``max(values + delta, 0)``.
 
     Sort, and find how many stay above 0 (Held, Wolfe, Crowder 1974; Wang and Carreira-Perpinan, arXiv 1309.1541).
-
-    Examples
-    --------
-    >>> project_simplex([0.7, 0.5, -0.2]).round(6).tolist()
-    [0.6, 0.4, 0.0]
     """
     given = np.asarray(values, np.float64)
     if given.ndim != 1 or not given.size or total < 0:
@@ -213,13 +208,7 @@ STEPS: Final[Mapping[str, Callable[[], Step]]] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Processed(Estimate):
-    """An estimate whose `counts` went through `steps`, in that order, from the `counts` of the estimate before.
-
-    Attributes
-    ----------
-    steps : tuple of str
-        What was done.
-    """
+    """An estimate whose `counts` went through `steps`, in that order, from the `counts` of the estimate before."""
 
     steps: tuple[str, ...] = ()
 

@@ -56,12 +56,8 @@ Cohorts = NDArray[np.uint16] | NDArray[np.uint32]
 class StreamKey:
     """Which random stream a simulated report takes: with the value it decides the report.
 
-    Parameters
-    ----------
-    first_device
-        The first row's device; a device's report does not depend on the rows that it is computed with.
-    report_index
-        Which of a device's reports; its permanent response does not depend on it.
+    `first_device` is the first row's; a device's report does not depend on the rows that it is computed with. Its
+    permanent response does not depend on which of its reports it is, `report_index`.
     """
 
     key: bytes
@@ -217,14 +213,8 @@ def pair_covariance(mechanism: Mechanism, own: float, other: float, span: float 
 class SupportErrors:
     """How debiased supports vary together: see the module.
 
-    Parameters
-    ----------
-    once
-        c_1 and c_0 in one report.
-    shared
-        c_1 and c_0 in two reports of one device.
-    alone
-        The covariance of a value's own support in two reports of one device: one that holds it, and another.
+    `once` has c_1 and c_0 in one report, `shared` in two reports of one device; `alone` is the covariance of a value's
+    own support in two reports of one device: one that holds it, and another.
     """
 
     span: float

@@ -31,7 +31,7 @@ from overstory.analysis.estimate import MOST_TOGETHER, Estimate
 from overstory.analysis.selection import normal_reach, people_variance
 from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words
 from overstory.analysis.support.bits import OneHotSupport
-from overstory.analysis.support.seeds.counting import BalancedSupport, SeededSupport
+from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
 from overstory.analysis.support.symbols import DirectSupport
 from overstory.analysis.support.work import Work
 from overstory.protocol.encodings.bits import OneHot
@@ -60,23 +60,11 @@ NEAR: Final = 0.8
 
 @dataclass(frozen=True)
 class MeanSize:
-    """How many items a device has, on average; of a set of more than `most`, `most` count.
-
-    Attributes
-    ----------
-    mean
-        Unbiased, in items.
-    standard_error
-        Of these reports, at most.
-    population_error
-        Of all devices like these, at most.
-    most
-        As many items of one set count.
-    """
+    """How many items a device has, on average; of a set of more than `most`, `most` count."""
 
     mean: float
-    standard_error: float
-    population_error: float
+    standard_error: float  # of these reports, at most
+    population_error: float  # of all devices like these, at most
     most: int
 
     def interval(self, level: float = 0.95, kind: IntervalKind = "reports") -> tuple[float, float]:

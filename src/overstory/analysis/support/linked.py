@@ -42,22 +42,12 @@ ROWS: Final = 1 << 12
 
 
 class PairCounts(NamedTuple):
-    """The counts of one collection, apart.
+    """The counts of one collection, apart."""
 
-    Attributes
-    ----------
-    both : ndarray of int64, shape (num_cohorts, k_x, k_y)
-        Reports that have a support of each part.
-    first, second : ndarray of int64, shapes (num_cohorts, k_x) and (num_cohorts, k_y)
-        Reports that have each support of one part.
-    totals : ndarray of int64, shape (num_cohorts,)
-        Reports.
-    """
-
-    both: I64
-    first: I64
-    second: I64
-    totals: I64
+    both: I64  # shape (num_cohorts, k_x, k_y): reports that have a support of each part
+    first: I64  # shape (num_cohorts, k_x): reports that have each support of this part
+    second: I64  # shape (num_cohorts, k_y)
+    totals: I64  # shape (num_cohorts,)
 
 
 def num_supports(part: Mechanism) -> int:
@@ -172,9 +162,7 @@ class LinkedSupport(ServerHalf[JointMechanism]):
 def count_bit_pairs(batch: ReportBatch, first: int, second: int) -> I64:
     """Return the counts of pairs of bits, those of each bit alone and of reports; `first` bits lie below `second`.
 
-    Returns
-    -------
-    ndarray of int64, shape (num_cohorts, first + 1, second + 1)
+    The shape is (num_cohorts, first + 1, second + 1).
     """
     if are_few(len(batch) * first * second // TOGETHER, "bits/pairs", at_once=COMPILING):
         return count_pairs_slowly(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
@@ -252,14 +240,7 @@ def beside(first: Words, second: Words, width: int, total: int) -> Words:
 
 
 def count_pairs_slowly(bits: Words, cohorts: Cohorts, num_cohorts: int, first: int, second: int) -> I64:
-    """Return what `kernels.bits.pairs` counts, by matrix products of unpacked bits.
-
-    Examples
-    --------
-    >>> reports = np.array([[0b101], [0b111], [0b011]], np.uint64)
-    >>> count_pairs_slowly(reports, np.zeros(3, np.uint16), 1, 2, 1)[0].tolist()
-    [[2, 3], [1, 2], [2, 3]]
-    """
+    """Return what `kernels.bits.pairs` counts, by matrix products of unpacked bits."""
     counts = np.zeros((num_cohorts, first + 1, second + 1), np.int64)
     for cohort in range(num_cohorts):
         rows = np.flatnonzero(cohorts == cohort)

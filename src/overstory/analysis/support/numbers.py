@@ -132,7 +132,7 @@ def _ends(duchi: Duchi, places: I64, draws: Draws) -> I64:
 
 
 def count_bit_pairs(payloads: I64, num_bits: int) -> I64:
-    """Return how many payloads have bits i and j, i <= j, both 1, row by row of that triangle: i = j is the bit itself.
+    """Return how many payloads have bits i and j, i <= j, both 1, row by row: i = j is the bit alone.
 
     Examples
     --------

@@ -17,13 +17,7 @@ from overstory.protocol.errors import ParameterError
 
 
 def symbols_of(values: ArrayLike | range, domain_size: int) -> NDArray[np.int64]:
-    """Return symbols as an array, each checked to be in the domain.
-
-    Examples
-    --------
-    >>> symbols_of([3, 0], 4).tolist()
-    [3, 0]
-    """
+    """Return symbols as an array, each checked to be in the domain."""
     held = np.arange(values.start, values.stop, values.step) if isinstance(values, range) else np.asarray(values)
     domain = f"the domain 0 .. {domain_size - 1}"
     if held.ndim != 1 or (held.size and held.dtype.kind not in "iu"):
@@ -35,24 +29,9 @@ def symbols_of(values: ArrayLike | range, domain_size: int) -> NDArray[np.int64]
 
 
 def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
-    """Return the positions each value sets in each cohort.
+    """Return the positions each value sets in each cohort, shape (num_cohorts, M, num_hashes).
 
-    Parameters
-    ----------
-    encoding
-        One-hot (values are symbols) or Bloom (values are strings, in an Arrow array also).
-
-    Returns
-    -------
-    ndarray of int, shape (num_cohorts, M, num_hashes)
-
-    Examples
-    --------
-    >>> positions_of(OneHot(4), [3, 0])[0, :, 0].tolist()
-    [3, 0]
-    >>> bloom = Bloom(128, 2, 4)
-    >>> positions_of(bloom, ["Ohio"])[3, 0].tolist() == list(bloom.positions("Ohio", 3))
-    True
+    Of a one-hot encoding values are symbols, of a Bloom filter strings, in an Arrow array also.
     """
     if isinstance(encoding, OneHot):
         return symbols_of(values, encoding.domain_size).astype(np.int32).reshape(1, -1, 1)
@@ -86,14 +65,7 @@ def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[
 
 
 def words_of(encoding: SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:
-    """Return the 64-bit word that each value is hashed from: `value_word` of many.
-
-    Examples
-    --------
-    >>> from overstory.protocol.encodings.symbols import value_word
-    >>> words_of(SeededHash(4, 64, domain_size=10), [7]).tolist() == [value_word(7, 10, "")]
-    True
-    """
+    """Return the 64-bit word that each value is hashed from: `value_word` of many."""
     if encoding.domain_size is None:
         return _digests(OverstoryV1(encoding.key.encode()), values)
     from overstory.kernels.small_hashes import value_words

@@ -25,7 +25,7 @@ from overstory.analysis.support.linked import LinkedSupport
 from overstory.analysis.support.numbers import LevelHalf, MeanHalf, WaveHalf
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.searches import SearchHalf
-from overstory.analysis.support.seeds.counting import BalancedSupport, SeededSupport
+from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
 from overstory.analysis.support.sets import PointSupport, SubsetSupport
 from overstory.analysis.support.symbols import DirectSupport, HadamardSupport, LinearSupport
 from overstory.protocol.encodings.base import MAX_COHORTS
@@ -60,14 +60,7 @@ FAMILIES: Final[dict[type, type[Support[Any]]]] = {
 
 
 def support_of(mechanism: Mechanism) -> Support[Any]:
-    """Return the server's half of a mechanism.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> type(support_of(mechanism("olh", epsilon=1.0))).__name__
-    'SeededSupport'
-    """
+    """Return the server's half of a mechanism."""
     family = FAMILIES.get(type(mechanism.encoding))
     if family is None:
         raise ParameterError(f"there is no server's half for the encoding {type(mechanism.encoding).__name__}")
@@ -86,14 +79,7 @@ HALVES: Final[dict[type, type[ServerHalf[Any]]]] = {
 
 
 def server_half(mechanism: LocalRandomizer) -> ServerHalf[Any]:
-    """Return what counts a mechanism's reports, whichever its kind.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> server_half(mechanism("grr", domain_size=4, epsilon=1.0)).num_counts(())
-    4
-    """
+    """Return what counts a mechanism's reports, whichever its kind."""
     half = next((HALVES[kind] for kind in type(mechanism).__mro__ if kind in HALVES), None)
     if half is not None:
         return half(mechanism)
@@ -118,13 +104,7 @@ Rng: TypeAlias = "int | np.integer[Any] | np.random.Generator | None"  # a text:
 
 
 def generator(rng: Rng) -> np.random.Generator:
-    """Return a generator for a simulation. Real devices never take one: their bits come from the operating system.
-
-    Examples
-    --------
-    >>> bool(generator(1).integers(100) == np.random.default_rng(1).integers(100))
-    True
-    """
+    """Return a generator for a simulation. Real devices never take one: their bits come from the operating system."""
     try:
         if not isinstance(rng, bool | np.bool):
             return np.random.default_rng(rng)
@@ -135,24 +115,12 @@ def generator(rng: Rng) -> np.random.Generator:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulatedDevices:
-    """A population of devices, each holding one value.
-
-    Parameters
-    ----------
-    table : ndarray
-        What each value is encoded from: see `Support.table`.
-    symbols : ndarray of int32, shape (n,)
-        Each device's value, as an index into `table`.
-    cohorts : ndarray of uint16 or uint32, shape (n,)
-        Each device's cohort.
-    key : bytes
-        32 bytes that all the randomness follows from.
-    """
+    """A population of devices, each holding one value: all the randomness follows from the 32 bytes of `key`."""
 
     mechanism: LocalRandomizer
-    table: NDArray[Any]
-    symbols: NDArray[np.int32]
-    cohorts: Cohorts
+    table: NDArray[Any]  # what each value is encoded from: see `Support.table`
+    symbols: NDArray[np.int32]  # shape (n,): each device's value, as an index into `table`
+    cohorts: Cohorts  # shape (n,)
     key: bytes
 
     @classmethod

@@ -17,23 +17,14 @@ class Work:
     """What counting and estimating takes by one family of oracles, in words and in seconds of one core.
 
     The rates are of a core of a server of 2025; `bench/core_seconds.py` prints how far this machine is from them.
-
-    Attributes
-    ----------
-    words
-        What it takes, in the letters n (reports), d (values), s (seeds), g (symbols).
-    report, cell, value, seed
-        Seconds for each report, for each report and counted value, for each value, and for each value and seed.
-    always
-        Seconds in any case.
     """
 
-    words: str
-    report: float = 3e-9
-    cell: float = 0.0
-    value: float = PER_VALUE
-    seed: float = 0.0
-    always: float = 0.0
+    words: str  # what it takes, in the letters n (reports), d (values), s (seeds), g (symbols)
+    report: float = 3e-9  # seconds for each report
+    cell: float = 0.0  # for each report and counted value
+    value: float = PER_VALUE  # for each value
+    seed: float = 0.0  # for each value and seed
+    always: float = 0.0  # in any case
 
     def core_seconds(self, num_reports: float, width: int, num_values: int, num_seeds: int) -> float:
         """Return about how many seconds one core counts and estimates.

@@ -26,17 +26,12 @@ KINDS: Final = "text, categories, booleans or whole numbers"
 class Column:
     """A column, its distinct values apart.
 
-    Attributes
-    ----------
-    labels : tuple
-        The distinct values. Categories are all there, also those that no row holds; booleans are both. Ordered
-        categories keep their order and others are sorted, so that the order of rows does not show; None comes last.
-    codes : ndarray of int64, shape (n,)
-        Each row's value, as an index into `labels`.
+    Categories are all among the labels, also those that no row holds; booleans are both. Ordered categories keep their
+    order and others are sorted, so that the order of rows does not show; None comes last.
     """
 
     labels: tuple[Label, ...]
-    codes: NDArray[np.int64]
+    codes: NDArray[np.int64]  # shape (n,): each row's value, as an index into `labels`
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -50,17 +45,8 @@ class Column:
 def read_column(values: Any) -> Column:
     """Return a column's labels and codes.
 
-    Parameters
-    ----------
-    values
-        A Series of pandas or Polars, an Arrow array, anything with the Arrow C interface, a NumPy array, or a list.
-        Text, categories, booleans, whole numbers (as floats too); None, NaN and NA are missing values.
-
-    Examples
-    --------
-    >>> column = read_column(["b", "a", None, "b"])
-    >>> column.labels, column.codes.tolist()
-    (('a', 'b', None), [1, 0, 2, 1])
+    A Series of pandas or Polars, an Arrow array, anything with the Arrow C interface, a NumPy array, or a list. Text,
+    categories, booleans, whole numbers (as floats too); None, NaN and NA are missing values.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -85,13 +71,7 @@ def read_column(values: Any) -> Column:
 
 
 def read_numbers(values: Any) -> NDArray[np.float64]:
-    """Return a column of any numbers; NaN is a missing one.
-
-    Examples
-    --------
-    >>> read_numbers([1, None, 2.5]).tolist()
-    [1.0, nan, 2.5]
-    """
+    """Return a column of any numbers; NaN is a missing one."""
     import pyarrow as pa
 
     array = _arrow(values)
@@ -103,13 +83,7 @@ def read_numbers(values: Any) -> NDArray[np.float64]:
 
 
 def coded(values: Any, labels: Sequence[Label], *, missing: int | None = None) -> NDArray[np.int64]:
-    """Return each row's value as an index into `labels`, and `missing` for one that is missing and not among them.
-
-    Examples
-    --------
-    >>> coded(["yes", "no"], ["no", "yes"]).tolist()
-    [1, 0]
-    """
+    """Return each row's value as an index into `labels`, and `missing` for one that is missing and not among them."""
     column = read_column(values)
     place: dict[Label, int] = {} if missing is None else {None: missing}
     place |= {label: index for index, label in enumerate(labels)}
@@ -132,13 +106,7 @@ def missing_values(missing: int, rows: int) -> ParameterError:
 
 
 def labels_from(values: Any) -> tuple[Label, ...]:
-    """Return the labels that are listed: in their order, or the distinct values of a column in which some repeat.
-
-    Examples
-    --------
-    >>> labels_from(["small", "large"]), labels_from(["b", "a", "b"])
-    (('small', 'large'), ('a', 'b'))
-    """
+    """Return the labels that are listed: in their order, or the distinct values of a column in which some repeat."""
     column = read_column(list(values) if isinstance(values, range | Mapping) else values)
     listed = column.labels
     if len(column.codes) == len(np.unique(column.codes)) and len(column.codes) > 1:

@@ -309,18 +309,8 @@ STYLE: Final = ".overstory .text { text-align: left; } .overstory .faint { opaci
 class Row(NamedTuple):
     """One value of an estimate; an unknown number is None.
 
-    Attributes
-    ----------
-    count, frequency
-        The estimate as it is reported, in reports and as a share of them.
-    raw_count, standard_error, frequency_standard_error
-        The unbiased estimate and its standard error.
-    low, high, frequency_low, frequency_high
-        The 95% interval, adjusted for detection as `adjustment` says.
-    plain_low, plain_high, plain_frequency_low, plain_frequency_high
-        The same interval without an adjustment.
-    z, p_value, q_value, detected
-        Whether the value is surely present: see `Estimate.detected`.
+    `count` and `frequency` are the estimate as it is reported; `raw_count` and the standard errors are the unbiased
+    one's. Intervals of 95% are adjusted for detection as `adjustment` says; the plain ones are not.
     """
 
     value: Any  # the value itself; None where it stands for a missing one
@@ -373,13 +363,7 @@ class Frame:
             yield row(self.values[place], *numbers)
 
     def __getitem__(self: Any, value: Any) -> Row:
-        """Return the row of a value; None, NaN and NA stand for a missing one.
-
-        Raises
-        ------
-        UnknownValueError
-            When there is no such value; it is a KeyError too.
-        """
+        """Return the row of a value; None, NaN and NA stand for a missing one."""
         place = self._place(lookup_key(value))
         numbers = (plain(column)[0] for column in columns(self, np.array([place])).values())
         row: Row = _row_class(self)(self.values[place], *numbers)

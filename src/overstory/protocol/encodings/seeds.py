@@ -11,7 +11,7 @@ it stays wrong however many reports arrive. Two ways out, the first without any 
   of the projective space PG(m-1, g), the symbol is the inner product <a, u>. For two points a -> (<a, u>, <a, w>) is
   linear and onto GF(g)^2, so they collide under exactly s/g of the s = g^m seeds. There are (g^m - 1)/(g - 1) points.
 - `SeededHash`: pseudo-random functions, keyed by the metric, for strings and for large domains. The server takes the
-  actual collisions into account (`overstory.analysis.support.seeds.estimates`).
+  actual collisions into account (`overstory.analysis.support.seeds`).
 
 No set is balanced for more than (s - 1)/(g - 1) values (Plackett and Burman 1946; Rao's bound for strength 2).
 

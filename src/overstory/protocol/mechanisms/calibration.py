@@ -7,7 +7,7 @@ step of 2**-32 of the real optimum, on the safe side.
 How many symbols and public seeds a hashing oracle takes depends on its variance. That of a frequency is 1 / (alpha(g)^2
 (g - 1)) per report when every two values collide in 1/g of the seeds. A balanced set has that. With pseudo-random seeds
 the server fits d values to s (g - 1) independent counts, which leaves ``1 - d / (s (g - 1))`` of the information to
-each (`overstory.analysis.support.seeds.estimates`). Of all sets within a hundredth of the least variance, the one with
+each (`overstory.analysis.support.seeds`). Of all sets within a hundredth of the least variance, the one with
 the fewest seeds is taken: a device is then one of more.
 """
 
