@@ -181,7 +181,7 @@ class Discovered(Estimate):
         columns = output.file_columns(adjustment=self.adjustment)
         target.writelines(csv_lines((*columns, Column("source")), chosen))
 
-    def plot(self, ax: Any = None) -> Any:  # type: ignore[override] # a search is drawn with all that it kept
+    def plot(self, ax: Any = None, limit: int = 50) -> Any:  # noqa: ARG002 - a search is drawn with all that it kept
         """Draw the search: what each level kept, over its cut, and what was detected. Returns the axes."""
         return plot_search(self, ax)
 
