@@ -1,24 +1,20 @@
 """Oracles that report bits: unary encodings, d-bit flipping, RAPPOR.
 
 Unary encodings: a bit per symbol, and other numbers in the channels.
-SUE, OUE [1]; L-SUE, L-OSUE, L-SOUE [2]; WB, OPT-WB, OPT-DR [3]. Each is a channel or two over the one-hot encoding.
+Wang et al. (USENIX Security 2017): SUE, OUE. Arcolezi et al. (2022): L-SUE, L-OSUE, L-SOUE. Vidal's thesis
+(ProTECting): WB, OPT-WB, OPT-DR. Each is a channel or two over the one-hot encoding.
 
-d-bit flipping [4]: each device answers for a few of the domain's values, always the same ones: the collection of
-telemetry where a report must stay a few bits long.
+d-bit flipping: each device answers for a few of the domain's values, always the same ones.
+Ding, Kulkarni, Yekhanin (NeurIPS 2017): the collection of telemetry where a report must stay a few bits long.
 
-RAPPOR in its four modes [5, section 2]: definitions over the core.
+RAPPOR in its four modes (Erlingsson, Pihur, Korolova, CCS 2014, section 2): definitions over the core.
 
 RAPPOR's letters: f is the share of permanent bits that are noise; q and p are P(1|1) and P(1|0) of the
 instantaneous round.
 
 References
 ----------
-1. Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
-2. Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
-   longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
-3. Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
-4. Ding, Kulkarni, Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
-5. Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving ordinal response", CCS 2014.
+Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving ordinal response", CCS 2014.
 """
 
 from __future__ import annotations
@@ -48,12 +44,22 @@ from overstory.protocol.permanent_response import GooglePermanence, KeyedPermane
 
 
 def sue(*, domain_size: int, epsilon: float) -> BitMechanism:
-    """Symmetric unary encoding (basic RAPPOR's round): P(1|1) = e^(eps/2) / (e^(eps/2) + 1), P(1|0) = 1 - P(1|1)."""
+    """Symmetric unary encoding (basic RAPPOR's round): P(1|1) = e^(eps/2) / (e^(eps/2) + 1), P(1|0) = 1 - P(1|1).
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
     return _once("sue", dict(locals()), symmetric)
 
 
 def oue(*, domain_size: int, epsilon: float) -> BitMechanism:
-    """Optimized unary encoding: P(1|1) = 1/2, P(1|0) = 1 / (e^eps + 1); the least variance of all unary encodings."""
+    """Optimized unary encoding: P(1|1) = 1/2, P(1|0) = 1 / (e^eps + 1); the least variance of all unary encodings.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
     return _once("oue", dict(locals()), optimized)
 
 
@@ -70,24 +76,45 @@ class WindowMechanism(BitMechanism):
 
 
 def wb(*, domain_size: int, epsilon: float, window: int) -> WindowMechanism:
-    """Window based (thesis, section 4.2): fresh symmetric noise at epsilon / window for every report."""
+    """Window based (thesis, section 4.2): fresh symmetric noise at epsilon / window for every report.
+
+    References
+    ----------
+    Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
+    """
     return _window("wb", dict(locals()), symmetric)
 
 
 def opt_wb(*, domain_size: int, epsilon: float, window: int) -> WindowMechanism:
-    """Optimized window based (thesis, section 4.2): fresh OUE noise at epsilon / window for every report."""
+    """Optimized window based (thesis, section 4.2): fresh OUE noise at epsilon / window for every report.
+
+    References
+    ----------
+    Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
+    """
     return _window("opt-wb", dict(locals()), optimized)
 
 
 def opt_dr(*, domain_size: int, epsilon_permanent: float) -> BitMechanism:
-    """Optimized double randomization (thesis, section 4.3): the same OUE channel twice, the first memoized."""
+    """Optimized double randomization (thesis, section 4.3): the same OUE channel twice, the first memoized.
+
+    References
+    ----------
+    Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
+    """
     parameters = dict(locals())
     channel = one_round(optimized, check_epsilon("epsilon_permanent", epsilon_permanent))
     return BitMechanism("opt-dr", parameters, OneHot(domain_size), Rounds(channel, channel))
 
 
 def l_sue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
-    """Longitudinal SUE: symmetric noise in both rounds."""
+    """Longitudinal SUE: symmetric noise in both rounds.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
+    """
     return _twice("l-sue", dict(locals()), symmetric, symmetric)
 
 
@@ -96,12 +123,23 @@ def l_osue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float)
 
     p1 = 1/2, q1 = 1/(e^eps_inf + 1), p2 = 1 - q2 give p* = 1/2 whatever p2 is: a half is a fixed point of symmetric
     noise. So at epsilon_report the chain is OUE's own channel.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
     """
     return _twice("l-osue", dict(locals()), optimized, symmetric)
 
 
 def l_soue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
-    """Longitudinal SUE then OUE."""
+    """Longitudinal SUE then OUE.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
+    """
     return _twice("l-soue", dict(locals()), symmetric, optimized)
 
 
@@ -140,7 +178,12 @@ class SampledMechanism(BitMechanism):
 
 
 def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = None) -> BitMechanism:
-    """d-bit flipping: symmetric noise, memoized, on the bits of a public sample of the values (16 unless given)."""
+    """d-bit flipping: symmetric noise, memoized, on the bits of a public sample of the values (16 unless given).
+
+    References
+    ----------
+    Ding, Kulkarni, Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
+    """
     parameters = dict(locals())
     encoding = SampledBits(domain_size, _few(domain_size) if sampled_bits is None else sampled_bits)
     check_epsilon("epsilon", epsilon)

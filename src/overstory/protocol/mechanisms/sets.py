@@ -119,8 +119,12 @@ def set_epsilon(outputs: int, own: int, inside: Fraction) -> float:
 def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) -> SetMechanism:
     """Subset selection (Ye and Barg 2018): a random subset of the domain, more likely with the value in it.
 
-    Without `subset_size`, the one of least variance, near d / (e^eps + 1). Ye, Barg, "Optimal schemes for discrete
-    distribution estimation under locally differential privacy", IEEE Transactions on Information Theory 2018.
+    Without `subset_size`, the one of least variance, near d / (e^eps + 1).
+
+    References
+    ----------
+    Ye, Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", IEEE
+    Transactions on Information Theory 2018.
     """
     parameters = dict(locals())
     check_epsilon("epsilon", epsilon)
@@ -134,7 +138,11 @@ def projective(*, domain_size: int, epsilon: float, field_size: int | None = Non
     """Projective geometry response (Feldman, Nelson, Nguyen, Talwar 2022): a point of PG(t-1, q).
 
     Without `field_size`, the prime or prime power q of least variance among those near e^eps + 1 and those that waste
-    fewest points. "Private frequency estimation via projective geometry", ICML 2022.
+    fewest points.
+
+    References
+    ----------
+    Feldman, Nelson, Nguyen, Talwar, "Private frequency estimation via projective geometry", ICML 2022.
     """
     parameters = dict(locals())
     near = min(math.exp(min(check_epsilon("epsilon", epsilon), 10.0)) + 1, MAX_PRIME / 2)

@@ -1,18 +1,8 @@
 """Oracles that report a symbol: direct, hashed, or a sign.
 
-GRR (direct encoding), BLH, OLH [1]; Hadamard response [2]; the lecture, after [3]: one randomized bit of a public
-random matrix; L-GRR [4]; LOLOHA [5].
-
-References
-----------
-1. Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
-2. Acharya, Sun, Zhang, "Hadamard response: estimating distributions privately, efficiently, and with little
-   communication", AISTATS 2019.
-3. Bassily, Smith, "Local, private, efficient protocols for succinct histograms", STOC 2015.
-4. Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
-   longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
-5. Arcolezi, Pinzón, Palamidessi, Gambs, "Frequency estimation of evolving data under local differential privacy",
-   EDBT 2023.
+Wang et al. (USENIX Security 2017): GRR (direct encoding), BLH, OLH. Acharya et al. (2019): Hadamard response. The
+lecture (after Bassily and Smith 2015): one randomized bit of a public random matrix. Arcolezi et al. (2022, 2023):
+L-GRR, LOLOHA.
 """
 
 from __future__ import annotations
@@ -38,7 +28,12 @@ from overstory.protocol.mechanisms.payloads import SymbolMechanism
 
 
 def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
-    """Generalized randomized response: the value with e^eps / (e^eps + d - 1), else any other."""
+    """Generalized randomized response: the value with e^eps / (e^eps + d - 1), else any other.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
     return _once("grr", dict(locals()), Direct(domain_size), epsilon)
 
 
@@ -49,6 +44,10 @@ def blh(
 
     `num_seeds`, as for all hashing oracles: how many public hash functions there are, from 64 to 1,024 (chosen where it
     is not given).
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return _hashed("blh", dict(locals()), 2, check_epsilon("epsilon", epsilon))
 
@@ -61,7 +60,12 @@ def olh(
     hash_key: str = "",
     num_seeds: int | None = None,
 ) -> SymbolMechanism:
-    """Optimal local hashing: GRR on the value's hash into the range of least variance, near e^eps + 1."""
+    """Optimal local hashing: GRR on the value's hash into the range of least variance, near e^eps + 1.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
     return _hashed("olh", dict(locals()), hash_range, check_epsilon("epsilon", epsilon))
 
 
@@ -69,8 +73,13 @@ def linear_hash(*, domain_size: int, epsilon: float, hash_bits: int | None = Non
     """Local hashing by a random linear map of the value's bits: all values are counted by one fast transform.
 
     The seed of the map is the device's own, and travels with every report. The variance is OLH's at a hash range of
-    ``2**hash_bits``, a power of two. The Hadamard transform in place of a scan: Bassily, Nissim, Stemmer, Thakurta,
-    "Practical locally private heavy hitters", NeurIPS 2017.
+    ``2**hash_bits``, a power of two.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017
+    (local hashing); Bassily, Nissim, Stemmer, Thakurta, "Practical locally private heavy hitters", NeurIPS 2017
+    (the Hadamard transform in place of a scan).
     """
     parameters = dict(locals())
     encoding = LinearHash(domain_size, best_hash_bits(epsilon) if hash_bits is None else hash_bits)
@@ -78,7 +87,13 @@ def linear_hash(*, domain_size: int, epsilon: float, hash_bits: int | None = Non
 
 
 def hadamard(*, domain_size: int, epsilon: float) -> SymbolMechanism:
-    """One randomized sign of the value's Hadamard row."""
+    """One randomized sign of the value's Hadamard row.
+
+    References
+    ----------
+    Acharya, Sun, Zhang, "Hadamard response: estimating distributions privately, efficiently, and with little
+    communication", AISTATS 2019.
+    """
     return _once("hadamard", dict(locals()), HadamardRow(domain_size), epsilon)
 
 
@@ -94,6 +109,10 @@ def random_matrix(
 
     `advantage` is the lecture's small epsilon: the true sign is sent with probability 1/2 + advantage. Its real
     epsilon is ln((1/2 + advantage) / (1/2 - advantage)), about four times as large, and `epsilon_report` says so.
+
+    References
+    ----------
+    Bassily, Smith, "Local, private, efficient protocols for succinct histograms", STOC 2015; the lecture, after it.
     """
     parameters = dict(locals())
     if (epsilon is None) == (advantage is None):
@@ -112,7 +131,13 @@ def random_matrix(
 def l_grr(
     *, domain_size: int, epsilon_permanent: float, epsilon_report: float, published: bool = False
 ) -> SymbolMechanism:
-    """Longitudinal GRR: GRR memoized, then GRR afresh; `published` takes the second round of the literature."""
+    """Longitudinal GRR: GRR memoized, then GRR afresh; `published` takes the second round of the literature.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
+    """
     return _twice("l-grr", dict(locals()), Direct(domain_size))
 
 
@@ -130,6 +155,11 @@ def loloha(
 
     Without `hash_range`, the range of least variance for the chain that is really used. The exact chain is one GRR at
     epsilon_report, whatever the permanent round, so its range is that of OLH; the published one adds noise of its own.
+
+    References
+    ----------
+    Arcolezi, Pinzón, Palamidessi, Gambs, "Frequency estimation of evolving data under local differential privacy",
+    EDBT 2023.
     """
     parameters, two = dict(locals()), _check_two(epsilon_permanent, epsilon_report)
     alpha = _published_chain(*two) if published else kept_by(epsilon_report)
