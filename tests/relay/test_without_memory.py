@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from types import SimpleNamespace
 
+import pytest
+
+from overstory.client.upload.http import Response
+from overstory.protocol.oblivious.messages import RESPONSE_TYPE
 from overstory.relay import server
 from overstory.relay.limits import HourlyLimit
+from overstory.relay.process import Forwarder
 from overstory.relay.service import RelayService, Troubles
+from overstory.relay.shuffling import Shuffler
+from overstory.relay.spool import Rules, Taken
 from overstory.supervision.threads import fill_default_pool, full_pool
 
 
@@ -107,3 +115,31 @@ def test_a_request_that_finds_no_memory_is_counted_and_has_no_line_of_its_own(mo
     assert heads_of_a_relay(2, troubles=troubles) == [b"", b"HTTP/1.1 200 \r\n"]
     assert any("Fatal read error on socket transport: MemoryError" in line for line in troubles.lines())
     assert not caplog.records
+
+
+def stored(messages, senders):
+    return [Taken.STORED] * len(messages)
+
+
+@pytest.mark.parametrize("shuffles", [True, False], ids=["shuffle", "pass-through"])
+def test_a_thread_that_cannot_wake_the_loop_is_waited_for_all_the_same(monkeypatch, shuffles):
+    """What such a thread did was lost: a relay then answered nobody any more."""
+    wake = asyncio.BaseEventLoop.call_soon_threadsafe
+
+    def without_memory(self, *call, **options):
+        if threading.current_thread() is not threading.main_thread():
+            raise MemoryError
+        return wake(self, *call, **options)
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", without_memory)
+
+    async def main():
+        if shuffles:
+            spool = SimpleNamespace(rules=Rules(), release=None, put=stored)
+            relay = Shuffler(spool, "http://collector", "token", None, pytest.fail)
+        else:
+            answer = Response(200, {"content-type": RESPONSE_TYPE}, b"sealed")
+            relay = Forwarder("http://collector", lambda request: answer, pytest.fail)
+        return [(await asyncio.wait_for(relay.deliver(b"message", b"sender"), 10)).status for _ in range(3)]
+
+    assert asyncio.run(main()) == [202 if shuffles else 200] * 3

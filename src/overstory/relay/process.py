@@ -24,7 +24,7 @@ from overstory.relay.server import Bounds, RelayServer, listen
 from overstory.relay.service import LOG, RelayService, Troubles
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Spool
-from overstory.supervision.threads import fill_default_pool, full_pool
+from overstory.supervision.threads import full_pool, result_of
 from overstory.supervision.upkeep import Task, Upkeep
 
 
@@ -60,7 +60,6 @@ def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
 async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
     troubles, stopping, upkeep = Troubles(), asyncio.Event(), Upkeep(LOG)
     loop = asyncio.get_running_loop()
-    fill_default_pool(loop)
     _on_signals(stopping.set)
     async with _delivery(settings, troubles) as delivery:
         service = RelayService(
@@ -147,7 +146,7 @@ class Forwarder:
         request = Request(self._url, message, REQUEST_TYPE, timeout=SECONDS)
         self._under_way += 1
         try:
-            response = await asyncio.get_running_loop().run_in_executor(self._threads, self._transport, request)
+            response = await result_of(self._threads.submit(self._transport, request))
         finally:
             self._under_way -= 1
         return self._passed_back(response)

@@ -19,6 +19,7 @@ from overstory.relay.connection import Answer, problem
 from overstory.relay.service import BUSY_SECONDS, LOG
 from overstory.relay.slots import SlotFile
 from overstory.relay.spool import Spool, Taken
+from overstory.supervision.threads import full_pool, result_of
 from overstory.supervision.upkeep import Task
 
 PATH: Final = "/v1/oblivious/release"
@@ -73,6 +74,7 @@ class Shuffler:
         self._url, self._token, self._transport, self._trouble = gateway + PATH, token, transport, trouble
         self._pending: list[tuple[bytes, bytes, asyncio.Future[Taken]]] = []
         self._committing: asyncio.Task[None] | None = None
+        self._thread = full_pool(1, "overstory-spool")
         self._sending: _Sending | None = None
         if spool.release is not None:
             LOG.info("release goes on: %s are left", _messages(len(spool.release[1].heads)))
@@ -103,7 +105,7 @@ class Shuffler:
                 batch, self._pending = self._pending, []
                 try:
                     messages, senders = [message for message, _, _ in batch], [sender for _, sender, _ in batch]
-                    outcomes = await asyncio.to_thread(self._spool.put, messages, senders)
+                    outcomes = await result_of(self._thread.submit(self._spool.put, messages, senders))
                 except Exception as error:  # noqa: BLE001 - whatever the disk reports, each sender gets an answer
                     reason = error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}")
                     for *_, stored in batch:
