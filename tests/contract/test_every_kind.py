@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import inspect
 import json
 import pickle
 from pathlib import Path
@@ -23,7 +24,7 @@ from overstory.client import Client, Outcome, Randomizer
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.metrics import Metric, load_registry, metric_from_json
 from overstory.protocol.metrics.domain_table import DOMAIN_KEYS
-from overstory.protocol.metrics.mechanisms import BUILDERS, any_mechanism
+from overstory.protocol.metrics.mechanisms import BUILDERS, FAMILIES, any_mechanism
 from overstory.protocol.metrics.period import DAY
 from overstory.protocol.wire.upload import decode_batch
 from overstory.queries.counts import PeriodCounts
@@ -105,6 +106,13 @@ def test_every_kind_is_here() -> None:
     """All kinds of domains, and every mechanism that is no frequency oracle (those are in `contract_cases`)."""
     assert {entry[0].partition('"')[2].partition('"')[0] for entry in KINDS.values()} == set(DOMAIN_KEYS)
     assert {entry[1] for entry in KINDS.values()} >= BUILDERS.keys() - REGISTRY.keys()
+
+
+@pytest.mark.parametrize(("family", "parameter"), [("symbols", "domain_size"), ("strings", "hash_key")])
+def test_an_oracle_is_in_the_family_whose_parameter_it_takes(family: str, parameter: str) -> None:
+    """The families list names, so that a device imports the oracles that it uses and no others."""
+    taking = {name for name, build in REGISTRY.items() if parameter in inspect.signature(build).parameters}
+    assert set(FAMILIES[family].builders) == taking
 
 
 @each_kind

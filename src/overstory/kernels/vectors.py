@@ -47,13 +47,6 @@ class Lanes:
         """Every lane the same constant."""
         return ir.Constant(self.vector, [value] * self.lanes)
 
-    def splat(self, scalar: Any) -> Any:
-        """Every lane the same run-time value."""
-        first = ir.Constant(ir.IntType(32), 0)
-        in_first = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), scalar, first)
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
-        return self.builder.shuffle_vector(in_first, ir.Constant(self.vector, ir.Undefined), mask)
-
     def add(self, *terms: Any) -> Any:
         """Sum modulo ``2 ** bits``."""
         total = terms[0]

@@ -15,7 +15,6 @@ REQUEST: Final = 0
 RESPONSE: Final = 1
 INFORMATIONAL: Final = range(100, 200)
 MOST_FIELDS: Final = 64
-MOST_VARINT: Final = 1 << 62
 
 PADDED_TO: Final = 512
 """Bytes: requests are filled up to a multiple of this, so that their length says little."""

@@ -22,7 +22,6 @@ from overstory.protocol.oblivious.hpke import (
 )
 from overstory.protocol.oblivious.key_list import Entry, read_entries
 
-KEYS_TYPE: Final = "application/ohttp-keys"
 REQUEST_TYPE: Final = "message/ohttp-req"
 RESPONSE_TYPE: Final = "message/ohttp-res"
 
