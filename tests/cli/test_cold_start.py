@@ -179,5 +179,5 @@ def test_every_command_that_ends_by_itself_is_timed():
     long = {"serve", "gateway", "demo", "reproduce", "bench", "simulate", "console", "relay"}
     of_a_person = {"on", "local", "off", "forget", "view"}  # one module with status, which is timed
     of_a_collector = {"doctor"}  # waits for its answers
-    of_files = {"export", "import"}  # of periods that have closed, through Arrow
+    of_files = {"export"}  # of periods that have closed, through Arrow
     assert timed | long | of_a_person | of_a_collector | of_files == set(COMMANDS)

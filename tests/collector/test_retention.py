@@ -18,12 +18,9 @@ import overstory
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.collector.store import Store, compaction, open_store, restore
-from overstory.collector.store.copies.export import Selection
 from overstory.collector.store.counts import unpack_counts
 from overstory.collector.store.retention import without_few
 from overstory.collector.store.schema import COUNTS
-from overstory.engines.folders import Folder
-from overstory.engines.places import find_sets
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 from overstory.queries.counts import PeriodCounts, read_store
@@ -191,24 +188,17 @@ def test_a_late_report_and_a_second_retention_bring_no_small_cell_back(store_url
         assert raw_counts(store)[PERIOD, ""] == (counts, came)
 
 
-def test_backups_and_imports_bring_no_small_cell_back(store_url: str, tmp_path: Path) -> None:
+def test_backups_bring_no_small_cell_back(store_url: str, tmp_path: Path) -> None:
     metrics = registry("rappor")
-    metric, folder = metrics["rappor"], str(tmp_path / "exported")
+    metric = metrics["rappor"]
     with open_store(store_url, metrics, create=True) as store:
         add_devices(store, metric, PERIOD, 320)
-        exported = store.export_closed(metrics, Folder(folder), Selection(), now=NOW + 60 * DAY)
-        assert len(exported.manifests) == 1
         store.retain(LATER)
         kept = raw_counts(store)
         assert store.backup(tmp_path / "backup.db") == 320
     restore(tmp_path / "backup.db", f"sqlite:///{tmp_path}/restored.db")
     with open_store(f"sqlite:///{tmp_path}/restored.db", metrics) as restored:
         assert raw_counts(restored) == kept
-    with open_store(f"sqlite:///{tmp_path}/other.db", metrics, create=True) as other:
-        done = other.import_sets(find_sets(folder), now=LATER)
-        assert (done.reports, done.past_retention) == (320, 320)
-        assert raw_counts(other) == kept
-        assert list(other.reports(metric, PERIOD, PERIOD)) == []
 
 
 SHARES = np.array([0.6, *[0.04] * 10])

@@ -23,8 +23,6 @@ from overstory.collector.store.databases import eraser
 from overstory.collector.store.databases.eraser import REST, Eraser
 from overstory.collector.store.operations import CollectorState
 from overstory.collector.store.schema import ABOUT, ids_table, ids_table_name
-from support.exported_store import LATER, export_all, fill, import_all
-from support.exported_store import registry as export_registry
 from support.store_samples import DAY, NOW, received, registry, reports
 
 PERIOD = 20_000
@@ -208,28 +206,6 @@ def test_a_partly_filled_chunk_and_earlier_counts_are_not_in_the_files(url: str)
             rested(store)
             kept += [[ask(url, f"SELECT {of} FROM {table}")[0][0][:100]] for of, table in LARGE]
     assert [present(url, one) for one in kept] == [0, 0, 0, 0, 1, 1]
-
-
-def test_counts_and_sums_from_before_an_import_are_not_in_the_files(url: str, tmp_path: Path) -> None:
-    """An import deleted rows without a mark, so that no process rewrote their tables, and none named them."""
-    metrics = export_registry()
-    for number, size in enumerate((200, 5, 5)):
-        fill(f"{tmp_path}/{number}.db", metrics, size, seed=number)
-        (tmp_path / str(number)).mkdir()
-        export_all(f"{tmp_path}/{number}.db", metrics, tmp_path / str(number))
-    open_store(url, metrics, create=True).close()
-    with open_store(url, metrics) as store:
-        store.compact(LATER)  # a store without marks is rewritten once
-        seen = []
-        for number in range(3):
-            rested(store)
-            import_all(url, metrics, tmp_path / str(number))
-            assert store.compact(LATER).remains == ()
-            counts = ask(url, "SELECT counts FROM counts WHERE metric = 'bloom'")
-            sums = ask(url, "SELECT sums FROM checks WHERE metric = 'bloom'")
-            seen.append([bytes(value) for (value,) in counts + sums])
-    assert [len(values) for values in seen] == [4, 4, 4]
-    assert [present(url, values) for values in seen] == [0, 0, 4]
 
 
 def test_no_transaction_number_is_of_an_arrival(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Stores with closed periods to export, and a process that is killed on its way through an export or an import."""
+"""Stores with closed periods to export, and a process that is killed on its way through an export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.copies import export
 from overstory.collector.store.copies.export import Exported, Selection
-from overstory.collector.store.copies.imports import Imported
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets
@@ -174,22 +173,16 @@ def ended(work: Callable[[], object], at: int) -> bool:
     return False
 
 
-def killed(kind: str, url: str, folder: Path, at: int) -> bool:
-    """Export or import in a process that is killed at a step; False when it ended before."""
-    command = [sys.executable, "-m", "support.exported_store", kind, url, str(folder), str(at)]
+def killed(url: str, folder: Path, at: int) -> bool:
+    """Export in a process that is killed at a step; False when it ended before."""
+    command = [sys.executable, "-m", "support.exported_store", url, str(folder), str(at)]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], timeout=300, check=False)
     assert done.returncode in {0, -signal.SIGKILL}
     return done.returncode != 0
 
 
-def import_all(url: str, metrics: MetricRegistry, folder: Path, now: float = LATER) -> Imported:
-    """Import what is exported."""
-    with open_store(url, metrics) as store:
-        return store.import_sets(find_sets(str(folder)), now=now)
-
-
 if __name__ == "__main__":
-    _, kind, url, folder, at = sys.argv
+    _, url, folder, at = sys.argv
     small_parts(setattr)
     Killer(int(at)).install()
-    (export_all if kind == "export" else import_all)(url, registry(), Path(folder))
+    export_all(url, registry(), Path(folder))

@@ -37,7 +37,6 @@ SUMMARIES: Final = {
     "console": "show a store in a browser",
     "store": "maintain the collector's database",
     "export": "write the reports of closed periods for engines to count",
-    "import": "add what was exported from other stores to a store",
     "doctor": "check a collector and its settings",
     "on": "agree to report: show what is asked for, ask, and record your consent",
     "local": "record on this machine only, for you to look at; nothing is sent",
@@ -64,7 +63,7 @@ MODULES: Final = {
     **{command: f"{folder}.{command}" for folder, commands in _FOLDERS.items() for command in commands},
     **dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person"),
     **dict.fromkeys(("convert", "encode", "map", "sum"), "rappor.file_tools"),
-    **dict.fromkeys(("export", "import"), "service.exports"),
+    "export": "service.exports",
     **dict.fromkeys(("reproduce", "bench"), "checkout"),
 }
 """Commands that share a module, whose `add_parser` adds them all."""
@@ -83,7 +82,7 @@ OUR_FAULT: Final = 70
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 
-LEAVE_FILES: Final = frozenset({"store", "export", "import"})
+LEAVE_FILES: Final = frozenset({"store", "export"})
 """Commands that would leave partial copies of reports if SIGTERM ended them at once."""
 
 

@@ -134,7 +134,6 @@ def check_store(url: str, registry: MetricRegistry | None, now: float) -> Findin
             days = f"the store has seen {_day(last * DAY)}, this machine's clock shows {_day(now)}"
             yield Finding("clock", "error", days, "correct the clock; until then no batch ids and reports are deleted")
         yield from _check_tokens(store.tokens(), now)
-        yield from _check_exports(store, now)
         if registry is not None:
             yield from _check_match(store, registry)
     if summary.kind == "sqlite":
@@ -176,14 +175,6 @@ def _check_tokens(tokens: list[Token], now: float) -> Findings:
             expiry = f"{token.id} ({token.role}, {token.application}) is refused from {_day(token.expires)} on"
             yield Finding("tokens", "warning", expiry, "make a new one and release it before that day")
     yield Finding("tokens", "ok", f"{len(usable)} of {len(tokens)} are valid")
-
-
-def _check_exports(store: Store, now: float) -> Findings:
-    for one in store.outside_retention(now):
-        copies = (
-            f"{one.reports:,} reports of {one.metric} up to {one.last} are past retention, and in {one.destination}"
-        )
-        yield Finding("exports", "warning", copies, "delete their folders there: retention does not reach copies")
 
 
 def _check_match(store: Store, registry: MetricRegistry) -> Findings:

@@ -28,9 +28,9 @@ def manifest_name(export_id: str) -> str:
     return f"manifest-{export_id}.json"
 
 
-def part_name(attempt: str, number: int) -> str:
-    """Return the name of a part; each attempt to write the same reports has names of its own."""
-    return f"part-{attempt}-{number}.parquet"
+def part_name(export_id: str, number: int) -> str:
+    """Return the name of a part of an export."""
+    return f"part-{export_id}-{number}.parquet"
 
 
 def partition_path(metric: str, period: int, digest: bytes) -> str:
@@ -40,6 +40,16 @@ def partition_path(metric: str, period: int, digest: bytes) -> str:
     'metric=theme/period=2968/digest=00000000000000000000000000000000'
     """
     return f"metric={metric}/period={period}/digest={digest.hex()}"
+
+
+def read_partition(path: str) -> tuple[str, int] | None:
+    """Return the metric and the period that a folder is of; None where it has another name.
+
+    >>> read_partition("metric=theme/period=2968/digest=00000000000000000000000000000000")
+    ('theme', 2968)
+    """
+    found = re.fullmatch(r"(?:.*/)?metric=([^/]+)/period=(-?[0-9]+)/digest=[0-9a-f]{32}", path)
+    return None if found is None else (found[1], int(found[2]))
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,7 @@ class PartFile:
 class Manifest:
     """What an export holds of one metric, period, mechanism and group."""
 
-    id: str  # of these reports, drawn at random: who has added an id once does not add it again, wherever it comes from
+    id: str  # of these reports: whoever has counted an id does not count it again, wherever it comes from
     store: str  # a random id of the store that the reports are from
     metric: str
     period: int

@@ -1,4 +1,4 @@
-"""``overstory export`` and ``overstory import``: reports out of a store, for an engine to count, and into another."""
+"""``overstory export``: reports out of a store, for an engine to count."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.collector.store import Store
-    from overstory.collector.store.copies.export import Exported, OutsideRetention, Selection
+    from overstory.collector.store.copies.export import Exported, Selection
     from overstory.files.manifests import Manifest
     from overstory.protocol.metrics import MetricRegistry
 
@@ -27,13 +26,9 @@ and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. O
 the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
 the exported files: that is yours to do."""
 
-IMPORT = """\
-Reads manifests, compares all files with them, and adds the reports and their counts to the store, each report once,
-also where an import was killed or is repeated."""
-
 
 def add_parser(commands: Any) -> None:
-    """Add the commands."""
+    """Add the command."""
     export = add_command(
         commands,
         "export",
@@ -43,40 +38,22 @@ def add_parser(commands: Any) -> None:
         "  overstory export --store reports.db --registry metrics.toml s3://bucket/reports",
     )
     export.add_argument("destination", metavar="DESTINATION", help="a folder, or an address in an object store")
-    _add_store(export, "where the reports are")
+    export.add_argument(
+        "--store", required=True, metavar="URL", help="where the reports are: a file, or postgresql://..."
+    )
+    add_option(export, "--registry", required=True)
     export.add_argument("--metric", metavar="ID", help="only this metric (default: all of the registry)")
     export.add_argument("--from", dest="first", metavar="PERIOD", help="with --metric: the first period")
     export.add_argument("--to", dest="last", metavar="PERIOD", help="with --metric: the last period")
     export.add_argument(
         "--verify",
         action="store_true",
-        help="write nothing: compare the destination with what the store's database says was exported",
+        help="write nothing: compare the destination with what the store has of closed periods",
     )
-    export.set_defaults(act=_export)
-    importing = add_command(
-        commands,
-        "import",
-        "add what was exported from other stores to a store",
-        more=IMPORT,
-        example="overstory import s3://bucket/reports --store all.db --registry metrics.toml",
-    )
-    importing.add_argument("source", nargs="+", metavar="SOURCE", help="an exported folder, or one below it")
-    _add_store(importing, "where the reports are added")
-    importing.set_defaults(act=_import)
+    add_reporting(export)
 
 
 def run(args: argparse.Namespace) -> int:
-    status: int = args.act(args)
-    return status
-
-
-def _add_store(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--store", required=True, metavar="URL", help=f"{what}: a file, or postgresql://...")
-    add_option(parser, "--registry", required=True)
-    add_reporting(parser)
-
-
-def _export(args: argparse.Namespace) -> int:
     from overstory.collector.store import open_store
     from overstory.engines.folders import Folder
     from overstory.protocol.metrics import load_registry
@@ -85,11 +62,10 @@ def _export(args: argparse.Namespace) -> int:
     selected, folder = _selected(args, registry), Folder(args.destination)
     with open_store(args.store, registry) as store:
         if args.verify:
-            return _print_verified(args, store, folder)
+            return _print_verified(args, *store.verify_export(registry, folder, now=time.time()), folder.identity)
         with progress("exporting", None, quiet=args.quiet, in_bytes=True) as bar:
             done = store.export_closed(registry, folder, selected, now=time.time(), advance=bar.advance)
-        outside = [one for one in store.outside_retention(time.time()) if one.destination == folder.identity]
-    _print_exported(args, folder.identity, registry, done, outside)
+    _print_exported(args, folder.identity, registry, done)
     return 0
 
 
@@ -105,11 +81,10 @@ def _selected(args: argparse.Namespace, registry: MetricRegistry) -> Selection:
     return Selection(metric.id, *parse_range(metric, args.first, args.last))
 
 
-def _print_verified(args: argparse.Namespace, store: Store, folder: Any) -> int:
-    sets, wrong = store.verify_export(folder)
+def _print_verified(args: argparse.Namespace, sets: int, wrong: list[str], destination: str) -> int:
     what = plural(sets, "manifest")
-    lines = [f"{folder.identity}: {what} compared with the database, {plural(len(wrong), 'error')}", *wrong]
-    print_outcome(args, {"destination": folder.identity, "manifests": sets, "wrong": wrong}, Lines(*lines))
+    lines = [f"{destination}: {what} compared with the store, {plural(len(wrong), 'error')}", *wrong]
+    print_outcome(args, {"destination": destination, "manifests": sets, "wrong": wrong}, Lines(*lines))
     return 1 if wrong else 0
 
 
@@ -118,7 +93,6 @@ def _print_exported(
     destination: str,
     registry: MetricRegistry,
     done: Exported,
-    outside: list[OutsideRetention],
 ) -> None:
     from overstory.collector.store.copies.export import retained_too_briefly
     from overstory.presentation.formats import in_bytes
@@ -140,7 +114,11 @@ def _print_exported(
         "grace_days"
         for name in brief
     ]
-    lines += [sentence(one) for one in outside]
+    lines += [
+        f"outside of retention: {plural(one.manifests, 'manifest')} of {one.metric} up to {one.last}: delete their "
+        f"folders in {destination}"
+        for one in done.outside
+    ]
     outcome = {
         "destination": destination,
         "reports": reports,
@@ -151,17 +129,9 @@ def _print_exported(
         "open": {metric: sorted(label for label, _ in periods) for metric, periods in sorted(done.open.items())},
         "waiting": done.waiting,
         "retained_too_briefly": brief,
-        "outside_retention": [vars(one) for one in outside],
+        "outside_retention": [vars(one) for one in done.outside],
     }
     print_outcome(args, outcome, Lines(*lines))
-
-
-def sentence(one: OutsideRetention) -> str:
-    """Return what to say of exported reports that are past retention."""
-    return (
-        f"outside of retention: {one.reports:,} reports of {one.metric} up to {one.last} are past retention, and "
-        f"exported to {one.destination}: delete their folders there"
-    )
 
 
 def _manifest_json(one: Manifest) -> dict[str, Any]:
@@ -179,30 +149,3 @@ def _manifest_json(one: Manifest) -> dict[str, Any]:
 
 def _day(unix_time: int) -> str:
     return dt.datetime.fromtimestamp(unix_time, dt.UTC).date().isoformat()
-
-
-def _import(args: argparse.Namespace) -> int:
-    from dataclasses import asdict
-
-    from overstory.collector.store import open_store
-    from overstory.engines.places import check_once, find_sets
-    from overstory.protocol.metrics import load_registry
-
-    sets = [one for source in args.source for one in find_sets(source)]
-    check_once(sets)
-    size = sum(one.manifest.num_bytes for one in sets)
-    with (
-        open_store(args.store, load_registry(args.registry)) as store,
-        progress("importing", size, quiet=args.quiet, in_bytes=True) as bar,
-    ):
-        done = store.import_sets(sets, now=time.time(), advance=bar.advance)
-        url = store.url
-    lines = [
-        f"{done.reports:,} reports of {plural(done.sets, 'manifest')} added to {url}"
-        + (f"; {done.earlier:,} were added before" if done.earlier else "")
-    ]
-    if done.past_retention:
-        past = f"{done.past_retention:,} of them are past retention here"
-        lines.append(f"{past}: deleted; counts of fewer than 10 together, too")
-    print_outcome(args, {"store": url, **asdict(done)}, Lines(*lines))
-    return 0

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, select, update
+from sqlalchemy import Connection, Row, Table, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from overstory.collector.store.counts import (
@@ -77,7 +77,7 @@ class InboxAges:
 def _many(connection: Connection, key: Key) -> bool:
     """Whether the key has enough reports in the inbox to write its open chunk again."""
     waiting = connection.execute(select(func.sum(INBOX.c.num_reports)).where(key.of(INBOX))).scalar() or 0
-    sizes = select(CHUNKS.c.num_bits, CHUNKS.c.num_cohorts, CHUNKS.c.num_reports).where(*_open_chunks(key))
+    sizes = select(CHUNKS.c.num_bits, CHUNKS.c.num_cohorts, CHUNKS.c.num_reports).where(key.of(CHUNKS))
     rows = connection.execute(sizes)
     again = sum(reports for bits, cohorts, reports in rows if reports < full_chunk(bits, cohorts))
     return bool(int(waiting) * SHARE >= again)
@@ -211,7 +211,7 @@ def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> 
             return 0, 0
         # A chunk that is not full, if there is one: its reports are shuffled again with the new ones.
         full = full_chunk(rows[0].num_bits, rows[0].num_cohorts)
-        open_chunk = select(CHUNKS).where(*_open_chunks(key), CHUNKS.c.num_reports < full).limit(1)
+        open_chunk = select(CHUNKS).where(key.of(CHUNKS), CHUNKS.c.num_reports < full).limit(1)
         partial = connection.execute(open_chunk).all()
         summed = sums_of_key(connection, entry, key)
     new = join_rows(rows)
@@ -246,17 +246,11 @@ def _oldest(connection: Connection, key: Key, last: int) -> Sequence[Row[Any]]:
     return connection.execute(select(INBOX).where(INBOX.c.id.in_(ids)).order_by(INBOX.c.id)).all()
 
 
-def _open_chunks(key: Key) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions of a key's chunks that may be shuffled again: those of an export stay as they are."""
-    return key.of(CHUNKS), CHUNKS.c.export_id == ""
-
-
 def _take(connection: Connection, table: Table, rows: Sequence[Row[Any]]) -> None:
-    """Delete these rows, all of them; a chunk that got into an export meanwhile is not deleted."""
+    """Delete these rows, all of them."""
     if not rows:
         return
-    where = [table.c.id.in_([row.id for row in rows]), *([CHUNKS.c.export_id == ""] if table is CHUNKS else [])]
-    if connection.execute(delete(table).where(*where)).rowcount != len(rows):
+    if connection.execute(delete(table).where(table.c.id.in_([row.id for row in rows]))).rowcount != len(rows):
         raise OvertakenError
 
 

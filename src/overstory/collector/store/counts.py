@@ -99,13 +99,13 @@ def read_batches(connection: Connection, table: Table, *where: ColumnElement[boo
         yield join_rows(waiting)
 
 
-def shuffled(batch: ReportBatch) -> ReportBatch:
-    """Return the reports in a random order: a permutation seeded by the operating system."""
+def shuffled(batch: ReportBatch, seed: int | None = None) -> ReportBatch:
+    """Return the reports in a random order: a permutation by the seed, or by one from the operating system."""
     import numpy as np
 
     from overstory.analysis.reports import ReportBatch
 
-    order = np.random.default_rng(secrets.randbits(128)).permutation(len(batch))
+    order = np.random.default_rng(secrets.randbits(128) if seed is None else seed).permutation(len(batch))
     return ReportBatch(batch.cohorts[order], batch.bits[order], batch.num_bits, batch.num_cohorts)
 
 

@@ -13,8 +13,6 @@
     notes       what an operator or analyst wrote down about a day
     releases    how many new messages of a metric and period each release of a shuffling relay held
     checks      what compaction summed of reports, besides support, to notice crafted ones; deleted with the reports
-    exports     which reports were written where, and the manifest of each; `chunks.export_id` says which those are
-    imports     how much of each part of another store's export was added
 
 For each day of `batch_ids` there is one more table, of ids and nothing else. Nothing joins them to reports: they have
 no number, no time of arrival, no metric, and in SQLite no row id.
@@ -88,7 +86,7 @@ def _key(*, primary: bool = False) -> tuple[Column[str], Column[int], Column[byt
     )
 
 
-def _reports(name: str, number: Column[int], *more: Column[str]) -> Table:
+def _reports(name: str, number: Column[int]) -> Table:
     table = Table(
         name,
         METADATA,
@@ -99,7 +97,6 @@ def _reports(name: str, number: Column[int], *more: Column[str]) -> Table:
         Column("num_reports", Integer, nullable=False),
         Column("cohorts", LargeBinary, nullable=False, info=UNSAMPLED),
         Column("bits", LargeBinary, nullable=False, info=UNSAMPLED),
-        *more,
         Index(f"{name}_by_key", "metric", "period", "digest", "device_group"),
         # A number is never used again: folding deletes rows by their numbers, and must not meet others under them.
         sqlite_autoincrement=True,
@@ -159,12 +156,7 @@ def count_ids(connection: Connection) -> int:
 
 
 INBOX: Final = _reports("inbox", Column("id", _ROW_NUMBER, primary_key=True))
-# Chunks with an id are never shuffled again: what is exported under the id stays the same. Empty: not exported yet.
-CHUNKS: Final = _reports(
-    "chunks",
-    Column("id", _ROW_NUMBER, primary_key=True, autoincrement=False, default=random_id),
-    Column("export_id", Text, nullable=False, server_default=""),
-)
+CHUNKS: Final = _reports("chunks", Column("id", _ROW_NUMBER, primary_key=True, autoincrement=False, default=random_id))
 
 COUNTS: Final = _without_samples(
     Table(
@@ -256,28 +248,6 @@ CHECKS: Final = _without_samples(
         Column("num_reports", BigInteger, nullable=False),
         Column("sums", LargeBinary, nullable=False, info=UNSAMPLED),
     )
-)
-
-EXPORTS: Final = Table(
-    "exports",
-    METADATA,
-    # Of the reports, the same wherever they are written to; drawn at random.
-    Column("id", Text, primary_key=True),
-    Column("destination", Text, primary_key=True),
-    *_key(),
-    Column("num_reports", BigInteger, nullable=False),
-    Column("attempt", Text, nullable=False),  # in the names of the parts that are being written
-    Column("state", Text, nullable=False),  # writing, committed or published
-    Column("manifest", Text, nullable=False),  # empty while parts are being written
-)
-
-IMPORTS: Final = Table(
-    "imports",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("part", Integer, primary_key=True, autoincrement=False),
-    Column("row_groups", Integer, nullable=False),  # how many of its first row groups were added
-    Column("num_reports", BigInteger, nullable=False),
 )
 
 OF_REPORTS: Final = (CHUNKS.name, CHECKS.name, COUNTS.name)

@@ -16,15 +16,7 @@ from overstory.collector.auth import Role, make_token
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.compaction import Compacted, InboxAges, compact
-from overstory.collector.store.copies.export import (
-    Export,
-    Exported,
-    OutsideRetention,
-    Selection,
-    outside_retention,
-    verify,
-)
-from overstory.collector.store.copies.imports import Imported, add_sets
+from overstory.collector.store.copies.export import Export, Exported, Selection
 from overstory.collector.store.counts import inbox_rows
 from overstory.collector.store.databases.connection import check, connect, create_tables
 from overstory.collector.store.databases.database import Database, IdsOfDay
@@ -47,7 +39,6 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.engines.folders import Folder
-    from overstory.engines.places import ExportedSet
     from overstory.protocol.metrics import MetricRegistry
 
 
@@ -170,22 +161,10 @@ class Store(StoreReader):
         self.compact(now, forgetting=False)
         return Export(self._database, registry, folder, advance).run(selected, now)
 
-    def verify_export(self, folder: Folder) -> tuple[int, list[str]]:
-        """Compare a folder with what the database says was exported to it: how many manifests, and what is wrong."""
-        return verify(self._database, folder)
-
-    def outside_retention(self, now: float) -> list[OutsideRetention]:
-        """Return which exported reports are past retention at unix time `now`: their copies are not deleted."""
-        return outside_retention(self._database, now)
-
-    def import_sets(
-        self, sets: Sequence[ExportedSet], *, now: float, advance: Callable[[int], object] | None = None
-    ) -> Imported:
-        """Add what other stores exported, each report once, however often and wherever this is killed."""
-        done = add_sets(self._database, self._metrics, sets, now, advance)
-        if done.past_retention:
-            self.retain(now)
-        return done
+    def verify_export(self, registry: MetricRegistry, folder: Folder, *, now: float) -> tuple[int, list[str]]:
+        """Compare a folder with what should be exported to it: how many manifests, and what is wrong."""
+        self.compact(now, forgetting=False)
+        return Export(self._database, registry, folder).verify(now)
 
     def remember(self, registry: MetricRegistry) -> None:
         """Count and retain reports as this registry says from now on.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.databases.postgres import PostgresDatabase
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.collector.store.databases.urls import parse_url
-from overstory.collector.store.schema import ABOUT, BATCH_IDS, METADATA, METRICS, SCHEMA, SCHEMA_NUMBER
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, METADATA, METRICS, SCHEMA, SCHEMA_NUMBER, STORE_ID
 
 
 class MissingStoreError(StoreError):
@@ -74,7 +75,7 @@ def create_tables(database: Database, connection: Connection) -> bool:
     if read_schema(connection, database.url) is not None:
         return False
     METADATA.create_all(connection, checkfirst=False)
-    facts = {"format": "overstory store", SCHEMA_NUMBER: str(SCHEMA)}
+    facts = {"format": "overstory store", SCHEMA_NUMBER: str(SCHEMA), STORE_ID: secrets.token_hex(16)}
     connection.execute(insert(ABOUT), [{"key": key, "value": value} for key, value in facts.items()])
     return True
 
