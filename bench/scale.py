@@ -26,8 +26,7 @@ import psutil
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.parser import whole_number
 from overstory.engines.dask_cluster import DaskEngine
-from overstory.engines.driver import count
-from overstory.engines.local import LocalEngine
+from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_places, open_place
 from overstory.engines.spark_session import SparkEngine
 from overstory.engines.units import Job, read_contents, unit_bytes, units_of
@@ -120,8 +119,7 @@ class Watch:
 def engines(names: list[str], workers: int) -> Iterator[tuple[str, Any]]:
     """Yield the engines that are installed."""
     makers: dict[str, Callable[[], Any]] = {
-        "threads": lambda: LocalEngine(workers, small=sys.maxsize),
-        "local": lambda: LocalEngine(workers, small=0),
+        "local": lambda: LocalEngine(workers),
         "dask": lambda: DaskEngine(workers=workers),
         "spark": lambda: SparkEngine(workers=workers),
     }
@@ -138,7 +136,7 @@ def main() -> None:
     parser.add_argument("--reports", type=whole_number, default=1_000_000)
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument(
-        "--engines", nargs="+", default=["threads", "local", "dask"], choices=["threads", "local", "dask", "spark"]
+        "--engines", nargs="+", default=["local", "dask"], choices=["local", "dask", "spark"]
     )
     parser.add_argument("--layouts", nargs="+", default=list(LAYOUTS), choices=list(LAYOUTS))
     parser.add_argument("--folder", type=Path, help="where the files are, or will be, written")

@@ -11,8 +11,7 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.collector.store import open_store
-from overstory.engines.driver import count
-from overstory.engines.local import LocalEngine
+from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_sets
 from overstory.engines.units import Job
 from overstory.protocol.metrics import Metric, parse_registry

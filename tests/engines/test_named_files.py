@@ -13,9 +13,8 @@ from overstory.cli.main import main
 from overstory.collector.store import open_store
 from overstory.collector.store.copies.export import Selection
 from overstory.engines.dask_cluster import DaskEngine
-from overstory.engines.driver import count
+from overstory.engines.driver import LocalEngine, count
 from overstory.engines.folders import Folder
-from overstory.engines.local import LocalEngine
 from overstory.engines.places import find_places
 from overstory.engines.units import read_contents, units_of
 from overstory.protocol.errors import FormatError, ParameterError
@@ -79,7 +78,7 @@ def test_objects_are_counted_where_they_lie(
         contents = read_contents(find_places([f"s3://{address}?{bucket}"]))
         units = units_of(contents, 1)
         assert sum(unit.num_reports for unit in units) == (1800 if "parquet" in address else 2700)
-    run = count(LocalEngine(2, small=0), made.job(), units)
+    run = count(LocalEngine(2), made.job(), units)
     assert (run.counts, run.num_reports) == (made.counts, 2700)
     output = tmp_path / "counts.csv"
     assert main(["sum", f"s3://reports/metric=theme?{bucket}", "-o", str(output)]) == 0

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from overstory.engines import local, spark_session
-from overstory.engines.driver import Engine
-from overstory.engines.local import LocalEngine
+from overstory.engines import driver, spark_session
+from overstory.engines.driver import Engine, LocalEngine
 from overstory.engines.spark_session import SparkEngine
 from overstory.engines.units import Unit
 from support.engine_files import Collection
@@ -36,16 +35,8 @@ class Counter:
 
 
 def by_threads(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    monkeypatch.setattr(local, "count_unit", counter.count)
+    monkeypatch.setattr(driver, "count_unit", counter.count)
     return LocalEngine(2)
-
-
-def by_workers(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    def count(_engine: LocalEngine, _place: int, _job: bytes, unit: Unit, _stop: Any) -> tuple[int, Counts]:
-        return unit.number, counter.count()
-
-    monkeypatch.setattr(LocalEngine, "_count", count)
-    return LocalEngine(2, small=0)
 
 
 def by_spark(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> Engine:
@@ -53,12 +44,11 @@ def by_spark(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> Engine:
         return [(unit.number, counter.count()) for unit in units]
 
     monkeypatch.setattr(spark_session, "_collect", collect)
-    monkeypatch.setattr(spark_session, "stage_spills", lambda _session: {})
     monkeypatch.setattr(SparkEngine, "_session", lambda _engine: nullcontext())
     return SparkEngine(workers=2)
 
 
-ENGINES = [(by_threads, 12), (by_workers, 12), (by_spark, 50)]
+ENGINES = [(by_threads, 12), (by_spark, 50)]
 """Each engine, and how many counts it may hold."""
 
 

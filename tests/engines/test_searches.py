@@ -15,8 +15,7 @@ from overstory.analysis.support.searches import sorted_answers
 from overstory.cli.main import main
 from overstory.discovery import find
 from overstory.discovery.result import Discovered
-from overstory.engines.driver import EngineError, count
-from overstory.engines.local import LocalEngine
+from overstory.engines.driver import EngineError, LocalEngine, count
 from overstory.engines.places import find_places
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, units_of
@@ -47,7 +46,7 @@ def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert shown["levels"] == expected["levels"]
     assert main([*command, "--engine", "local"]) == 0
     assert re.search(
-        r"overstory: \d+ units in [\d.]+ s by local: [\d,]+ reports and .* a second; 0 B spilled to disk\n",
+        r"overstory: \d+ units in [\d.]+ s by local: [\d,]+ reports and .* a second\n",
         (capsys.readouterr().err),
     )
     assert main([*command, "--dry-run"]) == 0

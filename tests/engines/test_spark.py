@@ -93,28 +93,6 @@ def test_spark_counts_alike_by_connect(tmp_path: Path, monkeypatch: pytest.Monke
         assert count(SparkEngine(master=address), made.job(), made.units(1 << 20)).counts == made.counts
 
 
-def test_spark_states_what_its_tasks_spilled(collection: Callable[..., Collection]) -> None:
-    from pyspark.sql import SparkSession
-
-    from overstory.engines.spark_session import SparkEngine, stage_spills
-
-    builder = SparkSession.builder.master("local[2]").config(map=QUIET)
-    session = builder.config("spark.shuffle.spill.numElementsForceSpillThreshold", "1").getOrCreate()
-    try:
-        before = stage_spills(session)
-        session.range(100).repartition(3).count()
-        made, engine = collection(), SparkEngine(session, workers=2)
-        engine._add_spills(before, stage_spills(session))
-        assert engine.spilled is not None
-        assert engine.spilled > 0
-        alone = SparkEngine(session, workers=2)  # what others spill before a run is not the run's
-        run = count(alone, made.job(), made.units())
-        assert run.counts == made.counts
-        assert run.spilled == 0
-    finally:
-        session.stop()
-
-
 def test_spark_counts_as_many_units_at_a_time_as_the_cluster_has_threads(
     collection: Callable[..., Collection],
 ) -> None:
@@ -133,17 +111,3 @@ def test_spark_counts_as_many_units_at_a_time_as_the_cluster_has_threads(
         assert max(tracker.getStageInfo(stage).numTasks for stage in stages) == 4 * PER_WAVE
     finally:
         session.stop()
-
-
-def test_what_forgotten_stages_of_spark_spilled_is_not_known() -> None:
-    from overstory.engines.spark_session import SparkEngine
-
-    def spilled(before: dict[int, int] | None, after: dict[int, int] | None) -> int | None:
-        engine = SparkEngine()
-        engine._add_spills(before, after)
-        return engine.spilled
-
-    assert spilled({0: 9, 1: 0}, {0: 9, 1: 0, 2: 4, 3: 1}) == 5
-    assert spilled({}, {0: 4}) == 4
-    assert spilled({0: 9, 1: 0}, {3: 1, 4: 1}) is None
-    assert spilled(None, None) is None  # Spark Connect

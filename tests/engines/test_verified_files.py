@@ -28,7 +28,7 @@ from support.object_store import put
 class Here:
     """An engine that counts in this process."""
 
-    name, retries, spilled = "here", 0, 0
+    name, retries = "here", 0
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         return ((unit.number, count_unit(job, unit)) for unit in units)

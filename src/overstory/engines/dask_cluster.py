@@ -35,8 +35,6 @@ TCP: Final = ("tcp", "tls")
 """Protocols whose schedulers listen at a host and a port."""
 MOST_LOSSES: Final = 10
 """Workers that one unit may lose: Dask's own limit of 3 is for faults of the task."""
-WRITTEN: Final = ("disk-write", "bytes")
-"""How the names of Dask's metrics end that count what a worker writes to disk."""
 FORKS: Final = sys.platform == "linux"
 """Whether workers are forks of one process that has imported what they need; elsewhere each imports it."""
 PRELOADED: Final = [
@@ -82,7 +80,6 @@ class DaskEngine:
             _host_and_port(scheduler)
         self.scheduler, self.workers = scheduler, workers
         self.retries = 0
-        self.spilled: int | None = 0
         self.client: Any = None
         """The client, while units are counted."""
 
@@ -94,7 +91,7 @@ class DaskEngine:
 
         run_id = uuid.uuid4().hex
         with self._connected() as client:
-            waiting, before = iter(units), bytes_spilled(client)
+            waiting = iter(units)
             tasks, in_flight, ahead, asked = as_completed(loop=client.loop), 0, 1, -ASKED_EVERY
             while True:
                 if time.monotonic() - asked >= ASKED_EVERY:
@@ -110,14 +107,6 @@ class DaskEngine:
                 in_flight -= 1
                 yield _result(task)
                 task.release()
-            self._add_spills(before, bytes_spilled(client))
-
-    def _add_spills(self, before: dict[str, int | None], after: dict[str, int | None]) -> None:
-        """Add what each worker spilled in a run; what a worker spilled that was lost is not known."""
-        if self.spilled is None or None in after.values() or not before.keys() <= after.keys():
-            self.spilled = None
-        else:
-            self.spilled += sum(size - (before.get(worker) or 0) for worker, size in after.items() if size is not None)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -209,20 +198,6 @@ def _prepare_workers() -> None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def bytes_spilled(client: Any) -> dict[str, int | None]:
-    """Return how many bytes each worker has written to disk for want of memory since it started, by its address."""
-    written: dict[str, int | None] = client.run(_bytes_written, on_error="ignore")
-    return written
-
-
-def _bytes_written(dask_worker: Any) -> int | None:
-    """Return the bytes that this worker has spilled; None where its version of Dask does not count them."""
-    totals = getattr(dask_worker, "digests_total", None)
-    if totals is None:
-        return None
-    return int(sum(total for name, total in totals.items() if isinstance(name, tuple) and name[-2:] == WRITTEN))
 
 
 def _numbered(job: Job, unit: Unit) -> tuple[int, bytes]:

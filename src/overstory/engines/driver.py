@@ -10,13 +10,15 @@ import hashlib
 import json
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from overstory.engines.reducer import decode_counts, encode_counts
+from overstory.engines.reducer import count_unit, decode_counts, encode_counts, results_of
 from overstory.engines.units import BLOCKS, PACKED, ROWS
 from overstory.files.io import replacing
+from overstory.kernels.threads import cores
 from overstory.protocol.errors import FormatError, OverstoryError
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 READING: Final = {BLOCKS: 2.4e-10, ROWS: 4.8e-10, PACKED: 7e-10}
 """Core-seconds for a byte of each layout, to read, check and hand it to a kernel."""
 FACTORS: Final = {"local": 1.0, "dask": 1.25, "spark": 2.9}
-"""An engine's core-seconds over those of local processes, with units of 160 MB."""
+"""An engine's core-seconds over those of threads of this process, with units of 160 MB."""
 STARTS: Final = {"local": 1.0, "dask": 3.0, "spark": 10.0}
 """Seconds until an engine on this machine counts."""
 
@@ -40,6 +42,10 @@ def core_seconds(engine: str, job: Job, units: Sequence[Unit]) -> float:
     reading = sum(READING[unit.layout] * unit.num_bytes for unit in units)
     counting = sum(job.counting_seconds(unit.num_reports) for unit in units)
     return (reading + counting) * FACTORS.get(engine, 1.0)
+
+
+AHEAD: Final = 4
+"""Units for each thread that are waiting, being counted, or counted and not yet added."""
 
 
 class EngineError(OverstoryError, RuntimeError):
@@ -59,19 +65,33 @@ class Engine(Protocol):
         """How often this engine has counted a unit again because a worker was lost, where it can tell."""
         ...
 
-    @property
-    def spilled(self) -> int | None:
-        """Bytes that this engine's workers have written to disk for want of memory; None where it cannot tell."""
-        ...
-
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and what `overstory.engines.reducer.count_unit` returned, in any order."""
         ...
 
 
+class LocalEngine:
+    """Counts units in threads of this process, one for each core unless given: the kernels hold no lock.
+
+    A thread holds a row group of one unit at a time, so memory does not grow with the files.
+    """
+
+    name = "local"
+    retries = 0
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = cores(workers)
+
+    def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
+        """Yield each unit's number and counts, in the order in which they are done."""
+        with ThreadPoolExecutor(min(self.workers, len(units))) as pool:
+            ahead = AHEAD * self.workers
+            yield from results_of(pool, lambda unit: (unit.number, count_unit(job, unit)), units, ahead=ahead)
+
+
 @dataclass
 class Run:
-    """What came of a run; `retries` and `spilled` say by how much the engine's own figures grew."""
+    """What came of a run."""
 
     collections: dict[int, SupportCounts]  # of each collection, all its reports once every unit is counted
     num_reports: int = 0
@@ -79,8 +99,7 @@ class Run:
     num_units: int = 0
     resumed: int = 0  # units taken over from an earlier run that was killed
     repeats: int = 0  # results of units that had been counted already, and were dropped
-    retries: int = 0
-    spilled: int | None = 0
+    retries: int = 0  # by how many the engine's own grew
     seconds: float = 0.0
     finished: set[int] = field(default_factory=set)
 
@@ -104,7 +123,7 @@ def count(
     `advance` is called with the bytes of every unit that is done. Raises EngineError when a unit's counts are missing,
     damaged, or of another number of reports than its file states.
     """
-    started, (retries, spilled) = time.perf_counter(), _figures(engine)
+    started, retries = time.perf_counter(), getattr(engine, "retries", 0)
     by_number = {unit.number: unit for unit in units}
     assert len(by_number) == len(units)
     run = Run({collection: job.empty() for collection in sorted({unit.collection for unit in units} or {0})})
@@ -125,17 +144,10 @@ def count(
         if checkpoint is not None:
             checkpoint.write(run.collections, run.finished)
     _check_complete(run, units)
-    all_retries, all_spilled = _figures(engine)
-    run.retries = all_retries - retries
-    run.spilled = None if all_spilled is None or spilled is None else all_spilled - spilled
+    run.retries = getattr(engine, "retries", 0) - retries  # an engine of the user's own may count none
     run.seconds = time.perf_counter() - started
     run.num_reports, run.num_bytes = sizes_of(units)
     return run
-
-
-def _figures(engine: Engine) -> tuple[int, int | None]:
-    """Return the engine's `retries` and `spilled`; one of the user's own may have neither."""
-    return getattr(engine, "retries", 0), getattr(engine, "spilled", None)
 
 
 def sizes_of(units: Sequence[Unit]) -> tuple[int, int]:

@@ -1,16 +1,8 @@
-"""The reducer: open a unit, count it, return the counts, as bytes with a checksum; every engine's workers run it.
-
-Run as a program it is a worker of the local engine, which counts the units it is given, one at a time. It reads pickled
-messages from standard input, a job and then units, and writes pickled answers to standard output: the number of the
-unit and its counts, or the error. It ends with its input, so no worker survives its driver.
-"""
+"""The reducer: open a unit, count it, return the counts, as bytes with a checksum; every engine's workers run it."""
 
 from __future__ import annotations
 
-import os
-import pickle
 import struct
-import sys
 import zlib
 from concurrent.futures import FIRST_COMPLETED, wait
 from itertools import islice
@@ -26,7 +18,7 @@ from overstory.files.blocks import joined
 from overstory.files.labels import label_of
 from overstory.files.parquet import opened, read_row_groups
 from overstory.kernels.threads import at_most
-from overstory.protocol.errors import FormatError, OverstoryError, WireError
+from overstory.protocol.errors import FormatError, WireError
 from overstory.protocol.wire.upload import HEADER, batch_length, decode_batch
 
 if TYPE_CHECKING:
@@ -145,27 +137,3 @@ def _packed(raw: Any, unit: Unit, mechanism: LocalRandomizer) -> Iterator[Report
         check_label(batch.digest, mechanism, unit.shown)
         at = raw.tell()
         yield ReportBatch.from_wire(batch)
-
-
-def main() -> None:
-    """Serve until the input ends."""
-    requests = os.fdopen(os.dup(0), "rb")
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints does not come between the answers
-    try:
-        job = pickle.load(requests)  # noqa: S301 - our own driver writes it
-        while True:
-            unit = pickle.load(requests)  # noqa: S301
-            answer: tuple[int, Any]
-            try:
-                answer = unit.number, count_unit(job, unit)
-            except (OverstoryError, OSError, MemoryError) as error:
-                answer = unit.number, error
-            pickle.dump(answer, answers)
-            answers.flush()
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
-        sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -43,9 +43,6 @@ TIMEOUT: Final = 20
 PORTS: Final = {"sc": 15002, "spark": 7077}
 """Where they listen unless the address says otherwise."""
 
-LISTENING: Final = 10_000
-"""Milliseconds in which Spark must have noted what its tasks did."""
-
 
 class SparkEngine:
     """Counts units on Spark.
@@ -65,33 +62,17 @@ class SparkEngine:
         self.session, self.master = session, master
         self.workers = cores(workers) if workers is not None or (master is None and session is None) else None
         self.retries = 0
-        self.spilled: int | None = 0
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and counts, a wave of units at a time."""
         with self._session() as session, ThreadPoolExecutor(WAVES) as threads:
-            before = stage_spills(session)
             waves = self._waves(session, iter(units))
             for ended in results_of(threads, partial(_collect, session, job), waves, ahead=2 * WAVES):
                 yield from ended
-            self._add_spills(before, stage_spills(session))
 
     def _waves(self, session: Any, units: Iterator[Unit]) -> Iterator[Sequence[Unit]]:
         while wave := tuple(islice(units, PER_WAVE * (self.workers or threads_of(session)))):
             yield wave
-
-    def _add_spills(self, before: dict[int, int] | None, after: dict[int, int] | None) -> None:
-        """Add what the stages of a run spilled; of many stages Spark forgets the first, and what they spilled."""
-        first = 0 if not before else max(before) + 1
-        if (
-            self.spilled is None
-            or before is None
-            or not after
-            or min(after.keys() - before.keys(), default=-1) != first
-        ):
-            self.spilled = None
-        else:
-            self.spilled += sum(size for stage, size in after.items() if stage >= first)
 
     @contextmanager
     def _session(self) -> Iterator[Any]:
@@ -145,22 +126,6 @@ def threads_of(session: Any) -> int:
     """Return how many tasks a cluster runs at a time by now: into so many parts Spark divides a range."""
     parts = session.range(MOST_THREADS).selectExpr("spark_partition_id() AS part")
     return int(parts.agg({"part": "max"}).first()[0]) + 1
-
-
-def stage_spills(session: Any) -> dict[int, int] | None:
-    """Return how many bytes each stage so far has spilled to disk; None over Spark Connect, which does not tell."""
-    context = getattr(session, "_sc", None)
-    if context is None:
-        return None
-    gateway, scala = context._gateway, context._jsc.sc()  # noqa: SLF001 - Spark's own pages read the same store
-    try:
-        scala.listenerBus().waitUntilEmpty(LISTENING)
-        no_quantiles, any_task = gateway.new_array(gateway.jvm.double, 0), gateway.jvm.java.util.ArrayList()
-        listed = scala.statusStore().stageList(None, False, False, no_quantiles, any_task)
-        stages = [listed.apply(place) for place in range(listed.size())]
-        return {stage.stageId(): stage.diskBytesSpilled() for stage in stages}
-    except Exception:  # noqa: BLE001 - another version's status store: what was counted is as good
-        return None
 
 
 def _collect(session: Any, job: Job, units: Sequence[Unit]) -> list[tuple[int, bytes]]:

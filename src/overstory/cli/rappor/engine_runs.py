@@ -110,8 +110,7 @@ def _whole_of(runs: list[Run]) -> Run:
 
     names = ("num_reports", "num_bytes", "num_units", "resumed", "repeats", "retries", "seconds")
     sums = {name: sum(getattr(run, name) for run in runs) for name in names}
-    spills = [run.spilled for run in runs]
-    return Run({}, **sums, spilled=None if None in spills else sum(size or 0 for size in spills))
+    return Run({}, **sums)
 
 
 def _own(checkpoint: Checkpoint, *, asked: bool) -> Checkpoint:
@@ -158,8 +157,7 @@ def run_sentences(engine: str, run: Run) -> list[str]:
 
     spent = max(run.seconds, 1e-9)
     rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
-    spilled = "spills not known" if run.spilled is None else f"{in_bytes(run.spilled)} spilled to disk"
-    notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {engine}: {rates}; {spilled}"]
+    notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {engine}: {rates}"]
     return notes + notes_of_repeats(run.resumed, run.retries + run.repeats)
 
 
@@ -322,7 +320,7 @@ def engine_of(args: argparse.Namespace) -> Engine:
         from overstory.engines.spark_session import SparkEngine
 
         return SparkEngine(master=args.master, workers=args.workers)
-    from overstory.engines.local import LocalEngine
+    from overstory.engines.driver import LocalEngine
 
     return LocalEngine(args.workers)
 
@@ -367,7 +365,6 @@ def run_facts(files: CountedFiles, run: Run) -> dict[str, Any]:
         "seconds": run.seconds,
         "resumed_units": run.resumed,
         "repeated_units": run.retries + run.repeats,
-        "spilled_bytes": run.spilled,
     }
 
 
