@@ -12,7 +12,7 @@ from overstory.cli.main import COMMANDS
 from support.running import within
 
 COMPILERS = ("numba", "llvmlite", "matplotlib", "pyarrow", "scipy")
-HEAVY = (*COMPILERS, "numpy", "rich", "jinja2", "sqlalchemy", "fastapi", "uvicorn")
+HEAVY = (*COMPILERS, "numpy", "rich", "jinja2", "sqlalchemy", "starlette", "uvicorn")
 METRICS = ("overstory.protocol.metrics", "overstory.protocol.mechanisms")
 COMPRESSIONS = ("shutil", "zlib", "bz2", "lzma")
 DECODE = "decode --params params.csv --counts counts.csv --map map.csv -o results"

@@ -14,9 +14,6 @@ import pytest
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
-from overstory.queries.counts import read_store
-from overstory.queries.estimates import EstimateOptions
-from overstory.queries.streams import Shape, estimates_answer
 from support.registry_texts import registry_of
 from support.running import within
 from support.store_samples import received_batch
@@ -135,19 +132,6 @@ def test_files_and_pictures(folder: Path, tmp_path: Path) -> None:
 def test_no_reports(folder: Path) -> None:
     """Said, not estimated."""
     assert "no reports of empty" in _decode(folder, "--metric", "empty")
-
-
-@pytest.mark.parametrize("name", ["crashes", "either"])
-def test_a_collector_answers_with_tables(folder: Path, name: str) -> None:
-    """What `/v1/metrics/ID/estimates` sends of such a metric is what decode writes."""
-    metric = load_registry(folder / "metrics.toml")[name]
-    with open_store(str(folder / "reports.db")) as store:
-        counted = read_store(store, metric)
-    options = EstimateOptions(reports_per_device=1.0)
-    sent = json.loads(estimates_answer(counted, "total", options, Shape("json")).head)
-    assert sent == json.loads(_decode(folder, "--metric", name, "--reports-per-device", "1", "--json"))
-    lines = estimates_answer(counted, "total", options, Shape("csv")).head
-    assert lines == _decode(folder, "--metric", name, "--reports-per-device", "1", "-o", "-")
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from overstory.cli.main import main
+from overstory.collector.http.counts import counts_text
 from overstory.collector.http.pages import PublicPages
 from overstory.collector.store import Released, open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.queries.counts import PeriodCounts, read_store
 from overstory.queries.readings import read
-from overstory.queries.streams import counts_text
 from support.collector_in_process import TODAY, sound
 from support.sealed_reports import METRICS, REGISTRY
 from support.store_samples import received

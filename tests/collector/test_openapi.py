@@ -1,5 +1,6 @@
 """What the OpenAPI description says is so, and nothing it allows or forbids gets a 5xx (schemathesis)."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,11 +8,14 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
 
-from overstory.collector.http.openapi import operation
-from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.app import DESCRIPTION
+from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, RELEASE_PATH, RETRY_AFTER
+from overstory.collector.ingest.ingest import JSON, Ingest
 from overstory.collector.store import open_store
+from overstory.protocol.metrics.shards import MOST
 from overstory.protocol.oblivious.messages import REQUEST_TYPE
 from overstory.protocol.oblivious.release import RELEASE_TYPE
+from overstory.protocol.wire import GROUP
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import METRICS, NOW, upload
@@ -53,8 +57,6 @@ KINDS = [
     ("GET", "/v1/metrics/{metric}", POSITIVE),
     ("GET", "/v1/metrics/{metric}/counts", POSITIVE),
     ("GET", "/v1/metrics/{metric}/counts", NEGATIVE),
-    ("GET", "/v1/metrics/{metric}/estimates", POSITIVE),
-    ("GET", "/v1/metrics/{metric}/estimates", NEGATIVE),
     ("GET", "/healthz", POSITIVE),
     ("GET", "/readyz", POSITIVE),
     ("GET", "/metrics", POSITIVE),
@@ -95,9 +97,30 @@ def test_every_page_is_described(running) -> None:
 
 
 def test_every_reason_is_described_under_its_status() -> None:
-    responses = operation()["responses"]
-    for reason in Reason:
-        assert f"`{reason}`" in responses[str(reason.status)]["description"]
+    for path in ("/v1/reports", "/v1/reports/{shard}"):
+        responses = json.loads(DESCRIPTION.read_bytes())["paths"][path]["post"]["responses"]
+        for reason in Reason:
+            described = responses[str(reason.status)]
+            assert f"`{reason}`: {reason.detail}" in described["description"]
+            assert reason not in RETRY_AFTER or "Retry-After" in described["headers"]
+
+
+def test_names_and_bounds_are_those_of_the_program() -> None:
+    description = json.loads(DESCRIPTION.read_bytes())
+    posts = {path: page["post"] for path, page in description["paths"].items() if "post" in page}
+    assert set(posts) == {PATH, f"{PATH}/{{shard}}", MESSAGE_PATH, RELEASE_PATH}
+    types = {path: set(post["requestBody"]["content"]) for path, post in posts.items()}
+    assert types == {
+        PATH: {MEDIA_TYPE, JSON},
+        f"{PATH}/{{shard}}": {MEDIA_TYPE, JSON},
+        MESSAGE_PATH: {REQUEST_TYPE},
+        RELEASE_PATH: {RELEASE_TYPE},
+    }
+    assert posts[f"{PATH}/{{shard}}"]["parameters"][0]["schema"]["maximum"] == MOST - 1
+    schemas, codes = description["components"]["schemas"], [reason.value for reason in Reason]
+    assert schemas["Upload"]["properties"]["group"]["pattern"] == f"^{GROUP.pattern}$"
+    assert schemas["Result"]["properties"]["reason"]["enum"] == [*codes, None]
+    assert schemas["Refusal"]["properties"]["reason"]["enum"] == codes
 
 
 @pytest.mark.slow

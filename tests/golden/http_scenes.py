@@ -29,15 +29,6 @@ COUNTS: Final = (
     "?from=2026-11-21&to=2026-11-01",
     "?format=xml",
 )
-ESTIMATES: Final = (
-    "",
-    "?reading=per-period",
-    "?reading=cumulative&interval=reports",
-    "?interval=population&from=2026-11-19",
-    "?format=csv",
-    "?format=spreadsheet&reading=per-period",
-    "?reading=weekly",
-)
 SERVED: Final = "--registry metrics.toml --store golden.db"
 
 
@@ -82,8 +73,6 @@ def collected(place: Path) -> dict[str, str]:
     ):
         texts["posts"], digests = posts(Talk(url), f"Bearer {write}")
         texts["pages"] = pages(Talk(url), f"Bearer {admin}", f"Bearer {write}")
-        texts["estimates"] = estimates(Talk(url), f"Bearer {admin}")
-        texts["openapi"] = Talk(url).ask("/openapi.json").shown().text
         read = f"decode --url {url} --token {admin} --metric colour --per-period --json"
         texts["decode"] = run(place, read) + play_frozen(place, f"doctor --url {url} --registry metrics.toml --json")[0]
         texts["troubles"] = troubles(Talk(url), f"Bearer {write}", digests, place, process)
@@ -183,15 +172,6 @@ def steady(line: str) -> bool:
     )
 
 
-def estimates(talk: Talk, admin: str) -> str:
-    """Estimates in every form."""
-    for query in ESTIMATES:
-        talk.ask(f"/v1/metrics/colour/estimates{query}", authorization=admin).shown()
-    talk.ask("/v1/metrics/tree/estimates", authorization=admin).shown()
-    talk.ask("/v1/metrics/tabs/estimates", authorization=admin).shown()
-    return talk.text
-
-
 def troubles(talk: Talk, write: str, digests: dict[str, str], place: Path, process: Any) -> str:
     """What a collector answers when more waits than it takes, when its store cannot be used, and while it ends."""
     sound = {"content_type": JSON, "authorization": write}
@@ -242,18 +222,6 @@ def http_posts(place: Path) -> str:
 def http_pages(place: Path) -> str:
     """The public pages, counts, health."""
     return collected(place)["pages"]
-
-
-@scene
-def http_estimates(place: Path) -> str:
-    """Estimates over HTTP."""
-    return collected(place)["estimates"]
-
-
-@scene
-def http_openapi(place: Path) -> str:
-    """The description of all routes."""
-    return collected(place)["openapi"]
 
 
 @scene

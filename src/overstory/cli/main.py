@@ -70,7 +70,7 @@ MODULES: Final = {
 
 EXTRAS: Final = {
     **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "matplotlib", "jinja2", "rich"), "analysis"),
-    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "cryptography"), "server"),
+    **dict.fromkeys(("starlette", "uvicorn", "sqlalchemy", "prometheus_client", "cryptography"), "server"),
     "h11": "relay",
     "distributed": "dask",
     "pyspark": "spark",

@@ -1,4 +1,4 @@
-"""The ASGI application: `HotPath` answers posts of reports, FastAPI the pages: registry, counts, estimates, health."""
+"""The ASGI application: `HotPath` answers posts of reports, Starlette the pages: registry, counts, health."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
-from fastapi import Depends, FastAPI, Request
-from fastapi import Response as PageResponse
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse
-from fastapi.security import HTTPBearer
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response as PageResponse
+from starlette.routing import Route
 
 from overstory.collector.auth import ADMIN, MONITOR
+from overstory.collector.http.counts import CountsPage
 from overstory.collector.http.endpoint import (
     ALWAYS_TEXT,
     PATH,
-    PROBLEM,
     RETRY_AFTER,
     ReportEndpoint,
     Response,
     error_response,
     refusal,
 )
-from overstory.collector.http.openapi import ERROR, VERSION, describe
 from overstory.collector.http.pages import POLICY
 from overstory.collector.http.posts import (
     Bodies,
@@ -41,7 +40,6 @@ from overstory.collector.http.posts import (
     only_posts,
     respond,
 )
-from overstory.collector.http.results import Decoding, add_result_pages
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.service import Collector
 from overstory.collector.store import StoreError
@@ -56,136 +54,85 @@ OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)
 
 Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-_DESCRIPTION: Final = "Reports are randomized on the devices. The collector stores neither their sender nor their time."
-_ERRORS: Final = {
-    400: "A parameter is invalid.",
-    401: "A token of the page's role is required.",
-    404: "No such metric.",
-    503: "The store cannot be read, or the collector takes no reports at the moment.",
-}
+DESCRIPTION: Final = Path(__file__).parent / "http" / "openapi.json"
+"""All pages and posts for programs. Its version is the interface's, which changes when clients may notice."""
 
 
 def build_app(collector: Collector) -> HotPath:
     """Return the collector's ASGI application; its lifespan starts and stops the collector."""
-    decoding = Decoding()
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await collector.start()
         yield
-        decoding.close()
         await collector.stop()
 
-    app = FastAPI(
-        title="Overstory collector",
-        version=VERSION,
-        description=_DESCRIPTION,
-        docs_url=None,  # its scripts would come from another server
-        redoc_url=None,
-        openapi_url=None,  # `_add_description` adds it with the headers of all pages
-        redirect_slashes=False,  # a redirect would go to whatever the Host header names
-        lifespan=lifespan,
-    )
-    handle_errors(app)
-    _add_public_pages(app, collector)
-    _add_admin_pages(app, collector, decoding)
-    _add_health(app, collector)
-    _add_description(app)
+    pages = Pages(collector)
+    routes = [
+        Route("/", pages.front),
+        Route("/v1/metrics", pages.metrics),
+        Route("/v1/metrics/{metric}", pages.metric),
+        Route("/v1/metrics/{metric}/counts", pages.counts),
+        Route("/healthz", pages.healthz),
+        Route("/readyz", pages.readyz),
+        Route("/metrics", pages.telemetry),
+        Route("/openapi.json", pages.openapi),
+    ]
+    app = Starlette(routes=routes, exception_handlers=dict.fromkeys(ERRORS, answer_error), lifespan=lifespan)
+    app.router.redirect_slashes = False  # a redirect would go to whatever the Host header names
     return HotPath(collector.endpoint, app, collector.oblivious)
 
 
-def _add_public_pages(app: FastAPI, collector: Collector) -> None:
-    @app.get(
-        "/",
-        tags=["metrics"],
-        summary="The public registry as a web page; as JSON for a request that accepts JSON only",
-        response_class=HTMLResponse,
-        responses={200: {"content": {"application/json": {"schema": {}}}}},
-    )
-    async def front(request: Request) -> PageResponse:
-        accepted = request.headers.get("accept", "")
+class Pages:
+    """What is read of a collector."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector, self._counts = collector, CountsPage(collector.registry, collector.store)
+        self._description = DESCRIPTION.read_bytes()
+
+    async def front(self, request: Request) -> PageResponse:
+        """Answer with the public registry as a web page, or as JSON for a request that accepts JSON only."""
+        accepted, pages = request.headers.get("accept", ""), self._collector.pages
         if "application/json" in accepted and "text/html" not in accepted:
-            return json_page(collector.pages.listed, vary="accept")
+            return json_page(pages.listed, vary="accept")
         policy = {"content-security-policy": POLICY}
-        return text_page(collector.pages.html.encode(), "text/html; charset=utf-8", vary="accept", **policy)
+        return text_page(pages.html.encode(), "text/html; charset=utf-8", vary="accept", **policy)
 
-    @app.get(
-        "/v1/metrics", tags=["metrics"], summary="The public registry: what is collected, why, and what it reveals"
-    )
-    async def metrics() -> PageResponse:
-        return json_page(collector.pages.listed)
+    async def metrics(self, _: Request) -> PageResponse:
+        return json_page(self._collector.pages.listed)
 
-    @app.get("/v1/metrics/{metric}", tags=["metrics"], summary="One metric", responses=_responses(404))
-    async def metric(metric: str) -> PageResponse:
-        pages = collector.pages
-        return json_page(pages.by_id[pages.registry[metric].id])
+    async def metric(self, request: Request) -> PageResponse:
+        pages = self._collector.pages
+        return json_page(pages.by_id[pages.registry[request.path_params["metric"]].id])
 
+    async def counts(self, request: Request) -> PageResponse:
+        self._need(ADMIN, request)
+        return await self._counts.answer(request)
 
-def _need(role: str, collector: Collector, request: Request) -> None:
-    authorization = request.headers.get("authorization", "").encode("latin-1")
-    reason = collector.tokens.refuse(authorization, role, collector.clock())
-    if reason is not None:
-        raise AccessError(reason)
-
-
-def _add_admin_pages(app: FastAPI, collector: Collector, decoding: Decoding) -> None:
-    bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `overstory store tokens`.")
-
-    def admin(request: Request) -> None:
-        _need(ADMIN, collector, request)
-
-    guarded: dict[str, Any] = {
-        "tags": ["results"],
-        "dependencies": [Depends(admin), Depends(bearer)],
-        "responses": _responses(400, 401, 404, 503, csv=True),
-        "response_class": PageResponse,
-    }
-    add_result_pages(app, decoding, collector.registry, collector.store, guarded)
-
-
-def _add_description(app: FastAPI) -> None:
-    app.openapi = partial(describe, app)  # type: ignore[method-assign]
-
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> PageResponse:
-        return json_page(describe(app))
-
-
-def _add_health(app: FastAPI, collector: Collector) -> None:
-    @app.get("/healthz", tags=["health"], summary="Whether the process answers")
-    async def healthz() -> PageResponse:
+    async def healthz(self, _: Request) -> PageResponse:
         return json_page({"healthy": True})
 
-    @app.get("/readyz", tags=["health"], summary="Whether the collector takes reports", responses=_responses(503))
-    async def readyz() -> PageResponse:
-        if collector.state == "ready":
+    async def readyz(self, _: Request) -> PageResponse:
+        """Answer whether the collector takes reports."""
+        if self._collector.state == "ready":
             return json_page({"ready": True})
-        return as_page(refusal(Reason.CLOSING if collector.state == "closing" else Reason.STORE))
+        return as_page(refusal(Reason.CLOSING if self._collector.state == "closing" else Reason.STORE))
 
-    @app.get(
-        "/metrics",
-        tags=["health"],
-        summary="Metrics for Prometheus; from another machine with a monitor token",
-        response_class=PageResponse,
-        responses=_responses(401),
-    )
-    async def metrics(request: Request) -> PageResponse:
+    async def telemetry(self, request: Request) -> PageResponse:
+        """Answer with metrics for Prometheus; to another machine with a monitor token."""
         # The address is not used for anything else. None: a socket in the file system.
         if request.client is not None and not is_loopback(request.client.host):
-            _need(MONITOR, collector, request)
-        return text_page(collector.telemetry.expose(), "text/plain; version=0.0.4; charset=utf-8")
+            self._need(MONITOR, request)
+        return text_page(self._collector.telemetry.expose(), "text/plain; version=0.0.4; charset=utf-8")
 
+    async def openapi(self, _: Request) -> PageResponse:
+        return text_page(self._description, "application/json")
 
-def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, Any]]:
-    """Describe the errors of a page, and its CSV."""
-    error = {PROBLEM: {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}}
-    described: dict[int | str, dict[str, Any]] = {
-        status: {"description": _ERRORS[status], "content": error} for status in statuses
-    }
-    if csv:
-        content = {"application/json": {"schema": {}}, "text/csv": {"schema": {"type": "string"}}}
-        described[200] = {"description": "JSON or CSV.", "content": content}
-    return described
+    def _need(self, role: str, request: Request) -> None:
+        authorization = request.headers.get("authorization", "").encode("latin-1")
+        reason = self._collector.tokens.refuse(authorization, role, self._collector.clock())
+        if reason is not None:
+            raise AccessError(reason)
 
 
 class HotPath:
@@ -228,7 +175,6 @@ NEEDED: Final = {
     Reason.NO_TOKEN: "This page needs an admin token: send it as Authorization: Bearer.",
     Reason.UNKNOWN_TOKEN: "The admin token is unknown, revoked or expired.",
 }
-NO_PARAMETER: Final = "this page has no such parameter"
 
 
 class AccessError(Exception):
@@ -245,14 +191,12 @@ def as_page(response: Response, **headers: str) -> PageResponse:
     return PageResponse(response.body, response.status, own | headers)
 
 
-def handle_errors(app: FastAPI) -> None:
-    """Answer every error of `app` with problem details."""
-    known = AccessError, UnknownMetricError, ParameterError, RecountError, RequestValidationError, StoreError
-    for kind in (*known, HTTPException, Exception):
-        app.add_exception_handler(kind, _answer_error)
+ERRORS: Final = (AccessError, UnknownMetricError, ParameterError, RecountError, StoreError, HTTPException, Exception)
+"""What is answered with problem details."""
 
 
-async def _answer_error(_: Request, error: Exception) -> PageResponse:
+async def answer_error(_: Request, error: Exception) -> PageResponse:
+    """Return the problem details of an error."""
     headers: dict[str, str] = {}
     match error:
         case AccessError():
@@ -261,13 +205,6 @@ async def _answer_error(_: Request, error: Exception) -> PageResponse:
             answer = error_response(404, Reason.UNKNOWN_METRIC, str(error))
         case ParameterError() | RecountError():  # neither passes: another range or another registry is needed
             answer = error_response(400, "parameters", str(error))
-        case RequestValidationError():
-            faults = [(".".join(map(str, fault["loc"][1:])), fault) for fault in error.errors()]
-            wrong = (
-                f"{name}: {NO_PARAMETER if fault['type'] == 'extra_forbidden' else fault['msg']}"
-                for name, fault in faults
-            )
-            answer = error_response(400, "parameters", "; ".join(wrong))
         case StoreError():  # its text names the store, which is not public
             detail = "The collector cannot read its store at the moment."
             answer = error_response(503, Reason.STORE, detail)._replace(retry_after=RETRY_AFTER[Reason.STORE])
