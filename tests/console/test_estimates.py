@@ -23,8 +23,16 @@ from support.console_in_process import PublicScreen, client_of, console_on, open
 from support.console_weeks import registry, weeks
 
 METRICS = registry()
-STUCK = "import sys, time; sys.stdin.buffer.read(1); time.sleep(600)"
-DEAD = "import sys; sys.stdin.buffer.read(1); sys.exit(9)"
+
+
+def stuck(pipe, _seconds):
+    pipe.recv()
+    time.sleep(600)
+
+
+def dead(pipe, _seconds):
+    pipe.recv()
+    sys.exit(9)
 
 
 @pytest.fixture
@@ -107,12 +115,12 @@ def test_a_page_that_waits_too_long_asks_again_and_the_work_goes_on():
 
 
 def test_an_estimate_over_its_time_limit_is_stopped_and_the_next_one_works(estimates):
-    stuck = Worker(0.3, (sys.executable, "-c", STUCK))
-    estimates.worker = stuck
+    slow = Worker(0.3, stuck)
+    estimates.worker = slow
     counted = weeks(METRICS["pages"], 1)
     with pytest.raises(WorkerError, match=r"longer than 0\.3 seconds"):
         estimates.read(counted)
-    assert stuck.pid is None, "the process is killed"
+    assert slow.process is None, "the process is killed"
     with pytest.raises(WorkerError, match="longer"):
         estimates.read(counted)
     assert estimates.decoded == 1, "and not tried again at once"
@@ -123,12 +131,12 @@ def test_an_estimate_over_its_time_limit_is_stopped_and_the_next_one_works(estim
 
 def test_a_process_that_dies_is_started_again(estimates):
     estimates.read(weeks(METRICS["pages"], 1))
-    first = estimates.worker.pid
+    first = estimates.worker.process.pid
     os.kill(first, signal.SIGKILL)
     estimates.read(weeks(METRICS["pages"], 1, seed=2))
-    assert estimates.worker.pid not in {None, first}
+    assert estimates.worker.process.pid != first
     estimates.worker.close()
-    estimates.worker = Worker(60.0, (sys.executable, "-c", DEAD))
+    estimates.worker = Worker(60.0, dead)
     with pytest.raises(WorkerError, match="ended without a word"):
         estimates.read(weeks(METRICS["pages"], 1, seed=3))
 
@@ -152,15 +160,16 @@ def test_a_closed_worker_starts_no_process_for_what_still_waits():
     estimates.worker.close()
     with pytest.raises(WorkerError):
         estimates.read(weeks(METRICS["pages"], 1, seed=4))
-    assert estimates.worker.pid is None
+    assert estimates.worker.process is None
     estimates.close()
 
 
 def test_the_process_ends_when_its_input_does(estimates):
     estimates.read(weeks(METRICS["pages"], 1))
-    child = estimates.worker._child
-    child.stdin.close()
-    assert child.wait(10) == 0
+    process = estimates.worker.process
+    estimates.worker._pipe.close()
+    process.join(10)
+    assert process.exitcode == 0
 
 
 def test_what_does_not_fit_is_refused_with_a_reason(estimates, monkeypatch):

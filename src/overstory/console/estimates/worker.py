@@ -1,31 +1,30 @@
 """The process that decodes shares and other readings: one estimate after the other, each within a time limit.
 
 Decoding would share the interpreter's lock with the pages. The process is started when it is first needed, killed when
-an estimate takes too long, and started again; it ends when its standard input does, which is when the console ends.
+an estimate takes too long, and started again; it ends when its pipe does, which is when the console ends.
 """
 
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import pickle
-import selectors
 import signal
-import struct
-import subprocess
-import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.sampling import context
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
+
     from overstory.analysis.reports import ReportBatch
     from overstory.console.estimates.estimates import Task
     from overstory.queries.counts import PeriodCounts
@@ -109,7 +108,6 @@ def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOpti
     return ReadingTask(counted, kind, options, key.digest())
 
 
-LENGTH: Final = struct.Struct(">Q")
 NICE: Final = 5
 """How much the process lets others go first: a collector on the same machine is more important."""
 SLACK: Final = 10
@@ -123,81 +121,59 @@ class WorkerError(OverstoryError):
 class Worker:
     """The process, seen from the console; one thread uses it. `seconds` is the time limit of an estimate."""
 
-    def __init__(self, seconds: float = 60.0, command: tuple[str, ...] | None = None) -> None:
-        self._seconds = seconds
-        self._command = command or (sys.executable, "-m", "overstory.console.estimates.worker", str(seconds))
-        self._child: subprocess.Popen[bytes] | None = None
+    def __init__(self, seconds: float = 60.0, run: Callable[[Connection, float], object] | None = None) -> None:
+        self._seconds, self._run = seconds, run or serve
+        self.process: SpawnProcess | None = None
+        self._pipe: Connection | None = None
         self._ending: weakref.finalize[..., Worker] | None = None  # kills the process also when nobody closes this
         self._context: tuple[object, ...] = ()
         self._stopped = False
         self._starting = threading.Lock()
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._child is None else self._child.pid
 
     def estimate(self, task: Task | ReadingTask) -> tuple[Any, int]:
         """Return an estimate, or a reading, and its pickled size; WorkerError when it takes too long or dies twice."""
         for attempt in range(2):
             try:
                 return self._ask(task)
-            except (EOFError, BrokenPipeError) as error:
+            except (EOFError, ConnectionError) as error:
                 self.stop()
                 if attempt or self._stopped:
                     raise WorkerError("the process that decodes ended without a word: is memory short?") from error
         raise AssertionError(task)
 
     def _ask(self, task: Task | ReadingTask) -> tuple[Any, int]:
-        child = self._started()
-        assert child.stdin is not None
-        assert child.stdout is not None
-        shared = task.shared
+        pipe, shared = self._started(), task.shared
         # What tasks share is sent when it changes: a series of 104 weeks sends its candidates once.
         is_same = self._context == shared
         self._context = shared
-        _send(child.stdin, (None if is_same else shared, task.work))
-        answer = self._receive(child.stdout)
+        pipe.send((None if is_same else shared, task.work))
+        if not pipe.poll(self._seconds):
+            self.stop()
+            raise WorkerError(f"decoding took longer than {self._seconds:g} seconds and was stopped")
+        answer = pipe.recv_bytes()
         result = pickle.loads(answer)  # noqa: S301 - our own process wrote it
         if isinstance(result, Exception):
             raise result
         return result, len(answer)
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._child is not None and self._child.poll() is not None:
+    def _started(self) -> Connection:
+        if self.process is not None and not self.process.is_alive():
             self.stop()
         with self._starting:
             if self._stopped:
                 raise EOFError
-            if self._child is None:
-                pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
-                self._child = subprocess.Popen(self._command, **pipes)  # noqa: S603 - our own program
-                self._ending = weakref.finalize(self, _kill, self._child)
-            return self._child
-
-    def _receive(self, pipe: IO[bytes]) -> bytes:
-        """Read an answer, all of it within the time limit."""
-        end = time.monotonic() + self._seconds
-
-        def read(number: int) -> bytes:
-            parts: list[bytes] = []
-            with selectors.DefaultSelector() as selector:
-                selector.register(pipe, selectors.EVENT_READ)
-                while number:
-                    if not selector.select(max(end - time.monotonic(), 0)):
-                        self.stop()
-                        raise WorkerError(f"decoding took longer than {self._seconds:g} seconds and was stopped")
-                    part = os.read(pipe.fileno(), min(number, 1 << 20))
-                    if not part:
-                        raise EOFError
-                    parts.append(part)
-                    number -= len(part)
-            return b"".join(parts)
-
-        return read(LENGTH.unpack(read(LENGTH.size))[0])
+            if self._pipe is None:
+                spawning = multiprocessing.get_context("spawn")  # a fork may stop at a lock that a thread held
+                self._pipe, theirs = spawning.Pipe()
+                self.process = spawning.Process(target=self._run, args=(theirs, self._seconds), daemon=True)
+                self.process.start()
+                theirs.close()
+                self._ending = weakref.finalize(self, _kill, self.process, self._pipe)
+            return self._pipe
 
     def stop(self) -> None:
         """Kill the process; the next estimate starts another one."""
-        self._child, self._context = None, ()
+        self.process, self._pipe, self._context = None, None, ()
         if self._ending is not None:
             self._ending()
 
@@ -208,44 +184,26 @@ class Worker:
         self.stop()
 
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    child.kill()
-    child.wait()
-    for pipe in (child.stdin, child.stdout):
-        with suppress(OSError):
-            assert pipe is not None
-            pipe.close()
+def _kill(process: SpawnProcess, pipe: Connection) -> None:
+    process.kill()
+    process.join()
+    pipe.close()
 
 
-def _send(pipe: IO[bytes], item: object) -> None:
-    data = pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
-    data = LENGTH.pack(len(data)) + data
-    view = memoryview(data)
-    while view:
-        view = view[os.write(pipe.fileno(), view) :]
-
-
-def _read_exactly(pipe: IO[bytes], number: int) -> bytes:
-    data = pipe.read(number)
-    if len(data) < number:
-        raise EOFError
-    return data
-
-
-def serve(source: IO[bytes], target: IO[bytes], seconds: float) -> None:
-    """Answer tasks until the input ends."""
+def serve(pipe: Connection, seconds: float) -> None:
+    """Answer tasks until the pipe ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Control-C is for the console, which then ends this process
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.nice(NICE)
     shared: tuple[Any, ...] = ()
-    while True:
-        try:
-            (length,) = LENGTH.unpack(_read_exactly(source, LENGTH.size))
-            changed, work = pickle.loads(_read_exactly(source, length))  # noqa: S301 - from the console
-        except EOFError:
-            return
-        shared = shared if changed is None else changed
-        signal.alarm(int(seconds) + SLACK)  # the console may have been killed
-        result = _answer(lambda: work(*shared))  # noqa: B023 - called here
-        signal.alarm(0)
-        _send(target, result)
+    with suppress(EOFError, ConnectionError):
+        while True:
+            changed, work = pipe.recv()
+            shared = shared if changed is None else changed
+            signal.alarm(int(seconds) + SLACK)  # the console may have been killed
+            result = _answer(lambda: work(*shared))  # noqa: B023 - called here
+            signal.alarm(0)
+            pipe.send_bytes(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
 
 
 def _answer(work: Callable[[], object]) -> object:
@@ -256,13 +214,3 @@ def _answer(work: Callable[[], object]) -> object:
         return ParameterError(str(error))
     except Exception as error:  # noqa: BLE001 - one estimate fails, and its page says so
         return WorkerError(f"decoding failed: {type(error).__name__}: {error}")
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Control-C is for the console, which then ends this process
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.nice(NICE)
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what a library prints does not belong among the answers
-    with suppress(BrokenPipeError):
-        serve(sys.stdin.buffer, answers, float(sys.argv[1]))
