@@ -121,7 +121,7 @@ bench: $(VENV)/dev
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 REPORTS ?= 1e8
-ENGINES ?= threads local dask spark
+ENGINES ?= local dask spark
 FOLDER ?=
 
 bench-scale: $(VENV)/dev

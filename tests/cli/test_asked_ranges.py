@@ -1,4 +1,4 @@
-"""`decode --range A:B`: the share of a range; `store export --group`: the reports of one group."""
+"""`decode --range A:B`: the share of a range."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
@@ -97,19 +96,3 @@ def test_decode_prints_the_range_that_was_asked_for(folder: Path) -> None:
     assert float(rows["20"]["value"]) > 0.7
     files = within("decode", "--params", "p.csv", "--range", "1:2", cwd=folder)
     assert (files.returncode, "--range has no effect without --store" in files.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(("group", "reports"), [((), 800), (("--group", "1.0"), 600), (("--group", "1.1"), 200)])
-def test_the_reports_of_one_group_are_exported(folder: Path, group: tuple[str, ...], reports: int) -> None:
-    where = "store.db", "--registry", "metrics.toml", "--metric", "age", "-o", "out.parquet"
-    ran = within("store", "export", *where, *group, cwd=folder)
-    assert (ran.returncode, ran.stdout) == (0, f"{reports} reports in out.parquet\n")
-    assert pq.read_table(folder / "out.parquet").num_rows > 0
-
-
-def test_a_group_that_a_metric_has_not_is_not_exported(folder: Path) -> None:
-    where = "store.db", "--registry", "metrics.toml", "--metric", "age", "-o", "none.parquet"
-    ran = within("store", "export", *where, "--group", "2.0", cwd=folder)
-    assert ran.returncode == 2
-    assert "2.0" in ran.stderr
-    assert not folder.joinpath("none.parquet").exists()

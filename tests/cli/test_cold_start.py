@@ -176,7 +176,7 @@ def test_every_command_that_ends_by_itself_is_timed():
     """What `bench/speed_cold.py` leaves out is named here, with why."""
     bench = the_bench()
     timed = {line.split()[0] for line in bench.SMALL.values()}
-    long = {"serve", "gateway", "demo", "reproduce", "bench", "simulate", "console", "relay"}
+    long = {"serve", "gateway", "demo", "reproduce", "simulate", "console", "relay"}
     of_a_person = {"on", "local", "off", "forget", "view"}  # one module with status, which is timed
     of_a_collector = {"doctor"}  # waits for its answers
     of_files = {"export"}  # of periods that have closed, through Arrow

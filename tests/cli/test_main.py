@@ -84,7 +84,7 @@ def test_what_is_no_command_loads_none(monkeypatch: Any, argv: Any) -> None:
 def test_a_command_after_an_option_runs_or_is_helped(capsys: Any) -> None:
     assert main(["--version", "decode"]) == 0
     assert main(["--help", "status"]) == 0
-    assert "\n    bench" in capsys.readouterr().out
+    assert "\n    audit" in capsys.readouterr().out
     assert main(["--sideways", "sum", "--help"]) == 0
     assert "overstory sum" in capsys.readouterr().out
 

@@ -17,7 +17,6 @@ from overstory.collector.auth import sha256
 from overstory.collector.store import CollectorState, Released, Store, StoreError, open_store, restore
 from overstory.collector.store.copies import backup
 from overstory.collector.store.schema import METADATA
-from overstory.files.parquet import read_label, read_parquet
 from overstory.protocol.errors import ParameterError
 from support.store_databases import KINDS, fresh
 from support.store_samples import DAY, NOW, Model, as_multiset, counted, received, registry, reports, some
@@ -101,16 +100,14 @@ def test_a_report_that_cannot_be_counted_holds_up_nothing_else(store: Store, met
     assert done.waiting == ("colour, 2024-10-04: a report of grr is a number below 3, not 3",)
 
 
-def test_folding_shuffles_and_keeps_every_report(store: Store, metrics: Any, tmp_path: Path) -> None:
+def test_folding_shuffles_and_keeps_every_report(store: Store, metrics: Any) -> None:
     metric, rng = metrics["bloom"], random.Random(5)
     sent = reports(metric, 3000, rng)
     for start in range(0, 3000, 1000):
         store.add([received(metric, PERIOD, sent[start : start + 1000])])
         store.compact(NOW)
-    assert store.export(metric, PERIOD, PERIOD, tmp_path / "out.parquet") == 3000
-    assert read_label(tmp_path / "out.parquet").digest == metric.mechanism.digest
     came = ReportBatch.of(metric.mechanism, sent)
-    kept = list(read_parquet(tmp_path / "out.parquet"))
+    kept = list(store.reports(metric, PERIOD, PERIOD))
     merged = [row for batch in kept for row in as_multiset(batch)]
     assert sorted(merged) == as_multiset(came)
     order = [int(bits) for batch in kept for bits in batch.bits[:, 0]]
@@ -118,13 +115,12 @@ def test_folding_shuffles_and_keeps_every_report(store: Store, metrics: Any, tmp
     assert sum(a == int(b) for a, b in zip(order, came.bits[:, 0], strict=True)) < 60
 
 
-def test_an_export_holds_what_waits_too(store: Store, metrics: Any, tmp_path: Path) -> None:
+def test_reports_that_wait_are_read_too(store: Store, metrics: Any) -> None:
     metric = metrics["size"]
     store.add([some(metric, PERIOD, 20, 1)])
     store.compact(NOW)
     store.add([some(metric, PERIOD, 10, 2), some(metric, PERIOD + 5, 100, 3)])
-    assert store.export(metric, PERIOD, PERIOD + 4, tmp_path / "out.parquet") == 30
-    assert sum(len(batch) for batch in read_parquet(tmp_path / "out.parquet")) == 30
+    assert sum(len(batch) for batch in store.reports(metric, PERIOD, PERIOD + 4)) == 30
 
 
 def test_chunks_are_merged_until_they_are_full(store: Store, metrics: Any, monkeypatch: Any) -> None:
@@ -157,7 +153,7 @@ def test_a_large_inbox_is_folded_in_pieces(store: Store, metrics: Any, monkeypat
     assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counted(metric, sent)}
 
 
-def test_retention_deletes_reports_and_keeps_counts(store: Store, metrics: Any, tmp_path: Path) -> None:
+def test_retention_deletes_reports_and_keeps_counts(store: Store, metrics: Any) -> None:
     metric = metrics["bloom"]
     store.add([some(metric, period, 200, period) for period in (PERIOD, PERIOD + 1)])
     store.compact(NOW)
@@ -166,7 +162,7 @@ def test_retention_deletes_reports_and_keeps_counts(store: Store, metrics: Any, 
     assert store.retain(end - 1).reports == 0
     assert store.retain(end).reports == 200
     assert store.counts(metric, 0, 1 << 20) == before
-    assert store.export(metric, 0, 1 << 20, tmp_path / "left.parquet") == 200
+    assert sum(len(batch) for batch in store.reports(metric, 0, 1 << 20)) == 200
     store.add([some(metric, PERIOD, 5, 99)])  # a late batch
     store.compact(NOW)
     assert store.counts(metric, PERIOD, PERIOD)[PERIOD].num_reports == 205

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 from device_scenes import schema
-from format_scenes import parquet
 from http_scenes import collected
 from stage import play_frozen, run, scene
 
@@ -60,12 +59,7 @@ def stores(place: Path) -> str:
         "store summary again.db --json",
         "doctor --registry metrics.toml --store kept.db --json",
     )
-    texts.append(
-        run(place, "store export again.db --registry metrics.toml --metric tree --to 2026-W46 -o tree.parquet --json")
-    )
-    return "".join(
-        (*texts, "--- schema\n", schema(place / "kept.db"), "--- Parquet\n", parquet(place / "tree.parquet"))
-    )
+    return "".join((*texts, "--- schema\n", schema(place / "kept.db")))
 
 
 @scene

@@ -1,4 +1,4 @@
-"""What runs in a checkout of the source alone: ``overstory reproduce`` (papers/) and ``overstory bench`` (bench/)."""
+"""``overstory reproduce``: the papers' results, in a checkout of the source alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPTIONS = ("value", "params", "readings")
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add both commands."""
+    """Add the command."""
     add_command(
         subparsers,
         "reproduce",
@@ -64,61 +64,23 @@ def add_parser(subparsers: Any) -> None:
             Option("--quiet", help="print no progress bar and no table"),
         ),
     )
-    add_command(
-        subparsers,
-        "bench",
-        "run the benchmarks of a source checkout, with ratios",
-        more="Without a name it lists the benchmarks. They are not part of the installed package.",
-        example="overstory bench decode",
-        options=(
-            Option(
-                "names",
-                nargs="*",
-                metavar="NAME",
-                help="benchmarks to run, one after the other; part of a name is enough",
-            ),
-        ),
-    )
 
 
-def folder(name: str, what: str) -> Path:
-    """Return a folder of the checkout that this package is run from; ParameterError where it is run from none."""
+def papers() -> Path:
+    """Return the papers' folder of the checkout that this package is run from; ParameterError where there is none."""
     import overstory
 
-    found = Path(overstory.__file__).resolve().parents[2] / name
+    found = Path(overstory.__file__).resolve().parents[2] / "papers"
     if not next(found.glob("*.py"), None):
         raise ParameterError(
-            f"{what} are in the folder {name}/ of the source: clone the repository, "
-            "install it with `pip install -e .[analysis]` and run this there"
+            "the papers' experiments are in the folder papers/ of the source: clone the repository, install it with "
+            "`pip install -e .[analysis]` and run this there"
         )
     return found
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run either command."""
-    return _bench(args) if args.command == "bench" else _reproduce(args)
-
-
-def _bench(args: argparse.Namespace) -> int:
-    import subprocess
-
-    benchmarks = {path.stem: path for path in sorted(folder("bench", "the benchmarks").glob("[!_]*.py"))}
-    if not args.names:
-        print("\n".join(benchmarks))
-    chosen = [path for name in args.names for path in _matching(benchmarks, name)]
-    return max((subprocess.run([sys.executable, path], check=False).returncode for path in chosen), default=0)  # noqa: S603 - files of ours
-
-
-def _matching(benchmarks: dict[str, Path], name: str) -> list[Path]:
-    """Return every benchmark that has `name` in its own: `decode` selects its accuracy and its speed."""
-    matching = [path for stem, path in benchmarks.items() if name in stem]
-    if not matching:
-        raise ParameterError(f"there is no benchmark {name}: choose from {', '.join(benchmarks)}")
-    return matching
-
-
-def _reproduce(args: argparse.Namespace) -> int:
-    sys.path.append(str(folder("papers", "the papers' experiments").parent))
+    sys.path.append(str(papers().parent))
     from papers.run import EXPERIMENTS
 
     if args.list:

@@ -44,7 +44,6 @@ SUMMARIES: Final = {
     "forget": "delete the program's secret on this machine and everything that was recorded",
     "status": "show what may be recorded and why, what waits, and its privacy cost",
     "view": "show what was recorded, what exactly is sent, and what that reveals",
-    "bench": "run the benchmarks of a source checkout, with ratios",
 }
 """Each command and what it does, so that listing them loads none.
 
@@ -64,7 +63,7 @@ MODULES: Final = {
     **dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person"),
     **dict.fromkeys(("convert", "encode", "map", "sum"), "rappor.file_tools"),
     "export": "service.exports",
-    **dict.fromkeys(("reproduce", "bench"), "checkout"),
+    "reproduce": "checkout",
 }
 """Commands that share a module, whose `add_parser` adds them all."""
 

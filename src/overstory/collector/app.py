@@ -210,7 +210,7 @@ async def answer_error(_: Request, error: Exception) -> PageResponse:
             answer = error_response(503, Reason.STORE, detail)._replace(retry_after=RETRY_AFTER[Reason.STORE])
         case HTTPException():
             answer = error_response(error.status_code, NAMES.get(error.status_code, "request"), str(error.detail))
-            headers = dict(error.headers or {})
+            headers = {"allow": "GET, HEAD"} if error.status_code == 405 else dict(error.headers or {})
         case _:  # it is logged where it was raised
             answer = error_response(500, "fault", "The collector failed; please report this error.")
     return as_page(answer, **headers)

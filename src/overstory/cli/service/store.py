@@ -7,7 +7,7 @@ import datetime as dt
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_command, add_option, add_options, print_outcome
+from overstory.cli.arguments import add_command, add_option, print_outcome
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import thousands
 from overstory.privacy.text import plural
@@ -49,7 +49,6 @@ def add_parser(subparsers: Any) -> None:
     )
     backup.add_argument("file", metavar="FILE", help="the backup: a file that does not exist yet")
     _add_restore(actions)
-    _add_export(actions)
     add_tokens(actions)
     add_notes(actions)
 
@@ -88,26 +87,6 @@ def _add_restore(actions: Any) -> None:
     add_option(restore, "--json")
     add_option(restore, "--quiet", help="print nothing but errors")
     restore.set_defaults(act=_restore)
-
-
-def _add_export(actions: Any) -> None:
-    export = _add(
-        actions,
-        "export",
-        "write stored reports as Parquet",
-        _export,
-        "overstory store export reports.db --registry metrics.toml --metric colour --from 2026-W40 -o colour.parquet",
-    )
-    _registry(export, required=True)
-    export.add_argument("--metric", required=True, metavar="ID", help="a metric of the registry")
-    add_options(export, "--from", "--to", "--group")
-    export.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        metavar="FILE",
-        help="the Parquet file; of several shards, one of each store: `overstory sum` adds files and folders",
-    )
 
 
 def _opened(args: argparse.Namespace) -> Store:
@@ -204,22 +183,6 @@ def _restore(args: argparse.Namespace) -> int:
         print_outcome(
             args, {"url": store.url, "reports": reports}, f"{store.url}: {reports:,} reports restored, verified"
         )
-    return 0
-
-
-def _export(args: argparse.Namespace) -> int:
-    from overstory.collector.store import open_store
-    from overstory.protocol.metrics import load_registry
-    from overstory.queries.counts import parse_range, stored_groups
-
-    metric = load_registry(args.registry)[args.metric]
-    first, last = parse_range(metric, args.first, args.last)
-    numbers = metric.period.numbers
-    with open_store(args.url) as store:
-        groups = None if args.group is None else stored_groups(store, metric, args.group)
-        ends = numbers[0] if first is None else first, numbers[-1] if last is None else last
-        reports = store.export(metric, *ends, args.output, groups)
-    print_outcome(args, {"output": args.output, "reports": reports}, f"{reports:,} reports in {args.output}")
     return 0
 
 

@@ -206,32 +206,6 @@ class StoreReader:
                     for batch in read_batches(connection, table, key.of(table)):
                         yield shuffled(batch)
 
-    def export(
-        self,
-        metric: Metric,
-        first: int,
-        last: int,
-        path: str | os.PathLike[str],
-        groups: Collection[str] | None = None,
-    ) -> int:
-        """Write the stored reports of the periods ``first .. last`` as Parquet; return the number of reports.
-
-        They are those of all devices, or of the devices in the stored `groups`.
-        """
-        from overstory.files.labels import Label
-        from overstory.files.parquet import write_parquet
-
-        mechanism, num_reports = metric.mechanism, 0
-
-        def counting() -> Iterator[ReportBatch]:
-            nonlocal num_reports
-            for batch in self.reports(metric, first, last, groups):
-                num_reports += len(batch)
-                yield batch
-
-        write_parquet(path, counting(), Label.of(mechanism))
-        return num_reports
-
     def backup(self, path: str | os.PathLike[str]) -> int:
         """Write a backup: a new SQLite file that opens as a store; return the number of reports in it.
 
