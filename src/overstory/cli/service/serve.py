@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import MetricRegistry
 
 MORE = """\
-The collector takes reports over HTTP, acknowledges them after they are committed, and returns counts and estimates. It
-creates the store if it does not exist. Devices need a write token unless --open-writes is given; counts and estimates
-need an admin token (`overstory store tokens add`). No address, user agent or time of a request is stored or logged.
+The collector takes reports over HTTP, acknowledges them after they are committed, and returns counts. It creates the
+store if it does not exist. Devices need a write token unless --open-writes is given; counts need an admin token
+(`overstory store tokens add`). No address, user agent or time of a request is stored or logged.
 
 Every option can be set by an environment variable (OVERSTORY_STORE for --store) or by the TOML file that --config or
 OVERSTORY_CONFIG names (store = "reports.db"). The command line overrides the environment, which overrides the file. Put

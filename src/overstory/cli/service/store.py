@@ -188,7 +188,7 @@ def _restore(args: argparse.Namespace) -> int:
 
 MORE_ON_TOKENS: Final = """\
 A write token is part of a program that sends reports: everybody who has the program has the token, which only keeps
-strangers out. An admin token lets its holder read counts and estimates. In the console (`overstory console`) a viewer
+strangers out. An admin token lets its holder read counts. In the console (`overstory console`) a viewer
 reads every page, and an analyst also decodes with candidates and writes notes. A relay token is for the operator of a
 shuffling relay (`overstory relay --shuffle`): it reads nothing. A monitor token is for Prometheus: it reads /metrics
 alone. To rotate a token, add a new one, release it, then revoke the old one. The store has only the SHA-256 of a token:
@@ -207,7 +207,7 @@ def add_tokens(actions: Any) -> None:
         required=True,
         choices=("write", "viewer", "analyst", "admin", "relay", "monitor"),
         help="write: send reports; viewer: read the console; analyst: also decode and write notes there; admin: all of "
-        "that, and read counts and estimates over HTTP; relay: pass on what a shuffling relay releases; monitor: read "
+        "that, and read counts over HTTP; relay: pass on what a shuffling relay releases; monitor: read "
         "/metrics",
     )
     add.add_argument("--application", required=True, metavar="NAME", help="name of the application that uses it")
