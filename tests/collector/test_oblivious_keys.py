@@ -25,7 +25,7 @@ from overstory.collector.oblivious.keys import (
 from overstory.collector.oblivious.opening import CIPHERS, LEAST, KeyRing
 from overstory.protocol.errors import OverstoryError, ParameterError, WireError
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.oblivious.binary_http import Request, read_request
+from overstory.protocol.oblivious.formats import Request, read_request
 from overstory.protocol.oblivious.hpke import CHACHA20_POLY1305
 from overstory.protocol.oblivious.messages import REQUEST_TYPE, KeyConfiguration, read_keys, seal_request
 from support.collector_processes import CollectorProcess

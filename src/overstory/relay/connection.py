@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import h11
 
-from overstory.protocol.wire.digits import parse_digits
+from overstory.protocol.wire import parse_digits
 
 MOST_HEAD: Final = 8192
 READ_SECONDS: Final = 20.0

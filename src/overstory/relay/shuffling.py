@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from overstory.client.upload.http import Request, Response, Transport, parse_object
-from overstory.protocol.oblivious.release import LENGTH_BYTES, RELEASE_TYPE, Release
+from overstory.protocol.oblivious.formats import LENGTH_BYTES, RELEASE_TYPE, Release
 from overstory.relay.connection import Answer, problem
 from overstory.relay.service import BUSY_SECONDS, LOG
 from overstory.relay.slots import SlotFile

@@ -72,7 +72,7 @@ def test_keys_of_a_kind_that_this_version_cannot_use_are_read():
     assert registry.oblivious.keys.hex() == of_p256
 
 
-@pytest.mark.parametrize(("text", "loaded"), [(registry_text(), []), (oblivious_text(), ["key_list"])])
+@pytest.mark.parametrize(("text", "loaded"), [(registry_text(), []), (oblivious_text(), ["formats"])])
 def test_reading_a_registry_loads_no_cipher_and_without_the_table_nothing_at_all(text, loaded):
     program = """
 import sys

@@ -11,7 +11,7 @@ import pytest
 from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.registry.warnings import registry_warnings
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.metrics.shards import Shards, shard_of
+from overstory.protocol.metrics.tables import Shards, shard_of
 from support.registry_texts import oblivious_text, registry_text, the_fault
 
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from overstory.collector.oblivious.keys import UNDECRYPTABLE, UNKNOWN_KEY, PrivateKey, read_private_keys
 from overstory.protocol.errors import WireError
+from overstory.protocol.oblivious.formats import KEY_BYTES
 from overstory.protocol.oblivious.hpke import (
     AES_128_GCM,
     CHACHA20_POLY1305,
@@ -29,7 +30,6 @@ from overstory.protocol.oblivious.hpke import (
     encapsulated_secret,
 )
 from overstory.protocol.oblivious.messages import HEADER_BYTES, REQUEST_LABEL, nonce_bytes, response_keys
-from overstory.protocol.oblivious.x25519 import KEY_BYTES
 
 LEAST: Final = HEADER_BYTES + KEY_BYTES + 16
 

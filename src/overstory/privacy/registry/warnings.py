@@ -24,7 +24,7 @@ from overstory.protocol.metrics.metric_table import PUBLISH_LEAST
 from overstory.protocol.metrics.toml_positions import positions
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute
 
 TWO_ROUNDS: Final = (
     "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
@@ -95,7 +95,7 @@ def _relay(registry: MetricRegistry, server: str | None) -> Iterator[tuple[str, 
 
 
 def _relay_keys(route: ObliviousRoute) -> Iterator[tuple[str, str]]:
-    from overstory.protocol.oblivious.key_list import read_entries
+    from overstory.protocol.oblivious.formats import read_entries
     from overstory.protocol.oblivious.messages import usable_key
 
     ids = [entry.key_id for entry in read_entries(route.keys)]

@@ -4,7 +4,7 @@ A domain decides three things once, for device and collector alike: which symbol
 that is none of them, and what a symbol is called. It draws no randomness, so it can neither help nor harm privacy;
 but it must give one answer everywhere, so no answer here depends on how a division was rounded.
 
-Up to 2^20 values have symbols with labels. A range of numbers for a mean or a distribution has none: see `intervals`.
+Up to 2^20 values have symbols with labels. A range of numbers for a mean or a distribution has none: see `Interval`.
 What is too large to list has codes instead, for a search that walks along their bits:
 `overstory.protocol.domains.codes`.
 """
@@ -20,9 +20,8 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, Domain
-    from overstory.protocol.domains.intervals import Interval
     from overstory.protocol.domains.item_sets import ItemSet
-    from overstory.protocol.domains.numbers import Bins, Integers, Outside
+    from overstory.protocol.domains.numbers import Bins, Integers, Interval, Outside
     from overstory.protocol.domains.strings import Strings, StringTable
     from overstory.protocol.domains.tables import Table
     from overstory.protocol.domains.unknown import UnknownIntegers, UnknownStrings
@@ -54,7 +53,7 @@ __getattr__, __dir__ = lazy_names(
         "Categories": "protocol.domains.domains",
         "Domain": "protocol.domains.domains",
         "Integers": "protocol.domains.numbers",
-        "Interval": "protocol.domains.intervals",
+        "Interval": "protocol.domains.numbers",
         "ItemSet": "protocol.domains.item_sets",
         "Outside": "protocol.domains.numbers",
         "StringTable": "protocol.domains.strings",
@@ -71,7 +70,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "bins": "numbers:Bins",
     "strings": "strings:Strings",
     "set": "item_sets:item_set",
-    "interval": "intervals:Interval",
+    "interval": "numbers:Interval",
     "unknown-strings": "unknown:UnknownStrings",
     "unknown-integers": "unknown:UnknownIntegers",
     "table": "strings:table_of",

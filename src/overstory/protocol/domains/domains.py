@@ -30,7 +30,7 @@ class AnyDomain(ABC):
     @property
     @abstractmethod
     def families(self) -> tuple[str, ...]:
-        """The families of mechanisms that take its values: see `overstory.protocol.metrics.mechanisms`."""
+        """The families of mechanisms that take its values: see `overstory.protocol.mechanisms.registry`."""
 
     @abstractmethod
     def completes(self, metric: str) -> dict[str, Any]:

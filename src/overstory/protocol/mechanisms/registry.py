@@ -1,4 +1,4 @@
-"""The registries: a name, what builds a mechanism. Everything else is parametrized over them.
+"""The registries: a name, what builds a mechanism; which mechanisms collect which values; those that meet needs.
 
 Naming a mechanism imports its module, and no other: a device that reports by one of them loads that one.
 """
@@ -6,14 +6,15 @@ Naming a mechanism imports its module, and no other: a device that reports by on
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
-from overstory.protocol.encodings.base import whole_number
+from overstory.protocol.encodings.base import check_epsilon, whole_number
 from overstory.protocol.errors import ParameterError, suggestion
-from overstory.protocol.mechanisms.base import REBUILD, Mechanism
+from overstory.protocol.mechanisms.base import REBUILD, LocalRandomizer, Mechanism
 
 Built = TypeVar("Built")
 
@@ -69,6 +70,56 @@ REGISTRY: Final[Builders[Mechanism]] = Builders(
 """The frequency oracles."""
 
 
+@dataclass(frozen=True)
+class Family:
+    """The mechanisms that take values of one kind."""
+
+    values: str  # what they take, in a word or two
+    builders: Builders[LocalRandomizer]  # what a domain says of the parameters (`AnyDomain.completes`) is filled in
+
+
+STRINGS_ALONE: Final = ("rappor", "rappor-one-time")
+STRINGS_TOO: Final = ("blh", "olh", "random-matrix", "loloha")
+"""Oracles that hash what they report."""
+
+_ORACLES: Final = REGISTRY.places
+
+FAMILIES: Final[Mapping[str, Family]] = {
+    "symbols": Family("symbols", Builders({name: _ORACLES[name] for name in _ORACLES if name not in STRINGS_ALONE})),
+    "strings": Family("strings", Builders({name: _ORACLES[name] for name in (*STRINGS_TOO, *STRINGS_ALONE)})),
+    "ordered": Family("ordered symbols", Builders({"ranges": ".numeric.ranges:ranges"})),
+    "tuples": Family("pairs of values", Builders({"joint": ".mechanisms.joint:joint"})),
+    "divided": Family("combinations, divided over tables", Builders({"divided": ".mechanisms.divided:divided"})),
+    "codes": Family("values that nobody listed", Builders({"prefix-search": ".search.mechanism:prefix_search"})),
+    "numbers": Family(
+        "numbers",
+        Builders(
+            {
+                "square-wave": ".numeric.windows:square_wave",
+                "duchi": ".numeric.means:duchi",
+                "piecewise": ".numeric.means:piecewise",
+                "hybrid": ".numeric.means:hybrid",
+            }
+        ),
+    ),
+    "sets": Family(
+        "sets of items",
+        Builders(
+            {
+                "padding-and-sampling": ".mechanisms.item_sets:padding_and_sampling",
+                "item-bits": ".mechanisms.item_sets:item_bits",
+            }
+        ),
+    ),
+}
+"""By the names that `AnyDomain.families` has."""
+
+BUILDERS: Final[Builders[LocalRandomizer]] = Builders(
+    {name: place for family in FAMILIES.values() for name, place in family.builders.places.items()}
+)
+"""Every mechanism that a metric can have."""
+
+
 def mechanism(name: str, **parameters: Any) -> Mechanism:
     """Build the mechanism of that name."""
     return build_from(REGISTRY, name, parameters)
@@ -114,3 +165,62 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "dtype") and getattr(value, "shape", None) == ():
         return value.item()
     return whole_number(value)
+
+
+def any_mechanism(name: str, **parameters: Any) -> LocalRandomizer:
+    """Build the mechanism of that name, of whichever family."""
+    return build_from(BUILDERS, name, parameters)
+
+
+def values_of(name: str) -> str:
+    """Return what a mechanism takes, in words.
+
+    >>> values_of("olh"), values_of("duchi")
+    ('symbols or strings', 'numbers')
+    """
+    return " or ".join(family.values for family in FAMILIES.values() if name in family.builders)
+
+
+def names_for(families: Iterable[str]) -> list[str]:
+    """Return the names of the mechanisms of some families, in order."""
+    return sorted({name for family in families for name in FAMILIES[family].builders})
+
+
+def oracles_for(domain_size: int, epsilon: float, epsilon_permanent: float | None = None) -> Iterator[Mechanism]:
+    """Return every oracle that these needs determine: with a permanent epsilon those that memoize and send afresh.
+
+    >>> [built.name for built in oracles_for(100, 1.0, 2.0)]
+    ['l-grr', 'l-sue', 'l-osue', 'l-soue', 'loloha', 'opt-dr']
+    """
+    epsilon = check_epsilon("epsilon", epsilon)
+    if epsilon_permanent is None:
+        return _made({"domain_size": domain_size, "epsilon": epsilon})
+    if epsilon < check_epsilon("epsilon_permanent", epsilon_permanent):
+        return _two_rounds(domain_size, epsilon, epsilon_permanent)
+    raise ParameterError(f"epsilon = {epsilon} of one report must be below epsilon_permanent = {epsilon_permanent}")
+
+
+def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> Iterator[Mechanism]:
+    """Make every oracle that memoizes, and whose reports are fresh, within both epsilons."""
+    given = {"domain_size": domain_size, "epsilon_permanent": epsilon_permanent}
+    yield from _made(given | {"epsilon_report": epsilon})
+    yield from (built for built in _made(given) if built.epsilon_report <= epsilon)
+
+
+def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
+    """Make every oracle that these parameters determine, and that takes no other epsilon."""
+    for name, build in REGISTRY.items():
+        accepted = parameters_of(build)
+        needed = {key for key, parameter in accepted.items() if parameter.default is parameter.empty}
+        epsilons = {key for key in accepted if key.startswith("epsilon")}
+        asked = {key for key in given if key.startswith("epsilon")}
+        if epsilons == asked and needed <= set(given) <= set(accepted) and (built := make(name, **given)):
+            yield built
+
+
+def make(name: str, **parameters: Any) -> Mechanism | None:
+    """Return the mechanism, or None where it does not exist at this size or epsilon."""
+    try:
+        return mechanism(name, **parameters)
+    except ParameterError:
+        return None

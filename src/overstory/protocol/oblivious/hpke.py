@@ -1,23 +1,154 @@
-"""Hybrid public key encryption (RFC 9180), base mode: DHKEM(X25519, HKDF-SHA256) and HKDF-SHA256."""
+"""Hybrid public key encryption (RFC 9180), base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305.
+
+**X25519** (RFC 7748) is Diffie-Hellman on the curve y^2 = x^3 + 486662 x^2 + x over GF(2^255 - 19). Whole numbers of
+Python do not take the same time for all values. So this is for a private key that is used for one message and then
+forgotten, never for a key that lasts.
+
+**ChaCha20-Poly1305** (RFC 8439) is encryption that shows every change of a message.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import secrets
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.oblivious import chacha20_poly1305
-from overstory.protocol.oblivious.key_list import X25519_KEM
-from overstory.protocol.oblivious.x25519 import KEY_BYTES, public_key, shared_secret
+from overstory.protocol.oblivious.formats import KEY_BYTES, X25519_KEM
+
+P: Final = 2**255 - 19
+A24: Final = 121665  # (486662 - 2) / 4
+BASE: Final = (9).to_bytes(KEY_BYTES, "little")
+
+
+def public_key(private: bytes) -> bytes:
+    """Return the public key of 32 private bytes."""
+    return shared_secret(private, BASE)
+
+
+def shared_secret(private: bytes, public: bytes) -> bytes:
+    """Return what the owner of `private` and that of `public` have in common.
+
+    ParameterError where a key is not 32 bytes, or the result is zero: a public key of small order, which hides nothing.
+    """
+    if len(private) != KEY_BYTES or len(public) != KEY_BYTES:
+        raise ParameterError(f"a key of X25519 has {KEY_BYTES} bytes, not {len(private)} and {len(public)}")
+    secret = _ladder(_scalar(private), int.from_bytes(public, "little") & ((1 << 255) - 1))
+    if not secret:
+        raise ParameterError("this public key has a small order: the secret would be zero for any private key")
+    return secret.to_bytes(KEY_BYTES, "little")
+
+
+def _scalar(private: bytes) -> int:
+    """Return the private key as a number: a multiple of 8 with bit 254 set."""
+    number = int.from_bytes(private, "little")
+    return number & ((1 << 254) - 8) | 1 << 254
+
+
+def _ladder(scalar: int, u: int) -> int:
+    """Return the u-coordinate of `scalar` times the point of u (RFC 7748, section 5: the Montgomery ladder)."""
+    x1, x2, z2, x3, z3, swapped = u % P, 1, 0, u % P, 1, 0
+    for place in range(254, -1, -1):
+        bit = scalar >> place & 1
+        if swapped != bit:
+            x2, x3, z2, z3 = x3, x2, z3, z2
+        swapped = bit
+        a, b = x2 + z2, x2 - z2
+        aa, bb = a * a % P, b * b % P
+        e = aa - bb
+        da, cb = (x3 - z3) * a % P, (x3 + z3) * b % P
+        x3, z3 = (da + cb) ** 2 % P, x1 * (da - cb) ** 2 % P
+        x2, z2 = aa * bb % P, e * (aa + A24 * e) % P
+    if swapped:
+        x2, z2 = x3, z3
+    return x2 * pow(z2, P - 2, P) % P
+
+
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
+BLOCK: Final = 64
+MASK: Final = 0xFFFFFFFF
+CONSTANTS: Final = struct.unpack("<4I", b"expand 32-byte k")
+PRIME: Final = 2**130 - 5
+CLAMP: Final = 0x0FFFFFFC0FFFFFFC0FFFFFFC0FFFFFFF
+ROUNDS: Final = (
+    *((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)),
+    *((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)),
+)
+"""The quarter rounds of a double round: columns, then diagonals."""
+
+
+def seal(key: bytes, nonce: bytes, message: bytes, about: bytes = b"") -> bytes:
+    """Return the encrypted message and its tag; `about` is covered by the tag and not encrypted."""
+    _check(key, nonce)
+    hidden = _xor(key, nonce, message)
+    return hidden + _tag(key, nonce, hidden, about)
+
+
+def unseal(key: bytes, nonce: bytes, sealed: bytes, about: bytes = b"") -> bytes:
+    """Return the message; ParameterError where it was altered, or sealed with another key, nonce or `about`."""
+    _check(key, nonce)
+    hidden, tag = sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]
+    if not hmac.compare_digest(tag, _tag(key, nonce, hidden, about)):
+        raise ParameterError("the message was altered on its way, or is not for this key")
+    return _xor(key, nonce, hidden)
+
+
+def _check(key: bytes, nonce: bytes) -> None:
+    if len(key) != KEY_BYTES or len(nonce) != NONCE_BYTES:
+        raise ParameterError(f"give a key of {KEY_BYTES} bytes and a nonce of {NONCE_BYTES}")
+
+
+def _xor(key: bytes, nonce: bytes, message: bytes) -> bytes:
+    """Return the message with ChaCha20's stream from block 1 on."""
+    blocks = range(1, -(-len(message) // BLOCK) + 1)
+    stream = b"".join(_block(key, counter, nonce) for counter in blocks)[: len(message)]
+    return (int.from_bytes(message, "little") ^ int.from_bytes(stream, "little")).to_bytes(len(message), "little")
+
+
+def _block(key: bytes, counter: int, nonce: bytes) -> bytes:
+    """Return one block of the stream (section 2.3)."""
+    start = (*CONSTANTS, *struct.unpack("<8I", key), counter, *struct.unpack("<3I", nonce))
+    x = list(start)
+    for _ in range(10):
+        for a, b, c, d in ROUNDS:
+            xa, xb, xc, xd = x[a], x[b], x[c], x[d]
+            xa = xa + xb & MASK
+            xd ^= xa
+            xd = (xd << 16 | xd >> 16) & MASK
+            xc = xc + xd & MASK
+            xb ^= xc
+            xb = (xb << 12 | xb >> 20) & MASK
+            xa = xa + xb & MASK
+            xd ^= xa
+            xd = (xd << 8 | xd >> 24) & MASK
+            xc = xc + xd & MASK
+            xb ^= xc
+            xb = (xb << 7 | xb >> 25) & MASK
+            x[a], x[b], x[c], x[d] = xa, xb, xc, xd
+    return struct.pack("<16I", *(word + first & MASK for word, first in zip(x, start, strict=True)))
+
+
+def _tag(key: bytes, nonce: bytes, hidden: bytes, about: bytes) -> bytes:
+    """Return Poly1305 of both parts and their lengths, with block 0 of the stream as its key (section 2.8)."""
+    once = _block(key, 0, nonce)
+    r, s = int.from_bytes(once[:16], "little") & CLAMP, int.from_bytes(once[16:32], "little")
+    text = about + bytes(-len(about) % 16) + hidden + bytes(-len(hidden) % 16)
+    text += struct.pack("<QQ", len(about), len(hidden))
+    total = 0
+    for start in range(0, len(text), 16):
+        # Each block is a number of 17 bytes whose last is 1.
+        total = (total + int.from_bytes(text[start : start + 16], "little") + (1 << 128)) * r % PRIME
+    return (total + s & (1 << 128) - 1).to_bytes(TAG_BYTES, "little")
+
 
 KEM: Final = X25519_KEM
 KDF: Final = 0x0001  # HKDF-SHA256
 HASH_BYTES: Final = 32
-NONCE_BYTES: Final = 12
 _KEM_SUITE: Final = b"KEM" + KEM.to_bytes(2, "big")
 
 
@@ -41,7 +172,7 @@ class Cipher(NamedTuple):
         return f"Cipher({self.number:#06x})"
 
 
-CHACHA20_POLY1305: Final = Cipher(0x0003, chacha20_poly1305.KEY_BYTES, chacha20_poly1305.seal, chacha20_poly1305.unseal)
+CHACHA20_POLY1305: Final = Cipher(0x0003, KEY_BYTES, seal, unseal)
 AES_128_GCM: Final = 0x0001
 """The other cipher's number; it needs more than the standard library."""
 

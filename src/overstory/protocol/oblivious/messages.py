@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.oblivious.formats import Entry, read_entries
 from overstory.protocol.oblivious.hpke import (
     AES_128_GCM,
     CHACHA20_POLY1305,
@@ -20,7 +21,6 @@ from overstory.protocol.oblivious.hpke import (
     extract,
     sender,
 )
-from overstory.protocol.oblivious.key_list import Entry, read_entries
 
 REQUEST_TYPE: Final = "message/ohttp-req"
 RESPONSE_TYPE: Final = "message/ohttp-res"
