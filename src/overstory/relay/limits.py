@@ -120,7 +120,6 @@ class OpenConnections:
         return True
 
     def leave(self, name: bytes) -> None:
-        """Count a connection that has ended."""
         self.total -= 1
         self._open[name] -= 1
         if not self._open[name]:

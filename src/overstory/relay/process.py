@@ -142,7 +142,6 @@ class Forwarder:
         self._under_way = 0
 
     async def deliver(self, message: bytes, _: bytes = b"") -> Answer:
-        """Pass a message on, and return the answer to its sender."""
         request = Request(self._url, message, REQUEST_TYPE, timeout=SECONDS)
         self._under_way += 1
         try:

@@ -43,7 +43,6 @@ class Troubles:
         self._counts: Counter[str] = Counter()
 
     def add(self, reason: str) -> None:
-        """Count a fault."""
         self._counts[reason if reason in self._counts or len(self._counts) < 20 else "other faults"] += 1
 
     def add_unseen(self, fault: Mapping[str, Any]) -> None:
@@ -53,7 +52,6 @@ class Troubles:
             self.add(fault["message"] if error is None else f"{fault['message']}: {SparseLog.sentence(error)}")
 
     def lines(self) -> list[str]:
-        """Return what has happened since the last call."""
         counts, self._counts = self._counts, Counter()
         return [
             f"{'once' if n == 1 else f'{n:,} times'} in the last minute: {reason}"
@@ -101,7 +99,6 @@ class RelayService:
         return forwarded_address(head.forwarded, peer) if self._trust_forwarded else peer
 
     async def answer(self, peer: str, head: Head, body: bytes) -> Answer:
-        """Return the answer to a complete request."""
         if head.path == HEALTH:
             return self._health(self._sender(peer, head))
         if head.path == READY:
@@ -131,7 +128,6 @@ class RelayService:
         return Answer(200, JSON, json.dumps(facts).encode())
 
     def count(self, answer: Answer) -> None:
-        """Count an answer, by its status."""
         self.counts[str(answer.status)] += 1
 
     def look(self) -> None:

@@ -120,7 +120,6 @@ class Shuffler:
 
     @property
     def tasks(self) -> list[Task]:
-        """What is done while messages come."""
         return [
             Task("release", TICK, 300.0, needed=True, thread="release", work=self.look),
             Task("touch", 10 * TICK, 300.0, needed=True, thread="release", work=self._spool.touch),

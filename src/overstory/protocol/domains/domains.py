@@ -235,17 +235,14 @@ class Categories(Domain):
 
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override] # nobody sets it
-        """The names."""
         return self.names
 
     @property
     def refuses(self) -> bool:
-        """Whether there is no name for other values."""
         return self.other is None
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The names."""
         return self.names if self.other is None else (*self.names, self.other)
 
     @cached_property
@@ -253,7 +250,6 @@ class Categories(Domain):
         return {name: i for i, name in enumerate(self.labels)}
 
     def symbol(self, value: Any) -> int:
-        """Return the number of the name."""
         if not isinstance(value, str):
             raise ParameterError(f"a category is a string, not {value!r}")
         symbol = self.symbol_of(value)
@@ -267,15 +263,12 @@ class Categories(Domain):
         return self._symbols.get(name, None if self.other is None else self.size - 1)
 
     def examples(self) -> tuple[str, ...]:
-        """Return the names."""
         return self.labels
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the names are the candidates
-        """Name the first of them, and say what happens to others."""
         names = ", ".join(self.names[:MOST_NAMES]) + (", ..." if len(self.names) > MOST_NAMES else "")
         others = "nothing" if self.other is None else self.other
         return f"one of {self.size}: {names}; any other value is reported as {others}"
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"domain": "categories", "names": list(self.names), "other": self.other, "ordered": self.ordered}

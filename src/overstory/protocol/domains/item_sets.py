@@ -69,22 +69,18 @@ class ItemSet(AnyDomain):
 
     @property
     def size(self) -> int:
-        """How many items there are."""
         return self.of.size
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each item is called."""
         return self.of.labels
 
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override] # nobody sets it
-        """The items, where they are named one by one."""
         return self.of.choices
 
     @property
     def refuses(self) -> bool:
-        """Whether an item may be outside."""
         return self.of.refuses
 
     def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - of any metric
@@ -119,20 +115,16 @@ class ItemSet(AnyDomain):
         return frozenset(self.of.read(item) for item in items if item)
 
     def label(self, encoded: Any) -> str:
-        """Return the items' labels."""
         return ", ".join(self.labels[symbol] for symbol in encoded) or "no item"
 
     def examples(self) -> Sequence[frozenset[Any]]:
-        """Return a set of one item for each item."""
         return tuple(frozenset([item]) for item in self.of.examples())
 
     @property
     def num_values(self) -> int | None:
-        """How many sets there are."""
         return 1 << self.size
 
     def encoded_text(self, encoded: Any) -> str:
-        """Return the items in words, with their symbols."""
         symbols = ", ".join(map(str, encoded))
         return f"{self.label(encoded)}: symbols {{{symbols}}} of 0 .. {self.size - 1}" if encoded else "no item"
 
@@ -152,7 +144,6 @@ class ItemSet(AnyDomain):
         )
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"domain": "set", "of": self.of.canonical(), "most": self.most}
 
 

@@ -155,21 +155,17 @@ class Integers(Range):
 
     @property
     def size(self) -> int:
-        """The whole numbers, and the symbols for those outside."""
         return self.maximum - self.minimum + 1 + 2 * (self.outside == "separate")
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The numbers in decimal digits."""
         inside = tuple(str(x) for x in range(self.minimum, self.maximum + 1))
         return self._with_ends(inside)
 
     def _ends(self, inside: int) -> tuple[float, float]:
-        """Return the number, twice."""
         return self.minimum + inside, self.minimum + inside
 
     def symbol(self, value: Any) -> int:
-        """Return how far the number is above the minimum."""
         number = whole("value", value)
         if self.minimum <= number <= self.maximum:
             return number - self.minimum + (self.outside == "separate")
@@ -180,11 +176,9 @@ class Integers(Range):
         return self._examples_with_ends(range(self.minimum, self.maximum + 1))
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the numbers are the candidates
-        """Say which numbers, and what happens to others."""
         return f"a whole number from {self.minimum} to {self.maximum}; {self._outside_words()}"
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"domain": "integers", "min": self.minimum, "max": self.maximum, "outside": self.outside}
 
 
@@ -249,23 +243,19 @@ class Bins(Range):
 
     @property
     def size(self) -> int:
-        """The bins, and the symbols for values outside."""
         return self.count + 2 * (self.outside == "separate")
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The bins as intervals."""
         edges = self.edges
         inside = [f"[{a!r}, {b!r})" for a, b in pairwise(edges)]
         inside[-1] = inside[-1][:-1] + "]"
         return self._with_ends(tuple(inside))
 
     def _ends(self, inside: int) -> tuple[float, float]:
-        """Return the bin's edges."""
         return self.edges[inside], self.edges[inside + 1]
 
     def symbol(self, value: Any) -> int:
-        """Return the number of the bin that owns the value."""
         number = finite("value", value)
         if self.minimum <= number <= self.maximum:
             inside = min(bisect_right(self.edges, number) - 1, self.count - 1)
@@ -277,12 +267,10 @@ class Bins(Range):
         return self._examples_with_ends((low + high) / 2 for low, high in pairwise(self.edges))
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the bins are the candidates
-        """Say how many bins, and what happens to numbers outside."""
         limits = f"from {self.minimum:g} to {self.maximum:g}"
         return f"which of {self.count} equal ranges {limits} a number lies in; {self._outside_words()}"
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         limits = {"min": self.minimum, "max": self.maximum}
         return {"domain": "bins", **limits, "count": self.count, "outside": self.outside}
 
@@ -338,7 +326,6 @@ class Interval(AnyDomain):
 
     @property
     def refuses(self) -> bool:
-        """Whether numbers outside are rejected."""
         return self.outside == "reject"
 
     def share(self, value: Any) -> Fraction:
@@ -360,29 +347,23 @@ class Interval(AnyDomain):
         return {"minimum": self.minimum, "maximum": self.maximum, "outside": self.outside}
 
     def label(self, encoded: Any) -> str:
-        """Return the number."""
         return f"{float(encoded):.12g}"
 
     def encoded_text(self, encoded: Any) -> str:
-        """Return the number, in words."""
         return f"the number {self.label(encoded)}"
 
     def examples(self) -> tuple[float, ...]:
-        """Return a hundred and one numbers, equally far apart."""
         low, high = Fraction(self.minimum), Fraction(self.maximum)
         return tuple(float(low + (high - low) * step / SOME_STEPS) for step in range(SOME_STEPS + 1))
 
     def encodings(self, labels: object) -> tuple[Any, ...]:  # noqa: ARG002 - numbers are not estimated one by one
-        """Return nothing: no single number is estimated."""
         return ()
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are no candidates
-        """Say which numbers, and what happens to others."""
         outside = "counts as the nearest end" if self.outside == "clamp" else "is reported as nothing"
         return f"a number from {self.minimum:g} to {self.maximum:g}; one outside {outside}"
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters as JSON values."""
         return {"domain": "interval", "min": self.minimum, "max": self.maximum, "outside": self.outside}
 
 

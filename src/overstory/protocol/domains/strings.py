@@ -52,7 +52,6 @@ class Strings(AnyDomain):
 
     @property
     def candidate_files(self) -> tuple[str | None, ...]:
-        """The one file."""
         return (self.candidates,)
 
     def completes(self, metric: str) -> dict[str, Any]:
@@ -71,25 +70,20 @@ class Strings(AnyDomain):
         return value
 
     def label(self, encoded: Any) -> str:
-        """Return the string."""
         return str(encoded)
 
     def encodings(self, labels: Sequence[str]) -> Sequence[str]:
-        """Return the candidates."""
         return labels
 
     def describe(self, num_candidates: int | None = None) -> str:
-        """Say that it is any text, and how many are looked for."""
         if num_candidates is None:
             return "any text, hashed; which texts are looked for is decided later"
         return f"any text, hashed; {num_candidates:,} texts are looked for (the file {self.candidates})"
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters: none."""
         return {"domain": "strings"}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the file's name, too."""
         return self.canonical() | ({} if self.candidates is None else {"candidates": self.candidates})
 
 
@@ -149,7 +143,6 @@ class StringTable(AnyDomain):
 
     @property
     def candidate_files(self) -> tuple[str | None, ...]:
-        """The file of each variable that takes strings."""
         return tuple(name for part in self.of for name in part.candidate_files)
 
     @property
@@ -162,11 +155,9 @@ class StringTable(AnyDomain):
 
     @property
     def refuses(self) -> bool:
-        """Whether a variable refuses values: then the pair is refused."""
         return any(part.refuses for part in self.of)
 
     def completes(self, metric: str) -> dict[str, Any]:
-        """Return the sizes, and the key of the hashes."""
         return {"domain_sizes": self.sizes, "hash_key": metric}
 
     def encode(self, value: Any) -> tuple[Any, ...]:
@@ -191,7 +182,6 @@ class StringTable(AnyDomain):
         return ", ".join(f"{name}={part.label(own)}" for name, part, own in each)
 
     def encoded_text(self, encoded: Any) -> str:
-        """Return both encoded values in words."""
         each = zip(self.names, self.of, encoded, strict=True)
         return " and ".join(f"{name}: {part.encoded_text(own)}" for name, part, own in each)
 
@@ -232,7 +222,6 @@ class StringTable(AnyDomain):
         return tuple(domain.read(part) for domain, part in zip(self.of, parts, strict=True))
 
     def encodings(self, labels: Sequence[str]) -> Sequence[tuple[Any, ...]]:
-        """Return the pairs of these labels."""
         return [self.encode(self.read(label)) for label in labels]
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - each list has its own number
@@ -241,11 +230,9 @@ class StringTable(AnyDomain):
         return f"{', '.join(self.names)} together (a change of any of them is another value). {each}"
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters; candidates are none of them."""
         return {"domain": "table", "of": [part.canonical() for part in self.of], "names": list(self.names)}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the parameters and the names of the candidates' files."""
         return self.canonical() | {"of": [part.to_json() for part in self.of]}
 
 

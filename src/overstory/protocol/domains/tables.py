@@ -91,7 +91,6 @@ class Table(Domain):
 
     @property
     def size(self) -> int:
-        """How many cells there are."""
         return math.prod(self.sizes)
 
     @property
@@ -110,7 +109,6 @@ class Table(Domain):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The cells: ``version=2.0, crash=yes``."""
         parts = [
             [f"{name}={label}" for label in domain.labels] for name, domain in zip(self.names, self.of, strict=True)
         ]
@@ -123,7 +121,6 @@ class Table(Domain):
 
     @property
     def refuses(self) -> bool:
-        """Whether any variable refuses values: then the cell is refused."""
         return any(domain.refuses for domain in self.of)
 
     def symbol(self, value: Any) -> int:
@@ -171,7 +168,6 @@ class Table(Domain):
         return dict(zip(self.labels, self.examples(), strict=True))
 
     def examples(self) -> tuple[tuple[Any, ...], ...]:
-        """Return the combinations of the variables' examples."""
         return tuple(product(*(domain.examples() for domain in self.of)))
 
     def describe(self, num_candidates: int | None = None) -> str:
@@ -187,7 +183,6 @@ class Table(Domain):
         return f"{how} (a change of any of them is another value). {each}"
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         form: dict[str, Any] = {
             "domain": "table",
             "of": [domain.canonical() for domain in self.of],

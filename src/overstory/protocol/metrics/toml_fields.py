@@ -142,7 +142,6 @@ class Fields:
         return None
 
     def text(self, key: str, wanted: str) -> str | None:
-        """Return a text that says something."""
         problem = f"give {wanted}: text of 1 to {MOST_TEXT} characters"
         value = self.taken(key, self.required(key, wanted), str, problem, _says_something)
         return None if value is None else " ".join(value.split())
@@ -162,7 +161,6 @@ class Fields:
         return self.taken(key, self.table.get(key, default), int, problem, lambda number: low <= number <= high)
 
     def choice(self, key: str, choices: Collection[str], default: str) -> str | None:
-        """Return one of some words."""
         value = self.table.get(key, default)
         near = "" if value in choices else suggestion(value, choices)
         problem = f"{{}}{near or ':'} choose one of {', '.join(choices)}"

@@ -120,7 +120,6 @@ class Reader:
         self._raw, self._at = raw, 0
 
     def kind(self, wanted: int) -> None:
-        """Check that the message is of a kind."""
         framing = self.number()
         if framing != wanted:
             raise WireError("oblivious", f"a message of kind {framing} where one of kind {wanted} belongs")

@@ -15,7 +15,7 @@ import secrets
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.oblivious.formats import KEY_BYTES, X25519_KEM
@@ -152,12 +152,8 @@ HASH_BYTES: Final = 32
 _KEM_SUITE: Final = b"KEM" + KEM.to_bytes(2, "big")
 
 
-class Seal(Protocol):
-    """A function that seals a message, or one that unseals it."""
-
-    def __call__(self, key: bytes, nonce: bytes, message: bytes, about: bytes, /) -> bytes:
-        """Return the sealed message, or the message."""
-        ...
+Seal = Callable[[bytes, bytes, bytes, bytes], bytes]
+"""From key, nonce, message and what the tag covers besides: the sealed message, or the message."""
 
 
 class Cipher(NamedTuple):

@@ -30,11 +30,11 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from overstory.protocol.encodings.base import MAX_COHORTS, SEEDS, check_cohort, check_count
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 from overstory.protocol.wire import GROUP, METRIC_ID
 
 MAGIC: Final = b"OVSB"
@@ -77,26 +77,7 @@ def encode_columns(digest: bytes, num_bits: int, num_cohorts: int, cohorts: byte
     return body + TRAILER.pack(zlib.crc32(body))
 
 
-class Sender(Protocol):
-    """What a batch must know of whose reports it holds: a mechanism, or what takes numbers."""
-
-    @property
-    def digest(self) -> bytes:
-        """Of the parameters."""
-        ...
-
-    @property
-    def payload_bits(self) -> int:
-        """Width of a report."""
-        ...
-
-    @property
-    def num_cohorts(self) -> int:
-        """How many values its public part can take."""
-        ...
-
-
-def encode_reports(mechanism: Sender, reports: Iterable[Report]) -> bytes:
+def encode_reports(mechanism: LocalRandomizer, reports: Iterable[Report]) -> bytes:
     """Write `reports` of `mechanism` as one batch.
 
     >>> from overstory.protocol.mechanisms.registry import mechanism
