@@ -4,8 +4,9 @@
 
 Each command runs as a process of its own, as a person runs it, and the rounds of all commands are interleaved with
 those of the bare interpreter; the least CPU time of each is taken. Goals: 30 times the interpreter for a command on
-small input, 5 times for `--help`, 7 times for a client of one metric. `serve` and `gateway` run for as long as they are wanted, `demo`, `reproduce`,
-`simulate` and `bench` are long by nature, and `doctor` asks a collector: only their help is timed.
+small input, 5 times for `--help`, 7 times for a client of one metric. `serve` and `gateway` run for as long as they are
+wanted, `demo`, `reproduce`, `simulate` and `bench` are long by nature, and `doctor` asks a collector: only their help
+is timed.
 """
 
 from __future__ import annotations
