@@ -44,8 +44,7 @@ from overstory.presentation.render_data import as_csv, as_json, for_spreadsheet
 from overstory.presentation.render_html import as_svg
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire import parse_digits
-from overstory.supervision.threads import full_pool
-from overstory.supervision.upkeep import Upkeep
+from overstory.supervision.upkeep import Upkeep, full_pool
 
 SCREENS: Final[tuple[Screen, ...]] = (
     PublicScreen(),

@@ -78,8 +78,6 @@ _KINDS: Final[Mapping[str, str]] = {
 """By the name of a kind: the module here, and what builds the domain. Naming a kind imports its module."""
 _OF_OTHERS: Final = ("set", "table")
 """Kinds of other domains."""
-_FIELDS: Final = {"min": "minimum", "max": "maximum"}
-"""Parameters whose names are functions of Python."""
 
 
 def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
@@ -100,6 +98,8 @@ def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
     >>> domain_from({"domain": "bins", "min": 0, "max": 2, "count": 100}).size
     100
     """
+    from overstory.protocol.domains.domains import FIELDS
+
     given = dict(canonical)
     kind = given.pop("domain", None)
     if not isinstance(kind, str) or kind not in _KINDS:
@@ -108,7 +108,7 @@ def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
     build: Callable[..., AnyDomain] = getattr(import_module(f"{__name__}.{module}"), name)
     parts = (domain_from,) if kind in _OF_OTHERS else ()
     try:
-        return build(*parts, **{_FIELDS.get(key, key): value for key, value in given.items()})
+        return build(*parts, **{FIELDS.get(key, key): value for key, value in given.items()})
     except TypeError as error:
         detail = str(error).partition("__init__() ")[2] or str(error)
         raise ParameterError(f"domain {kind}: {detail}") from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -15,6 +15,8 @@ from overstory.protocol.errors import ParameterError
 
 MAX_SIZE: Final = 1 << 20
 """The most symbols that a domain may have."""
+FIELDS: Final = {"min": "minimum", "max": "maximum"}
+"""Parameters whose names are functions of Python, and what domains call them."""
 MOST_NAMES: Final = 20
 """As many names are listed in words."""
 
@@ -22,6 +24,7 @@ MOST_NAMES: Final = 20
 class AnyDomain(ABC):
     """A set of values, finite or not."""
 
+    kind: ClassVar[str]  # its name in a registry
     value_type: ClassVar[type[str | int | float | tuple[Any, ...]]] = str  # what an application measures
     value_word: ClassVar[str] = "value"  # what a person calls one
     choices: tuple[str, ...] = ()  # the values, where they are named one by one
@@ -102,9 +105,10 @@ class AnyDomain(ABC):
     def describe(self, num_candidates: int | None = None) -> str:
         """Say to a person what a report can be about; of strings, with how many candidates, where they were read."""
 
-    @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters that a report's meaning depends on, as JSON values."""
+        """Return the parameters that a report's meaning depends on, as JSON values; `domain_from` is the inverse."""
+        given = {field.name: _as_json(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        return {"domain": self.kind, **{_SHORT.get(name, name): value for name, value in given.items()}}
 
     @property
     def numbering(self) -> Any:
@@ -114,6 +118,15 @@ class AnyDomain(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return the same, and what a registry says besides."""
         return self.canonical()
+
+
+_SHORT: Final = {name: short for short, name in FIELDS.items()}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, AnyDomain):
+        return value.canonical()
+    return [_as_json(part) for part in value] if isinstance(value, tuple) else value
 
 
 def _without_order(form: Any) -> Any:
@@ -170,10 +183,6 @@ class Domain(AnyDomain):
         """Return the least and the greatest number that has the symbol; None where these are no numbers."""
         return None
 
-    @abstractmethod
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters as JSON values; `domain_from` is the inverse."""
-
 
 def check_size(size: int, what: str) -> None:
     """Raise ParameterError unless a domain may have so many symbols."""
@@ -209,6 +218,8 @@ class Categories(Domain):
     names: tuple[str, ...]
     other: str | None = None
     ordered: bool = False
+
+    kind = "categories"
 
     def __post_init__(self) -> None:
         if isinstance(self.names, str):  # type: ignore[unreachable] # a tuple by its type, not by its caller
@@ -269,6 +280,3 @@ class Categories(Domain):
         names = ", ".join(self.names[:MOST_NAMES]) + (", ..." if len(self.names) > MOST_NAMES else "")
         others = "nothing" if self.other is None else self.other
         return f"one of {self.size}: {names}; any other value is reported as {others}"
-
-    def canonical(self) -> dict[str, Any]:
-        return {"domain": "categories", "names": list(self.names), "other": self.other, "ordered": self.ordered}

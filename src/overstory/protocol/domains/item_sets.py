@@ -52,6 +52,7 @@ class ItemSet(AnyDomain):
     of: Domain
     most: int
 
+    kind: ClassVar[str] = "set"
     families: ClassVar[tuple[str, ...]] = ("sets",)
     value_type: ClassVar[type[Any]] = frozenset
     value_word: ClassVar[str] = "set"
@@ -61,8 +62,9 @@ class ItemSet(AnyDomain):
     def __post_init__(self) -> None:
         of: Any = self.of
         if not isinstance(of, Domain):
-            kind = of.canonical()["domain"] if isinstance(of, AnyDomain) else repr(of)
-            raise ParameterError(f"a set of {kind}: give the domain of one item, which has to be finite")
+            raise ParameterError(
+                f"a set of {getattr(of, 'kind', repr(of))}: give the domain of one item, which has to be finite"
+            )
         object.__setattr__(self, "most", whole("most", self.most))
         if not 1 <= self.most <= self.of.size:
             raise ParameterError(f"most = {self.most}: of {self.of.size} items, give a whole number from 1 to all")
@@ -142,9 +144,6 @@ class ItemSet(AnyDomain):
             f"which of {self.size} items apply: {names}; of a set of more than {self.most}, "
             f"a random part of {self.most} counts"
         )
-
-    def canonical(self) -> dict[str, Any]:
-        return {"domain": "set", "of": self.of.canonical(), "most": self.most}
 
 
 def item_set(

@@ -44,6 +44,7 @@ class Strings(AnyDomain):
     size = None
     labels = ()
     ordered = False
+    kind = "strings"
     families = ("strings",)
 
     def __post_init__(self) -> None:
@@ -81,7 +82,7 @@ class Strings(AnyDomain):
         return f"any text, hashed; {num_candidates:,} texts are looked for (the file {self.candidates})"
 
     def canonical(self) -> dict[str, Any]:
-        return {"domain": "strings"}
+        return {"domain": self.kind}
 
     def to_json(self) -> dict[str, Any]:
         return self.canonical() | ({} if self.candidates is None else {"candidates": self.candidates})
@@ -122,6 +123,7 @@ class StringTable(AnyDomain):
     size = None
     labels = ()
     ordered = False
+    kind = "table"
     families = ("tuples",)
     value_type = tuple
     value_word = "combination"
@@ -228,9 +230,6 @@ class StringTable(AnyDomain):
         """Describe both variables, and say what a change of one of them is."""
         each = "; ".join(f"{name}: {part.describe()}" for name, part in zip(self.names, self.of, strict=True))
         return f"{', '.join(self.names)} together (a change of any of them is another value). {each}"
-
-    def canonical(self) -> dict[str, Any]:
-        return {"domain": "table", "of": [part.canonical() for part in self.of], "names": list(self.names)}
 
     def to_json(self) -> dict[str, Any]:
         return self.canonical() | {"of": [part.to_json() for part in self.of]}

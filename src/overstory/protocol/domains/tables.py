@@ -54,6 +54,7 @@ class Table(Domain):
     names: tuple[str, ...]
     tables: tuple[tuple[str, ...], ...] = ()
 
+    kind = "table"
     ordered = False
     value_type = tuple
     value_word = "combination"
@@ -183,12 +184,8 @@ class Table(Domain):
         return f"{how} (a change of any of them is another value). {each}"
 
     def canonical(self) -> dict[str, Any]:
-        form: dict[str, Any] = {
-            "domain": "table",
-            "of": [domain.canonical() for domain in self.of],
-            "names": list(self.names),
-        }
-        return form | ({"tables": [list(names) for names in self.tables]} if self.tables else {})
+        form = super().canonical()
+        return form if self.tables else {key: value for key, value in form.items() if key != "tables"}
 
 
 def check_variables(of: Sequence[AnyDomain], names: Sequence[str]) -> None:

@@ -73,8 +73,6 @@ class UnknownValues(AnyDomain):
     def canonical(self) -> dict[str, Any]:
         return {"domain": self.kind, **self._parameters} | ({"known": list(self.known)} if self.known else {})
 
-    kind: ClassVar[str]
-
     @property
     def _parameters(self) -> dict[str, Any]:
         return {key: value for key, value in self.coded.canonical().items() if key not in {"domain", "text"}}
