@@ -38,9 +38,11 @@ class PaddedBytes:
 
     @property
     def width(self) -> int:
+        """Eight bits a byte, the marker's included."""
         return 8 * (self.longest + 1)
 
     def code(self, raw: bytes) -> int:
+        """Return the padded string as a big-endian integer."""
         if len(raw) > self.longest:
             raise NoCodeError(f"{raw[:40]!r} has {len(raw)} bytes: this domain holds strings of up to {self.longest}")
         if self.is_text and text_of(raw) is None:
@@ -55,6 +57,7 @@ class PaddedBytes:
         return raw[:-1]
 
     def holds(self, bits: int, num_bits: int) -> bool:
+        """Return whether some string's code begins with these bits."""
         if num_bits == self.width:
             return self.value(bits) is not None
         return not self.is_text or self._end(bits, num_bits) is not False
@@ -82,6 +85,7 @@ class PaddedBytes:
         return (1 << (step - 8)) + self.most_values(step - 8)
 
     def prefix_text(self, bits: int, num_bits: int) -> bytes:
+        """Return the bytes that are certain."""
         raw = (bits >> num_bits % 8).to_bytes(num_bits // 8, "big")
         return raw[: unfinished_at(raw)] if self.is_text else raw
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.protocol.domains.domains import AnyDomain, Domain
-from overstory.protocol.domains.tables import Table, check_variables, parts_of, texts
+from overstory.protocol.domains.tables import Table, Variables
 from overstory.protocol.errors import ParameterError
 
 PAIR: Final = 2
@@ -89,7 +89,7 @@ class Strings(AnyDomain):
 
 
 @dataclass(frozen=True)
-class StringTable(AnyDomain):
+class StringTable(Variables):
     """Pairs of values, of which at least one is any string.
 
     Each variable has an oracle of its own, and both reports travel together: **a change of one variable redraws
@@ -117,47 +117,20 @@ class StringTable(AnyDomain):
     ('example.org', 'yes')
     """
 
-    of: tuple[AnyDomain, ...]
-    names: tuple[str, ...]
-
     size = None
     labels = ()
-    ordered = False
-    kind = "table"
     families = ("tuples",)
-    value_type = tuple
-    value_word = "combination"
-    reading = "table"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "of", tuple(self.of))
-        object.__setattr__(self, "names", texts("names", self.names))
-        check_variables(self.of, self.names)
+        super().__post_init__()
         if len(self.of) != PAIR:
             raise ParameterError(f"of has {len(self.of)} domains: strings are linked with one other variable")
         if not any(isinstance(part, Strings) for part in self.of):
             raise ParameterError("of: no variable takes strings; use a table of listed values")
 
     @property
-    def sizes(self) -> tuple[int | None, ...]:
-        """How many values each variable has; None for strings."""
-        return tuple(part.size for part in self.of)
-
-    @property
     def candidate_files(self) -> tuple[str | None, ...]:
         return tuple(name for part in self.of for name in part.candidate_files)
-
-    @property
-    def other(self) -> tuple[int | None, ...]:
-        """Which symbol of each variable stands for all values that are not listed; None of strings."""
-        return tuple(
-            part.size - 1 if part.size is not None and getattr(part, "other", None) is not None else None
-            for part in self.of
-        )
-
-    @property
-    def refuses(self) -> bool:
-        return any(part.refuses for part in self.of)
 
     def completes(self, metric: str) -> dict[str, Any]:
         return {"domain_sizes": self.sizes, "hash_key": metric}
@@ -170,13 +143,7 @@ class StringTable(AnyDomain):
         ParameterError
             When a variable is missing, unknown, or its value outside.
         """
-        encoded = []
-        for name, part, given in zip(self.names, self.of, parts_of(self.names, value), strict=True):
-            try:
-                encoded.append(part.encode(given))
-            except ParameterError as error:
-                raise ParameterError(f"{name}: {error}") from None
-        return tuple(encoded)
+        return tuple(self.encode_parts(value))
 
     def label(self, encoded: Any) -> str:
         """Return both values with their variables: ``site=example.org, crash=yes``."""
@@ -227,9 +194,7 @@ class StringTable(AnyDomain):
         return [self.encode(self.read(label)) for label in labels]
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - each list has its own number
-        """Describe both variables, and say what a change of one of them is."""
-        each = "; ".join(f"{name}: {part.describe()}" for name, part in zip(self.names, self.of, strict=True))
-        return f"{', '.join(self.names)} together (a change of any of them is another value). {each}"
+        return super().describe()
 
     def to_json(self) -> dict[str, Any]:
         return self.canonical() | {"of": [part.to_json() for part in self.of]}

@@ -65,16 +65,21 @@ class UnknownValues(AnyDomain):
         return ELSEWHERE_LABEL if value is None else self.coded.text(value)
 
     def encoded_text(self, encoded: Any) -> str:
+        """Return the value of a code, and the code."""
         return self.label(encoded) if encoded == ELSEWHERE else f'"{self.label(encoded)}", code {encoded:#x}'
 
     def encodings(self, labels: Sequence[str]) -> Sequence[Any]:
+        """Return the codes of values that are named."""
         return [self.encode(self.read(label)) for label in labels]
 
     def canonical(self) -> dict[str, Any]:
         return {"domain": self.kind, **self._parameters} | ({"known": list(self.known)} if self.known else {})
 
+    kind: ClassVar[str]
+
     @property
     def _parameters(self) -> dict[str, Any]:
+        """The codes' parameters, as a registry names them."""
         return {key: value for key, value in self.coded.canonical().items() if key not in {"domain", "text"}}
 
     def _check_known(self) -> None:
@@ -164,6 +169,7 @@ class UnknownStrings(UnknownValues):
             raise ParameterError(f"a {type(value).__name__} is no text: give a string")
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
+        """Return what a report can be about."""
         if self.model:
             return f"any text that is not too unlikely{self._expects()}; any other text is reported as elsewhere"
         size = f"{self.max_bytes} characters of {self.alphabet}" if self.alphabet else f"{self.max_bytes} bytes"
@@ -208,6 +214,7 @@ class UnknownIntegers(UnknownValues):
             raise ParameterError(f"a {type(value).__name__} is no whole number: give an integer")
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
+        """Return what a report can be about."""
         return f"any whole number below 2^{self.bits}{self._expects()}; another one is reported as elsewhere"
 
 
