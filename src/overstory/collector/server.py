@@ -26,7 +26,7 @@ from overstory.collector.store import Store
 from overstory.collector.telemetry import LOG, Telemetry, log_event
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
-from overstory.protocol.wire.addresses import is_loopback
+from overstory.protocol.wire import is_loopback
 from overstory.supervision.listening import Listening, ServingError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from overstory.client.upload.http import Request, Response, Transport, http_transport
 from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
-from overstory.protocol.wire.addresses import is_loopback
+from overstory.protocol.wire import is_loopback
 from overstory.relay.server import BACKLOG, Bounds, RelayServer
 from overstory.relay.service import LOG, PROBLEM, Answer, HourlyLimit, RelayService, Troubles, problem
 from overstory.relay.shuffling import Shuffler

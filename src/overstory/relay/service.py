@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from overstory.protocol.oblivious.messages import REQUEST_TYPE
-from overstory.protocol.wire.addresses import is_loopback
+from overstory.protocol.wire import is_loopback
 from overstory.supervision.log import SparseLog
 
 LOG: Final = logging.getLogger("overstory.relay")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from overstory.protocol.errors import OverstoryError
-from overstory.protocol.wire.addresses import is_loopback
+from overstory.protocol.wire import is_loopback
 
 
 class ServingError(OverstoryError):

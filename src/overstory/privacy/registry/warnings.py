@@ -79,7 +79,7 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
 
 def _relay(registry: MetricRegistry, server: str | None) -> Iterator[tuple[str, str]]:
     """Warn of a relay that could not keep apart who sends and what is sent, and of keys that are of no use."""
-    from overstory.protocol.wire.addresses import shared_host, unencrypted_host
+    from overstory.protocol.wire import shared_host, unencrypted_host
 
     route = registry.oblivious
     if route is None:

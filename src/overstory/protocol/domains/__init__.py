@@ -47,20 +47,12 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "MAX_SIZE": "protocol.domains.domains",
-        "AnyDomain": "protocol.domains.domains",
-        "Bins": "protocol.domains.numbers",
-        "Categories": "protocol.domains.domains",
-        "Domain": "protocol.domains.domains",
-        "Integers": "protocol.domains.numbers",
-        "Interval": "protocol.domains.numbers",
-        "ItemSet": "protocol.domains.item_sets",
-        "Outside": "protocol.domains.numbers",
-        "StringTable": "protocol.domains.strings",
-        "Strings": "protocol.domains.strings",
-        "Table": "protocol.domains.tables",
-        "UnknownIntegers": "protocol.domains.unknown",
-        "UnknownStrings": "protocol.domains.unknown",
+        "protocol.domains.domains": ("MAX_SIZE", "AnyDomain", "Categories", "Domain"),
+        "protocol.domains.item_sets": ("ItemSet",),
+        "protocol.domains.numbers": ("Bins", "Integers", "Interval", "Outside"),
+        "protocol.domains.strings": ("StringTable", "Strings"),
+        "protocol.domains.tables": ("Table",),
+        "protocol.domains.unknown": ("UnknownIntegers", "UnknownStrings"),
     },
 )
 

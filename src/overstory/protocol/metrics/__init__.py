@@ -35,21 +35,21 @@ __all__ = [
     "registry_text",
 ]
 
-_PLACES = {
-    "metric": ("Metric", "OverCap"),
-    "metric_table": ("metric_from_json",),
-    "period": ("Period",),
-    "registry": (
-        "MetricRegistry",
-        "UnknownMetricError",
-        "load_registry",
-        "parse_registry",
-        "registry_folder",
-        "registry_text",
-    ),
-    "tables": ("PersonBudget",),
-    "toml_fields": ("Fault", "RegistryError"),
-}
 __getattr__, __dir__ = lazy_names(
-    __name__, {name: f"protocol.metrics.{module}" for module, names in _PLACES.items() for name in names}
+    __name__,
+    {
+        "protocol.metrics.metric": ("Metric", "OverCap"),
+        "protocol.metrics.metric_table": ("metric_from_json",),
+        "protocol.metrics.period": ("Period",),
+        "protocol.metrics.registry": (
+            "MetricRegistry",
+            "UnknownMetricError",
+            "load_registry",
+            "parse_registry",
+            "registry_folder",
+            "registry_text",
+        ),
+        "protocol.metrics.tables": ("PersonBudget",),
+        "protocol.metrics.toml_fields": ("Fault", "RegistryError"),
+    },
 )
