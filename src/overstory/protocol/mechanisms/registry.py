@@ -40,34 +40,45 @@ class Builders(Mapping[str, Callable[..., Built]]):
         return len(self.places)
 
 
-REGISTRY: Final[Builders[Mechanism]] = Builders(
-    {
-        "grr": ".mechanisms.symbols:grr",
-        "sue": ".mechanisms.bits:sue",
-        "oue": ".mechanisms.bits:oue",
-        "blh": ".mechanisms.symbols:blh",
-        "olh": ".mechanisms.symbols:olh",
-        "linear-hash": ".mechanisms.symbols:linear_hash",
-        "hadamard": ".mechanisms.symbols:hadamard",
-        "subset": ".mechanisms.sets:subset",
-        "projective": ".mechanisms.sets:projective",
-        "random-matrix": ".mechanisms.symbols:random_matrix",
-        "rappor": ".mechanisms.bits:rappor",
-        "rappor-one-time": ".mechanisms.bits:rappor_one_time",
-        "basic-rappor": ".mechanisms.bits:basic_rappor",
-        "basic-rappor-one-time": ".mechanisms.bits:basic_rappor_one_time",
-        "wb": ".mechanisms.bits:wb",
-        "opt-wb": ".mechanisms.bits:opt_wb",
-        "opt-dr": ".mechanisms.bits:opt_dr",
-        "l-grr": ".mechanisms.symbols:l_grr",
-        "l-sue": ".mechanisms.bits:l_sue",
-        "l-osue": ".mechanisms.bits:l_osue",
-        "l-soue": ".mechanisms.bits:l_soue",
-        "dbitflip": ".mechanisms.bits:dbitflip",
-        "loloha": ".mechanisms.symbols:loloha",
-    }
+MECHANISMS: Final = (
+    ("grr", "symbols", ".mechanisms.symbols:grr"),
+    ("sue", "symbols", ".mechanisms.bits:sue"),
+    ("oue", "symbols", ".mechanisms.bits:oue"),
+    ("blh", "symbols strings", ".mechanisms.symbols:blh"),
+    ("olh", "symbols strings", ".mechanisms.symbols:olh"),
+    ("linear-hash", "symbols", ".mechanisms.symbols:linear_hash"),
+    ("hadamard", "symbols", ".mechanisms.symbols:hadamard"),
+    ("subset", "symbols", ".mechanisms.sets:subset"),
+    ("projective", "symbols", ".mechanisms.sets:projective"),
+    ("random-matrix", "symbols strings", ".mechanisms.symbols:random_matrix"),
+    ("rappor", "strings", ".mechanisms.bits:rappor"),
+    ("rappor-one-time", "strings", ".mechanisms.bits:rappor_one_time"),
+    ("basic-rappor", "symbols", ".mechanisms.bits:basic_rappor"),
+    ("basic-rappor-one-time", "symbols", ".mechanisms.bits:basic_rappor_one_time"),
+    ("wb", "symbols", ".mechanisms.bits:wb"),
+    ("opt-wb", "symbols", ".mechanisms.bits:opt_wb"),
+    ("opt-dr", "symbols", ".mechanisms.bits:opt_dr"),
+    ("l-grr", "symbols", ".mechanisms.symbols:l_grr"),
+    ("l-sue", "symbols", ".mechanisms.bits:l_sue"),
+    ("l-osue", "symbols", ".mechanisms.bits:l_osue"),
+    ("l-soue", "symbols", ".mechanisms.bits:l_soue"),
+    ("dbitflip", "symbols", ".mechanisms.bits:dbitflip"),
+    ("loloha", "symbols strings", ".mechanisms.symbols:loloha"),
+    ("ranges", "ordered", ".numeric.ranges:ranges"),
+    ("joint", "tuples", ".mechanisms.joint:joint"),
+    ("divided", "divided", ".mechanisms.divided:divided"),
+    ("prefix-search", "codes", ".search.mechanism:prefix_search"),
+    ("square-wave", "numbers", ".numeric.windows:square_wave"),
+    ("duchi", "numbers", ".numeric.means:duchi"),
+    ("piecewise", "numbers", ".numeric.means:piecewise"),
+    ("hybrid", "numbers", ".numeric.means:hybrid"),
+    ("padding-and-sampling", "sets", ".mechanisms.item_sets:padding_and_sampling"),
+    ("item-bits", "sets", ".mechanisms.item_sets:item_bits"),
 )
-"""The frequency oracles."""
+"""Of each mechanism the name, the families of values that it takes, and the place of what builds it.
+
+Oracles that hash what they report take strings, too.
+"""
 
 
 @dataclass(frozen=True)
@@ -78,45 +89,30 @@ class Family:
     builders: Builders[LocalRandomizer]  # what a domain says of the parameters (`AnyDomain.completes`) is filled in
 
 
-STRINGS_ALONE: Final = ("rappor", "rappor-one-time")
-STRINGS_TOO: Final = ("blh", "olh", "random-matrix", "loloha")
-"""Oracles that hash what they report."""
+def _taking(families: str) -> Builders[Any]:
+    """Return what builds the mechanisms that take values of one of some families."""
+    wanted = set(families.split())
+    return Builders({name: place for name, taken, place in MECHANISMS if wanted & set(taken.split())})
 
-_ORACLES: Final = REGISTRY.places
 
-FAMILIES: Final[Mapping[str, Family]] = {
-    "symbols": Family("symbols", Builders({name: _ORACLES[name] for name in _ORACLES if name not in STRINGS_ALONE})),
-    "strings": Family("strings", Builders({name: _ORACLES[name] for name in (*STRINGS_TOO, *STRINGS_ALONE)})),
-    "ordered": Family("ordered symbols", Builders({"ranges": ".numeric.ranges:ranges"})),
-    "tuples": Family("pairs of values", Builders({"joint": ".mechanisms.joint:joint"})),
-    "divided": Family("combinations, divided over tables", Builders({"divided": ".mechanisms.divided:divided"})),
-    "codes": Family("values that nobody listed", Builders({"prefix-search": ".search.mechanism:prefix_search"})),
-    "numbers": Family(
-        "numbers",
-        Builders(
-            {
-                "square-wave": ".numeric.windows:square_wave",
-                "duchi": ".numeric.means:duchi",
-                "piecewise": ".numeric.means:piecewise",
-                "hybrid": ".numeric.means:hybrid",
-            }
-        ),
-    ),
-    "sets": Family(
-        "sets of items",
-        Builders(
-            {
-                "padding-and-sampling": ".mechanisms.item_sets:padding_and_sampling",
-                "item-bits": ".mechanisms.item_sets:item_bits",
-            }
-        ),
-    ),
+_VALUES: Final = {
+    "symbols": "symbols",
+    "strings": "strings",
+    "ordered": "ordered symbols",
+    "tuples": "pairs of values",
+    "divided": "combinations, divided over tables",
+    "codes": "values that nobody listed",
+    "numbers": "numbers",
+    "sets": "sets of items",
 }
+
+FAMILIES: Final[Mapping[str, Family]] = {name: Family(values, _taking(name)) for name, values in _VALUES.items()}
 """By the names that `AnyDomain.families` has."""
 
-BUILDERS: Final[Builders[LocalRandomizer]] = Builders(
-    {name: place for family in FAMILIES.values() for name, place in family.builders.places.items()}
-)
+REGISTRY: Final[Builders[Mechanism]] = _taking("symbols strings")
+"""The frequency oracles."""
+
+BUILDERS: Final[Builders[LocalRandomizer]] = _taking(" ".join(_VALUES))
 """Every mechanism that a metric can have."""
 
 
