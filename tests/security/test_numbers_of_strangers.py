@@ -31,7 +31,7 @@ BOUNDED = {
     "client/upload/delivery.py: int(since)": "of the device's own state",
 }
 NUMBERS = {
-    "relay/limits.py: int(parsed)": "an IP address",
+    "relay/service.py: int(parsed)": "an IP address",
     "gateway/readings.py: int(number)": "a finite float",
     "console/access.py: int(SESSION_SECONDS)": "a constant",
     "console/estimates/worker.py: int(seconds)": "a setting",
