@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from overstory.client.upload.http import Request, Response, Transport, http_transport
 from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
-from overstory.protocol.wire import is_loopback
+from overstory.protocol.wire import unencrypted_host
 from overstory.relay.server import BACKLOG, Bounds, RelayServer
 from overstory.relay.service import LOG, PROBLEM, Answer, HourlyLimit, RelayService, Troubles, problem
 from overstory.relay.shuffling import Shuffler
@@ -84,10 +83,9 @@ async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
 
 def _warn_of_plain_text(settings: Settings) -> None:
     """Warn where sealed messages cross a network as they are: they are the same bytes on both sides of the relay."""
-    gateway = urlsplit(settings.gateway)
     sides = {
         f"{settings.listening.host} can be reached from other machines without TLS": settings.listening.exposed,
-        "the gateway is reached without TLS": gateway.scheme == "http" and not is_loopback(gateway.hostname or ""),
+        "the gateway is reached without TLS": unencrypted_host(settings.gateway) is not None,
     }
     for side, plain in sides.items():
         if plain:

@@ -49,38 +49,6 @@ class Bounds:
     of_one: int | None = MOST_OF_ONE  # connections of one address; None where a proxy in front opens all of them
 
 
-class OpenConnections:
-    """How many connections each sender has open, and all together.
-
-    >>> open_now = OpenConnections(most=3, most_each=2)
-    >>> [open_now.enter(b"a"), open_now.enter(b"a"), open_now.enter(b"a"), open_now.enter(b"b"), open_now.enter(b"c")]
-    [True, True, False, True, False]
-    >>> open_now.leave(b"a")
-    >>> open_now.enter(b"c"), open_now.total
-    (True, 3)
-    """
-
-    def __init__(self, most: int, most_each: int) -> None:
-        self._most, self._most_each = most, most_each
-        self._open: Counter[bytes] = Counter()
-        self.total = 0
-
-    def enter(self, name: bytes) -> bool:
-        """Count a connection; False when there are too many."""
-        if self.total >= self._most or self._open[name] >= self._most_each:
-            self._open += Counter()  # no entry of 0
-            return False
-        self._open[name] += 1
-        self.total += 1
-        return True
-
-    def leave(self, name: bytes) -> None:
-        self.total -= 1
-        self._open[name] -= 1
-        if not self._open[name]:
-            del self._open[name]
-
-
 class Connection:
     """One connection of a sender."""
 
@@ -188,7 +156,7 @@ class RelayServer:
 
     def __init__(self, service: RelayService, bounds: Bounds, tls: ssl.SSLContext | None = None) -> None:
         self._service, self._bounds, self._tls = service, bounds, tls
-        self._open = OpenConnections(bounds.connections, bounds.of_one or bounds.connections)
+        self._open: Counter[bytes] = Counter()  # connections of each sender; `_room` bounds all together
         self._room = asyncio.Semaphore(bounds.connections)
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
@@ -249,7 +217,8 @@ class RelayServer:
 
     async def _serve(self, connected: socket.socket, peer: str) -> None:
         name = self._service.limit.name(peer)
-        entered = self._open.enter(name)
+        entered = self._bounds.of_one is None or self._open[name] < self._bounds.of_one
+        self._open[name] += entered
         try:
             if entered:
                 await self._talk(connected, peer)
@@ -259,8 +228,9 @@ class RelayServer:
             self._service.troubles.add(f"a connection failed: {type(error).__name__}")
         finally:
             connected.close()
-            if entered:
-                self._open.leave(name)
+            self._open[name] -= entered
+            if not self._open[name]:
+                del self._open[name]
             self._room.release()
 
     async def _talk(self, connected: socket.socket, peer: str) -> None:
