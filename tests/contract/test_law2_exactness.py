@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol import sampling
+from overstory.protocol import permanent_response, sampling
 from overstory.protocol.channels import ONE, BinaryChannel, SymbolChannel
 from overstory.protocol.encodings import sets
 from overstory.protocol.sampling import ChannelSampler, bit_sampler, symbol_sampler, uniform_below
@@ -105,7 +105,7 @@ def test_a_symbol_is_kept_below_its_threshold_and_uniform_from_it_on(size, thres
         assert set(drawn[size:]) <= {0}
 
 
-@pytest.mark.parametrize("module", [sampling, sets], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [sampling, permanent_response, sets], ids=lambda m: m.__name__)
 def test_no_float_is_written_where_bits_are_decided(module):
     """No float constant outside docstrings, no `random`, no `float(...)`, no true division but of fractions."""
     tree = ast.parse(inspect.getsource(module))

@@ -15,7 +15,7 @@ import pytest
 
 from overstory.protocol.mechanisms.payloads import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.sampling import ResponseContext
+from overstory.protocol.permanent_response import ResponseContext
 from support.contract_statistics import Alarm, check_binomial
 
 GOOGLE = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 1, "p": 0.5, "q": 0.75, "hash_family": "google-rappor-python"}

@@ -14,7 +14,7 @@ from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.payloads import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.sampling import GoogleClientPermanence, ResponseContext
+from overstory.protocol.permanent_response import GoogleClientPermanence, ResponseContext
 from overstory.protocol.wire.upload import Batch, decode_batch, encode_columns
 
 VECTORS = Path(__file__).parents[1] / "vectors"

@@ -13,7 +13,7 @@ from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.sampling import GooglePermanence
+from overstory.protocol.permanent_response import GooglePermanence
 
 GOOGLE = {"hash_family": "google-rappor-python"}
 

@@ -30,7 +30,8 @@ from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Influence, Mechanism
-from overstory.protocol.mechanisms.registry import mechanism, oracles_for
+from overstory.protocol.mechanisms.needs import oracles_for
+from overstory.protocol.mechanisms.registry import mechanism
 
 TWICE: Final = 2.0
 """An oracle with at most twice the least variance is mentioned if its reports are smaller."""

@@ -16,7 +16,8 @@ from overstory.privacy.text import share as percentage
 from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.registry import mechanism, oracles_for
+from overstory.protocol.mechanisms.needs import oracles_for
+from overstory.protocol.mechanisms.registry import mechanism
 
 EPSILON_STEP: Final = 0.01
 """How far the permanent epsilon of proposed needs is above the other: a report must not be the permanent response."""

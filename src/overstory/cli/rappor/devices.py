@@ -12,7 +12,8 @@ from overstory.files.rappor import Holding
 from overstory.files.reports import ReportRow
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism, as_googles_client
-from overstory.protocol.sampling import KeyedEntropy, Responder, ResponseContext, SystemEntropy, context
+from overstory.protocol.permanent_response import Responder, ResponseContext
+from overstory.protocol.sampling import KeyedEntropy, SystemEntropy, context
 from overstory.protocol.wire.upload import encode_reports
 
 BATCH: Final = 1 << 16

@@ -40,7 +40,7 @@ from overstory.protocol.mechanisms.calibration import (
     window_round,
 )
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.sampling import GooglePermanence, KeyedPermanence, Permanence
+from overstory.protocol.permanent_response import GooglePermanence, KeyedPermanence, Permanence
 
 
 def sue(*, domain_size: int, epsilon: float) -> BitMechanism:

@@ -41,7 +41,8 @@ from overstory.protocol.mechanisms.calibration import Family, least_noise, optim
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.mechanisms.symbols import grr
-from overstory.protocol.sampling import Entropy, KeyedEntropy, ResponseContext, bit_sampler, check_secret, context
+from overstory.protocol.permanent_response import ResponseContext
+from overstory.protocol.sampling import Entropy, KeyedEntropy, bit_sampler, check_secret, context
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,17 @@ from overstory.protocol.channels import ONE, BinaryChannel, Rounds, SymbolChanne
 from overstory.protocol.encodings.base import Encoding, bits_at, check_cohort, encode, whole_number
 from overstory.protocol.encodings.symbols import SymbolEncoding
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
-from overstory.protocol.sampling import (
-    Draw,
-    Entropy,
+from overstory.protocol.permanent_response import (
     GoogleClientPermanence,
     GooglePermanence,
-    KeyedEntropy,
     KeyedPermanence,
     Permanence,
     ResponseContext,
+)
+from overstory.protocol.sampling import (
+    Draw,
+    Entropy,
+    KeyedEntropy,
     bit_sampler,
     check_secret,
     context,

@@ -1,4 +1,4 @@
-"""The registries: a name, what builds a mechanism; which mechanisms collect which values; those that meet needs.
+"""The registries: a name, what builds a mechanism; which mechanisms collect which values.
 
 Naming a mechanism imports its module, and no other: a device that reports by one of them loads that one.
 """
@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
-from overstory.protocol.encodings.base import check_epsilon, whole_number
+from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError, suggestion
 from overstory.protocol.mechanisms.base import REBUILD, LocalRandomizer, Mechanism
 
@@ -180,43 +180,3 @@ def values_of(name: str) -> str:
 def names_for(families: Iterable[str]) -> list[str]:
     """Return the names of the mechanisms of some families, in order."""
     return sorted({name for family in families for name in FAMILIES[family].builders})
-
-
-def oracles_for(domain_size: int, epsilon: float, epsilon_permanent: float | None = None) -> Iterator[Mechanism]:
-    """Return every oracle that these needs determine: with a permanent epsilon those that memoize and send afresh.
-
-    >>> [built.name for built in oracles_for(100, 1.0, 2.0)]
-    ['l-grr', 'l-sue', 'l-osue', 'l-soue', 'loloha', 'opt-dr']
-    """
-    epsilon = check_epsilon("epsilon", epsilon)
-    if epsilon_permanent is None:
-        return _made({"domain_size": domain_size, "epsilon": epsilon})
-    if epsilon < check_epsilon("epsilon_permanent", epsilon_permanent):
-        return _two_rounds(domain_size, epsilon, epsilon_permanent)
-    raise ParameterError(f"epsilon = {epsilon} of one report must be below epsilon_permanent = {epsilon_permanent}")
-
-
-def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> Iterator[Mechanism]:
-    """Make every oracle that memoizes, and whose reports are fresh, within both epsilons."""
-    given = {"domain_size": domain_size, "epsilon_permanent": epsilon_permanent}
-    yield from _made(given | {"epsilon_report": epsilon})
-    yield from (built for built in _made(given) if built.epsilon_report <= epsilon)
-
-
-def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
-    """Make every oracle that these parameters determine, and that takes no other epsilon."""
-    for name, build in REGISTRY.items():
-        accepted = parameters_of(build)
-        needed = {key for key, parameter in accepted.items() if parameter.default is parameter.empty}
-        epsilons = {key for key in accepted if key.startswith("epsilon")}
-        asked = {key for key in given if key.startswith("epsilon")}
-        if epsilons == asked and needed <= set(given) <= set(accepted) and (built := make(name, **given)):
-            yield built
-
-
-def make(name: str, **parameters: Any) -> Mechanism | None:
-    """Return the mechanism, or None where it does not exist at this size or epsilon."""
-    try:
-        return mechanism(name, **parameters)
-    except ParameterError:
-        return None

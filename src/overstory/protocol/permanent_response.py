@@ -1,0 +1,130 @@
+"""The permanent response: always the same on one device, and independent of any other device's.
+
+It is derived from a device secret whenever it is needed, so no file has to hold a value to find it again, and a crash,
+a restart or a second process cannot draw it twice (RAPPOR, section 2, asks for it to be memoized; drawing it again
+would let an observer average the noise away).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import ClassVar, Final, Protocol
+
+from overstory.protocol.channels import BinaryChannel
+from overstory.protocol.sampling import KeyedEntropy, bit_sampler, check_secret, context
+
+# From a value and its true bits to the device's permanent response.
+Responder = Callable[[bytes, int], int]
+
+
+@dataclass(frozen=True)
+class ResponseContext:
+    """What a permanent response depends on besides the value. Contexts that differ in anything are independent."""
+
+    metric: str
+    mechanism: bytes  # the parameters' digest: other parameters get other noise, or a change would reveal its U
+    cohort: int
+
+
+class Permanence(Protocol):
+    """How a device derives its permanent responses from its secret."""
+
+    by_bits: ClassVar[bool]  # whether two values with the same true bits share one response
+
+    def channel(self, f: Fraction) -> BinaryChannel:
+        """Return the permanent channel really used for RAPPOR's f."""
+        ...
+
+    def responder(
+        self, channel: BinaryChannel, num_bits: int, secret: bytes, response_context: ResponseContext
+    ) -> Responder:
+        """Return the function from (value, true bits) to the permanent response."""
+        ...
+
+
+def halves(f: Fraction) -> BinaryChannel:
+    """RAPPOR's permanent round: 1 with probability f/2, 0 with f/2, unchanged with 1 - f (section 2, step 2)."""
+    return BinaryChannel.of(1 - f / 2, f / 2)
+
+
+class KeyedPermanence:
+    """The project's derivation: the channel's U's are a keyed BLAKE2b stream of the response's context."""
+
+    by_bits: ClassVar = False
+
+    def channel(self, f: Fraction) -> BinaryChannel:
+        return halves(f)
+
+    def responder(
+        self, channel: BinaryChannel, num_bits: int, secret: bytes, response_context: ResponseContext
+    ) -> Responder:
+        draw = bit_sampler(channel, num_bits)
+        about = context(response_context.metric, response_context.mechanism, response_context.cohort)
+        bits_about = KeyedEntropy(check_secret(secret), about, purpose=b"permanent").bits_about
+
+        def respond(value: bytes, bits: int) -> int:
+            return draw(bits, partial(bits_about, value))
+
+        return respond
+
+
+class GooglePermanence:
+    """The permanent round of Google's public Python client: one HMAC-SHA256 of the filter, a byte per bit.
+
+    A byte's lowest bit is the uniform bit, its upper seven say whether it replaces the true one: f is rounded up
+    to a multiple of 1/128. Two values with one filter share one response. The HMAC's key is derived from the secret
+    for each context: one key for two metrics, or for two f, would share their noise, and two responses with shared
+    noise give bits away (test_law4_permanence).
+    """
+
+    by_bits: ClassVar = True
+    max_bits: Final = 32  # the digest has 32 bytes
+
+    def channel(self, f: Fraction) -> BinaryChannel:
+        """Return the channel of ``ceil(128 f) / 128``, the f that this derivation really uses."""
+        return halves(Fraction(math.ceil(f * 128), 128))
+
+    def responder(
+        self, channel: BinaryChannel, num_bits: int, secret: bytes, response_context: ResponseContext
+    ) -> Responder:
+        """Return the function to ``(bits and not noise) or (uniform and noise)``."""
+        about = context(response_context.metric, response_context.mechanism, response_context.cohort)
+        key = hashlib.blake2b(about, key=check_secret(secret), digest_size=32, person=b"google response").digest()
+        return google_response(channel, num_bits, key)
+
+
+class GoogleClientPermanence(GooglePermanence):
+    """Google's client to the letter: the secret is the key. For files and known answers, never for a device's metrics.
+
+    All metrics and parameters of one secret share their noise.
+    """
+
+    def responder(
+        self,
+        channel: BinaryChannel,
+        num_bits: int,
+        secret: bytes,
+        response_context: ResponseContext,  # noqa: ARG002
+    ) -> Responder:
+        """Return `google_response` under the secret itself."""
+        return google_response(channel, num_bits, secret)
+
+
+def google_response(channel: BinaryChannel, num_bits: int, key: bytes) -> Responder:
+    """Return Google's function of the true bits under a key."""
+    replaced = int(2 * channel.raise_zero * 128)
+
+    def respond(value: bytes, bits: int) -> int:  # noqa: ARG001 - the filter alone decides
+        uniform = noise = 0
+        for i, byte in enumerate(hmac.digest(key, bits.to_bytes(4, "big"), hashlib.sha256)[:num_bits]):
+            uniform |= (byte & 1) << i
+            noise |= (byte >> 1 < replaced) << i
+        return (bits & ~noise) | (uniform & noise)
+
+    return respond
