@@ -356,7 +356,7 @@ print(*sorted(name.rpartition(".")[2] for name in sys.modules if name.startswith
     [
         (False, ["first"], ""),
         (True, ["first"], "formats"),
-        (True, ["colour"], "formats hpke messages"),
+        (True, ["colour"], "formats messages"),
     ],
 )
 def test_a_cipher_is_loaded_when_an_oblivious_metric_has_something_to_send(tmp_path, table, recorded, loaded):

@@ -10,8 +10,7 @@ from schemathesis import checks
 from overstory.collector.http.openapi import operation
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.store import open_store
-from overstory.protocol.oblivious.formats import RELEASE_TYPE
-from overstory.protocol.oblivious.messages import REQUEST_TYPE
+from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import METRICS, NOW, upload

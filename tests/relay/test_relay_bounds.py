@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.protocol.oblivious.messages import REQUEST_TYPE
+from overstory.protocol.oblivious.formats import REQUEST_TYPE
 from overstory.relay.server import MOST_OF_ONE
 from overstory.relay.service import Head, HourlyLimit, RefusedError, RelayService, Troubles, network_of
 from overstory.relay.spool import Rules

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from overstory.client.upload.http import Response
-from overstory.protocol.oblivious.messages import RESPONSE_TYPE
+from overstory.protocol.oblivious.formats import RESPONSE_TYPE
 from overstory.relay import server
 from overstory.relay.process import Forwarder
 from overstory.relay.service import HourlyLimit, RelayService, Troubles

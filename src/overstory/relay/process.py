@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from overstory.client.upload.http import Request, Response, Transport, http_transport
-from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
+from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.wire import unencrypted_host
 from overstory.relay.server import BACKLOG, Bounds, RelayServer
 from overstory.relay.service import LOG, PROBLEM, Answer, HourlyLimit, RelayService, Troubles, problem

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from overstory.protocol.oblivious.messages import REQUEST_TYPE
+from overstory.protocol.oblivious.formats import REQUEST_TYPE
 from overstory.protocol.wire import is_loopback
 from overstory.supervision.log import SparseLog
 

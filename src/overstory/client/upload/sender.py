@@ -170,8 +170,8 @@ _warn_once: Final = WarnsOnce()
 def oblivious_transport(route: ObliviousRoute, over: Transport) -> Transport:
     """Return the transport that encrypts each request anew for the collector and posts it to the relay."""
     from overstory.protocol.oblivious import formats
-    from overstory.protocol.oblivious.formats import PADDED_TO
-    from overstory.protocol.oblivious.messages import REQUEST_TYPE, seal_request, usable_key
+    from overstory.protocol.oblivious.formats import PADDED_TO, REQUEST_TYPE
+    from overstory.protocol.oblivious.messages import seal_request, usable_key
 
     def send(request: Request) -> Response:
         began, parts = time.monotonic(), urlsplit(request.url)
@@ -189,8 +189,7 @@ def oblivious_transport(route: ObliviousRoute, over: Transport) -> Transport:
 
 def opened(answer: Response, sealed: SealedRequest) -> Response:
     """Return the collector's response in a relay's answer; the answer itself where there is none in it."""
-    from overstory.protocol.oblivious.formats import read_response
-    from overstory.protocol.oblivious.messages import RESPONSE_TYPE
+    from overstory.protocol.oblivious.formats import RESPONSE_TYPE, read_response
 
     encrypted = answer.headers.get("content-type", "").partition(";")[0].strip().lower() == RESPONSE_TYPE
     if answer.status != 200 or not encrypted:

@@ -10,8 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, PROBLEM, RELEASE_PATH, RETRY_AFTER
 from overstory.collector.ingest.ingest import JSON
 from overstory.protocol.metrics.tables import MOST
-from overstory.protocol.oblivious.formats import RELEASE_TYPE
-from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
+from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.wire import GROUP
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE

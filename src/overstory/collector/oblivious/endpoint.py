@@ -34,8 +34,7 @@ from overstory.collector.ingest.received import Released
 from overstory.collector.oblivious.keys import UNKNOWN_KEY
 from overstory.protocol.errors import WireError
 from overstory.protocol.oblivious import formats
-from overstory.protocol.oblivious.formats import RELEASE_TYPE, read_release
-from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
+from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, read_release
 from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason
 
 if TYPE_CHECKING:

@@ -154,7 +154,7 @@ def _of_the_shards(old: Shards | None, new: Shards | None) -> Iterator[Change]:
 
 def _keys_text(route: ObliviousRoute) -> str:
     from overstory.protocol.oblivious.formats import read_entries
-    from overstory.protocol.oblivious.hpke import fingerprint
+    from overstory.protocol.oblivious.messages import fingerprint
 
     return ", ".join(f"{entry.key_id} ({fingerprint(entry.public)})" for entry in read_entries(route.keys))
 

@@ -20,6 +20,9 @@ from typing import Final, NamedTuple
 
 from overstory.protocol.errors import WireError
 
+REQUEST_TYPE: Final = "message/ohttp-req"
+RESPONSE_TYPE: Final = "message/ohttp-res"
+
 REQUEST: Final = 0
 RESPONSE: Final = 1
 INFORMATIONAL: Final = range(100, 200)
