@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
+from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
 
 SIZE = 567  # bytes of a message
 RELAY = [sys.executable, "-m", "overstory", "relay", "--port", "0", "--per-hour", "1000000", "--per-release", "1000000"]

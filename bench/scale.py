@@ -135,9 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--reports", type=whole_number, default=1_000_000)
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument(
-        "--engines", nargs="+", default=["local", "dask"], choices=["local", "dask", "spark"]
-    )
+    parser.add_argument("--engines", nargs="+", default=["local", "dask"], choices=["local", "dask", "spark"])
     parser.add_argument("--layouts", nargs="+", default=list(LAYOUTS), choices=list(LAYOUTS))
     parser.add_argument("--folder", type=Path, help="where the files are, or will be, written")
     parser.add_argument("--rounds", type=int, default=1)

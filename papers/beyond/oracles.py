@@ -15,10 +15,10 @@ from overstory.analysis.comparison import report_bits
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.planning.design import design
 from overstory.planning.sample_size import variance_per_person
-from overstory.presentation import figures
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.registry import mechanism
+from papers import figures
 from papers.comparison import LEVEL, Comparison, Published, stated
 from papers.epidemic.fit import CASES
 from papers.rappor.collections import PRESENT, exponential

@@ -13,9 +13,9 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.design import design
 from overstory.planning.sample_size import required_sample_size
-from overstory.presentation import figures
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
+from papers import figures
 from papers.comparison import LEVEL, Comparison, Published, exact, proportion
 from papers.study import Context, Study, Table, each
 

@@ -19,11 +19,11 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.selection import clopper_pearson
 from overstory.files.candidates import hash_candidates
-from overstory.presentation import figures
 from overstory.privacy.attacks import posterior
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.bits import rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from papers import figures
 from papers.comparison import (
     LEVEL,
     Comparison,

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.oracle import oracle as build_oracle
-from overstory.presentation import figures
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.trial.covid import CONFIRMED
+from papers import figures
 from papers.comparison import Comparison, Published, exact, simulated, stated
 from papers.rappor.collections import collected
 from papers.study import Context, Study, Table, accumulate, letters

@@ -9,7 +9,7 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.planning.needs import plan_from_needs
-from overstory.presentation import figures
+from papers import figures
 from papers.comparison import Comparison, exact, simulated
 from papers.epidemic.fit import CASES, STATES, asked, mechanism
 from papers.study import Context, Study, Table

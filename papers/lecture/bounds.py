@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.oracle import oracle as build_oracle
-from overstory.presentation import figures
+from papers import figures
 from papers.comparison import Comparison, Published, at_most, exact, proportion
 from papers.study import Cell, Context, Study, Table, each
 

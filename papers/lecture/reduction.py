@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from overstory.analysis.variance import error_bound
 from overstory.discovery import CodedIntegers, simulate
 from overstory.discovery.codes import rows_of
-from overstory.presentation import figures
+from papers import figures
 from papers.comparison import Comparison, Published, at_most, exact
 from papers.lecture.bits import BitPlan, bitwise, buckets_of, recover
 from papers.study import Context, Study, Table, each, mean

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from overstory.presentation import figures
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from papers import figures
 from papers.comparison import Comparison, Published, at_least, at_most, exact, stated
 from papers.rappor.collections import collected
 from papers.study import Context, Study, Table

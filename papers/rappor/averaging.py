@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.client import Randomizer
-from overstory.presentation import figures
 from overstory.privacy.attacks import evidence_of, posterior
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.sampling import SeededEntropy
+from papers import figures
 from papers.comparison import Comparison, Published, at_most, exact, simulated, stated
 from papers.rappor.collections import collected
 from papers.study import Context, Study, Table, letters

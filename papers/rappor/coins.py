@@ -10,12 +10,12 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from overstory.presentation import figures
 from overstory.privacy.attacks import posterior
 from overstory.protocol.channels import SymbolChannel, SymbolRounds
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.symbols import grr
+from papers import figures
 from papers.comparison import Published, exact, printed
 from papers.study import Context, Study, Table
 

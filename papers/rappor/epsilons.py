@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from overstory.presentation import figures
 from overstory.privacy.statements import statement
 from overstory.protocol.mechanisms.bits import basic_rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from papers import figures
 from papers.comparison import Comparison, Published, exact, printed
 from papers.rappor.collections import collected
 from papers.study import Context, Study, Table

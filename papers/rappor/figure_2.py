@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.files.candidates import hash_candidates
-from overstory.presentation import figures
 from overstory.protocol.mechanisms.bits import rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from papers import figures
 from papers.comparison import Comparison, Published, exact, simulated, stated
 from papers.rappor.collections import (
     DEFAULT,

@@ -10,9 +10,9 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.planning.detection import critical_value, learning_limit, reports_needed
-from overstory.presentation import figures
 from overstory.protocol.mechanisms.bits import basic_rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from papers import figures
 from papers.comparison import Comparison, Published, about, exact, simulated
 from papers.study import Context, Study, Table
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from overstory.planning.design import design
 from overstory.planning.detection import critical_value
-from overstory.presentation import figures
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from papers import figures
 from papers.comparison import Comparison, Published, about, at_most, exact, simulated
 from papers.rappor.collections import (
     DEFAULT,

@@ -20,9 +20,9 @@ from overstory.planning.detection import (
     fitted_candidates,
     reports_needed,
 )
-from overstory.presentation import figures
 from overstory.protocol.mechanisms.bits import basic_rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from papers import figures
 from papers.comparison import LEVEL, Comparison, about, at_least, at_most, exact, simulated
 from papers.rappor.collections import (
     DEFAULT,

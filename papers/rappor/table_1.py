@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import chi2, t
 
 from overstory.planning.detection import count_error
-from overstory.presentation import figures
+from papers import figures
 from papers.comparison import LEVEL, Comparison, Published, exact, printed, simulated
 from papers.rappor.collections import F64, collect_counts, collected, exponential
 from papers.rappor.figure_5 import NAMES, PAPERS_CHOICES, REPORTS

@@ -16,9 +16,9 @@ from scipy.stats import chi2
 
 from overstory.analysis.variance import design_effect
 from overstory.planning.detection import count_error, critical_value, detectable_frequency, detectable_frequency_fdr
-from overstory.presentation import figures
 from overstory.protocol.mechanisms.bits import basic_rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from papers import figures
 from papers.comparison import LEVEL, Comparison, Published, about, exact, printed, proportion, simulated
 from papers.rappor.collections import (
     DEFAULT,

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from overstory.presentation import figures
 from overstory.protocol.mechanisms.base import Mechanism
+from papers import figures
 from papers.comparison import Comparison
 from papers.smart_homes import window_based
 from papers.smart_homes.double_randomization import built

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from overstory.presentation import figures
 from overstory.privacy.statements import statement
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
+from papers import figures
 from papers.comparison import Comparison, about, at_most, exact, simulated
 from papers.smart_homes.homes import BINS, homes_of
 from papers.smart_homes.measurement import Distances, Key, by_size, inputs, mean_ratio, measured, table

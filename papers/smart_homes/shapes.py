@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.presentation import figures
+from papers import figures
 from papers.comparison import simulated
 from papers.smart_homes.cumulative import EPSILON, strategy
 from papers.smart_homes.homes import MOST_KWH, Symbols, binned, made_up

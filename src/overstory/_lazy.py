@@ -8,18 +8,24 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package, from each lazy name to its module below `overstory`.
+def lazy_names(
+    package: str, modules: Mapping[str, str | tuple[str, ...]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and the `__dir__` of a package: from each lazy name to its module below `overstory`.
 
-    No name may be a module's of the same package: importing that module would replace it.
+    Instead of a name, a module may stand before the names that it has. No name may be a module's of the same package:
+    importing that module would replace it.
     """
+    places: dict[str, str] = {}
+    for key, value in modules.items():
+        places |= {key: value} if isinstance(value, str) else dict.fromkeys(value, key)
 
     def load(name: str) -> Any:
-        if name not in modules:
+        if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"overstory.{modules[name]}"), name)
+        return getattr(import_module(f"overstory.{places[name]}"), name)
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *modules})
+        return sorted({*vars(sys.modules[package]), *places})
 
     return load, names

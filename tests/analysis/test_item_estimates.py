@@ -13,7 +13,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.selection import people_variance
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics.mechanisms import any_mechanism
+from overstory.protocol.mechanisms.registry import any_mechanism
 
 ITEMS, MOST = 10, 4
 HELD = np.array([0.6, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, 0.0, 0.0])

@@ -19,7 +19,7 @@ from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.metrics import MetricRegistry
-from overstory.protocol.metrics.oblivious import ObliviousRoute
+from overstory.protocol.metrics.tables import ObliviousRoute
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import accepted
 from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
@@ -355,8 +355,8 @@ print(*sorted(name.rpartition(".")[2] for name in sys.modules if name.startswith
     ("table", "recorded", "loaded"),
     [
         (False, ["first"], ""),
-        (True, ["first"], "key_list"),
-        (True, ["colour"], "binary_http chacha20_poly1305 hpke key_list messages x25519"),
+        (True, ["first"], "formats"),
+        (True, ["colour"], "formats messages"),
     ],
 )
 def test_a_cipher_is_loaded_when_an_oblivious_metric_has_something_to_send(tmp_path, table, recorded, loaded):

@@ -11,7 +11,7 @@ from overstory.client.upload.retry import RetryPolicy, decide
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.metrics.shards import shard_of
+from overstory.protocol.metrics.tables import shard_of
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import refusal, taken

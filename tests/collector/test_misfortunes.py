@@ -23,7 +23,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from overstory.collector.http.listening import queued
+from overstory.collector.http.supervised import queued
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, InboxAges

@@ -25,9 +25,7 @@ from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.collector.store import Released, StoreError, Token
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import MetricRegistry, parse_registry
-from overstory.protocol.oblivious.binary_http import RESPONSES_PADDED_TO
-from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
-from overstory.protocol.oblivious.release import RELEASE_TYPE, Release
+from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, RESPONSES_PADDED_TO, Release
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_columns, encode_reports, encode_upload
 from support.collector_in_process import ABOUT, NEVER, NOW, TODAY, FakeStore, asked, batch_id, raising, sound

@@ -12,9 +12,8 @@ from overstory.collector.app import DESCRIPTION
 from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, RELEASE_PATH, RETRY_AFTER
 from overstory.collector.ingest.ingest import JSON, Ingest
 from overstory.collector.store import open_store
-from overstory.protocol.metrics.shards import MOST
-from overstory.protocol.oblivious.messages import REQUEST_TYPE
-from overstory.protocol.oblivious.release import RELEASE_TYPE
+from overstory.protocol.metrics.tables import MOST
+from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE
 from overstory.protocol.wire import GROUP
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE

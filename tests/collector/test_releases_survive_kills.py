@@ -14,7 +14,7 @@ import pytest
 
 from overstory.collector.oblivious.endpoint import SLICE
 from overstory.collector.store import open_store
-from overstory.protocol.oblivious.release import RELEASE_TYPE, Release
+from overstory.protocol.oblivious.formats import RELEASE_TYPE, Release
 from support.collector_in_process import batch_id
 from support.collector_processes import CollectorProcess
 from support.sealed_reports import METRICS, sealed_quickly, upload, write_files

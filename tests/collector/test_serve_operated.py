@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from overstory.cli.main import main
-from overstory.collector.http.listening import ServingError
 from overstory.collector.server import metrics_on_port
 from overstory.collector.store import open_store
 from overstory.collector.telemetry import Telemetry
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
+from overstory.supervision.listening import ServingError
 from support.collector_in_process import ABOUT, REGISTRY, batch_id, sound
 from support.listening_process import ListeningProcess
 from support.misfortunes import until

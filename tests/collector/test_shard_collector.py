@@ -10,7 +10,7 @@ from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.store import StoreError, open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.metrics.shards import shard_of
+from overstory.protocol.metrics.tables import shard_of
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import DAY, NOW, REGISTRY, TODAY, upload

@@ -15,7 +15,7 @@ from overstory.cli.main import main
 from overstory.collector.store import Received, open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
-from overstory.protocol.metrics.shards import shard_of
+from overstory.protocol.metrics.tables import shard_of
 from overstory.queries.counts import read_store
 from overstory.queries.facts import with_sums
 from overstory.queries.sources.stores import SeveralStores

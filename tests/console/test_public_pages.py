@@ -15,7 +15,7 @@ from overstory.console.view import Query
 from overstory.presentation.render_html import as_html
 from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.metrics.oblivious import ObliviousRoute
+from overstory.protocol.metrics.tables import ObliviousRoute
 from overstory.queries.counts import read_store
 from overstory.queries.estimates import EstimateOptions, read_estimates
 from support.console_in_process import client_of, console_on

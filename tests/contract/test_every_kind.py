@@ -21,10 +21,9 @@ import pytest
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.client import Client, Outcome, Randomizer
-from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.mechanisms.registry import BUILDERS, FAMILIES, REGISTRY, any_mechanism
 from overstory.protocol.metrics import Metric, load_registry, metric_from_json
-from overstory.protocol.metrics.domain_table import DOMAIN_KEYS
-from overstory.protocol.metrics.mechanisms import BUILDERS, FAMILIES, any_mechanism
+from overstory.protocol.metrics.metric_table import DOMAIN_KEYS
 from overstory.protocol.metrics.period import DAY
 from overstory.protocol.wire.upload import decode_batch
 from overstory.queries.counts import PeriodCounts

@@ -15,8 +15,8 @@ from overstory.protocol.encodings.item_sets import ItemBits
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.item_sets import PaddedSampling
+from overstory.protocol.mechanisms.registry import any_mechanism
 from overstory.protocol.mechanisms.symbols import grr
-from overstory.protocol.metrics.mechanisms import any_mechanism
 from overstory.protocol.sampling import SeededEntropy
 from support.contract_enumeration import log_of, worst_ratio
 from support.exact_draws import exact_distribution

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from overstory.protocol import permanent_response, sampling
 from overstory.protocol.channels import ONE, BinaryChannel, SymbolChannel
 from overstory.protocol.encodings import sets
-from overstory.protocol.sampling import ChannelSampler, bit_sampler, symbol_sampler, uniform_below
+from overstory.protocol.sampling import bit_sampler, channel_digits, symbol_sampler, uniform_below
 from support.contract_cases import SMALL_CASES, TYPICAL_CASES
 
 
@@ -47,7 +47,7 @@ def test_every_random_word_together_gives_exactly_the_channel(keep):
     size = 3
     for raised, bits in product(EIGHTHS, (0b000, 0b101, 0b111)):
         channel = BinaryChannel(keep, raised)
-        words = 1 << size * len(ChannelSampler.of(channel).digits)
+        words = 1 << size * len(channel_digits(channel))
         draw = bit_sampler(channel, size)
         seen = Counter(draw(bits, Scripted(pool).bits) for pool in range(words))
         assert seen == {y: words * p for y in range(1 << size) if (p := share(y, bits, channel, size))}
@@ -55,7 +55,7 @@ def test_every_random_word_together_gives_exactly_the_channel(keep):
 
 def pool_of(uniforms: list[int], channel: BinaryChannel) -> int:
     """The pool in which bit i has the number uniforms[i]: the last digit's word lowest, trailing zeros absent."""
-    digits, pool = len(ChannelSampler.of(channel).digits), 0
+    digits, pool = len(channel_digits(channel)), 0
     for place in range(digits):
         for i, uniform in enumerate(uniforms):
             pool |= (uniform >> (32 - digits + place) & 1) << (place * len(uniforms) + i)

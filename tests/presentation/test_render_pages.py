@@ -1,4 +1,7 @@
-"""Documents as HTML and Markdown, tables as CSV and JSON: the same rows, and no text that is anything but text."""
+"""Documents as HTML and Markdown, tables as CSV and JSON: the same rows, and no text that is anything but text.
+
+Forms, notices and rows of links: on a page, and left out or flattened elsewhere.
+"""
 
 import csv
 import io
@@ -15,11 +18,15 @@ from hypothesis import strategies as st
 from overstory.presentation import render_data
 from overstory.presentation.document import (
     Column,
+    Field,
     Figure,
+    Form,
     Heading,
     KeyValues,
     Lines,
     Link,
+    Links,
+    Notice,
     Paragraph,
     Preformatted,
     Table,
@@ -28,6 +35,7 @@ from overstory.presentation.formats import detection, interval, percent, thousan
 from overstory.presentation.render_data import CHUNK, FORMULA, as_csv, as_json, csv_lines, for_spreadsheet
 from overstory.presentation.render_html import STYLE, as_html, as_page
 from overstory.presentation.render_markdown import as_markdown
+from overstory.presentation.render_text import as_text
 from overstory.presentation.svg import INK, VARIABLES, Picture
 
 EVIL = '<script>alert(1)</script>" onload="x\' =cmd() \u202egnp.exe \x1b[2J [a](javascript:x) | `c` *b* &lt;'
@@ -72,7 +80,7 @@ def blocks(text):
 class Reader(HTMLParser):
     """Collects elements, and checks that each that is opened is closed."""
 
-    EMPTY = ("meta", "path", "use")
+    EMPTY = ("input", "meta", "path", "use")
 
     def __init__(self, page):
         super().__init__()
@@ -240,3 +248,67 @@ def test_markdown_shows_every_text_as_it_is():
     assert "<script" not in text.replace("\\<script", "")
     assert "](javascript:" not in text
     assert all(character.isprintable() or character == "\n" for character in text)
+
+
+HOSTILE = '"><script>alert(1)</script>'
+
+
+def test_a_form_holds_its_values_and_limits_without_a_script():
+    fields = (
+        Field("from", "From", "2026-W01"),
+        Field("epsilon", "Epsilon", "1.5", "slider", least=0.1, most=8, step=0.1),
+        Field("level", "Level", "0.9", "choice", choices=(("0.9", "90%"), ("0.95", "95%"))),
+        Field("candidates", "Candidates", "\nfirst line is empty", "lines"),
+        Field("complete", "Complete", "true", "switch"),
+    )
+    elements = Reader(as_html([Form("Range", fields, "Show", is_live=True)]))
+    assert elements.all("form") == [{"method": "get", "aria-label": "Range", "data-live": None}]
+    number, slider = elements.all("input")[1:3]
+    assert (number["name"], number["min"], number["max"], number["step"]) == ("epsilon", "0.1", "8", "0.1")
+    assert "name" not in slider, "a slider without a script must send no second value"
+    assert [option.get("value") for option in elements.all("option") if "selected" in option] == ["0.9"]
+    assert "checked" in elements.all("input")[-1]
+    assert "\n\n" in as_html([Form("Range", fields[3:4], "Show")]), "a browser drops one line end after the tag"
+
+
+def test_a_slider_of_ratios_moves_on_their_logarithms_and_its_number_takes_any_digits():
+    field = Field("reports", "Devices", "12345", "slider", least=100, most=10**9, is_logarithmic=True)
+    number, slider = Reader(as_html([Form("Needs", (field,), "Plan")])).all("input")
+    assert (number["value"], number["min"], number["max"], number["step"]) == ("12345", "100", "1e+09", "any")
+    assert (slider["value"], slider["min"], slider["max"]) == ("4.09149", "2", "9")
+    assert "data-log" in slider
+
+
+def test_a_file_makes_a_form_multipart():
+    form = Reader(as_html([Form("List", (Field("list", "List", kind="file"),), "Send", method="post")])).all("form")
+    assert form[0]["enctype"] == "multipart/form-data"
+    assert form[0]["method"] == "post"
+
+
+@pytest.mark.parametrize("kind", ["text", "number", "slider", "choice", "switch", "lines", "hidden"])
+def test_no_field_lets_markup_out(kind):
+    field = Field(HOSTILE, HOSTILE, HOSTILE, kind, choices=((HOSTILE, HOSTILE),), hint=HOSTILE)
+    assert not Reader(as_html([Form(HOSTILE, (field,), HOSTILE, action=HOSTILE)])).all("script")
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "JAVASCRIPT:alert(1)", "data:text/html,x", " javascript:x"])
+def test_no_link_runs_a_script(address):
+    column = Column("name", link=lambda row: str(row["to"]))
+    blocks = [
+        Links("Views", (("a", address),)),
+        Notice("b", "bad", address),
+        Table("c", (column,), [{"name": "x", "to": address}]),
+    ]
+    assert [link["href"] for link in Reader(as_html(blocks)).all("a")] == ["#", "#", "#"]
+
+
+def test_the_current_place_is_marked():
+    links = Reader(as_html([Links("Views", (("chart", "/a"), ("table", "/b?x=1:2")), "table")])).all("a")
+    assert [(link["href"], link.get("aria-current")) for link in links] == [("/a", None), ("/b?x=1:2", "page")]
+
+
+def test_text_and_markdown_leave_forms_out_and_write_addresses():
+    form = Form("Range", (Field("from", "From"),), "Show")
+    blocks = [Paragraph("before"), form, Notice("careful"), Links("Views", (("chart", "/a"),))]
+    assert as_text(blocks) == "before\n\ncareful\n\nchart: /a\n"
+    assert as_markdown(blocks) == "before\n\n**careful**\n\n- [chart](/a)\n"

@@ -14,8 +14,7 @@ from overstory.privacy.payloads.shared import Constant
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.metrics.mechanisms import any_mechanism
+from overstory.protocol.mechanisms.registry import REGISTRY, any_mechanism, mechanism
 from support.privacy_cases import some_mechanism
 
 HUNDRED = {"domain_size": 100, "epsilon": 1.0}

@@ -31,8 +31,7 @@ from overstory.privacy.shuffle.central import (
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.metrics.mechanisms import any_mechanism
+from overstory.protocol.mechanisms.registry import any_mechanism, mechanism
 from support.referee_device import device
 from support.registry_texts import registry_text
 

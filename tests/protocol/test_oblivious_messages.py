@@ -17,17 +17,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.oblivious import chacha20_poly1305, messages
-from overstory.protocol.oblivious.binary_http import Request, Response, read_request, read_response, varint
-from overstory.protocol.oblivious.hpke import CHACHA20_POLY1305, Cipher, encapsulated_secret, sender
+from overstory.protocol.oblivious import messages
+from overstory.protocol.oblivious.formats import Request, Response, read_request, read_response, varint
 from overstory.protocol.oblivious.messages import (
+    CHACHA20_POLY1305,
+    Cipher,
     KeyConfiguration,
+    P,
+    encapsulated_secret,
+    public_key,
     read_keys,
     response_keys,
     seal_request,
+    sender,
+    shared_secret,
     usable_key,
 )
-from overstory.protocol.oblivious.x25519 import P, public_key, shared_secret
 from support.oblivious_receiver import Receiver, read_inner
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "oblivious-http.json").read_text())
@@ -97,7 +102,7 @@ def test_a_key_of_another_length_is_refused(private, public):
 def test_the_block_of_rfc_8439():
     entry = VECTORS["chacha20_block"]
     zeros = bytes(64)
-    stream = chacha20_poly1305.seal(hexa(entry["key"]), hexa(entry["nonce"]), zeros)[:64]
+    stream = messages.seal(hexa(entry["key"]), hexa(entry["nonce"]), zeros)[:64]
     assert entry["counter"] == 1, "the message is encrypted from block 1 on"
     assert stream.hex() == entry["block"]
 
@@ -105,9 +110,9 @@ def test_the_block_of_rfc_8439():
 @pytest.mark.parametrize("entry", named(VECTORS["chacha20_poly1305"]))
 def test_chacha20_poly1305_of_rfc_8439(entry):
     key, nonce, message, about = (hexa(entry[name]) for name in ("key", "nonce", "message", "about"))
-    sealed = chacha20_poly1305.seal(key, nonce, message, about)
+    sealed = messages.seal(key, nonce, message, about)
     assert sealed.hex() == entry["sealed"]
-    assert chacha20_poly1305.unseal(key, nonce, sealed, about) == message
+    assert messages.unseal(key, nonce, sealed, about) == message
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 63, 64, 65, 128, 200, 1024])
@@ -115,23 +120,23 @@ def test_chacha20_poly1305_agrees_with_another_implementation(length):
     drawn = random.Random(length)
     for about in (b"", drawn.randbytes(16), drawn.randbytes(5)):
         key, nonce, message = drawn.randbytes(32), drawn.randbytes(12), drawn.randbytes(length)
-        sealed = chacha20_poly1305.seal(key, nonce, message, about)
+        sealed = messages.seal(key, nonce, message, about)
         assert sealed == OtherCipher(key).encrypt(nonce, message, about)
-        assert chacha20_poly1305.unseal(key, nonce, sealed, about) == message
+        assert messages.unseal(key, nonce, sealed, about) == message
 
 
 def test_every_altered_byte_of_a_sealed_message_is_refused():
     key, nonce, about = bytes(range(32)), bytes(12), b"about"
-    sealed = chacha20_poly1305.seal(key, nonce, b"a message of some length", about)
+    sealed = messages.seal(key, nonce, b"a message of some length", about)
     for altered in alterations(sealed):
         with pytest.raises(ParameterError, match="was altered"):
-            chacha20_poly1305.unseal(key, nonce, altered, about)
+            messages.unseal(key, nonce, altered, about)
     for short in range(len(sealed)):
         with pytest.raises(ParameterError, match="was altered"):
-            chacha20_poly1305.unseal(key, nonce, sealed[:short], about)
+            messages.unseal(key, nonce, sealed[:short], about)
     for other in ((bytes(32), nonce, about), (key, b"\1" * 12, about), (key, nonce, b"About")):
         with pytest.raises(ParameterError, match="was altered"):
-            chacha20_poly1305.unseal(other[0], other[1], sealed, other[2])
+            messages.unseal(other[0], other[1], sealed, other[2])
 
 
 def alterations(message: bytes) -> list[bytes]:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from overstory.client.upload.http import Request, http_transport
-from overstory.protocol.oblivious.messages import REQUEST_TYPE
+from overstory.protocol.oblivious.formats import REQUEST_TYPE
 from support import broken_relay
 from support.eavesdroppers import Recorded, faults, held, listening_in
 from support.misfortunes import until

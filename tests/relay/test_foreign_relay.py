@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
+from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
 from support.nginx import free_port, nginx, running
 from support.relayed_devices import collecting
 from support.relays import message, post, receiving, relaying

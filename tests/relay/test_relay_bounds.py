@@ -16,11 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.protocol.oblivious.messages import REQUEST_TYPE
-from overstory.relay.connection import Head, RefusedError
-from overstory.relay.limits import HourlyLimit, network_of
+from overstory.protocol.oblivious.formats import REQUEST_TYPE
 from overstory.relay.server import MOST_OF_ONE
-from overstory.relay.service import RelayService, Troubles
+from overstory.relay.service import Head, HourlyLimit, RefusedError, RelayService, Troubles, network_of
 from overstory.relay.spool import Rules
 from support.devices import Clock
 from support.processes import make_certificate

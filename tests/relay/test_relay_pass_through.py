@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
+from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
 from support.relays import RelayProcess, health, message, post, raw_post, receiving, relaying
 
 

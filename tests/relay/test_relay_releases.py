@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from overstory.client.upload.http import Response
-from overstory.protocol.oblivious.release import RELEASE_TYPE, read_release
+from overstory.protocol.oblivious.formats import RELEASE_TYPE, read_release
 from overstory.relay import shuffling as module
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.slots import SlotFile

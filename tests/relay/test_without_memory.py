@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 from overstory.client.upload.http import Response
-from overstory.protocol.oblivious.messages import RESPONSE_TYPE
+from overstory.protocol.oblivious.formats import RESPONSE_TYPE
 from overstory.relay import server
-from overstory.relay.limits import HourlyLimit
 from overstory.relay.process import Forwarder
-from overstory.relay.service import RelayService, Troubles
+from overstory.relay.service import HourlyLimit, RelayService, Troubles
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Taken
-from overstory.supervision.threads import fill_default_pool, full_pool
+from overstory.supervision.listening import Listening
+from overstory.supervision.upkeep import fill_default_pool, full_pool
 
 
 def hang(thread):
@@ -54,7 +54,7 @@ def heads_of_a_relay(requests, after=0.0, troubles=None):
     service = RelayService(None, HourlyLimit(10), troubles or Troubles())
 
     async def main():
-        listener, stopping = server.listen("127.0.0.1", 0), asyncio.Event()
+        listener, stopping = Listening(port=0).bind(backlog=server.BACKLOG), asyncio.Event()
         relay = server.RelayServer(service, server.Bounds(connections=3))
         serving = asyncio.create_task(relay.serve(listener, stopping))
         await asyncio.sleep(after)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from overstory.collector.http.listening import Listening, ServingError
 from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.queries.sources.remote import RemoteError, read_remote
+from overstory.supervision.listening import Listening, ServingError
 
 
 @pytest.mark.parametrize("host", ["\udcff", "9" * 5000, "a\u202eb", "x" * 64 + ".example"])

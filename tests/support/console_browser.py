@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from overstory.collector.http.listening import Listening
 from overstory.console.app import Console
 from overstory.console.data import ConsoleData
 from overstory.console.server import Access, Server, config, make_gate
 from overstory.console.view import Screen, Viewer
+from overstory.supervision.listening import Listening
 from support.console_screens import ALL
 
 Scheme = Literal["light", "dark"]

@@ -13,7 +13,7 @@ from typing import Final
 
 from scipy.stats import spearmanr
 
-from overstory.protocol.oblivious.release import RELEASE_TYPE, read_release
+from overstory.protocol.oblivious.formats import RELEASE_TYPE, read_release
 
 PADDED_TO: Final = 512
 AROUND: Final = 55

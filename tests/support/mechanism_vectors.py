@@ -12,8 +12,7 @@ from typing import Any
 from overstory.client import Randomizer
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import as_googles_client
-from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.metrics.mechanisms import any_mechanism
+from overstory.protocol.mechanisms.registry import any_mechanism, mechanism
 from overstory.protocol.numeric import LevelReport
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports

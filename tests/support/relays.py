@@ -20,8 +20,7 @@ from typing import Any, Self
 
 from overstory.cli.service import relay
 from overstory.client.upload.http import Request, Response
-from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
-from overstory.protocol.oblivious.release import RELEASE_TYPE, Release, read_release
+from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, Release, read_release
 from overstory.relay.process import Settings
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Spool, Taken

@@ -11,9 +11,14 @@ from typing import Any
 from overstory.collector.oblivious.keys import PrivateKey, public_line
 from overstory.collector.oblivious.opening import CIPHERS, KeyRing
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.oblivious.binary_http import Request, Response, read_response
-from overstory.protocol.oblivious.hpke import context_of, encapsulated_secret
-from overstory.protocol.oblivious.messages import REQUEST_LABEL, SealedRequest, seal_request
+from overstory.protocol.oblivious.formats import Request, Response, read_response
+from overstory.protocol.oblivious.messages import (
+    REQUEST_LABEL,
+    SealedRequest,
+    context_of,
+    encapsulated_secret,
+    seal_request,
+)
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
 from support.collector_in_process import ABOUT, TODAY, batch_id, sound
 from support.registry_texts import COLOURS, registry_of

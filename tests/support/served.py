@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from overstory.collector.http.listening import Listening
 from overstory.collector.server import Server, _config
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.protocol.metrics import MetricRegistry
+from overstory.supervision.listening import Listening
 from support.collector_in_process import METRICS, NEVER, NOW, FakeStore
 
 
@@ -45,7 +45,7 @@ def served(
         config.loaded = False
         config.load()
     server = Server(config, collector, listening, lambda _: ready.set())
-    with listening.bind(limits) as bound:
+    with listening.bind((limits or Limits()).taking_seconds) as bound:
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:

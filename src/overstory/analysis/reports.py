@@ -18,8 +18,8 @@ from overstory.kernels import columns
 from overstory.kernels.threads import at_most
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.wire.upload import Batch, Sender, cohort_width, decode_batch, encode_columns, encode_reports
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+from overstory.protocol.wire.upload import Batch, cohort_width, decode_batch, encode_columns, encode_reports
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -297,7 +297,7 @@ class ReportBatch:
         return cls.from_octets(cohorts, octets, num_bits=batch.num_bits, num_cohorts=batch.num_cohorts)
 
     @classmethod
-    def of(cls, mechanism: Sender, reports: Iterable[Report]) -> ReportBatch:
+    def of(cls, mechanism: LocalRandomizer, reports: Iterable[Report]) -> ReportBatch:
         """Gather reports of one mechanism.
 
         Raises

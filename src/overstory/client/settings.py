@@ -81,9 +81,9 @@ def warn_of_unfit(warn: WarnsOnce, name: str) -> None:
 
 def warn_of_clear(warn: WarnsOnce, server: str | None, registry: MetricRegistry) -> tuple[str, ...]:
     """Warn of a collector that is not reached over HTTPS, or is its own relay; return the notes for the person."""
-    from overstory.protocol.wire.addresses import shared_host, unencrypted_host
-
     relay = None if registry.oblivious is None else registry.oblivious.relay
+    from overstory.protocol.wire import shared_host, unencrypted_host
+
     hosts = {UNENCRYPTED: unencrypted_host(server), ONE_HOST: relay and shared_host(relay, server)}
     notes = tuple(note % host for note, host in hosts.items() if host)
     for note in notes:

@@ -46,7 +46,7 @@ from overstory.collector.store import StoreError
 from overstory.collector.store.databases.database import RecountError
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import UnknownMetricError
-from overstory.protocol.wire.addresses import is_loopback
+from overstory.protocol.wire import is_loopback
 from overstory.protocol.wire.reasons import Reason
 
 OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)

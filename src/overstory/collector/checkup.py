@@ -29,9 +29,8 @@ from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
-from overstory.protocol.oblivious.hpke import fingerprint
-from overstory.protocol.oblivious.messages import KeyConfiguration, read_keys
-from overstory.protocol.wire.addresses import is_loopback
+from overstory.protocol.oblivious.messages import KeyConfiguration, fingerprint, read_keys
+from overstory.protocol.wire import is_loopback
 from overstory.supervision.log import SparseLog
 
 if TYPE_CHECKING:

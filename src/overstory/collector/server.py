@@ -20,14 +20,14 @@ from prometheus_client import start_http_server
 
 from overstory import __version__
 from overstory.collector.app import build_app
-from overstory.collector.http.listening import Listening, ServingError
 from overstory.collector.http.supervised import SWEEP, SupervisedServer
 from overstory.collector.service import Collector
 from overstory.collector.store import Store
 from overstory.collector.telemetry import LOG, Telemetry, log_event
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
-from overstory.protocol.wire.addresses import is_loopback
+from overstory.protocol.wire import is_loopback
+from overstory.supervision.listening import Listening, ServingError
 
 if TYPE_CHECKING:
     from overstory.collector.oblivious.opening import KeyRing
@@ -70,9 +70,7 @@ class Server(SupervisedServer):
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         if self.started and sockets:
-            scheme = "https" if self.config.is_ssl else "http"
-            host, port = sockets[0].getsockname()[:2]
-            address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+            address = self._listening.address(sockets[0])
             store, facts = self._collector.store.url, _describe(self._collector.registry)
             shard, shards = self._collector.shard, self._collector.registry.shards
             of = "" if shard is None else f", shard {shard} of {shards}"
@@ -206,7 +204,7 @@ def serve(
 ) -> None:
     """Serve until a signal, then commit what is queued and close the store."""
     collector.tokens.refresh()  # a store that does not answer is reported before anything listens
-    with listening.bind(collector.endpoint.limits) as bound:
+    with listening.bind(collector.endpoint.limits.taking_seconds) as bound:
         server = Server(_config(collector, listening), collector, listening, announce, reread, reread_keys)
         _freeze_garbage_collector()
         try:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from overstory.collector.auth import Token, sha256
 from overstory.console.view import ScreenError, Viewer
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
-from overstory.protocol.wire.addresses import is_loopback
+from overstory.protocol.wire import is_loopback
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 

@@ -43,9 +43,8 @@ from overstory.presentation.formats import finite
 from overstory.presentation.render_data import as_csv, as_json, for_spreadsheet
 from overstory.presentation.render_html import as_svg
 from overstory.protocol.errors import OverstoryError
-from overstory.protocol.wire.digits import parse_digits
-from overstory.supervision.threads import full_pool
-from overstory.supervision.upkeep import Upkeep
+from overstory.protocol.wire import parse_digits
+from overstory.supervision.upkeep import Upkeep, full_pool
 
 SCREENS: Final[tuple[Screen, ...]] = (
     PublicScreen(),

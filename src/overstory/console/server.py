@@ -17,12 +17,13 @@ from types import FrameType
 import uvicorn
 
 from overstory.collector.http.bounded_connection import BoundedConnection
-from overstory.collector.http.listening import Listening, ServingError
 from overstory.collector.http.supervised import SupervisedServer
+from overstory.collector.settings import Limits
 from overstory.console.access import Cookie, Gate, Origin, Sessions, TokenRoles, TrustedProxy
 from overstory.console.app import LOG, Console
 from overstory.console.data import ConsoleData
 from overstory.protocol.errors import ParameterError
+from overstory.supervision.listening import Listening, ServingError
 from overstory.supervision.upkeep import Task
 
 
@@ -91,11 +92,9 @@ def serve(
     check_exposure(listening, access)
     sys.setswitchinterval(0.0005)  # a page that reads the store often waits so long for one that computes
     listening.check_certificate()
-    with listening.bind() as bound:
-        host, port = bound.getsockname()[:2]
-        scheme = "http" if listening.certificate is None else "https"
-        address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        gate = make_gate(data, listening, access, port)
+    with listening.bind(Limits().taking_seconds) as bound:
+        address = listening.address(bound)
+        gate = make_gate(data, listening, access, bound.getsockname()[1])
 
         def announce_link() -> None:
             announce(f"console on {address}/login#{gate.sessions.make_link('admin')}")

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, get_args
 
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import Metric
-from overstory.protocol.wire.digits import parse_digits
+from overstory.protocol.wire import parse_digits
 
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?", re.ASCII)
 _LAST: Final = 253_402_300_800  # the first second of the year 10000

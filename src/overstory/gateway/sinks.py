@@ -28,7 +28,7 @@ from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import UPLOAD_HEADER, UPLOAD_MAGIC
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute
 
 
 class GatewayError(OverstoryError):

@@ -17,14 +17,12 @@ from overstory.planning.needs import plan_from_needs
 from overstory.planning.sample_size import smallest_share
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.protocol.domains import AnyDomain, ItemSet
-from overstory.protocol.domains.intervals import Interval
+from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.mechanisms.registry import FAMILIES, mechanism, names_for
 from overstory.protocol.metrics import RegistryError, parse_registry
-from overstory.protocol.metrics.domain_table import Folder, read_domain
-from overstory.protocol.metrics.mechanisms import FAMILIES, names_for
-from overstory.protocol.metrics.metric_table import NOT_PLANNED
+from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
 from overstory.protocol.metrics.toml_fields import Fields, read_root
 from overstory.protocol.metrics.toml_positions import Path as KeyPath
 from overstory.protocol.metrics.toml_positions import TomlPosition

@@ -45,7 +45,6 @@ class Column:
         return self.keys or (self.name,)
 
     def cell(self, row: Row) -> str:
-        """Return what a person reads in this column."""
         return self.text(*(row[key] for key in self.data_keys))
 
 
@@ -183,7 +182,6 @@ class Table:
         return cls(caption, columns, keyed, fold=fold)
 
     def cells(self) -> Iterator[tuple[str, ...]]:
-        """Yield each row as a person reads it."""
         return (tuple(column.cell(row) for column in self.columns) for row in self.rows)
 
 

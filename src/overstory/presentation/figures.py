@@ -3,51 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.presentation.svg import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    MUTED,
-    ORANGE,
-    OURS,
-    PAPER,
-    SERIES,
-    SKY,
-    THEIRS,
-    VERMILION,
-    Picture,
-)
+from overstory.presentation.svg import FAINT, INK, MUTED, PAPER, Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-__all__ = [
-    "BLUE",
-    "FAINT",
-    "GREEN",
-    "INK",
-    "MUTED",
-    "ORANGE",
-    "OURS",
-    "PAPER",
-    "SERIES",
-    "SKY",
-    "THEIRS",
-    "VERMILION",
-    "Picture",
-    "label",
-    "labels",
-    "panel_title",
-    "panels",
-    "picture",
-]
 
 DOTS_PER_INCH: Final = 200
 
@@ -85,30 +49,6 @@ def label(axes: Any, x: float, y: float, text: str, colour: str = INK, **place: 
     axes.annotate(text, (x, y), textcoords="offset points", color=colour, annotation_clip=False, **settled)
 
 
-def panel_title(axes: Any, text: str) -> None:
-    """Write a panel's title."""
-    axes.set_title(text, color=INK, fontsize=10, fontweight="bold")
-
-
-LINE: Final = 11.0
-"""Points from one line of text to the next."""
-
-
-def labels(axes: Any, x: float, entries: Sequence[tuple[float, str, str]]) -> None:
-    """Write the names of series at their ends, moved up or down until none covers another."""
-    axes.autoscale_view()
-    points = 72 / axes.figure.dpi
-    placed = sorted((float(axes.transData.transform((x, y))[1]) * points, y, text, hue) for y, text, hue in entries)
-    heights = [height for height, *_ in placed]
-    for _ in range(100):  # push neighbours apart, half each, until all are
-        for i in range(len(heights) - 1):
-            lack = LINE - (heights[i + 1] - heights[i])
-            if lack > 0:
-                heights[i], heights[i + 1] = heights[i] - lack / 2, heights[i + 1] + lack / 2
-    for (height, y, text, hue), moved in zip(placed, heights, strict=True):
-        label(axes, x, y, text, hue, xytext=(5, moved - height))
-
-
 def picture(figure: Figure, name: str, caption: str, alt: str) -> Picture:
     """Return the drawn figure as PNG and SVG; `alt` says in a sentence or two what who does not see it would see."""
     import matplotlib as mpl
@@ -123,37 +63,9 @@ def picture(figure: Figure, name: str, caption: str, alt: str) -> Picture:
 DASHED: Final = (0, (4, 3))
 
 
-def line(axes: Any, x: Any, y: Any, colour: str, name: str = "", *, place: Any = None, **style: Any) -> None:
-    """Draw a curve, with its name at its last point; `place` moves the name."""
-    axes.plot(x, y, color=colour, **{"linewidth": 1.8} | style)
-    if name:
-        label(axes, x[-1], float(y[-1]), name, colour, **place or {})
-
-
-def interval(axes: Any, x: Any, low: Any, high: Any, colour: str) -> None:
-    """Shade what lies between two curves."""
-    axes.fill_between(list(x), np.asarray(low), np.asarray(high), color=colour, alpha=0.18, linewidth=0)
-
-
-def spread(axes: Any, x: Any, runs: Any, colour: str) -> None:
-    """Shade from the least to the greatest of all runs; `runs` is an array, shape (len(x), runs)."""
-    interval(axes, x, runs.min(axis=1), runs.max(axis=1), colour)
-
-
 def level(axes: Any, y: float, colour: str, name: str = "", x: float = 0.0, **style: Any) -> None:
     """Draw a dashed line across, with its name at `x`; `place` moves the name."""
     place = style.pop("place", {})
     axes.axhline(y, color=colour, **{"linewidth": 1.0, "linestyle": DASHED} | style)
     if name:
         label(axes, x, y, name, colour, **place)
-
-
-def bars(axes: Any, x: Any, heights: Any, colour: str, **style: Any) -> None:
-    """Draw bars, pale enough for other marks to be seen on them."""
-    axes.bar(x, heights, color=colour, **{"width": 1.0, "alpha": 0.4, "linewidth": 0} | style)
-
-
-def key(axes: Any, x: float, entries: Sequence[tuple[float, str, str]]) -> None:
-    """Write a column of texts at `x`: for each its height, itself and its colour."""
-    for y, text, colour in entries:
-        label(axes, x, y, text, colour, xytext=(0, 0))

@@ -48,11 +48,9 @@ class Layout:
     is_styled: bool = False  # bold and grey
 
     def bold(self, text: str) -> str:
-        """Return text in bold."""
         return f"\x1b[1m{text}\x1b[0m" if self.is_styled and text else text
 
     def faint(self, text: str) -> str:
-        """Return text in grey."""
         return f"\x1b[2m{text}\x1b[0m" if self.is_styled and text else text
 
     def sentence(self, text: str) -> list[str]:

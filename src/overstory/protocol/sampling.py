@@ -8,7 +8,7 @@ cost nothing.
 A device's own bits follow from its secret. A context names without ambiguity what they are for, so bits for different
 purposes are independent.
 
-`ChannelSampler` passes a bit vector through a channel in a few operations on Python's big integers. `SymbolRounds` is
+`bit_sampler` passes a bit vector through a channel in a few operations on Python's big integers. `SymbolRounds` is
 the k-ary counterpart of `overstory.protocol.channels.Rounds`, and `symbol_sampler` draws from one of its channels.
 """
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -159,63 +158,50 @@ RandomBits = Callable[[int], int]
 Draw = Callable[[int, RandomBits], int]
 
 
-@dataclass(frozen=True)
-class ChannelSampler:
-    """A channel made ready to be drawn from: one U per bit, compared with the threshold of the bit's own value.
+def channel_digits(channel: BinaryChannel) -> tuple[tuple[bool, bool], ...]:
+    """Return the digits of both thresholds of a channel, keep_one's and raise_zero's, one pair for each random word.
 
     From the last digit up, ``U < t``: where t has a 1, U is below it if U has a 0 there, or if what follows is below;
     where t has a 0, only if U has a 0 there and what follows is below. Trailing zeros of t need no word.
 
-    >>> ChannelSampler.of(BinaryChannel.of(0.5, 0.25)).digits
+    >>> channel_digits(BinaryChannel.of(0.5, 0.25))
     ((False, True), (True, False))
     """
-
-    digits: tuple[tuple[bool, bool], ...]  # per word, from the last digit up: those of keep_one and raise_zero
-    keep_always: bool
-    raise_always: bool
-
-    @classmethod
-    def of(cls, channel: BinaryChannel) -> ChannelSampler:
-        """Build the sampler of a channel on the 2**-32 grid."""
-        keep, raised = channel.thresholds
-        both = (keep | raised) % ONE
-        spare = (both & -both).bit_length() - 1 if both else THRESHOLD_BITS
-        digits = tuple((bool(keep >> i & 1), bool(raised >> i & 1)) for i in range(spare, THRESHOLD_BITS))
-        return cls(digits, keep == ONE, raised == ONE)
-
-    def sampler(self, num_bits: int) -> Draw:
-        """Return the function that passes vectors of `num_bits` bits through the channel.
-
-        It computes ``(bits & U < keep_one) | (~bits & U < raise_zero)`` with fresh U's.
-        """
-        mask, count = (1 << num_bits) - 1, num_bits * len(self.digits)
-        (first_keep, first_raised), *others = self.digits or ((False, False),)
-        rest = tuple(others)
-        keep_always, raise_always = self.keep_always, self.raise_always
-
-        def draw(bits: int, random_bits: RandomBits) -> int:
-            # `ones` and `zeros` are the complements of U < keep_one and U < raise_zero, for negative integers are slow;
-            # above bit num_bits they hold what is left of the pool. The last digit's word lies lowest in the pool.
-            pool = random_bits(count)
-            ones = pool if first_keep else mask
-            zeros = pool if first_raised else mask
-            for keep, raised in rest:
-                pool >>= num_bits
-                ones = ones & pool if keep else ones | pool
-                zeros = zeros & pool if raised else zeros | pool
-            if keep_always:
-                ones = 0
-            if raise_always:
-                zeros = 0
-            return (zeros ^ (bits & (ones ^ zeros))) & mask ^ mask
-
-        return draw
+    keep, raised = channel.thresholds
+    both = (keep | raised) % ONE
+    spare = (both & -both).bit_length() - 1 if both else THRESHOLD_BITS
+    return tuple((bool(keep >> i & 1), bool(raised >> i & 1)) for i in range(spare, THRESHOLD_BITS))
 
 
 @lru_cache(maxsize=256)
 def bit_sampler(channel: BinaryChannel, num_bits: int) -> Draw:
-    """Return the function (bits, random_bits) -> bits of a channel on the 2**-32 grid, made once."""
-    return ChannelSampler.of(channel).sampler(num_bits)
+    """Return the function that passes vectors of `num_bits` bits through a channel on the 2**-32 grid, made once.
+
+    It computes ``(bits & U < keep_one) | (~bits & U < raise_zero)`` with a fresh U for each bit.
+    """
+    digits = channel_digits(channel)
+    mask, count = (1 << num_bits) - 1, num_bits * len(digits)
+    (first_keep, first_raised), *others = digits or ((False, False),)
+    rest = tuple(others)
+    keep_always, raise_always = (threshold == ONE for threshold in channel.thresholds)
+
+    def draw(bits: int, random_bits: RandomBits) -> int:
+        # `ones` and `zeros` are the complements of U < keep_one and U < raise_zero, for negative integers are slow;
+        # above bit num_bits they hold what is left of the pool. The last digit's word lies lowest in the pool.
+        pool = random_bits(count)
+        ones = pool if first_keep else mask
+        zeros = pool if first_raised else mask
+        for keep, raised in rest:
+            pool >>= num_bits
+            ones = ones & pool if keep else ones | pool
+            zeros = zeros & pool if raised else zeros | pool
+        if keep_always:
+            ones = 0
+        if raise_always:
+            zeros = 0
+        return (zeros ^ (bits & (ones ^ zeros))) & mask ^ mask
+
+    return draw
 
 
 def symbol_sampler(channel: SymbolChannel) -> Draw:

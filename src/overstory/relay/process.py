@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import ssl
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,19 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from overstory.client.upload.http import Request, Response, Transport, http_transport
-from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
-from overstory.protocol.wire.addresses import is_loopback
-from overstory.relay.connection import PROBLEM, Answer, problem
-from overstory.relay.limits import HourlyLimit
-from overstory.relay.server import Bounds, RelayServer, listen
-from overstory.relay.service import LOG, RelayService, Troubles
+from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
+from overstory.protocol.wire import unencrypted_host
+from overstory.relay.server import BACKLOG, Bounds, RelayServer
+from overstory.relay.service import LOG, PROBLEM, Answer, HourlyLimit, RelayService, Troubles, problem
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Spool
-from overstory.supervision.threads import full_pool, result_of
-from overstory.supervision.upkeep import Task, Upkeep
+from overstory.supervision.listening import Listening
+from overstory.supervision.upkeep import Task, Upkeep, full_pool, result_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +39,11 @@ class Settings:
     """The settings of one relay."""
 
     gateway: str  # the collector's address, without a path
-    host: str = "127.0.0.1"
-    port: int = 8100
+    listening: Listening
     per_hour: int = 50  # messages that one address may send in any hour
     trust_forwarded: bool = False  # a proxy in front names the sender in X-Forwarded-For
     body: int = 1 << 16
     shuffling: Shuffling | None = None  # None: each message is passed on at once
-    tls: ssl.SSLContext | None = None
 
 
 def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
@@ -71,18 +65,16 @@ async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
             ages=upkeep.ages,
             trouble=lambda: ", ".join(upkeep.troubled),
         )
-        listener = listen(settings.host, settings.port)
+        tls, listener = settings.listening.check_certificate(), settings.listening.bind(backlog=BACKLOG)
         bounds = Bounds(settings.body, of_one=None) if settings.trust_forwarded else Bounds(settings.body)
-        host, port = listener.getsockname()[:2]
-        scheme = "http" if settings.tls is None else "https"
-        address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        address = settings.listening.address(listener)
         LOG.info("relaying from %s to %s", address, settings.gateway)
         _warn_of_plain_text(settings)
         announce(f"listening on {address}")
         tasks, look = getattr(delivery, "tasks", []), partial(loop.call_soon_threadsafe, service.look)
         upkeep.start([*tasks, Task("log", 60.0, 60.0, needed=False, thread="log", work=look)], first=tasks)
         try:
-            await RelayServer(service, bounds, settings.tls).serve(listener, stopping)
+            await RelayServer(service, bounds, tls).serve(listener, stopping)
         finally:
             await upkeep.stop()
     service.look()
@@ -91,11 +83,9 @@ async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
 
 def _warn_of_plain_text(settings: Settings) -> None:
     """Warn where sealed messages cross a network as they are: they are the same bytes on both sides of the relay."""
-    gateway = urlsplit(settings.gateway)
     sides = {
-        f"{settings.host} can be reached from other machines without TLS": settings.tls is None
-        and not is_loopback(settings.host),
-        "the gateway is reached without TLS": gateway.scheme == "http" and not is_loopback(gateway.hostname or ""),
+        f"{settings.listening.host} can be reached from other machines without TLS": settings.listening.exposed,
+        "the gateway is reached without TLS": unencrypted_host(settings.gateway) is not None,
     }
     for side, plain in sides.items():
         if plain:
@@ -142,7 +132,6 @@ class Forwarder:
         self._under_way = 0
 
     async def deliver(self, message: bytes, _: bytes = b"") -> Answer:
-        """Pass a message on, and return the answer to its sender."""
         request = Request(self._url, message, REQUEST_TYPE, timeout=SECONDS)
         self._under_way += 1
         try:

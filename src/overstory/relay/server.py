@@ -1,4 +1,7 @@
-"""The sockets of a relay: what is open at once is bounded, and it ends cleanly."""
+"""The sockets of a relay: what is open at once is bounded, and it ends cleanly.
+
+A connection has one request and its answer, by h11: bounded in size and in time, with few headers.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,26 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
-from overstory.protocol.errors import OverstoryError
-from overstory.relay.connection import Answer, Connection, RefusedError, problem
-from overstory.relay.limits import OpenConnections
-from overstory.relay.service import BUSY_SECONDS, RelayService
+import h11
+
+from overstory.protocol.wire import parse_digits
+from overstory.relay.service import BUSY_SECONDS, Answer, Head, RefusedError, RelayService, problem
 from overstory.supervision.log import SparseLog
 from overstory.supervision.upkeep import Pulse
+
+MOST_HEAD: Final = 8192
+READ_SECONDS: Final = 20.0
+"""For a complete request, however slowly it comes."""
+
+WRITE_SECONDS: Final = 10.0
+LINGER_SECONDS: Final = 1.0
+CHUNK: Final = 1 << 13
 
 MOST_CONNECTIONS: Final = 512
 MOST_OF_ONE: Final = 16
@@ -28,10 +40,6 @@ IDLE_SECONDS: Final = 2.0
 """Without a connection, after which accepting begins anew."""
 
 
-class ListeningError(OverstoryError):
-    """A relay that cannot listen."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Bounds of a relay."""
@@ -41,29 +49,106 @@ class Bounds:
     of_one: int | None = MOST_OF_ONE  # connections of one address; None where a proxy in front opens all of them
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ListeningError(f"cannot listen on {host}:{port}: {reason}") from error
-    listener.setblocking(False)
-    return listener
+class Connection:
+    """One connection of a sender."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most_body: int) -> None:
+        self._reader, self._writer, self._most_body = reader, writer, most_body
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+
+    async def read(self, judge: Callable[[Head], None]) -> tuple[Head, bytes] | None:
+        """Return the request; None when the sender leaves before its end, or is too slow.
+
+        `judge` raises `RefusedError` for what needs no body to be refused.
+        """
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await self._read(judge)
+        except h11.RemoteProtocolError as error:
+            raise RefusedError(problem(error.error_status_hint, "this is no request of HTTP/1.1")) from None
+        except (TimeoutError, OSError):
+            return None
+
+    async def _read(self, judge: Callable[[Head], None]) -> tuple[Head, bytes] | None:
+        head, body = None, bytearray()
+        while True:
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                if self._http.they_are_waiting_for_100_continue:
+                    await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+                self._http.receive_data(await self._reader.read(CHUNK))
+            elif isinstance(event, h11.Request):
+                head = _head(event)
+                judge(head)
+                self._check_size(head.length or 0)
+            elif isinstance(event, h11.Data):
+                body += event.data
+                self._check_size(len(body))
+            elif isinstance(event, h11.EndOfMessage):
+                assert head is not None
+                return head, bytes(body)
+            else:
+                return None
+
+    def _check_size(self, size: int) -> None:
+        if size > self._most_body:
+            raise RefusedError(problem(413, f"a message has at most {self._most_body} bytes"))
+
+    async def write(self, answer: Answer) -> None:
+        """Send the answer, and end the connection."""
+        headers = [("content-length", str(len(answer.body))), ("connection", "close")]
+        if answer.media_type:
+            headers.insert(0, ("content-type", answer.media_type))
+        if answer.retry_after is not None:
+            headers.append(("retry-after", str(answer.retry_after)))
+        if answer.allow:
+            headers.append(("allow", answer.allow))
+        with contextlib.suppress(OSError, TimeoutError, h11.LocalProtocolError):
+            async with asyncio.timeout(WRITE_SECONDS):
+                await self._send(h11.Response(status_code=answer.status, headers=headers))
+                await self._send(h11.Data(data=answer.body))
+                await self._send(h11.EndOfMessage())
+                await self._linger()
+
+    async def _send(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data:
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def _linger(self) -> None:
+        """Read what is left of a refused body, for a moment: a reset would take the answer away from its reader."""
+        if self._http.their_state in {h11.DONE, h11.MUST_CLOSE, h11.CLOSED}:
+            return
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                for _ in range(64):
+                    if not await self._reader.read(CHUNK):
+                        return
 
 
-def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return the context of a server with this certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(certificate, key)
-    except OSError as error:  # an SSLError is one
-        raise ListeningError(f"{certificate}: no certificate and key that belong together: {error}") from error
-    return context
+def _head(request: h11.Request) -> Head:
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+    return Head(
+        request.method.decode("latin-1"),
+        _path(request.target.decode("latin-1")),
+        headers.get("content-type", "").partition(";")[0].strip().lower(),
+        headers.get("x-forwarded-for", ""),
+        parse_digits(headers.get("content-length", "")),
+    )
+
+
+def _path(target: str) -> str:
+    """Return the path of a request's target, which names the relay as well where it was sent to a proxy.
+
+    >>> _path("/healthz?now"), _path("http://relay.example.net/"), _path("http://relay.example.net")
+    ('/healthz', '/', '/')
+    """
+    if target.startswith(("http://", "https://")):
+        target = "/" + target.split("://", 1)[1].partition("/")[2]
+    return target.partition("?")[0]
 
 
 class RelayServer:
@@ -71,7 +156,7 @@ class RelayServer:
 
     def __init__(self, service: RelayService, bounds: Bounds, tls: ssl.SSLContext | None = None) -> None:
         self._service, self._bounds, self._tls = service, bounds, tls
-        self._open = OpenConnections(bounds.connections, bounds.of_one or bounds.connections)
+        self._open: Counter[bytes] = Counter()  # connections of each sender; `_room` bounds all together
         self._room = asyncio.Semaphore(bounds.connections)
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
@@ -79,6 +164,7 @@ class RelayServer:
 
     async def serve(self, listener: socket.socket, stopping: asyncio.Event) -> None:
         """Answer requests until `stopping` is set, and then those that have begun."""
+        listener.setblocking(False)
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, fault: self._service.troubles.add_unseen(fault))
         pulse = Pulse(loop, partial(self._accept_again, loop, listener), lambda: None, IDLE_SECONDS)
@@ -131,7 +217,8 @@ class RelayServer:
 
     async def _serve(self, connected: socket.socket, peer: str) -> None:
         name = self._service.limit.name(peer)
-        entered = self._open.enter(name)
+        entered = self._bounds.of_one is None or self._open[name] < self._bounds.of_one
+        self._open[name] += entered
         try:
             if entered:
                 await self._talk(connected, peer)
@@ -141,8 +228,9 @@ class RelayServer:
             self._service.troubles.add(f"a connection failed: {type(error).__name__}")
         finally:
             connected.close()
-            if entered:
-                self._open.leave(name)
+            self._open[name] -= entered
+            if not self._open[name]:
+                del self._open[name]
             self._room.release()
 
     async def _talk(self, connected: socket.socket, peer: str) -> None:

@@ -1,20 +1,26 @@
-"""What a relay answers to each request, and what it counts: nothing of a sender."""
+"""What a relay answers to each request, and what it counts: nothing of a sender.
+
+How much one address may send is in memory alone, of a bounded number of addresses, and forgotten after the hour.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import math
+import secrets
 import time
-from collections import Counter
+from array import array
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
 
-from overstory.protocol.oblivious.messages import REQUEST_TYPE
-from overstory.protocol.wire.addresses import is_loopback
-from overstory.relay.connection import Answer, Head, RefusedError, problem
-from overstory.relay.limits import HourlyLimit, forwarded_address
+from overstory.protocol.oblivious.formats import REQUEST_TYPE
+from overstory.protocol.wire import is_loopback
 from overstory.supervision.log import SparseLog
 
 LOG: Final = logging.getLogger("overstory.relay")
@@ -30,6 +36,124 @@ FAILED_SECONDS: Final = 60.0
 JSON: Final = "application/json"
 
 
+PROBLEM: Final = "application/problem+json"
+MINUTE: Final = 60.0  # seconds
+MINUTES: Final = 60
+MOST_ADDRESSES: Final = 100_000
+
+
+class Answer(NamedTuple):
+    """What is sent back; nothing else is."""
+
+    status: int
+    media_type: str = ""
+    body: bytes = b""
+    retry_after: int | None = None  # seconds
+    allow: str = ""  # the methods of the page, where another was used
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What decides over a request before its body is read."""
+
+    method: str
+    path: str
+    media_type: str
+    forwarded: str  # X-Forwarded-For, which a proxy in front may have added
+    length: int | None
+
+
+def problem(status: int, detail: str, retry_after: int | None = None, allow: str = "") -> Answer:
+    """Return an error of the relay's own, as problem details (RFC 9457)."""
+    return Answer(status, PROBLEM, json.dumps({"status": status, "detail": detail}).encode(), retry_after, allow)
+
+
+class RefusedError(Exception):
+    """A request that gets an answer without its body having been read to the end."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        super().__init__(answer.status)
+
+
+def network_of(address: str) -> str:
+    """Return what is counted as one sender: an IPv4 address, or the /64 of an IPv6 address.
+
+    >>> network_of("192.0.2.7"), network_of("::ffff:192.0.2.7"), network_of("2001:db8:1:2:3:4:5:6%eth0")
+    ('192.0.2.7', '192.0.2.7', '2001:db8:1:2::')
+    """
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""  # a Unix socket, or no address: all of these are counted together
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)).network_address)
+    return str(parsed)
+
+
+def forwarded_address(header: str, peer: str) -> str:
+    """Return the address that the nearest proxy has added to X-Forwarded-For; the peer's where there is none.
+
+    >>> forwarded_address("198.51.100.9, 192.0.2.7", "127.0.0.1"), forwarded_address("unknown", "127.0.0.1")
+    ('192.0.2.7', '127.0.0.1')
+    """
+    last = header.rpartition(",")[2].strip()
+    return last if network_of(last) else peer
+
+
+class HourlyLimit:
+    """Takes at most `per_hour` messages of each address in any hour: all at once, or apart.
+
+    What is in memory is a keyed hash of each address, with a key that ends with the process, and how many messages it
+    sent in which minute. A message counts until the 60 minutes after its own are over; an address of which none counts
+    any more is removed.
+    """
+
+    def __init__(self, per_hour: int, most: int = MOST_ADDRESSES, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_hour, self._most, self._clock = per_hour, most, clock
+        self._key = secrets.token_bytes(32)
+        # Of each address: minute, messages, minute, messages, ...; the address that sent last is the last entry.
+        self._sent: OrderedDict[bytes, array[int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def name(self, address: str) -> bytes:
+        """Return the keyed hash under which an address is counted."""
+        return blake2b(network_of(address).encode(), digest_size=16, key=self._key).digest()
+
+    def take(self, address: str) -> float:
+        """Count a message, and return 0; if it would be one too many, return the seconds until one more is taken."""
+        self.forget()
+        now, name = self._clock(), self.name(address)
+        minute = int(now // MINUTE)
+        sent = self._sent.get(name, array("I"))
+        while sent and sent[0] + MINUTES < minute:
+            del sent[:2]
+        if sum(sent[1::2]) >= self._per_hour:
+            return (sent[0] + MINUTES + 1) * MINUTE - now
+        if sent and sent[-2] == minute:
+            sent[-1] += 1
+        else:
+            sent.extend((minute, 1))
+        self._sent[name] = sent
+        self._sent.move_to_end(name)
+        while len(self._sent) > self._most:
+            self._sent.popitem(last=False)
+        return 0.0
+
+    def forget(self) -> None:
+        """Remove every address of which no message counts any more."""
+        minute = int(self._clock() // MINUTE)
+        while self._sent:
+            name, sent = next(iter(self._sent.items()))
+            if sent[-2] + MINUTES >= minute:
+                return
+            del self._sent[name]
+
+
 class Troubles:
     """Faults by their reasons, logged once a minute: a line for each would be a time at which a message came.
 
@@ -43,7 +167,6 @@ class Troubles:
         self._counts: Counter[str] = Counter()
 
     def add(self, reason: str) -> None:
-        """Count a fault."""
         self._counts[reason if reason in self._counts or len(self._counts) < 20 else "other faults"] += 1
 
     def add_unseen(self, fault: Mapping[str, Any]) -> None:
@@ -53,7 +176,6 @@ class Troubles:
             self.add(fault["message"] if error is None else f"{fault['message']}: {SparseLog.sentence(error)}")
 
     def lines(self) -> list[str]:
-        """Return what has happened since the last call."""
         counts, self._counts = self._counts, Counter()
         return [
             f"{'once' if n == 1 else f'{n:,} times'} in the last minute: {reason}"
@@ -101,7 +223,6 @@ class RelayService:
         return forwarded_address(head.forwarded, peer) if self._trust_forwarded else peer
 
     async def answer(self, peer: str, head: Head, body: bytes) -> Answer:
-        """Return the answer to a complete request."""
         if head.path == HEALTH:
             return self._health(self._sender(peer, head))
         if head.path == READY:
@@ -131,7 +252,6 @@ class RelayService:
         return Answer(200, JSON, json.dumps(facts).encode())
 
     def count(self, answer: Answer) -> None:
-        """Count an answer, by its status."""
         self.counts[str(answer.status)] += 1
 
     def look(self) -> None:

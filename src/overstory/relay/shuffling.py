@@ -14,13 +14,11 @@ from functools import partial
 from typing import Any, Final
 
 from overstory.client.upload.http import Request, Response, Transport, parse_object
-from overstory.protocol.oblivious.release import LENGTH_BYTES, RELEASE_TYPE, Release
-from overstory.relay.connection import Answer, problem
-from overstory.relay.service import BUSY_SECONDS, LOG
+from overstory.protocol.oblivious.formats import LENGTH_BYTES, RELEASE_TYPE, Release
+from overstory.relay.service import BUSY_SECONDS, LOG, Answer, problem
 from overstory.relay.slots import SlotFile
 from overstory.relay.spool import Spool, Taken
-from overstory.supervision.threads import full_pool, result_of
-from overstory.supervision.upkeep import Task
+from overstory.supervision.upkeep import Task, full_pool, result_of
 
 PATH: Final = "/v1/oblivious/release"
 SECONDS: Final = 30.0
@@ -120,7 +118,6 @@ class Shuffler:
 
     @property
     def tasks(self) -> list[Task]:
-        """What is done while messages come."""
         return [
             Task("release", TICK, 300.0, needed=True, thread="release", work=self.look),
             Task("touch", 10 * TICK, 300.0, needed=True, thread="release", work=self._spool.touch),

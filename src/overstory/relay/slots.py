@@ -174,7 +174,6 @@ class SlotFile:
         os.utime(self.path)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _scan(self) -> None:

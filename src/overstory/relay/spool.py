@@ -25,7 +25,7 @@ from typing import Any, Final
 from overstory.client.outcomes import StateError
 from overstory.client.state.files import locked, make_folder, sync_folder, write_atomically
 from overstory.protocol.errors import OverstoryError
-from overstory.protocol.oblivious.release import ID_BYTES
+from overstory.protocol.oblivious.formats import ID_BYTES
 from overstory.relay.slots import SLOT, SlotFile, slots_of
 from overstory.supervision.clock import TRIAL, ClockWatch
 

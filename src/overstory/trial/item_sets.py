@@ -26,7 +26,7 @@ from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.item_sets import Items
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.metrics.mechanisms import FAMILIES
+from overstory.protocol.mechanisms.registry import FAMILIES
 from overstory.trial.population import READ_OFF, empty
 from overstory.trial.run import TrialBudget, chunks, seed_of
 

@@ -24,10 +24,10 @@ from overstory.planning.registry import best_for_mean
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
-from overstory.protocol.domains.intervals import Interval
+from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
-from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
+from overstory.protocol.mechanisms.registry import FAMILIES, any_mechanism
 from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer

@@ -31,7 +31,7 @@ from overstory.presentation.document import (
 )
 from overstory.presentation.formats import if_detected, p_value, percent, thousands
 from overstory.presentation.render_html import as_page
-from overstory.presentation.svg import OURS, THEIRS, Picture
+from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, OURS, THEIRS, VERMILION, Picture
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.bits import Bloom
@@ -186,10 +186,10 @@ def draw_life(mechanism: BitMechanism, life: Life) -> Picture:
     for row, bits in enumerate(rows):
         _row(axes, row, bits, life.true, width)
     for bit in (i for i in range(width) if life.true >> i & 1):
-        axes.plot([width / 2, bit + 0.5], [-1.25, -0.42], color=figures.MUTED, linewidth=0.8)
-    axes.text(width / 2, -1.3, f"value {life.value[:40]!r}", ha="center", va="bottom", color=figures.INK, fontsize=10)
+        axes.plot([width / 2, bit + 0.5], [-1.25, -0.42], color=MUTED, linewidth=0.8)
+    axes.text(width / 2, -1.3, f"value {life.value[:40]!r}", ha="center", va="bottom", color=INK, fontsize=10)
     place = {"xytext": (6, 0), "fontsize": 8}
-    figures.level(axes, 1.5, figures.MUTED, "the device's edge", width, place=place, linewidth=0.8)
+    figures.level(axes, 1.5, MUTED, "the device's edge", width, place=place, linewidth=0.8)
     for row, bits in enumerate(rows):
         figures.label(axes, width, row, f"{bits.bit_count()} of {width}", xytext=(6, 0))
     axes.set_yticks(range(len(rows)), names)
@@ -208,10 +208,8 @@ def draw_life(mechanism: BitMechanism, life: Life) -> Picture:
 
 def _row(axes: Any, row: int, bits: int, own: int, width: int) -> None:
     """Draw a row of bits, each as wide as its place; the value's own are a little wider, to be seen among others."""
-    from overstory.presentation import figures
-
-    axes.broken_barh([(0, width)], (row - 0.36, 0.72), facecolor=figures.FAINT, linewidth=0)
-    for colour, chosen, grown in ((figures.BLUE, bits & ~own, 0.0), (figures.VERMILION, bits & own, width / 600)):
+    axes.broken_barh([(0, width)], (row - 0.36, 0.72), facecolor=FAINT, linewidth=0)
+    for colour, chosen, grown in ((BLUE, bits & ~own, 0.0), (VERMILION, bits & own, width / 600)):
         spans = [(i - grown, 1 + 2 * grown) for i in range(width) if chosen >> i & 1]
         axes.broken_barh(spans, (row - 0.36, 0.72), facecolor=colour, linewidth=0)
 

@@ -34,7 +34,7 @@ from overstory.planning import plan_from_parameters
 from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
-from overstory.protocol.wire.digits import parse_digits
+from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
 from overstory.trial.covid import ATTRIBUTION, CONFIRMED
 from overstory.trial.population import Devices, Population

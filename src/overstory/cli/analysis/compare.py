@@ -308,7 +308,7 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
 
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
     """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
-    from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
+    from overstory.protocol.mechanisms.registry import FAMILIES, any_mechanism
     from overstory.protocol.numeric.randomizer import NumericRandomizer
 
     low, high = args.numeric

@@ -15,7 +15,7 @@ from overstory.cli.progress import progress
 from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.wire.digits import parse_digits
+from overstory.protocol.wire import parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

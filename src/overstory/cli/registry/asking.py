@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.wire.digits import parse_digits
+from overstory.protocol.wire import parse_digits
 
 Answer = TypeVar("Answer")
 

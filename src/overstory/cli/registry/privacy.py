@@ -66,8 +66,7 @@ def _oracles() -> list[str]:
 
 
 def _makers() -> Builders[LocalRandomizer]:
-    from overstory.protocol.mechanisms.registry import Builders
-    from overstory.protocol.metrics.mechanisms import BUILDERS, names_for
+    from overstory.protocol.mechanisms.registry import BUILDERS, Builders, names_for
 
     names = names_for(("symbols", "strings", "ordered", "numbers", "sets"))
     return Builders({name: BUILDERS.places[name] for name in names})

@@ -90,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
     check_settings(args)
     if args.check:
         return _check(args)
-    from overstory.collector.http.listening import Listening
     from overstory.console.access import parse_proxy
     from overstory.console.server import Access, check_exposure, serve
+    from overstory.supervision.listening import Listening
 
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key)
     names = tuple(filter(None, map(str.strip, args.names.split(","))))
@@ -125,8 +125,8 @@ def _check(args: argparse.Namespace) -> int:
 
 def show_store(registry: str, store: str) -> None:
     """Run a console for this machine alone, on any free port, until it is interrupted."""
-    from overstory.collector.http.listening import Listening
     from overstory.console.server import Access, serve
+    from overstory.supervision.listening import Listening
 
     with open_data(registry, [store]) as data:
         serve(data, Listening(port=0), Access(), partial(print, flush=True))

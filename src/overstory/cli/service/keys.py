@@ -40,7 +40,7 @@ def _add(verbs: Any, name: str, summary: str, more: str = "") -> Any:
 
 def run(args: argparse.Namespace) -> int:
     from overstory.collector.oblivious.keys import add_key, public_line, read_private_keys, remove_key
-    from overstory.protocol.oblivious.hpke import fingerprint
+    from overstory.protocol.oblivious.messages import fingerprint
 
     if args.action == "show":
         keys = read_private_keys(args.file)

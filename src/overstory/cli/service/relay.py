@@ -115,17 +115,17 @@ def read_settings(args: argparse.Namespace) -> Settings:
             raise ParameterError(f"--{name.replace('_', '-')} {value}: give 1 to {most:,}")
     gateway, shuffling = _gateway(args.gateway), _shuffling(args)
     from overstory.relay.process import Settings
-    from overstory.relay.server import tls_context
+    from overstory.supervision.listening import Listening
 
+    listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key)
+    listening.check_certificate()
     return Settings(
         gateway,
-        args.host,
-        args.port,
+        listening,
         args.per_hour,
         args.trust_forwarded,
         args.most_bytes,
         shuffling,
-        None if args.tls_certificate is None else tls_context(args.tls_certificate, args.tls_key),
     )
 
 

@@ -111,12 +111,12 @@ def run(args: argparse.Namespace) -> int:
         return _check_readiness(args)
     if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be handled: the files are read now anyway
-    from overstory.collector.http.listening import Listening
     from overstory.collector.server import metrics_on_port, serve
     from overstory.collector.service import Collector
     from overstory.collector.settings import Limits, UpkeepIntervals
     from overstory.collector.store.databases.urls import has_password
     from overstory.collector.telemetry import LOG
+    from overstory.supervision.listening import Listening
     from overstory.supervision.log import begin_log
 
     begin_log(LOG, args.log_format)

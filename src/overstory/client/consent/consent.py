@@ -32,7 +32,7 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from overstory.client.state.rows import Rows
     from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute
 
 
 WORDS: Final = ("title", "description", "owner", "purpose", "attribute")
@@ -218,15 +218,19 @@ def read_consent(paths: StatePaths) -> Consent | None:
 def _from_json(read: Any) -> Consent:
     if read["consent"] != VERSION:
         raise ValueError("another version's")
-    from overstory.protocol.metrics.budget import PersonBudget
-
     day, registry, consent_id, server = (read[name] for name in ("date", "registry", "consent_id", "server"))
     if not all(isinstance(text, str) for text in (day, registry, consent_id, server or "", *read["metrics"])):
         raise TypeError("not text")
     date.fromisoformat(day)
     agreed = {name: Agreement.from_json(each) for name, each in read["metrics"].items()}
-    budget = None if read["budget"] is None else PersonBudget.from_json(read["budget"])
+    budget = None if read["budget"] is None else _budget(read["budget"])
     return Consent(Choice(read["choice"]), day, registry, MappingProxyType(agreed), consent_id, server, budget)
+
+
+def _budget(read: Mapping[str, Any]) -> PersonBudget:
+    from overstory.protocol.metrics.tables import PersonBudget
+
+    return PersonBudget.from_json(read)
 
 
 def origin(server: str) -> str:

@@ -36,7 +36,7 @@ from overstory.protocol.metrics import Metric, MetricRegistry
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
     from overstory.privacy.ledger import Ledger
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute
 
 
 @dataclass(frozen=True)

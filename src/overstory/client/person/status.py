@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from overstory.client.state.rows import Rows
     from overstory.privacy.registry.totals import TotalCost
     from overstory.protocol.metrics import Metric, MetricRegistry
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute
 
 
 STATE_TEXTS = {

@@ -23,7 +23,7 @@ from overstory.client.upload.retry import DAY, Covers, Decision, Uniform, decide
 from overstory.protocol.metrics.metric import Metric
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute
 
 LEAST: Final = 0.05  # seconds: with less time left, no request is started
 

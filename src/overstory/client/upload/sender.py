@@ -39,7 +39,7 @@ from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute
     from overstory.protocol.oblivious.messages import SealedRequest
 
 
@@ -169,15 +169,15 @@ _warn_once: Final = WarnsOnce()
 
 def oblivious_transport(route: ObliviousRoute, over: Transport) -> Transport:
     """Return the transport that encrypts each request anew for the collector and posts it to the relay."""
-    from overstory.protocol.oblivious import binary_http
-    from overstory.protocol.oblivious.binary_http import PADDED_TO
-    from overstory.protocol.oblivious.messages import REQUEST_TYPE, seal_request, usable_key
+    from overstory.protocol.oblivious import formats
+    from overstory.protocol.oblivious.formats import PADDED_TO, REQUEST_TYPE
+    from overstory.protocol.oblivious.messages import seal_request, usable_key
 
     def send(request: Request) -> Response:
         began, parts = time.monotonic(), urlsplit(request.url)
         fields = tuple((name, value) for name, value in request.headers().items() if name != "Connection")
         try:
-            inner = binary_http.Request("POST", parts.scheme, parts.netloc, parts.path, fields, request.body)
+            inner = formats.Request("POST", parts.scheme, parts.netloc, parts.path, fields, request.body)
             sealed = seal_request(inner.encode(PADDED_TO), usable_key(route.keys))
         except (WireError, ParameterError):
             return Response(None, error=NO_KEY, relay=True)
@@ -189,8 +189,7 @@ def oblivious_transport(route: ObliviousRoute, over: Transport) -> Transport:
 
 def opened(answer: Response, sealed: SealedRequest) -> Response:
     """Return the collector's response in a relay's answer; the answer itself where there is none in it."""
-    from overstory.protocol.oblivious.binary_http import read_response
-    from overstory.protocol.oblivious.messages import RESPONSE_TYPE
+    from overstory.protocol.oblivious.formats import RESPONSE_TYPE, read_response
 
     encrypted = answer.headers.get("content-type", "").partition(";")[0].strip().lower() == RESPONSE_TYPE
     if answer.status != 200 or not encrypted:

@@ -30,7 +30,7 @@ from overstory.collector.http.endpoint import (
     without_upgrade,
 )
 from overstory.collector.settings import Limits
-from overstory.protocol.wire.digits import parse_digits
+from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.reasons import Reason
 from overstory.supervision.log import SparseLog
 

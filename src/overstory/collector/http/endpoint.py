@@ -17,7 +17,7 @@ from overstory.collector.auth import WRITE, TokenTable
 from overstory.collector.committer import Committer
 from overstory.collector.ingest.ingest import JSON, Decision, Ingest, Result
 from overstory.collector.telemetry import Telemetry
-from overstory.protocol.wire.digits import parse_digits
+from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.reasons import Reason, problem_title, problem_type
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from overstory.supervision.log import SparseLog

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,10 +14,8 @@ from typing import Any, Final
 import uvicorn
 
 from overstory.collector.http.bounded_connection import BoundedConnection
-from overstory.collector.http.listening import queued
 from overstory.supervision.log import SparseLog, log_server_errors_sparsely
-from overstory.supervision.threads import fill_default_pool
-from overstory.supervision.upkeep import Pulse
+from overstory.supervision.upkeep import Pulse, fill_default_pool
 
 TICK: Final = 0.1
 """Seconds between two periodic checks."""
@@ -116,3 +115,12 @@ class SupervisedServer(uvicorn.Server):
         self.servers[0] = await loop.create_server(made, sock=again, ssl=config.ssl, backlog=config.backlog)
         self._unaccepted = 0
         self._log.warning("connections were no longer accepted: listening again")
+
+
+def queued(listening: socket.socket) -> int:
+    """Return the number of connections that wait to be accepted; 0 where the system does not report it."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    # struct tcp_info: 8 bytes, then rto, ato, snd_mss, rcv_mss and unacked, which of a listening socket is its queue.
+    info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
+    return int.from_bytes(info[24:28], sys.byteorder)

@@ -33,9 +33,8 @@ from overstory.collector.ingest.ingest import Decision
 from overstory.collector.ingest.received import Released
 from overstory.collector.oblivious.keys import UNKNOWN_KEY
 from overstory.protocol.errors import WireError
-from overstory.protocol.oblivious import binary_http
-from overstory.protocol.oblivious.messages import REQUEST_TYPE, RESPONSE_TYPE
-from overstory.protocol.oblivious.release import RELEASE_TYPE, read_release
+from overstory.protocol.oblivious import formats
+from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, read_release
 from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def read_inner(message: bytes) -> Inner | Response:
     The authority is not looked at: a message that this collector's key opens is for this collector.
     """
     try:
-        request = binary_http.read_request(message)
+        request = formats.read_request(message)
     except WireError as error:
         return refusal(Reason.DAMAGED, where=str(error))
     if request.path != PATH:
@@ -117,7 +116,7 @@ def slices(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
 def write_inner(answer: Response) -> bytes:
     """Return an answer as a binary response, filled up with zeros: every answer to one report has one length."""
     fields = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers)
-    return binary_http.Response(answer.status, fields, answer.body).encode(binary_http.RESPONSES_PADDED_TO)
+    return formats.Response(answer.status, fields, answer.body).encode(formats.RESPONSES_PADDED_TO)
 
 
 class ObliviousEndpoint:

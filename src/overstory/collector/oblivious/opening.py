@@ -1,7 +1,7 @@
 """Opens encapsulated requests and seals their responses (RFC 9458, sections 4.3 and 4.4).
 
 HPKE's receiving side (RFC 9180, base mode) over the package `cryptography`, which takes the same time for all values of
-a private key. Labels and the schedule of keys are those of the sending side (`overstory.protocol.oblivious.hpke`).
+a private key. Labels and the schedule of keys are those of the sending side (`overstory.protocol.oblivious.messages`).
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from overstory.collector.oblivious.keys import UNDECRYPTABLE, UNKNOWN_KEY, PrivateKey, read_private_keys
 from overstory.protocol.errors import WireError
-from overstory.protocol.oblivious.hpke import (
+from overstory.protocol.oblivious.formats import KEY_BYTES
+from overstory.protocol.oblivious.messages import (
     AES_128_GCM,
     CHACHA20_POLY1305,
+    HEADER_BYTES,
     KDF,
     KEM,
+    REQUEST_LABEL,
     Cipher,
     Context,
     context_of,
     encapsulated_secret,
+    nonce_bytes,
+    response_keys,
 )
-from overstory.protocol.oblivious.messages import HEADER_BYTES, REQUEST_LABEL, nonce_bytes, response_keys
-from overstory.protocol.oblivious.x25519 import KEY_BYTES
 
 LEAST: Final = HEADER_BYTES + KEY_BYTES + 16
 

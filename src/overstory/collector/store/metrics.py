@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.protocol.metrics import Metric, MetricRegistry, Period
-    from overstory.protocol.metrics.shards import Shards
+    from overstory.protocol.metrics.tables import Shards
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class StoredMetric:
     @classmethod
     def from_row(cls, row: Row[Any]) -> StoredMetric | None:
         """Read a row; None when this program cannot build the mechanism, or builds another one."""
+        from overstory.protocol.mechanisms.registry import any_mechanism
         from overstory.protocol.metrics import Period
-        from overstory.protocol.metrics.mechanisms import any_mechanism
 
         described = json.loads(row.mechanism)
         try:
@@ -176,7 +176,7 @@ class ServedShard:
     @classmethod
     def from_text(cls, text: str) -> ServedShard:
         """Read what `text` returned."""
-        from overstory.protocol.metrics.shards import Shards
+        from overstory.protocol.metrics.tables import Shards
 
         read = json.loads(text)
         return cls(read["shard"], Shards.from_json(read["shards"]), read["metrics"])
@@ -236,7 +236,7 @@ def _check_first_claim(
     database: Database, connection: Connection, registry: MetricRegistry, claimed: ServedShard, now: float
 ) -> None:
     """Refuse a store that was served without shards, unless it goes on as the first of them."""
-    from overstory.protocol.metrics.shards import Shards
+    from overstory.protocol.metrics.tables import Shards
 
     if _is_empty(connection):
         return

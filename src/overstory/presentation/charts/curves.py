@@ -117,7 +117,6 @@ class Scatter:
         return self.share - half, self.share + half
 
     def chance_above(self, threshold: float) -> float:
-        """Return how often an estimate is above a threshold."""
         return 1 - NormalDist(self.share, self.standard_error).cdf(threshold)
 
 

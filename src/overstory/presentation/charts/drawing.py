@@ -135,12 +135,10 @@ class Chart:
     _parts: list[str] = field(default_factory=list)
 
     def line(self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.5, extra: str = "") -> None:
-        """Draw a line through points."""
         at = " ".join(f"{self.x.at(x):.1f},{self.y.at(y):.1f}" for x, y in points)
         self.add(f'<polyline fill="none" stroke="{colour}" stroke-width="{width}" {extra} points="{at}"/>')
 
     def dot(self, x: float, y: float, colour: str, *, hollow: bool = False) -> None:
-        """Draw a point."""
         self._dot(self.x.at(x), self.y.at(y), colour, hollow=hollow)
 
     def _dot(self, x: float, y: float, colour: str, *, hollow: bool) -> None:
@@ -148,7 +146,6 @@ class Chart:
         self.add(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" stroke="{colour}" fill="{inside}"/>')
 
     def bar(self, x: float, y: float, colour: str) -> None:
-        """Draw a short upright bar."""
         self._upright(self.x.at(x), self.y.at(y), colour)
 
     def _upright(self, x: float, y: float, colour: str) -> None:
@@ -209,7 +206,6 @@ class Chart:
         self._parts.append(element)
 
     def svg(self) -> str:
-        """Return the drawing."""
         size = f'width="{self.width:g}{self.unit}" height="{self.height:g}{self.unit}"'
         data = "".join(f' data-{name}="{escape(text)}"' for name, text in self.numbers.items())
         box = f'viewBox="0 0 {self.width:g} {self.height:g}"'
@@ -243,11 +239,9 @@ class Sheet:
         return Chart(self.width, height, x, y, self.font, "px", {"x": str(x), "y": str(y)})
 
     def text_width(self, words: str) -> float:
-        """Return about how wide a line of text is."""
         return text_width(words, self.font)
 
     def name(self, words: str) -> str:
-        """Return a name that fits."""
         return shortened(drawable(words), self.longest)
 
     def names(self, several: Sequence[str]) -> list[str]:

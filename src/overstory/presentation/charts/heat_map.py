@@ -48,7 +48,6 @@ class Cells:
     sure: NDArray[np.bool_]  # (k_x, k_y): which shares differ from the overall one
 
     def most(self, rows: int, columns: int) -> Cells:
-        """Return the first rows and columns."""
         part = np.s_[:rows, :columns]
         return Cells(
             self.names,
@@ -170,7 +169,6 @@ def _draw_cell(chart: Chart, cells: Cells, row: int, column: int, *, has_text: b
 
 
 def _hatching(left: float, right: float, top: float, bottom: float) -> str:
-    """Return diagonal lines within a box."""
     height, parts = bottom - top, []
     start = left - height + HATCH / 2
     while start < right:

@@ -122,7 +122,6 @@ def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64,
 
 
 def _empty(sheet: Sheet, places: int, least: float, most: float, widest: str) -> Chart:
-    """Return a chart with a number of places on its level axis."""
     height = HEIGHT + 3.6 * sheet.font
     x = Scale(-0.6, max(places, 2) - 0.4, 10 + sheet.text_width(widest), sheet.width - 14)
     return sheet.chart(height, x, Scale(least, most, height - 3.6 * sheet.font, 10))
@@ -245,7 +244,6 @@ class _Rows:
             chart.text(chart.width - 8, y, self.tags[row], BLUE, "end", 'font-weight="bold"')
 
     def _draw_key(self, chart: Chart, sheet: Sheet) -> None:
-        """Explain full and hollow."""
         x, y = 10.0, 14.0
         for words, inside, look in (
             (f"{self.words[0]}, 95% interval", INK, 'stroke-width="2.4"'),

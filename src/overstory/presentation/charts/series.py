@@ -75,7 +75,6 @@ def over_time(
 
 
 def _described(labels: Sequence[str], lines: Sequence[Line], events: Sequence[Event]) -> Iterator[str]:
-    """Say what the picture shows."""
     yield f"{len(lines)} line(s) over {len(labels)} column(s)"
     yield f", {labels[0]} to {labels[-1]}. " if labels else ". "
     for line in lines:
@@ -158,7 +157,6 @@ def _draw_events(chart: Chart, sheet: Sheet, events: Sequence[Event]) -> None:
 
 
 def _line(chart: Chart, number: int, line: Line) -> Iterator[str]:
-    """Yield a line's band, its pieces and its marks."""
     colour = SERIES[number]
     x = chart.x.places(np.arange(line.shares.size, dtype=np.float64))
     y, low, high = (chart.y.places(column) for column in (line.shares, line.low, line.high))
@@ -252,7 +250,6 @@ def mark(number: int, x: float, y: float) -> str:
 
 
 def _draw_names(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
-    """Write each line's name at its end."""
     ends = [line.shares[np.isfinite(line.shares)] for line in lines]
     wanted = [chart.y.at(float(end[-1])) if end.size else chart.y.start for end in ends]
     names = _names(sheet, lines)
@@ -276,7 +273,6 @@ def _draw_name(chart: Chart, number: int, name: str, x: float, y: float) -> None
 
 
 def _draw_key(chart: Chart, sheet: Sheet) -> None:
-    """Explain band and dashes."""
     x, y = (4, 14) if sheet.is_narrow else (chart.x.start, 12)
     band = f'fill="{MUTED}" fill-opacity="0.3" d="M{x:.1f} {y - 5:.1f}h24v10h-24z"'
     line = f'stroke="{MUTED}" stroke-width="1.8" d="M{x:.1f} {y:.1f}h24"'

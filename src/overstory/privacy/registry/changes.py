@@ -32,8 +32,7 @@ from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
-    from overstory.protocol.metrics.shards import Shards
+    from overstory.protocol.metrics.tables import ObliviousRoute, Shards
 
 NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
@@ -154,8 +153,8 @@ def _of_the_shards(old: Shards | None, new: Shards | None) -> Iterator[Change]:
 
 
 def _keys_text(route: ObliviousRoute) -> str:
-    from overstory.protocol.oblivious.hpke import fingerprint
-    from overstory.protocol.oblivious.key_list import read_entries
+    from overstory.protocol.oblivious.formats import read_entries
+    from overstory.protocol.oblivious.messages import fingerprint
 
     return ", ".join(f"{entry.key_id} ({fingerprint(entry.public)})" for entry in read_entries(route.keys))
 

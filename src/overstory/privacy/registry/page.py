@@ -22,7 +22,7 @@ from overstory.protocol.metrics.groups import Groups
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute
 
 SHOWN: Final = (1, 2, 3, 5, 10)
 MOST_CHANGES: Final = 100

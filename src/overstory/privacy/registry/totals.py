@@ -21,7 +21,7 @@ from overstory.privacy.registry.cost import ALWAYS, ANY, PATTERN, CostLine, Metr
 from overstory.privacy.terms import Terms, add_up
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, PersonBudget
-from overstory.protocol.metrics.budget import Against
+from overstory.protocol.metrics.tables import Against
 
 
 @dataclass(frozen=True)

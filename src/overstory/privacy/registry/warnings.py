@@ -24,7 +24,7 @@ from overstory.protocol.metrics.metric_table import PUBLISH_LEAST
 from overstory.protocol.metrics.toml_positions import positions
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute
 
 TWO_ROUNDS: Final = (
     "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
@@ -79,7 +79,7 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
 
 def _relay(registry: MetricRegistry, server: str | None) -> Iterator[tuple[str, str]]:
     """Warn of a relay that could not keep apart who sends and what is sent, and of keys that are of no use."""
-    from overstory.protocol.wire.addresses import shared_host, unencrypted_host
+    from overstory.protocol.wire import shared_host, unencrypted_host
 
     route = registry.oblivious
     if route is None:
@@ -95,7 +95,7 @@ def _relay(registry: MetricRegistry, server: str | None) -> Iterator[tuple[str, 
 
 
 def _relay_keys(route: ObliviousRoute) -> Iterator[tuple[str, str]]:
-    from overstory.protocol.oblivious.key_list import read_entries
+    from overstory.protocol.oblivious.formats import read_entries
     from overstory.protocol.oblivious.messages import usable_key
 
     ids = [entry.key_id for entry in read_entries(route.keys)]

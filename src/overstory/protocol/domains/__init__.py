@@ -4,7 +4,7 @@ A domain decides three things once, for device and collector alike: which symbol
 that is none of them, and what a symbol is called. It draws no randomness, so it can neither help nor harm privacy;
 but it must give one answer everywhere, so no answer here depends on how a division was rounded.
 
-Up to 2^20 values have symbols with labels. A range of numbers for a mean or a distribution has none: see `intervals`.
+Up to 2^20 values have symbols with labels. A range of numbers for a mean or a distribution has none: see `Interval`.
 What is too large to list has codes instead, for a search that walks along their bits:
 `overstory.protocol.domains.codes`.
 """
@@ -20,9 +20,8 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, Domain
-    from overstory.protocol.domains.intervals import Interval
     from overstory.protocol.domains.item_sets import ItemSet
-    from overstory.protocol.domains.numbers import Bins, Integers, Outside
+    from overstory.protocol.domains.numbers import Bins, Integers, Interval, Outside
     from overstory.protocol.domains.strings import Strings, StringTable
     from overstory.protocol.domains.tables import Table
     from overstory.protocol.domains.unknown import UnknownIntegers, UnknownStrings
@@ -48,20 +47,12 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "MAX_SIZE": "protocol.domains.domains",
-        "AnyDomain": "protocol.domains.domains",
-        "Bins": "protocol.domains.numbers",
-        "Categories": "protocol.domains.domains",
-        "Domain": "protocol.domains.domains",
-        "Integers": "protocol.domains.numbers",
-        "Interval": "protocol.domains.intervals",
-        "ItemSet": "protocol.domains.item_sets",
-        "Outside": "protocol.domains.numbers",
-        "StringTable": "protocol.domains.strings",
-        "Strings": "protocol.domains.strings",
-        "Table": "protocol.domains.tables",
-        "UnknownIntegers": "protocol.domains.unknown",
-        "UnknownStrings": "protocol.domains.unknown",
+        "protocol.domains.domains": ("MAX_SIZE", "AnyDomain", "Categories", "Domain"),
+        "protocol.domains.item_sets": ("ItemSet",),
+        "protocol.domains.numbers": ("Bins", "Integers", "Interval", "Outside"),
+        "protocol.domains.strings": ("StringTable", "Strings"),
+        "protocol.domains.tables": ("Table",),
+        "protocol.domains.unknown": ("UnknownIntegers", "UnknownStrings"),
     },
 )
 
@@ -71,7 +62,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "bins": "numbers:Bins",
     "strings": "strings:Strings",
     "set": "item_sets:item_set",
-    "interval": "intervals:Interval",
+    "interval": "numbers:Interval",
     "unknown-strings": "unknown:UnknownStrings",
     "unknown-integers": "unknown:UnknownIntegers",
     "table": "strings:table_of",
@@ -79,8 +70,6 @@ _KINDS: Final[Mapping[str, str]] = {
 """By the name of a kind: the module here, and what builds the domain. Naming a kind imports its module."""
 _OF_OTHERS: Final = ("set", "table")
 """Kinds of other domains."""
-_FIELDS: Final = {"min": "minimum", "max": "maximum"}
-"""Parameters whose names are functions of Python."""
 
 
 def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
@@ -101,6 +90,8 @@ def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
     >>> domain_from({"domain": "bins", "min": 0, "max": 2, "count": 100}).size
     100
     """
+    from overstory.protocol.domains.domains import FIELDS
+
     given = dict(canonical)
     kind = given.pop("domain", None)
     if not isinstance(kind, str) or kind not in _KINDS:
@@ -109,7 +100,7 @@ def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
     build: Callable[..., AnyDomain] = getattr(import_module(f"{__name__}.{module}"), name)
     parts = (domain_from,) if kind in _OF_OTHERS else ()
     try:
-        return build(*parts, **{_FIELDS.get(key, key): value for key, value in given.items()})
+        return build(*parts, **{FIELDS.get(key, key): value for key, value in given.items()})
     except TypeError as error:
         detail = str(error).partition("__init__() ")[2] or str(error)
         raise ParameterError(f"domain {kind}: {detail}") from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -15,6 +15,8 @@ from overstory.protocol.errors import ParameterError
 
 MAX_SIZE: Final = 1 << 20
 """The most symbols that a domain may have."""
+FIELDS: Final = {"min": "minimum", "max": "maximum"}
+"""Parameters whose names are functions of Python, and what domains call them."""
 MOST_NAMES: Final = 20
 """As many names are listed in words."""
 
@@ -22,6 +24,7 @@ MOST_NAMES: Final = 20
 class AnyDomain(ABC):
     """A set of values, finite or not."""
 
+    kind: ClassVar[str]  # its name in a registry
     value_type: ClassVar[type[str | int | float | tuple[Any, ...]]] = str  # what an application measures
     value_word: ClassVar[str] = "value"  # what a person calls one
     choices: tuple[str, ...] = ()  # the values, where they are named one by one
@@ -30,7 +33,7 @@ class AnyDomain(ABC):
     @property
     @abstractmethod
     def families(self) -> tuple[str, ...]:
-        """The families of mechanisms that take its values: see `overstory.protocol.metrics.mechanisms`."""
+        """The families of mechanisms that take its values: see `overstory.protocol.mechanisms.registry`."""
 
     @abstractmethod
     def completes(self, metric: str) -> dict[str, Any]:
@@ -102,9 +105,10 @@ class AnyDomain(ABC):
     def describe(self, num_candidates: int | None = None) -> str:
         """Say to a person what a report can be about; of strings, with how many candidates, where they were read."""
 
-    @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters that a report's meaning depends on, as JSON values."""
+        """Return the parameters that a report's meaning depends on, as JSON values; `domain_from` is the inverse."""
+        given = {field.name: _as_json(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        return {"domain": self.kind, **{_SHORT.get(name, name): value for name, value in given.items()}}
 
     @property
     def numbering(self) -> Any:
@@ -114,6 +118,15 @@ class AnyDomain(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return the same, and what a registry says besides."""
         return self.canonical()
+
+
+_SHORT: Final = {name: short for short, name in FIELDS.items()}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, AnyDomain):
+        return value.canonical()
+    return [_as_json(part) for part in value] if isinstance(value, tuple) else value
 
 
 def _without_order(form: Any) -> Any:
@@ -170,10 +183,6 @@ class Domain(AnyDomain):
         """Return the least and the greatest number that has the symbol; None where these are no numbers."""
         return None
 
-    @abstractmethod
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters as JSON values; `domain_from` is the inverse."""
-
 
 def check_size(size: int, what: str) -> None:
     """Raise ParameterError unless a domain may have so many symbols."""
@@ -210,6 +219,8 @@ class Categories(Domain):
     other: str | None = None
     ordered: bool = False
 
+    kind = "categories"
+
     def __post_init__(self) -> None:
         if isinstance(self.names, str):  # type: ignore[unreachable] # a tuple by its type, not by its caller
             raise ParameterError(f"names = {self.names!r} is one string: give a list of names")
@@ -235,17 +246,14 @@ class Categories(Domain):
 
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override] # nobody sets it
-        """The names."""
         return self.names
 
     @property
     def refuses(self) -> bool:
-        """Whether there is no name for other values."""
         return self.other is None
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The names."""
         return self.names if self.other is None else (*self.names, self.other)
 
     @cached_property
@@ -253,7 +261,6 @@ class Categories(Domain):
         return {name: i for i, name in enumerate(self.labels)}
 
     def symbol(self, value: Any) -> int:
-        """Return the number of the name."""
         if not isinstance(value, str):
             raise ParameterError(f"a category is a string, not {value!r}")
         symbol = self.symbol_of(value)
@@ -267,15 +274,9 @@ class Categories(Domain):
         return self._symbols.get(name, None if self.other is None else self.size - 1)
 
     def examples(self) -> tuple[str, ...]:
-        """Return the names."""
         return self.labels
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the names are the candidates
-        """Name the first of them, and say what happens to others."""
         names = ", ".join(self.names[:MOST_NAMES]) + (", ..." if len(self.names) > MOST_NAMES else "")
         others = "nothing" if self.other is None else self.other
         return f"one of {self.size}: {names}; any other value is reported as {others}"
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"domain": "categories", "names": list(self.names), "other": self.other, "ordered": self.ordered}

@@ -52,6 +52,7 @@ class ItemSet(AnyDomain):
     of: Domain
     most: int
 
+    kind: ClassVar[str] = "set"
     families: ClassVar[tuple[str, ...]] = ("sets",)
     value_type: ClassVar[type[Any]] = frozenset
     value_word: ClassVar[str] = "set"
@@ -61,30 +62,27 @@ class ItemSet(AnyDomain):
     def __post_init__(self) -> None:
         of: Any = self.of
         if not isinstance(of, Domain):
-            kind = of.canonical()["domain"] if isinstance(of, AnyDomain) else repr(of)
-            raise ParameterError(f"a set of {kind}: give the domain of one item, which has to be finite")
+            raise ParameterError(
+                f"a set of {getattr(of, 'kind', repr(of))}: give the domain of one item, which has to be finite"
+            )
         object.__setattr__(self, "most", whole("most", self.most))
         if not 1 <= self.most <= self.of.size:
             raise ParameterError(f"most = {self.most}: of {self.of.size} items, give a whole number from 1 to all")
 
     @property
     def size(self) -> int:
-        """How many items there are."""
         return self.of.size
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each item is called."""
         return self.of.labels
 
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override] # nobody sets it
-        """The items, where they are named one by one."""
         return self.of.choices
 
     @property
     def refuses(self) -> bool:
-        """Whether an item may be outside."""
         return self.of.refuses
 
     def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - of any metric
@@ -119,20 +117,16 @@ class ItemSet(AnyDomain):
         return frozenset(self.of.read(item) for item in items if item)
 
     def label(self, encoded: Any) -> str:
-        """Return the items' labels."""
         return ", ".join(self.labels[symbol] for symbol in encoded) or "no item"
 
     def examples(self) -> Sequence[frozenset[Any]]:
-        """Return a set of one item for each item."""
         return tuple(frozenset([item]) for item in self.of.examples())
 
     @property
     def num_values(self) -> int | None:
-        """How many sets there are."""
         return 1 << self.size
 
     def encoded_text(self, encoded: Any) -> str:
-        """Return the items in words, with their symbols."""
         symbols = ", ".join(map(str, encoded))
         return f"{self.label(encoded)}: symbols {{{symbols}}} of 0 .. {self.size - 1}" if encoded else "no item"
 
@@ -150,10 +144,6 @@ class ItemSet(AnyDomain):
             f"which of {self.size} items apply: {names}; of a set of more than {self.most}, "
             f"a random part of {self.most} counts"
         )
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"domain": "set", "of": self.of.canonical(), "most": self.most}
 
 
 def item_set(

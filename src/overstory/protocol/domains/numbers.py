@@ -1,4 +1,4 @@
-"""Domains of numbers, whole or in equal bins: what is a number at all, and what becomes of one outside."""
+"""Domains of numbers: whole, in equal bins, or a range that is not cut; what is a number at all, and one outside."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
-from overstory.protocol.domains.domains import Domain, check_size
+from overstory.protocol.domains.domains import AnyDomain, Domain, check_size
 from overstory.protocol.errors import ParameterError
 
 Outside = Literal["clamp", "reject", "separate"]
@@ -36,15 +36,16 @@ def finite(name: str, value: Any) -> Number:
     raise ParameterError(f"{name} = {value!r}: give a finite number")
 
 
-def limits(minimum: Any, maximum: Any) -> tuple[float, float]:
-    """Return both limits of a range as floats, the first below the second; else ParameterError."""
+def set_limits(of: Any) -> None:
+    """Make both limits of a range floats, or raise ParameterError unless the first is below the second."""
     try:
-        low, high = float(finite("minimum", minimum)), float(finite("maximum", maximum))
+        low, high = float(finite("minimum", of.minimum)), float(finite("maximum", of.maximum))
     except OverflowError:
-        raise ParameterError(f"the range {minimum} .. {maximum} is too large for floats") from None
+        raise ParameterError(f"the range {of.minimum} .. {of.maximum} is too large for floats") from None
     if not low < high:
         raise ParameterError(f"minimum = {low} is not below maximum = {high}: give two numbers in order")
-    return low, high
+    object.__setattr__(of, "minimum", low)
+    object.__setattr__(of, "maximum", high)
 
 
 def refusal(value: Any, low: float, high: float) -> ParameterError:
@@ -78,18 +79,30 @@ class Range(Domain):
     maximum: Any
     outside: Outside
 
-    @property
-    def ordered(self) -> bool:
-        return True
+    ordered = True
 
     @property
     def refuses(self) -> bool:
         return self.outside == "reject"
 
+    @property
+    def _is_separate(self) -> bool:
+        return self.outside == "separate"
+
+    @property
+    @abstractmethod
+    def _inside(self) -> int:
+        """How many symbols there are inside."""
+
+    @property
+    def size(self) -> int:
+        """The symbols inside, and those of numbers outside."""
+        return self._inside + 2 * self._is_separate
+
     def ends(self, symbol: int) -> tuple[float, float] | None:
         """Return the least and the greatest number that has the symbol; None of those outside."""
-        inside = symbol - (self.outside == "separate")
-        return self._ends(inside) if 0 <= inside < self.size - 2 * (self.outside == "separate") else None
+        inside = symbol - self._is_separate
+        return self._ends(inside) if 0 <= inside < self._inside else None
 
     @abstractmethod
     def _ends(self, inside: int) -> tuple[float, float]:
@@ -101,13 +114,12 @@ class Range(Domain):
             raise refusal(number, self.minimum, self.maximum)
         return 0 if number < self.minimum else self.size - 1
 
-    def _with_ends(self, inside: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the labels with those of the symbols outside, where there are such."""
-        separate = self.outside == "separate"
-        return (f"below {self.minimum!r}", *inside, f"above {self.maximum!r}") if separate else inside
+    def _around(self, below: Any, inside: Iterable[Any], above: Any) -> tuple[Any, ...]:
+        """Return something for each symbol: `below` and `above` are of those outside, where there are such."""
+        return (below, *inside, above) if self._is_separate else tuple(inside)
 
-    def _examples_with_ends(self, inside: Iterable[Any]) -> tuple[Any, ...]:
-        return (self.minimum - 1, *inside, self.maximum + 1) if self.outside == "separate" else tuple(inside)
+    def _labels(self, inside: Iterable[str]) -> tuple[str, ...]:
+        return self._around(f"below {self.minimum!r}", inside, f"above {self.maximum!r}")
 
     def _outside_words(self) -> str:
         return {
@@ -145,6 +157,7 @@ class Integers(Range):
     maximum: int
     outside: Outside = "clamp"
 
+    kind = "integers"
     value_type = int
 
     def __post_init__(self) -> None:
@@ -154,38 +167,29 @@ class Integers(Range):
         check_size(self.maximum - self.minimum + 1, "whole numbers from minimum to maximum")
 
     @property
-    def size(self) -> int:
-        """The whole numbers, and the symbols for those outside."""
-        return self.maximum - self.minimum + 1 + 2 * (self.outside == "separate")
+    def _inside(self) -> int:
+        count: int = self.maximum - self.minimum + 1
+        return count
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The numbers in decimal digits."""
-        inside = tuple(str(x) for x in range(self.minimum, self.maximum + 1))
-        return self._with_ends(inside)
+        return self._labels(map(str, range(self.minimum, self.maximum + 1)))
 
     def _ends(self, inside: int) -> tuple[float, float]:
-        """Return the number, twice."""
         return self.minimum + inside, self.minimum + inside
 
     def symbol(self, value: Any) -> int:
-        """Return how far the number is above the minimum."""
         number = whole("value", value)
         if self.minimum <= number <= self.maximum:
-            return number - self.minimum + (self.outside == "separate")
+            return number - self.minimum + self._is_separate
         return self._beyond(number)
 
     def examples(self) -> tuple[Any, ...]:
         """Return the numbers, and one less and one more where those outside have symbols."""
-        return self._examples_with_ends(range(self.minimum, self.maximum + 1))
+        return self._around(self.minimum - 1, range(self.minimum, self.maximum + 1), self.maximum + 1)
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the numbers are the candidates
-        """Say which numbers, and what happens to others."""
         return f"a whole number from {self.minimum} to {self.maximum}; {self._outside_words()}"
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"domain": "integers", "min": self.minimum, "max": self.maximum, "outside": self.outside}
 
 
 @dataclass(frozen=True)
@@ -226,13 +230,13 @@ class Bins(Range):
     count: int
     outside: Outside = "clamp"
 
+    kind = "bins"
     value_type = float
 
     def __post_init__(self) -> None:
         check_outside(self.outside, get_args(Outside))
         object.__setattr__(self, "count", whole("count", self.count))
-        for name, limit in zip(("minimum", "maximum"), limits(self.minimum, self.maximum), strict=True):
-            object.__setattr__(self, name, limit)
+        set_limits(self)
         if self.count < 1:
             raise ParameterError(f"count = {self.count}: give at least 1 bin")
         check_size(self.size, "bins")
@@ -248,43 +252,123 @@ class Bins(Range):
         return tuple(float(low + (high - low) * i / self.count) for i in range(self.count + 1))
 
     @property
-    def size(self) -> int:
-        """The bins, and the symbols for values outside."""
-        return self.count + 2 * (self.outside == "separate")
+    def _inside(self) -> int:
+        return self.count
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The bins as intervals."""
         edges = self.edges
         inside = [f"[{a!r}, {b!r})" for a, b in pairwise(edges)]
         inside[-1] = inside[-1][:-1] + "]"
-        return self._with_ends(tuple(inside))
+        return self._labels(inside)
 
     def _ends(self, inside: int) -> tuple[float, float]:
-        """Return the bin's edges."""
         return self.edges[inside], self.edges[inside + 1]
 
     def symbol(self, value: Any) -> int:
-        """Return the number of the bin that owns the value."""
         number = finite("value", value)
         if self.minimum <= number <= self.maximum:
             inside = min(bisect_right(self.edges, number) - 1, self.count - 1)
-            return inside + (self.outside == "separate")
+            return inside + self._is_separate
         return self._beyond(number)
 
     def examples(self) -> tuple[Any, ...]:
         """Return the middles, and numbers beyond both ends where these have symbols."""
-        return self._examples_with_ends((low + high) / 2 for low, high in pairwise(self.edges))
+        middles = ((low + high) / 2 for low, high in pairwise(self.edges))
+        return self._around(self.minimum - 1, middles, self.maximum + 1)
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the bins are the candidates
-        """Say how many bins, and what happens to numbers outside."""
         limits = f"from {self.minimum:g} to {self.maximum:g}"
         return f"which of {self.count} equal ranges {limits} a number lies in; {self._outside_words()}"
 
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        limits = {"min": self.minimum, "max": self.maximum}
-        return {"domain": "bins", **limits, "count": self.count, "outside": self.outside}
+
+SOME_STEPS: Final = 100
+"""The number of steps that the range is divided into for examples."""
+
+
+@dataclass(frozen=True)
+class Interval(AnyDomain):
+    """A range of numbers that is not cut into symbols.
+
+    Parameters
+    ----------
+    minimum, maximum
+        The ends of the range: finite, the minimum below the maximum.
+    outside
+        "clamp" or "reject", for finite values beyond the range. NaN and infinities are always refused.
+
+    Raises
+    ------
+    ParameterError
+        When the limits are not in order, or too far apart for a float.
+
+    Examples
+    --------
+    >>> Interval(-1, 1).share(0.5), Interval(-1, 1).encode(7)
+    (Fraction(3, 4), 1.0)
+    """
+
+    minimum: float
+    maximum: float
+    outside: Literal["clamp", "reject"] = "clamp"
+
+    kind = "interval"
+    value_type = float
+    size = None
+    labels = ()
+    ordered = True
+    families = ("numbers",)
+
+    def __post_init__(self) -> None:
+        if self.outside not in {"clamp", "reject"}:
+            raise ParameterError(f"outside = {self.outside!r}: choose clamp or reject")
+        set_limits(self)
+        if math.isinf(self.width):
+            raise ParameterError(f"the range {self.minimum} .. {self.maximum} is too large for floats")
+
+    @property
+    def width(self) -> float:
+        """Maximum less minimum."""
+        return self.maximum - self.minimum
+
+    @property
+    def refuses(self) -> bool:
+        return self.outside == "reject"
+
+    def share(self, value: Any) -> Fraction:
+        """Return exactly how far along the range `value` lies, from 0 to 1."""
+        low, high = Fraction(self.minimum), Fraction(self.maximum)
+        return (Fraction(self.encode(value)) - low) / (high - low)
+
+    def encode(self, value: Any) -> Number:
+        """Return the number, or the nearest end of the range; see `AnyDomain.encode`."""
+        number = finite("value", value)
+        if self.minimum <= number <= self.maximum:
+            return number
+        if self.outside == "reject":
+            raise refusal(value, self.minimum, self.maximum)
+        return self.minimum if number < self.minimum else self.maximum
+
+    def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - whatever the metric
+        """Return the ends of the range, and what happens to numbers outside."""
+        return {"minimum": self.minimum, "maximum": self.maximum, "outside": self.outside}
+
+    def label(self, encoded: Any) -> str:
+        return f"{float(encoded):.12g}"
+
+    def encoded_text(self, encoded: Any) -> str:
+        return f"the number {self.label(encoded)}"
+
+    def examples(self) -> tuple[float, ...]:
+        low, high = Fraction(self.minimum), Fraction(self.maximum)
+        return tuple(float(low + (high - low) * step / SOME_STEPS) for step in range(SOME_STEPS + 1))
+
+    def encodings(self, labels: object) -> tuple[Any, ...]:  # noqa: ARG002 - numbers are not estimated one by one
+        return ()
+
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are no candidates
+        outside = "counts as the nearest end" if self.outside == "clamp" else "is reported as nothing"
+        return f"a number from {self.minimum:g} to {self.maximum:g}; one outside {outside}"
 
 
 def _as_written(limit: float) -> Fraction:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.protocol.domains.domains import AnyDomain, Domain
-from overstory.protocol.domains.tables import Table, check_variables, parts_of, texts
+from overstory.protocol.domains.tables import Table, Variables
 from overstory.protocol.errors import ParameterError
 
 PAIR: Final = 2
@@ -44,6 +44,7 @@ class Strings(AnyDomain):
     size = None
     labels = ()
     ordered = False
+    kind = "strings"
     families = ("strings",)
 
     def __post_init__(self) -> None:
@@ -52,7 +53,6 @@ class Strings(AnyDomain):
 
     @property
     def candidate_files(self) -> tuple[str | None, ...]:
-        """The one file."""
         return (self.candidates,)
 
     def completes(self, metric: str) -> dict[str, Any]:
@@ -71,30 +71,25 @@ class Strings(AnyDomain):
         return value
 
     def label(self, encoded: Any) -> str:
-        """Return the string."""
         return str(encoded)
 
     def encodings(self, labels: Sequence[str]) -> Sequence[str]:
-        """Return the candidates."""
         return labels
 
     def describe(self, num_candidates: int | None = None) -> str:
-        """Say that it is any text, and how many are looked for."""
         if num_candidates is None:
             return "any text, hashed; which texts are looked for is decided later"
         return f"any text, hashed; {num_candidates:,} texts are looked for (the file {self.candidates})"
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters: none."""
-        return {"domain": "strings"}
+        return {"domain": self.kind}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the file's name, too."""
         return self.canonical() | ({} if self.candidates is None else {"candidates": self.candidates})
 
 
 @dataclass(frozen=True)
-class StringTable(AnyDomain):
+class StringTable(Variables):
     """Pairs of values, of which at least one is any string.
 
     Each variable has an oracle of its own, and both reports travel together: **a change of one variable redraws
@@ -122,51 +117,22 @@ class StringTable(AnyDomain):
     ('example.org', 'yes')
     """
 
-    of: tuple[AnyDomain, ...]
-    names: tuple[str, ...]
-
     size = None
     labels = ()
-    ordered = False
     families = ("tuples",)
-    value_type = tuple
-    value_word = "combination"
-    reading = "table"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "of", tuple(self.of))
-        object.__setattr__(self, "names", texts("names", self.names))
-        check_variables(self.of, self.names)
+        super().__post_init__()
         if len(self.of) != PAIR:
             raise ParameterError(f"of has {len(self.of)} domains: strings are linked with one other variable")
         if not any(isinstance(part, Strings) for part in self.of):
             raise ParameterError("of: no variable takes strings; use a table of listed values")
 
     @property
-    def sizes(self) -> tuple[int | None, ...]:
-        """How many values each variable has; None for strings."""
-        return tuple(part.size for part in self.of)
-
-    @property
     def candidate_files(self) -> tuple[str | None, ...]:
-        """The file of each variable that takes strings."""
         return tuple(name for part in self.of for name in part.candidate_files)
 
-    @property
-    def other(self) -> tuple[int | None, ...]:
-        """Which symbol of each variable stands for all values that are not listed; None of strings."""
-        return tuple(
-            part.size - 1 if part.size is not None and getattr(part, "other", None) is not None else None
-            for part in self.of
-        )
-
-    @property
-    def refuses(self) -> bool:
-        """Whether a variable refuses values: then the pair is refused."""
-        return any(part.refuses for part in self.of)
-
     def completes(self, metric: str) -> dict[str, Any]:
-        """Return the sizes, and the key of the hashes."""
         return {"domain_sizes": self.sizes, "hash_key": metric}
 
     def encode(self, value: Any) -> tuple[Any, ...]:
@@ -177,13 +143,7 @@ class StringTable(AnyDomain):
         ParameterError
             When a variable is missing, unknown, or its value outside.
         """
-        encoded = []
-        for name, part, given in zip(self.names, self.of, parts_of(self.names, value), strict=True):
-            try:
-                encoded.append(part.encode(given))
-            except ParameterError as error:
-                raise ParameterError(f"{name}: {error}") from None
-        return tuple(encoded)
+        return tuple(self.encode_parts(value))
 
     def label(self, encoded: Any) -> str:
         """Return both values with their variables: ``site=example.org, crash=yes``."""
@@ -191,7 +151,6 @@ class StringTable(AnyDomain):
         return ", ".join(f"{name}={part.label(own)}" for name, part, own in each)
 
     def encoded_text(self, encoded: Any) -> str:
-        """Return both encoded values in words."""
         each = zip(self.names, self.of, encoded, strict=True)
         return " and ".join(f"{name}: {part.encoded_text(own)}" for name, part, own in each)
 
@@ -232,20 +191,12 @@ class StringTable(AnyDomain):
         return tuple(domain.read(part) for domain, part in zip(self.of, parts, strict=True))
 
     def encodings(self, labels: Sequence[str]) -> Sequence[tuple[Any, ...]]:
-        """Return the pairs of these labels."""
         return [self.encode(self.read(label)) for label in labels]
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - each list has its own number
-        """Describe both variables, and say what a change of one of them is."""
-        each = "; ".join(f"{name}: {part.describe()}" for name, part in zip(self.names, self.of, strict=True))
-        return f"{', '.join(self.names)} together (a change of any of them is another value). {each}"
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters; candidates are none of them."""
-        return {"domain": "table", "of": [part.canonical() for part in self.of], "names": list(self.names)}
+        return super().describe()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the parameters and the names of the candidates' files."""
         return self.canonical() | {"of": [part.to_json() for part in self.of]}
 
 

@@ -7,7 +7,7 @@ first variable leaves every other cell its symbol.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
@@ -21,7 +21,62 @@ ALL_PAIRS: Final = "all pairs"
 
 
 @dataclass(frozen=True)
-class Table(Domain):
+class Variables(AnyDomain):
+    """Several variables in one value: what tables of listed values and of strings have in common."""
+
+    of: tuple[AnyDomain, ...]
+    names: tuple[str, ...]
+
+    kind = "table"
+    ordered = False
+    value_type = tuple
+    value_word = "combination"
+    reading = "table"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of", tuple(self.of))
+        object.__setattr__(self, "names", texts("names", self.names))
+        check_variables(self.of, self.names)
+
+    @property
+    def sizes(self) -> tuple[int | None, ...]:
+        """How many values each variable has; None for strings."""
+        return tuple(domain.size for domain in self.of)
+
+    @property
+    def other(self) -> tuple[int | None, ...]:
+        """Which symbol of each variable stands for all values that are not listed; None of strings."""
+        return tuple(
+            domain.size - 1 if domain.size is not None and getattr(domain, "other", None) is not None else None
+            for domain in self.of
+        )
+
+    @property
+    def refuses(self) -> bool:
+        return any(domain.refuses for domain in self.of)
+
+    def encode_parts(self, value: Any) -> Iterator[Any]:
+        """Yield the symbol or the string of each variable, or raise ParameterError with its name."""
+        for name, domain, part in zip(self.names, self.of, parts_of(self.names, value), strict=True):
+            try:
+                yield domain.encode(part)
+            except ParameterError as error:
+                raise ParameterError(f"{name}: {error}") from None
+
+    @property
+    def _together(self) -> str:
+        return f"{', '.join(self.names)} together"
+
+    def describe(self, num_candidates: int | None = None) -> str:
+        """Describe each variable, and say what a change of one of them is."""
+        each = "; ".join(
+            f"{name}: {domain.describe(num_candidates)}" for name, domain in zip(self.names, self.of, strict=True)
+        )
+        return f"{self._together} (a change of any of them is another value). {each}"
+
+
+@dataclass(frozen=True)
+class Table(Variables, Domain):
     """The combinations of several variables' values.
 
     **A change of any variable is another value**: it gets a permanent response of its own, and takes one of the
@@ -54,15 +109,8 @@ class Table(Domain):
     names: tuple[str, ...]
     tables: tuple[tuple[str, ...], ...] = ()
 
-    ordered = False
-    value_type = tuple
-    value_word = "combination"
-    reading = "table"
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "of", tuple(self.of))
-        object.__setattr__(self, "names", texts("names", self.names))
-        check_variables(self.of, self.names)
+        super().__post_init__()
         given: Any = self.tables
         pairs = tuple(combinations(self.names, 2))
         tables = pairs if given == ALL_PAIRS else tuple(texts("tables", names) for names in _listed(given))
@@ -91,7 +139,6 @@ class Table(Domain):
 
     @property
     def size(self) -> int:
-        """How many cells there are."""
         return math.prod(self.sizes)
 
     @property
@@ -110,21 +157,10 @@ class Table(Domain):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The cells: ``version=2.0, crash=yes``."""
         parts = [
             [f"{name}={label}" for label in domain.labels] for name, domain in zip(self.names, self.of, strict=True)
         ]
         return tuple(", ".join(cell) for cell in product(*parts))
-
-    @property
-    def other(self) -> tuple[int | None, ...]:
-        """Which symbol of each variable stands for all values that are not listed."""
-        return tuple(domain.size - 1 if getattr(domain, "other", None) is not None else None for domain in self.of)
-
-    @property
-    def refuses(self) -> bool:
-        """Whether any variable refuses values: then the cell is refused."""
-        return any(domain.refuses for domain in self.of)
 
     def symbol(self, value: Any) -> int:
         """Return the number of the cell; a value is a tuple or a list in order, or a mapping by name.
@@ -135,11 +171,8 @@ class Table(Domain):
             When a variable is missing, unknown, or its value outside.
         """
         symbol = 0
-        for name, domain, part in zip(self.names, self.of, parts_of(self.names, value), strict=True):
-            try:
-                symbol = symbol * domain.size + domain.symbol(part)
-            except ParameterError as error:
-                raise ParameterError(f"{name}: {error}") from None
+        for size, part in zip(self.sizes, self.encode_parts(value), strict=True):
+            symbol = symbol * size + part
         return symbol
 
     def split(self, symbol: int) -> tuple[int, ...]:
@@ -171,29 +204,18 @@ class Table(Domain):
         return dict(zip(self.labels, self.examples(), strict=True))
 
     def examples(self) -> tuple[tuple[Any, ...], ...]:
-        """Return the combinations of the variables' examples."""
         return tuple(product(*(domain.examples() for domain in self.of)))
 
-    def describe(self, num_candidates: int | None = None) -> str:
-        """Describe each variable, and say what a change of one of them is."""
-        each = "; ".join(
-            f"{name}: {domain.describe(num_candidates)}" for name, domain in zip(self.names, self.of, strict=True)
-        )
-        if self.tables:
-            several = " or ".join(" and ".join(names) for names in self.tables)
-            how = f"one of these, chosen once for a device: {several}"
-        else:
-            how = f"{', '.join(self.names)} together"
-        return f"{how} (a change of any of them is another value). {each}"
+    @property
+    def _together(self) -> str:
+        if not self.tables:
+            return super()._together
+        several = " or ".join(" and ".join(names) for names in self.tables)
+        return f"one of these, chosen once for a device: {several}"
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        form: dict[str, Any] = {
-            "domain": "table",
-            "of": [domain.canonical() for domain in self.of],
-            "names": list(self.names),
-        }
-        return form | ({"tables": [list(names) for names in self.tables]} if self.tables else {})
+        form = super().canonical()
+        return form if self.tables else {key: value for key, value in form.items() if key != "tables"}
 
 
 def check_variables(of: Sequence[AnyDomain], names: Sequence[str]) -> None:

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 
 from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, AnyEncoding, BaseEncoding, check_count, check_symbol
-from overstory.protocol.encodings.hashing import GOLDEN, MASK64, OverstoryV1, mix64
 from overstory.protocol.errors import ParameterError
 
 _MASK32: Final = (1 << 32) - 1
@@ -89,6 +88,8 @@ def value_word(value: Any, domain_size: int | None, key: str) -> int:
     if domain_size is not None:
         symbol = check_symbol(value, domain_size)
         return mix32(2 * symbol + 1) | mix32(2 * symbol + 2) << 32
+    from overstory.protocol.encodings.hashing import OverstoryV1
+
     raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     if not isinstance(raw, bytes):
         raise ParameterError(f"a hashing oracle without a domain takes a string or bytes, not {type(value).__name__}")
@@ -143,6 +144,8 @@ class HadamardRow(BaseSymbols):
 @lru_cache(maxsize=1024)
 def matrix_rows(seed: int, num_bits: int, hash_bits: int) -> tuple[int, ...]:
     """Return the matrix of a seed: `hash_bits` masks of `num_bits` bits, from SplitMix64."""
+    from overstory.protocol.encodings.hashing import GOLDEN, MASK64, mix64
+
     return tuple(mix64(((seed << 8 | row) + 1) * GOLDEN & MASK64) >> (64 - num_bits) for row in range(hash_bits))
 
 

@@ -8,7 +8,7 @@ How many symbols and public seeds a hashing oracle takes depends on its variance
 (g - 1)) per report when every two values collide in 1/g of the seeds. A balanced set has that. With pseudo-random seeds
 the server fits d values to s (g - 1) independent counts, which leaves ``1 - d / (s (g - 1))`` of the information to
 each (`overstory.analysis.support.seeds`). Of all sets within a hundredth of the least variance, the one with
-the fewest seeds is taken: a device is then one of more.
+the fewest seeds is taken: a device is then one of more. Only a hashing oracle loads the encodings by seeds.
 """
 
 from __future__ import annotations
@@ -17,20 +17,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from overstory.protocol.channels import ONE, BinaryChannel, Rounds
 from overstory.protocol.encodings.base import DEFAULT_SEEDS, check_count, check_epsilon
-from overstory.protocol.encodings.seeds import (
-    FEWEST_SEEDS,
-    MOST_SEEDS,
-    MOST_SYMBOLS,
-    BalancedHash,
-    SeededHash,
-    balanced_values,
-)
-from overstory.protocol.encodings.symbols import MAX_HASH_BITS
 from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 
 ONE_BIT_EACH = ((1, 1),)
 
@@ -136,6 +130,8 @@ MAX_RANGE: Final = 1 << 16
 
 def check_seeds(num_seeds: int | None) -> None:
     """Raise ParameterError unless the number is one that a hashing oracle takes."""
+    from overstory.protocol.encodings.seeds import FEWEST_SEEDS, MOST_SEEDS
+
     if num_seeds is not None:
         check_count("num_seeds", num_seeds, FEWEST_SEEDS, MOST_SEEDS)
 
@@ -150,6 +146,8 @@ def small_set(
     num_seeds: int | None = None,
 ) -> BalancedHash | SeededHash:
     """Return the set of hash functions for these needs; `usual_range` is best where nothing collides too often."""
+    from overstory.protocol.encodings.seeds import MOST_SEEDS, MOST_SYMBOLS, SeededHash
+
     ranges = range(2, min(4 * usual_range, MOST_SYMBOLS) + 1) if hash_range is None else (hash_range,)
     if domain_size is None:
         return SeededHash(ranges[0] if hash_range else usual_range, num_seeds or DEFAULT_SEEDS, None, key)
@@ -165,6 +163,8 @@ def _options(
     alpha: Alpha, ranges: Iterable[int], domain_size: int, key: str, num_seeds: int | None
 ) -> Iterator[tuple[float, BalancedHash | SeededHash]]:
     """Yield every set that can tell the values apart, with its variance."""
+    from overstory.protocol.encodings.seeds import MOST_SEEDS, BalancedHash, SeededHash, balanced_values
+
     for size in ranges:
         variance = _variance(alpha, size)
         for seeds in _powers(size) if num_seeds is None else (num_seeds,):
@@ -178,6 +178,8 @@ def _options(
 
 def _powers(size: int) -> list[int]:
     """Return the powers of `size` from 64 to 1,024."""
+    from overstory.protocol.encodings.seeds import FEWEST_SEEDS, MOST_SEEDS
+
     powers, power = [], size
     while power <= MOST_SEEDS:
         if power >= FEWEST_SEEDS:
@@ -206,5 +208,7 @@ def kept_by(epsilon: float) -> Alpha:
 
 def best_hash_bits(epsilon: float) -> int:
     """Return the m of least variance among the ranges ``2**m``."""
+    from overstory.protocol.encodings.symbols import MAX_HASH_BITS
+
     ranges = [1 << bits for bits in range(1, MAX_HASH_BITS + 1)]
     return least_range(ranges, kept_by(check_epsilon("epsilon", epsilon))).bit_length() - 1

@@ -1,4 +1,4 @@
-"""The registries: a name, what builds a mechanism. Everything else is parametrized over them.
+"""The registries: a name, what builds a mechanism; which mechanisms collect which values.
 
 Naming a mechanism imports its module, and no other: a device that reports by one of them loads that one.
 """
@@ -6,14 +6,15 @@ Naming a mechanism imports its module, and no other: a device that reports by on
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError, suggestion
-from overstory.protocol.mechanisms.base import REBUILD, Mechanism
+from overstory.protocol.mechanisms.base import REBUILD, LocalRandomizer, Mechanism
 
 Built = TypeVar("Built")
 
@@ -39,34 +40,80 @@ class Builders(Mapping[str, Callable[..., Built]]):
         return len(self.places)
 
 
-REGISTRY: Final[Builders[Mechanism]] = Builders(
-    {
-        "grr": ".mechanisms.symbols:grr",
-        "sue": ".mechanisms.bits:sue",
-        "oue": ".mechanisms.bits:oue",
-        "blh": ".mechanisms.symbols:blh",
-        "olh": ".mechanisms.symbols:olh",
-        "linear-hash": ".mechanisms.symbols:linear_hash",
-        "hadamard": ".mechanisms.symbols:hadamard",
-        "subset": ".mechanisms.sets:subset",
-        "projective": ".mechanisms.sets:projective",
-        "random-matrix": ".mechanisms.symbols:random_matrix",
-        "rappor": ".mechanisms.bits:rappor",
-        "rappor-one-time": ".mechanisms.bits:rappor_one_time",
-        "basic-rappor": ".mechanisms.bits:basic_rappor",
-        "basic-rappor-one-time": ".mechanisms.bits:basic_rappor_one_time",
-        "wb": ".mechanisms.bits:wb",
-        "opt-wb": ".mechanisms.bits:opt_wb",
-        "opt-dr": ".mechanisms.bits:opt_dr",
-        "l-grr": ".mechanisms.symbols:l_grr",
-        "l-sue": ".mechanisms.bits:l_sue",
-        "l-osue": ".mechanisms.bits:l_osue",
-        "l-soue": ".mechanisms.bits:l_soue",
-        "dbitflip": ".mechanisms.bits:dbitflip",
-        "loloha": ".mechanisms.symbols:loloha",
-    }
+MECHANISMS: Final = (
+    ("grr", "symbols", ".mechanisms.symbols:grr"),
+    ("sue", "symbols", ".mechanisms.bits:sue"),
+    ("oue", "symbols", ".mechanisms.bits:oue"),
+    ("blh", "symbols strings", ".mechanisms.symbols:blh"),
+    ("olh", "symbols strings", ".mechanisms.symbols:olh"),
+    ("linear-hash", "symbols", ".mechanisms.symbols:linear_hash"),
+    ("hadamard", "symbols", ".mechanisms.symbols:hadamard"),
+    ("subset", "symbols", ".mechanisms.sets:subset"),
+    ("projective", "symbols", ".mechanisms.sets:projective"),
+    ("random-matrix", "symbols strings", ".mechanisms.symbols:random_matrix"),
+    ("rappor", "strings", ".mechanisms.bits:rappor"),
+    ("rappor-one-time", "strings", ".mechanisms.bits:rappor_one_time"),
+    ("basic-rappor", "symbols", ".mechanisms.bits:basic_rappor"),
+    ("basic-rappor-one-time", "symbols", ".mechanisms.bits:basic_rappor_one_time"),
+    ("wb", "symbols", ".mechanisms.bits:wb"),
+    ("opt-wb", "symbols", ".mechanisms.bits:opt_wb"),
+    ("opt-dr", "symbols", ".mechanisms.bits:opt_dr"),
+    ("l-grr", "symbols", ".mechanisms.symbols:l_grr"),
+    ("l-sue", "symbols", ".mechanisms.bits:l_sue"),
+    ("l-osue", "symbols", ".mechanisms.bits:l_osue"),
+    ("l-soue", "symbols", ".mechanisms.bits:l_soue"),
+    ("dbitflip", "symbols", ".mechanisms.bits:dbitflip"),
+    ("loloha", "symbols strings", ".mechanisms.symbols:loloha"),
+    ("ranges", "ordered", ".numeric.ranges:ranges"),
+    ("joint", "tuples", ".mechanisms.joint:joint"),
+    ("divided", "divided", ".mechanisms.divided:divided"),
+    ("prefix-search", "codes", ".search.mechanism:prefix_search"),
+    ("square-wave", "numbers", ".numeric.windows:square_wave"),
+    ("duchi", "numbers", ".numeric.means:duchi"),
+    ("piecewise", "numbers", ".numeric.means:piecewise"),
+    ("hybrid", "numbers", ".numeric.means:hybrid"),
+    ("padding-and-sampling", "sets", ".mechanisms.item_sets:padding_and_sampling"),
+    ("item-bits", "sets", ".mechanisms.item_sets:item_bits"),
 )
+"""Of each mechanism the name, the families of values that it takes, and the place of what builds it.
+
+Oracles that hash what they report take strings, too.
+"""
+
+
+@dataclass(frozen=True)
+class Family:
+    """The mechanisms that take values of one kind."""
+
+    values: str  # what they take, in a word or two
+    builders: Builders[LocalRandomizer]  # what a domain says of the parameters (`AnyDomain.completes`) is filled in
+
+
+def _taking(families: str) -> Builders[Any]:
+    """Return what builds the mechanisms that take values of one of some families."""
+    wanted = set(families.split())
+    return Builders({name: place for name, taken, place in MECHANISMS if wanted & set(taken.split())})
+
+
+_VALUES: Final = {
+    "symbols": "symbols",
+    "strings": "strings",
+    "ordered": "ordered symbols",
+    "tuples": "pairs of values",
+    "divided": "combinations, divided over tables",
+    "codes": "values that nobody listed",
+    "numbers": "numbers",
+    "sets": "sets of items",
+}
+
+FAMILIES: Final[Mapping[str, Family]] = {name: Family(values, _taking(name)) for name, values in _VALUES.items()}
+"""By the names that `AnyDomain.families` has."""
+
+REGISTRY: Final[Builders[Mechanism]] = _taking("symbols strings")
 """The frequency oracles."""
+
+BUILDERS: Final[Builders[LocalRandomizer]] = _taking(" ".join(_VALUES))
+"""Every mechanism that a metric can have."""
 
 
 def mechanism(name: str, **parameters: Any) -> Mechanism:
@@ -114,3 +161,22 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "dtype") and getattr(value, "shape", None) == ():
         return value.item()
     return whole_number(value)
+
+
+def any_mechanism(name: str, **parameters: Any) -> LocalRandomizer:
+    """Build the mechanism of that name, of whichever family."""
+    return build_from(BUILDERS, name, parameters)
+
+
+def values_of(name: str) -> str:
+    """Return what a mechanism takes, in words.
+
+    >>> values_of("olh"), values_of("duchi")
+    ('symbols or strings', 'numbers')
+    """
+    return " or ".join(family.values for family in FAMILIES.values() if name in family.builders)
+
+
+def names_for(families: Iterable[str]) -> list[str]:
+    """Return the names of the mechanisms of some families, in order."""
+    return sorted({name for family in families for name in FAMILIES[family].builders})

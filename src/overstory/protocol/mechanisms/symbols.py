@@ -13,7 +13,6 @@ from typing import Any
 
 from overstory.protocol.channels import MAX_EPSILON, ONE, SymbolChannel, SymbolRounds
 from overstory.protocol.encodings.base import MAX_SYMBOLS, check_count, check_epsilon
-from overstory.protocol.encodings.seeds import MOST_SYMBOLS
 from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, SymbolEncoding
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import (
@@ -182,6 +181,8 @@ def _hashed(name: str, parameters: dict[str, Any], hash_range: int | None, epsil
 
 def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> SymbolEncoding:
     """Return a small public set of hash functions, and complete the parameters by its size."""
+    from overstory.protocol.encodings.seeds import MOST_SYMBOLS
+
     check_seeds(parameters["num_seeds"])
     if hash_range is not None:
         check_count("hash_range", hash_range, 2, MOST_SYMBOLS)

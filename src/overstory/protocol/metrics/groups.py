@@ -25,7 +25,6 @@ FLOOR: Final = 1000
 MOST_GROUPS: Final = 256
 MOST_DEVICES: Final = 1 << 40
 ROUNDING: Final = 1e-9
-KEYS: Final = ("by", "shares", "devices", "floor")
 WANTED: Final = 'a table such as {by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
 
 
@@ -148,30 +147,25 @@ def _rare(shares: Mapping[str, float], devices: int, floor: int) -> Iterator[tup
 
 def read_groups(fields: Fields) -> Groups | None:
     """Return the groups that a metric's table gives; None after noting each fault."""
-    table = fields.subtable("groups", WANTED)
+    table = fields.subtable("groups", WANTED, ("by", "shares", "devices", "floor"))
     if table is None:
         return None
-    before = len(table.faults)
-    table.unknown(KEYS)
     by = table.required("by", 'what the groups are of, such as "release"')
+    by = table.taken("by", by, str, "{}: give a short name, such as release")
     shares = table.required(
         "shares",
         'each group with its public share of all devices, such as {"1.0" = 0.6}: groups are listed, not free text',
     )
+    listed = 'give a table of groups with their shares, such as {"1.0" = 0.6, "1.1" = 0.3}, with quotes'
+    shares = table.taken("shares", shares, dict, listed, lambda given: all(map(_is_share, given.values())))
     table.required("devices", "how many devices are expected to report, which no report shows: from sales, downloads")
     devices = table.whole("devices", 1, MOST_DEVICES)
     floor = table.whole("floor", 1, MOST_DEVICES, default=FLOOR)
-    if by is not None and not isinstance(by, str):
-        table.fault("by", f"{by!r:.100}: give a short name, such as release")
-    if shares is not None and not (isinstance(shares, dict) and all(map(_is_share, shares.values()))):
-        table.fault(
-            "shares", 'give a table of groups with their shares, such as {"1.0" = 0.6, "1.1" = 0.3}, with quotes'
-        )
-    if len(table.faults) > before or devices is None or floor is None:
+    if not table.is_sound or by is None or shares is None or devices is None or floor is None:
         return None
     for key, problem in _problems(by, shares, devices, floor):
         table.fault(key, problem)
-    return None if len(table.faults) > before else Groups(by, shares, devices, floor)
+    return Groups(by, shares, devices, floor) if table.is_sound else None
 
 
 def check_one_variable(metrics: Fields, groups: Mapping[str, Groups | None]) -> None:

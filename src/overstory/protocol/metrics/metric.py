@@ -34,6 +34,9 @@ ReportTransport = Literal["direct", "oblivious"]
 """How reports travel: to the collector, or encrypted through a relay, which alone sees the device's address."""
 
 
+CAPS: Final = ("window", "max_values", "over_cap")
+"""What bounds how much the reports of one device say."""
+
 FEWEST_TOGETHER: Final = 10
 """Past retention, no counts stay of fewer reports that have their period, group, and cohort or seed in common."""
 
@@ -177,9 +180,7 @@ class Metric:
             "mechanism": self.mechanism.canonical(),
             "domain": self.domain.canonical(),
             "period": str(self.period),
-            "window": self.window,
-            "max_values": self.max_values,
-            "over_cap": self.over_cap,
+            **{key: getattr(self, key) for key in CAPS},
             **({} if self.groups is None else {"groups": self.groups.canonical()}),
             **self._other_transport,
         }
@@ -205,32 +206,20 @@ class Metric:
     @cached_property
     def counts_digest(self) -> bytes:
         """The 16-byte digest of all that stored counts depend on: the mechanism, and labels where they are counted."""
-        return digest({"mechanism": self.mechanism.digest.hex(), "labels": self._labels_digest})
-
-    @property
-    def _labels_digest(self) -> str | None:
-        if not self.counted_by_label:
-            return None
-        return hashlib.blake2b(context(*self.labels), digest_size=16, person=b"labels").hexdigest()
+        labels = None
+        if self.counted_by_label:
+            labels = hashlib.blake2b(context(*self.labels), digest_size=16, person=b"labels").hexdigest()
+        return digest({"mechanism": self.mechanism.digest.hex(), "labels": labels})
 
     def to_json(self) -> dict[str, Any]:
         """Return the public entry as JSON values: what a registry says, and the digests it amounts to."""
-        parameters = _shown(self.mechanism.parameters)
         return {
-            "id": self.id,
-            "title": self.title,
-            "description": self.description,
-            "owner": self.owner,
-            "purpose": self.purpose,
+            **{key: getattr(self, key) for key in ("id", "title", "description", "owner", "purpose")},
             "domain": self.domain.to_json(),
             "oracle": self.mechanism.name,
-            "parameters": parameters,
+            "parameters": _shown(self.mechanism.parameters),
             "period": str(self.period),
-            "window": self.window,
-            "max_values": self.max_values,
-            "over_cap": self.over_cap,
-            "retention_days": self.retention_days,
-            "grace_days": self.grace_days,
+            **{key: getattr(self, key) for key in (*CAPS, "retention_days", "grace_days")},
             "expires": self.expires.isoformat(),
             "mechanism_digest": self.mechanism.digest.hex(),
             "digest": self.digest.hex(),

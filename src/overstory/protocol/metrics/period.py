@@ -20,9 +20,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST: Final = 253_402_300_800  # the first second of the year 10000, which ISO 8601's four digits cannot name
 _UNITS: Final = {"minute": MINUTE, "hour": HOUR, "day": DAY, "week": WEEK}
 _WORDS: Final = re.compile(r"(?:([1-9][0-9]{0,3}) )?(minute|hour|day|week)(s?)", re.ASCII)
-_WEEK_LABEL: Final = re.compile(r"[0-9]{4}-W[0-9]{2}", re.ASCII)
-_DAY_LABEL: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-_MINUTE_LABEL: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}Z", re.ASCII)
+_LABELS: Final = {WEEK: "[0-9]{4}-W[0-9]{2}", DAY: "[0-9]{4}-[0-9]{2}-[0-9]{2}"}
+_MINUTE_LABEL: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}Z"
 
 
 @dataclass(frozen=True, order=True)
@@ -130,9 +129,8 @@ class Period:
         return number
 
     def _read(self, text: str) -> float:
-        shape = {WEEK: _WEEK_LABEL, DAY: _DAY_LABEL}.get(self.seconds, _MINUTE_LABEL)
         try:
-            if shape.fullmatch(text):
+            if re.fullmatch(_LABELS.get(self.seconds, _MINUTE_LABEL), text, re.ASCII):
                 return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC).timestamp()
         except (ValueError, OverflowError, TypeError):
             pass

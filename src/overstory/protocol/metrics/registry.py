@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.mechanisms.base import digest
-from overstory.protocol.metrics.domain_table import Folder
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.metrics.metric_table import build_metric
+from overstory.protocol.metrics.metric_table import Folder, build_metric
 from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from overstory.protocol.metrics.budget import PersonBudget
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
-    from overstory.protocol.metrics.shards import Shards
+    from overstory.protocol.metrics.tables import ObliviousRoute, PersonBudget, Shards, Tables
 
 PACKAGE: Final = "package:"
 """How the name of a file inside an installed package begins."""
+
+TABLES: Final = ("budget", "oblivious", "shards")
 
 MOST_BYTES: Final = 16 << 20
 """Of a registry file: more is something else, such as /dev/zero."""
@@ -244,11 +243,10 @@ def parse_registry(
     (['colour'], 'week')
     """
     root = read_root(text, source=source)
-    root.unknown(("registry", "budget", "opt_out", "oblivious", "shards", "metrics"))
+    root.unknown(("registry", *TABLES, "opt_out", "metrics"))
     version = root.text("registry", "the registry's version, such as its date")
     metrics = _metrics(root, folder, read_candidates=read_candidates)
-    budget, opt_out, route = _budget(root, metrics), _opt_out(root, metrics), _oblivious(root, metrics)
-    shards = _shards(root, metrics)
+    opt_out, (budget, route, shards) = _opt_out(root, metrics), _tables(root, metrics)
     if root.faults:
         raise RegistryError(root.faults, source=source)
     assert version is not None
@@ -264,31 +262,13 @@ def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:
     return None
 
 
-def _budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | None:
-    """Return the budget; who has none loads nothing of it."""
-    if "budget" not in root.table:
-        return None
-    from overstory.protocol.metrics.budget import read_budget
+def _tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables | tuple[None, None, None]:
+    """Return the tables that few registries have; who has none of them loads nothing of them."""
+    if root.table.keys().isdisjoint(TABLES) and not any(metric.is_oblivious for metric in metrics.values()):
+        return None, None, None
+    from overstory.protocol.metrics.tables import read_tables
 
-    return read_budget(root, metrics)
-
-
-def _oblivious(root: Fields, metrics: Mapping[str, Metric]) -> ObliviousRoute | None:
-    """Return the relay's table; who has no oblivious metric loads nothing of it."""
-    if "oblivious" not in root.table and not any(metric.is_oblivious for metric in metrics.values()):
-        return None
-    from overstory.protocol.metrics.oblivious import read_route
-
-    return read_route(root, metrics)
-
-
-def _shards(root: Fields, metrics: Mapping[str, Metric]) -> Shards | None:
-    """Return the table of shards; who has none loads nothing of it."""
-    if "shards" not in root.table:
-        return None
-    from overstory.protocol.metrics.shards import read_shards
-
-    return read_shards(root, metrics)
+    return read_tables(root, metrics)
 
 
 def _metrics(root: Fields, folder: Folder | None, *, read_candidates: bool) -> dict[str, Metric]:
@@ -297,10 +277,12 @@ def _metrics(root: Fields, folder: Folder | None, *, read_candidates: bool) -> d
         return {}
     if not tables.table:
         tables.fault(None, "there is no metric: give a table [metrics.ID] for each")
-    read = {name: tables.subtable(name, "a table") for name in tables.table}
-    tabled = {name: fields for name, fields in read.items() if fields is not None}
-    built = {n: build_metric(fields, folder, read_candidates=read_candidates) for n, fields in tabled.items()}
-    metrics = {name: metric for name, metric in built.items() if metric is not None}
+    metrics = {}
+    for name in tables.table:
+        fields = tables.subtable(name, "a table")
+        metric = None if fields is None else build_metric(fields, folder, read_candidates=read_candidates)
+        if metric is not None:
+            metrics[name] = metric
     if any(metric.groups is not None for metric in metrics.values()):
         from overstory.protocol.metrics.groups import check_one_variable
 

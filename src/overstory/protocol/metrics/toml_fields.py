@@ -8,16 +8,19 @@ from __future__ import annotations
 import datetime as dt
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from overstory.protocol.errors import FormatError, suggestion
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics.toml_positions import Path, TomlPosition
+
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, order=True)
@@ -76,9 +79,7 @@ class RegistryError(FormatError):
             super().__init__(f"{len(self.faults)} faults{shown}", source=source)
 
 
-_AT_LINE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
-
-MOST_TEXT = 4000
+MOST_TEXT: Final = 4000
 
 
 @dataclass
@@ -92,6 +93,14 @@ class Fields:
     path: Path  # where the table lies
     positions: Mapping[Path, TomlPosition]  # by key
     faults: list[Fault] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._before = len(self.faults)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no fault was found since the table was opened."""
+        return len(self.faults) == self._before
 
     def fault(self, key: str | None, message: str) -> None:
         """Note a fault of a key, at its line, or at the nearest table's that was written."""
@@ -116,71 +125,65 @@ class Fields:
             self.fault(key, f"missing: give {wanted}")
         return self.table.get(key)
 
-    def text(self, key: str, wanted: str) -> str | None:
-        """Return a text that says something."""
-        value = self.required(key, wanted)
+    def taken(
+        self,
+        key: str,
+        value: Any,
+        kind: type[Value] | tuple[type[Value], ...],
+        problem: str,
+        is_right: Callable[[Value], bool] | None = None,
+    ) -> Value | None:
+        """Return a value of a type, or None after noting a problem, in which ``{}`` stands for it; of None, None."""
         if value is None:
             return None
-        if not isinstance(value, str) or not value.strip() or len(value) > MOST_TEXT:
-            self.fault(key, f"give {wanted}: text of 1 to {MOST_TEXT} characters")
-            return None
-        return " ".join(value.split())
+        if isinstance(value, kind) and not isinstance(value, bool) and (is_right is None or is_right(value)):
+            return value
+        self.fault(key, problem.replace("{}", f"{value!r:.100}"))
+        return None
+
+    def text(self, key: str, wanted: str) -> str | None:
+        problem = f"give {wanted}: text of 1 to {MOST_TEXT} characters"
+        value = self.taken(key, self.required(key, wanted), str, problem, _says_something)
+        return None if value is None else " ".join(value.split())
 
     def identifier(self, key: str, form: re.Pattern[str]) -> str | None:
         """Return a short id, or None where there is none."""
-        value = self.table.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, str) or form.fullmatch(value) is None:
-            self.fault(key, f"{value!r:.100}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first")
-            return None
-        return value
+        problem = "{}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
+        return self.taken(key, self.table.get(key), str, problem, lambda text: form.fullmatch(text) is not None)
 
     def link(self, key: str, wanted: str) -> str | None:
-        value = self.required(key, wanted)
-        if value is None:
-            return None
-        if not isinstance(value, str) or not _is_link(value):
-            self.fault(key, f"{value!r:.100} is no link: give {wanted}, starting with https://")
-            return None
-        return value
+        problem = f"{{}} is no link: give {wanted}, starting with https://"
+        return self.taken(key, self.required(key, wanted), str, problem, _is_link)
 
     def whole(self, key: str, low: int, high: int, *, default: int | None = None) -> int | None:
         """Return a whole number of a range; `default` where there is none."""
-        value = self.table.get(key, default)
-        if value is None:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            self.fault(key, f"{value!r:.100}: give a whole number from {low} to {high}")
-            return None
-        return value
+        problem = f"{{}}: give a whole number from {low} to {high}"
+        return self.taken(key, self.table.get(key, default), int, problem, lambda number: low <= number <= high)
 
     def choice(self, key: str, choices: Collection[str], default: str) -> str | None:
-        """Return one of some words."""
         value = self.table.get(key, default)
-        if not isinstance(value, str) or value not in choices:
-            near = suggestion(value, choices) if isinstance(value, str) else ""
-            self.fault(key, f"{value!r:.100}{near or ':'} choose one of {', '.join(choices)}")
-            return None
-        return value
+        near = "" if value in choices else suggestion(value, choices)
+        problem = f"{{}}{near or ':'} choose one of {', '.join(choices)}"
+        return self.taken(key, value, str, problem, lambda word: word in choices)
 
     def date(self, key: str, wanted: str) -> dt.date | None:
+        problem = f"give {wanted}: a date without quotes, such as 2027-11-21"
         value = self.required(key, wanted)
-        if value is None:
-            return None
-        if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
-            self.fault(key, f"give {wanted}: a date without quotes, such as 2027-11-21")
-            return None
-        return value
+        return self.taken(key, value, dt.date, problem, lambda day: not isinstance(day, dt.datetime))
 
-    def subtable(self, key: str, wanted: str) -> Fields | None:
-        value = self.required(key, wanted)
+    def subtable(self, key: str, wanted: str, keys: Collection[str] = ()) -> Fields | None:
+        """Return a table inside; where `keys` are given, every other key of it is noted."""
+        value = self.taken(key, self.required(key, wanted), dict, f"{{}} is no table: give {wanted}")
         if value is None:
             return None
-        if not isinstance(value, dict):
-            self.fault(key, f"{value!r:.100} is no table: give {wanted}")
-            return None
-        return Fields(value, (*self.path, key), self.positions, self.faults)
+        inner = Fields(value, (*self.path, key), self.positions, self.faults)
+        if keys:
+            inner.unknown(keys)
+        return inner
+
+
+def _says_something(text: str) -> bool:
+    return bool(text.strip()) and len(text) <= MOST_TEXT
 
 
 def _is_link(text: str) -> bool:
@@ -227,7 +230,7 @@ class _Positions(Mapping["Path", "TomlPosition"]):
 def _syntax(error: Exception, text: str) -> Fault:
     message = "arrays or tables are nested too deeply" if isinstance(error, RecursionError) else str(error)
     message = f"no TOML: {message[:1].lower()}{message[1:]}"
-    position = _AT_LINE.search(message)
+    position = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     if position:
         return Fault(int(position[1]), "", f"{message[: position.start()]}, at column {position[2]}")
     return Fault(text.count("\n") + 1, "", message)

@@ -134,7 +134,6 @@ class _Scanner:
         return str(tomllib.loads(f"key = {quoted}")["key"])
 
     def _pair(self, table: Path) -> None:
-        """Read ``key = value``."""
         start = self.at
         path = (*table, *self._keys())
         self.at += 1  # the equals sign

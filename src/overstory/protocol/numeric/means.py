@@ -26,7 +26,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, SymbolChannel
-from overstory.protocol.domains.intervals import Interval
+from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.encodings.base import check_symbol
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.windows import WindowChannel

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from overstory.protocol.channels import log_ratio, round_up
-from overstory.protocol.domains.intervals import Interval
+from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.encodings.base import check_cohort, check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Report, outward

@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, check_probability, log_ratio, round_up
-from overstory.protocol.domains.intervals import Interval
+from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.encodings.base import check_count, check_symbol
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.randomizer import MAX_RESOLUTION, NumericRandomizer, check_numeric_epsilon

@@ -10,32 +10,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.wire import GROUP, METRIC_ID
 from overstory.protocol.wire.upload import PERIODS, Upload, cohort_width, encode_columns
 
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.metric import Metric
+
 _HEX_16: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 
 
-class Entry(Protocol):
-    """What reading JSON asks of a metric: `overstory.protocol.metrics.Metric` is one."""
-
-    @property
-    def mechanism(self) -> LocalRandomizer:
-        """What reports are made with."""
-        ...
-
-    @property
-    def period(self) -> Any:
-        """Something with `parse_label`."""
-        ...
-
-
-def uploads_from_json(parsed: Any, metrics: Mapping[str, Entry], max_uploads: int) -> list[Upload]:
+def uploads_from_json(parsed: Any, metrics: Mapping[str, Metric], max_uploads: int) -> list[Upload]:
     """Return the uploads of a parsed JSON body, as if they had come in binary.
 
     The reports of a metric that `metrics` does not hold cannot be packed: such an upload comes back without any, to
@@ -53,7 +42,7 @@ _KEYS: Final = {"batch", "metric", "period", "digest", "reports"}
 _KEYS_AND_GROUP: Final = {*_KEYS, "group"}
 
 
-def _from_json(entry: Any, metrics: Mapping[str, Entry], where: str) -> Upload:
+def _from_json(entry: Any, metrics: Mapping[str, Metric], where: str) -> Upload:
     if not isinstance(entry, dict):
         raise WireError("json", f"{where}: give an object with the keys {', '.join(sorted(_KEYS))}, and no other")
     if missing := sorted(_KEYS - set(entry)):
@@ -84,14 +73,13 @@ def _hex(text: Any, shape: re.Pattern[str], where: str, wanted: str) -> bytes:
     return bytes.fromhex(text)
 
 
-def _period(given: Any, metric: Entry, where: str) -> int:
+def _period(given: Any, metric: Metric, where: str) -> int:
     if isinstance(given, int) and not isinstance(given, bool) and given in PERIODS:
         return given
     try:
-        number: int = metric.period.parse_label(given)
+        return metric.period.parse_label(given)
     except ParameterError as error:
         raise WireError("json", f"{where}: {error}") from None
-    return number
 
 
 def _packed(reports: Sequence[Any], digest: bytes, mechanism: LocalRandomizer, where: str) -> bytes:

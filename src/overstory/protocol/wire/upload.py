@@ -24,18 +24,17 @@ and is counted once. Nothing in it says who sent it, or when. Programs in other 
 
 from __future__ import annotations
 
-import re
 import struct
 import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from overstory.protocol.encodings.base import MAX_COHORTS, SEEDS, check_cohort, check_count
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 from overstory.protocol.wire import GROUP, METRIC_ID
 
 MAGIC: Final = b"OVSB"
@@ -78,26 +77,7 @@ def encode_columns(digest: bytes, num_bits: int, num_cohorts: int, cohorts: byte
     return body + TRAILER.pack(zlib.crc32(body))
 
 
-class Sender(Protocol):
-    """What a batch must know of whose reports it holds: a mechanism, or what takes numbers."""
-
-    @property
-    def digest(self) -> bytes:
-        """Of the parameters."""
-        ...
-
-    @property
-    def payload_bits(self) -> int:
-        """Width of a report."""
-        ...
-
-    @property
-    def num_cohorts(self) -> int:
-        """How many values its public part can take."""
-        ...
-
-
-def encode_reports(mechanism: Sender, reports: Iterable[Report]) -> bytes:
+def encode_reports(mechanism: LocalRandomizer, reports: Iterable[Report]) -> bytes:
     """Write `reports` of `mechanism` as one batch.
 
     >>> from overstory.protocol.mechanisms.registry import mechanism
@@ -180,9 +160,6 @@ UPLOAD_HEADER: Final = struct.Struct("<4sBBBB16siI")
 ID_BYTES: Final = 16
 PERIODS: Final = range(-(1 << 31), 1 << 31)
 
-_METRIC_BYTES: Final = re.compile(METRIC_ID.pattern.encode())
-_GROUP_BYTES: Final = re.compile(GROUP.pattern.encode())
-
 
 @dataclass(frozen=True, slots=True)
 class Upload:
@@ -240,10 +217,10 @@ def _upload_at(body: bytes, at: int) -> tuple[Upload, int]:
     if len(body) - start < length:
         announced = f"{id_length} + {group_length} + {length}"
         raise WireError("length", f"the header announces {announced} bytes; {len(body) - at} are here")
-    name, group = body[at + UPLOAD_HEADER.size : name_ends], body[name_ends:start]
-    if _METRIC_BYTES.fullmatch(name) is None:
-        raise WireError("metric", f"{name!r} is no metric's id")
-    if group and _GROUP_BYTES.fullmatch(group) is None:
-        raise WireError("group", f"{group!r:.100} is no group")
-    reports = body[start : start + length]
-    return Upload(batch, name.decode("ascii"), period, reports, group.decode("ascii")), start + length
+    name = body[at + UPLOAD_HEADER.size : name_ends].decode("latin-1")
+    group = body[name_ends:start].decode("latin-1")
+    if METRIC_ID.fullmatch(name) is None:
+        raise WireError("metric", f"{name.encode('latin-1')!r} is no metric's id")
+    if group and GROUP.fullmatch(group) is None:
+        raise WireError("group", f"{group.encode('latin-1')!r:.100} is no group")
+    return Upload(batch, name, period, body[start : start + length], group), start + length

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.privacy.shuffle.central import Released
     from overstory.protocol.metrics import Metric
-    from overstory.protocol.metrics.shards import Shards
+    from overstory.protocol.metrics.tables import Shards
 
 Key = TypeVar("Key")
 Value = TypeVar("Value", bound=Any)

@@ -1,25 +1,23 @@
-"""The address of a collector: a socket to bind, a certificate to check, a queue of connections to look at."""
+"""The address of a daemon: a socket to bind, a certificate to check."""
 
 from __future__ import annotations
 
 import socket
 import ssl
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from overstory.collector.settings import Limits
 from overstory.protocol.errors import OverstoryError
-from overstory.protocol.wire.addresses import is_loopback
+from overstory.protocol.wire import is_loopback
 
 
 class ServingError(OverstoryError):
-    """A collector that cannot listen or cannot start."""
+    """A daemon that cannot listen or cannot start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The address that a collector listens on, and its TLS certificate."""
+    """The address that a daemon listens on, and its TLS certificate."""
 
     host: str = "127.0.0.1"
     port: int = 8000  # 0: any free port
@@ -34,40 +32,42 @@ class Listening:
         """Whether tokens and reports would cross a network unencrypted."""
         return self.certificate is None and not is_loopback(self.host)
 
-    def bind(self, limits: Limits | None = None) -> socket.socket:
-        """Return a socket that is bound to the address."""
-        taking = round(1000 * (limits or Limits()).taking_seconds)
+    def bind(self, taking_seconds: float | None = None, backlog: int | None = None) -> socket.socket:
+        """Return a socket that is bound, and listens where `backlog` is given.
+
+        Its connections end when answers are not read for so many seconds.
+        """
         try:
             addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, address = addresses[0]
             bound = socket.socket(family, socket.SOCK_STREAM)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if hasattr(socket, "TCP_USER_TIMEOUT"):
-                # Its connections end when answers are not read, also those that the process has closed. (Linux.)
-                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, taking)
+            if taking_seconds is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+                # Also connections that the process has closed. (Linux.)
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * taking_seconds))
             bound.bind(address)
+            if backlog is not None:
+                bound.listen(backlog)
         except (OSError, OverflowError, UnicodeError) as error:  # the name of no host
             reason = getattr(error, "strerror", None) or str(error)
             raise ServingError(f"cannot listen on {self.host}:{self.port}: {reason}") from error
         return bound
 
-    def check_certificate(self) -> None:
-        """Check that certificate and key can be read and belong together, before anything uses them."""
+    def address(self, bound: socket.socket) -> str:
+        """Return the URL of a socket that `bind` gave."""
+        host, port = bound.getsockname()[:2]
+        return f"{'http' if self.certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def check_certificate(self) -> ssl.SSLContext | None:
+        """Return the context of TLS, or raise `ServingError` unless the files can be read and belong together."""
         for file in (self.certificate, self.key):
             if file is not None and not file.is_file():
                 raise ServingError(f"{file}: there is no such file; TLS needs a certificate and its key in PEM")
         if self.certificate is None:
-            return
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+            context.load_cert_chain(self.certificate, self.key)
         except OSError as error:  # an SSLError is one
             raise ServingError(f"{self.certificate}: no certificate and key that belong together: {error}") from error
-
-
-def queued(listening: socket.socket) -> int:
-    """Return the number of connections that wait to be accepted; 0 where the system does not report it."""
-    if not sys.platform.startswith("linux"):
-        return 0
-    # struct tcp_info: 8 bytes, then rto, ato, snd_mss, rcv_mss and unacked, which of a listening socket is its queue.
-    info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
-    return int.from_bytes(info[24:28], sys.byteorder)
+        return context

@@ -1,15 +1,27 @@
-"""Binary HTTP (RFC 9292): requests and responses of known length, as bytes.
+"""What travels as bytes, without any cipher: binary HTTP, lists of keys, releases of a relay.
 
-A message may be padded with zeros, so that messages of different metrics have one length.
+**Binary HTTP** (RFC 9292): requests and responses of known length. A message may be padded with zeros, so that messages
+of different metrics have one length.
+
+**A list of keys**: the entries of application/ohttp-keys (RFC 9458, section 3), as a registry checks them.
+
+**A release**: the encapsulated requests that a shuffling relay passes on together, in an order drawn from the system.
+
+    b"OVSR" | version 1 (1 byte) | release id (16 bytes) | then of each message: length (4 bytes, big-endian), message
+
+A large release travels in several such bodies of one id: the server adds up what it takes of each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from overstory.protocol.errors import WireError
+
+REQUEST_TYPE: Final = "message/ohttp-req"
+RESPONSE_TYPE: Final = "message/ohttp-res"
 
 REQUEST: Final = 0
 RESPONSE: Final = 1
@@ -111,7 +123,6 @@ class Reader:
         self._raw, self._at = raw, 0
 
     def kind(self, wanted: int) -> None:
-        """Check that the message is of a kind."""
         framing = self.number()
         if framing != wanted:
             raise WireError("oblivious", f"a message of kind {framing} where one of kind {wanted} belongs")
@@ -157,3 +168,82 @@ class Reader:
             self.fields()
         if any(self._raw[self._at :]):
             raise WireError("oblivious", "bytes after the end of the message are not zero")
+
+
+X25519_KEM: Final = 0x0020  # DHKEM(X25519, HKDF-SHA256)
+KEY_BYTES: Final = 32
+HEAD_BYTES: Final = 3  # the key's id and its KEM
+
+
+class Entry(NamedTuple):
+    """A key as a list states it."""
+
+    key_id: int
+    kem: int
+    public: bytes = b""  # empty for a KEM other than X25519, whose keys have another length
+    suites: tuple[tuple[int, int], ...] = ()  # the pairs of KDF and cipher that its owner takes
+
+
+def read_entries(raw: bytes) -> tuple[Entry, ...]:
+    """Read the entries of a list of keys, in its order; WireError where the bytes are no such list.
+
+    >>> listed = bytes.fromhex("0029" + "01" + "0020" + "11" * 32 + "0004" + "0001" + "0003")
+    >>> [(entry.key_id, entry.suites) for entry in read_entries(listed)]
+    [(1, ((1, 3),))]
+    """
+    entries, at = [], 0
+    while at < len(raw):
+        length = int.from_bytes(raw[at : at + 2], "big")
+        entry = raw[at + 2 : at + 2 + length]
+        if len(entry) != length or length < HEAD_BYTES:
+            raise WireError("oblivious", "the list of keys is cut off")
+        entries.append(_read_entry(entry))
+        at += 2 + length
+    return tuple(entries)
+
+
+def _read_entry(entry: bytes) -> Entry:
+    key_id, kem = entry[0], int.from_bytes(entry[1:HEAD_BYTES], "big")
+    if kem != X25519_KEM:
+        return Entry(key_id, kem)
+    public, rest = entry[HEAD_BYTES : HEAD_BYTES + KEY_BYTES], entry[HEAD_BYTES + KEY_BYTES :]
+    length, pairs = int.from_bytes(rest[:2], "big"), rest[2:]
+    if len(public) != KEY_BYTES or len(pairs) != length or length % 4:
+        raise WireError("oblivious", "a key of the list is cut off")
+    numbers = [int.from_bytes(pairs[i : i + 2], "big") for i in range(0, length, 2)]
+    return Entry(key_id, kem, public, tuple(zip(numbers[::2], numbers[1::2], strict=True)))
+
+
+RELEASE_TYPE: Final = "application/vnd.overstory.release"
+"""The media type of a release."""
+
+MAGIC: Final = b"OVSR\x01"
+ID_BYTES: Final = 16
+LENGTH_BYTES: Final = 4
+
+
+@dataclass(frozen=True)
+class Release:
+    """Messages that were released together, or a part of them."""
+
+    id: bytes  # 16 bytes, drawn by the relay for each release
+    messages: tuple[bytes, ...]  # encapsulated requests, each `message/ohttp-req`
+
+    def encode(self) -> bytes:
+        parts = (len(message).to_bytes(LENGTH_BYTES, "big") + message for message in self.messages)
+        return b"".join((MAGIC, self.id, *parts))
+
+
+def read_release(raw: bytes) -> Release:
+    """Read a release; WireError where the bytes are none, or end early."""
+    start = len(MAGIC) + ID_BYTES
+    if not raw.startswith(MAGIC) or len(raw) < start:
+        raise WireError("oblivious", "this is no release of a relay")
+    messages, at = [], start
+    while at < len(raw):
+        first = at + LENGTH_BYTES
+        at = first + int.from_bytes(raw[at:first], "big")
+        if first > len(raw) or at > len(raw):
+            raise WireError("oblivious", "the release is cut off")
+        messages.append(raw[first:at])
+    return Release(raw[len(MAGIC) : start], tuple(messages))

@@ -1,0 +1,333 @@
+"""The tables of a registry that few have: [budget], [oblivious] and [shards]. Who has none of them loads nothing of it.
+
+**Budget**: how much all reports of one person may reveal together, which every client enforces.
+
+**Oblivious**: the relay that reports travel through, who runs it, and the collector's keys.
+
+**Shards**: over how many collectors uploads are divided, by their batch ids. A retry must reach the store that has the
+upload's batch id: that store alone can know that it was counted. So the number of shards is fixed for a period, and
+another number holds from a day on: an upload goes by the number that is in force on the first day of its period (UTC),
+whenever it is sent.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from urllib.parse import urlsplit
+
+from overstory.protocol.errors import WireError
+from overstory.protocol.metrics.period import DAY
+from overstory.protocol.metrics.toml_fields import Fields
+from overstory.protocol.oblivious.formats import read_entries
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.metric import Metric
+
+Against = Literal["any-history", "same-pattern"]
+
+AGAINST: Final[tuple[Against, ...]] = ("any-history", "same-pattern")
+BUDGET: Final = 'a table such as {epsilon = 20.0, against = "any-history"}'
+ROUTE: Final = 'a table such as {relay = "https://relay.example.org/", operator = "Example Relay Inc.", keys = "HEX"}'
+SHARDS: Final = "a table such as {count = 16}"
+FROM: Final = "a table of days and numbers, such as {2027-03-01 = 16}"
+MOST: Final = 4096
+"""Shards; a shard is chosen by 16 bits of the batch id, so with many more some would get noticeably more uploads."""
+
+_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
+
+
+class Tables(NamedTuple):
+    """What a registry says in them."""
+
+    budget: PersonBudget | None = None
+    oblivious: ObliviousRoute | None = None
+    shards: Shards | None = None
+
+
+def read_tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables:
+    """Return the tables of a registry, after noting every fault in them."""
+    budget = _read_budget(root, metrics) if "budget" in root.table else None
+    return Tables(budget, _read_route(root, metrics), _read_shards(root, metrics))
+
+
+@dataclass(frozen=True)
+class PersonBudget:
+    """How much epsilon the reports of one person may cost.
+
+    Attributes
+    ----------
+    epsilon
+        The limit for all metrics together, in nats.
+    against
+        What a report is charged for: "any-history" charges what tells any two histories of as many reports apart;
+        "same-pattern" what they tell, not counting which reports share their noise.
+    attributes
+        Smaller budgets of the metrics that share an attribute, by attribute.
+    """
+
+    epsilon: float
+    against: Against = "any-history"
+    attributes: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", MappingProxyType(dict(sorted(self.attributes.items()))))
+
+    def limits_of(self, metric: Metric) -> Iterator[tuple[str | None, float]]:
+        """Return every limit that a metric's reports count against, with the attribute that it is of, if any."""
+        yield None, self.epsilon
+        if metric.attribute in self.attributes:
+            yield metric.attribute, self.attributes[metric.attribute or ""]
+
+    def allows_more_than(self, other: PersonBudget | None) -> bool:
+        """Whether some history may cost more under this budget than under another; None: the other allows anything."""
+        if other is None:
+            return False
+        if self.against != other.against and other.against == "any-history":
+            return True
+        later = {name: self.attributes.get(name, math.inf) for name in other.attributes}
+        return self.epsilon > other.epsilon or any(later[name] > most for name, most in other.attributes.items())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        plain = {"epsilon": self.epsilon, "against": self.against}
+        return plain | ({"attributes": dict(self.attributes)} if self.attributes else {})
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> PersonBudget:
+        """Return what `to_json` wrote.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            When it is something else.
+        """
+        attributes = dict(read.get("attributes", {}))
+        if read["against"] not in AGAINST or not all(map(_is_epsilon, (read["epsilon"], *attributes.values()))):
+            raise ValueError("not what a budget holds")
+        return cls(float(read["epsilon"]), read["against"], {name: float(most) for name, most in attributes.items()})
+
+
+def _read_budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | None:
+    """Return how much the reports of one person may cost; one report of a metric that costs more is a fault."""
+    table = root.subtable("budget", BUDGET, ("epsilon", "against", "attributes"))
+    if table is None:
+        return None
+    epsilon = _epsilon(table, "epsilon")
+    against = table.choice("against", AGAINST, "any-history")
+    attributes = _attributes(table, {metric.attribute for metric in metrics.values()})
+    if not table.is_sound or epsilon is None:
+        return None
+    budget = PersonBudget(epsilon, cast("Against", against), attributes)
+    for name, metric in metrics.items():
+        cost = metric.mechanism.epsilon_report
+        for attribute, most in budget.limits_of(metric):
+            if cost > most:
+                key = "epsilon" if attribute is None else f"attributes.{attribute}"
+                table.fault(key, f"{most:g} is less than one report of {name} costs, {cost:.4f}: give more")
+    return budget
+
+
+def _attributes(table: Fields, used: set[str | None]) -> dict[str, float]:
+    inner = table.subtable("attributes", "a table such as {battery = 5.0}") if "attributes" in table.table else None
+    limits = {} if inner is None else {name: _epsilon(inner, name) for name in inner.table}
+    for name in limits:
+        if inner is not None and name not in used:
+            inner.fault(name, f"no metric has the attribute {name!r:.100}")
+    return {name: most for name, most in limits.items() if most is not None}
+
+
+def _epsilon(table: Fields, key: str) -> float | None:
+    value = table.required(key, "an epsilon, such as 20.0")
+    number = table.taken(key, value, (int, float), "{}: give an epsilon above 0", _is_epsilon)
+    return None if number is None else float(number)
+
+
+def _is_epsilon(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
+
+
+@dataclass(frozen=True)
+class ObliviousRoute:
+    """Through whom the reports of oblivious metrics travel, and for whom they are encrypted.
+
+    Everybody has the same list of keys: a key of one's own would tell the collector who sends.
+    """
+
+    relay: str  # the URL that encrypted reports are posted to; the relay sees addresses, and no content
+    operator: str  # who runs the relay, in words for people; not who runs the collector
+    keys: bytes  # the collector's, as application/ohttp-keys (RFC 9458), the one to use first
+
+    @property
+    def described(self) -> str:
+        """The relay as the question before consent names it."""
+        return f"{self.relay}, run by {self.operator}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"relay": self.relay, "operator": self.operator, "keys": self.keys.hex()}
+
+
+def _read_route(root: Fields, metrics: Mapping[str, Metric]) -> ObliviousRoute | None:
+    """Return the relay; that a metric needs one is a fault where there is none."""
+    if "oblivious" not in root.table:
+        for name in [name for name, metric in metrics.items() if metric.is_oblivious]:
+            metric = Fields(root.table["metrics"][name], ("metrics", name), root.positions, root.faults)
+            metric.fault("transport", f"reports of this metric need a relay: give [oblivious], {ROUTE}")
+        return None
+    table = root.subtable("oblivious", ROUTE, ("relay", "operator", "keys"))
+    if table is None:
+        return None
+    relay = table.link("relay", "the URL that encrypted reports are posted to")
+    if relay is not None:
+        _check_relay(table, relay)
+    operator = table.text("operator", "who runs the relay, for people: another one than the collector's operator")
+    text = table.text("keys", "the line that `overstory keys show` prints: the collector's public keys, in hexadecimal")
+    keys = b"" if text is None else _keys(table, text)
+    return ObliviousRoute(relay or "", operator or "", keys) if table.is_sound else None
+
+
+def _check_relay(table: Fields, relay: str) -> None:
+    parts = urlsplit(relay)
+    try:
+        has_port = parts.port != 0
+    except ValueError:
+        has_port = False
+    if not relay.isascii() or not has_port:
+        table.fault("relay", f"{relay!r:.100} is no address: give one such as https://relay.example.org/")
+    elif parts.username or parts.password or parts.fragment:
+        table.fault("relay", "a name, a password or a fragment is no part of it: a relay takes messages from anybody")
+
+
+def _keys(table: Fields, text: str) -> bytes:
+    try:
+        raw = bytes.fromhex(text)
+        if read_entries(raw):
+            return raw
+    except (ValueError, WireError):
+        pass
+    table.fault("keys", f"{text!r:.60} is no list of keys: give what `overstory keys show` prints, in hexadecimal")
+    return b""
+
+
+def shard_of(batch: bytes, count: int) -> int:
+    """Return the shard of a batch id, of `count`: its first two bytes, big-endian, modulo the count.
+
+    >>> [shard_of(bytes.fromhex(first) + bytes(14), 16) for first in ("0000", "000f", "0110", "ffff")]
+    [0, 15, 0, 15]
+    """
+    return (batch[0] << 8 | batch[1]) % count
+
+
+@dataclass(frozen=True)
+class Shards:
+    """How many shards there are, and from which day on."""
+
+    # (first day since 1970, number), ascending; the first number holds before its day, too
+    counts: tuple[tuple[int, int], ...]
+
+    @property
+    def most(self) -> int:
+        """The largest number of shards that is ever in force: shards are 0 .. most - 1."""
+        return max(count for _, count in self.counts)
+
+    def count_on(self, day: int) -> int:
+        """Return the number of shards in force on a day, counted from 1970.
+
+        >>> shards = Shards(((0, 4), (20_000, 16)))
+        >>> shards.count_on(19_999), shards.count_on(20_000)
+        (4, 16)
+        """
+        return self.counts[max(bisect_right(self.counts, (day, MOST + 1)) - 1, 0)][1]
+
+    def count_of(self, metric: Metric, period: int) -> int:
+        """Return the number of shards that uploads of a period are divided over."""
+        if len(self.counts) == 1:
+            return self.counts[0][1]
+        return self.count_on(metric.period.start(period) // DAY)
+
+    def of(self, metric: Metric, period: int, batch: bytes) -> int:
+        return shard_of(batch, self.count_of(metric, period))
+
+    def suffix(self, metric: Metric, period: int, batch: bytes) -> str:
+        """Return what the path of an upload has after /v1/reports: nothing where there is one shard."""
+        count = self.count_of(metric, period)
+        return "" if count == 1 else f"/{shard_of(batch, count)}"
+
+    def change_days(self) -> Iterator[tuple[str, int]]:
+        """Yield each day from which another number holds, in ISO 8601, with the number."""
+        for day, count in self.counts[1:]:
+            yield dt.date.fromordinal(day + _EPOCH).isoformat(), count
+
+    def first_difference(self, other: Shards | None) -> int | None:
+        """Return the first day, counted from 1970, on which another registry divides otherwise; None: on none.
+
+        A registry without shards has one collector.
+
+        >>> Shards(((0, 4), (20_000, 16))).first_difference(Shards(((0, 4), (20_100, 16))))
+        20000
+        """
+        theirs = other or Shards(((0, 1),))
+        days = sorted({day for day, _ in (*self.counts, *theirs.counts)})
+        return next((day for day in days if self.count_on(day) != theirs.count_on(day)), None)
+
+    def __str__(self) -> str:
+        changes = "".join(f", {count} from {day} on" for day, count in self.change_days())
+        return f"{self.counts[0][1]}{changes}"
+
+    def to_json(self) -> dict[str, Any]:
+        changes = dict(self.change_days())
+        return {"count": self.counts[0][1]} | ({"from": changes} if changes else {})
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Shards:
+        """Return what `to_json` wrote.
+
+        >>> Shards.from_json({"count": 4, "from": {"2027-03-01": 16}})
+        Shards(counts=((0, 4), (20878, 16)))
+        """
+        changes = [(_day(dt.date.fromisoformat(day)), int(count)) for day, count in read.get("from", {}).items()]
+        return cls(((0, int(read["count"])), *sorted(changes)))
+
+
+def _read_shards(root: Fields, metrics: Mapping[str, Metric]) -> Shards | None:
+    """Return the shards; with sealed reports, which no relay can divide, they are a fault."""
+    table = root.subtable("shards", SHARDS, ("count", "from")) if "shards" in root.table else None
+    if (
+        table is None
+        or table.required("count", "the number of collectors that uploads are divided over, such as 16") is None
+    ):
+        return None
+    count, changes = table.whole("count", 1, MOST), dict(_changes(table))
+    for name in [name for name, metric in metrics.items() if metric.is_oblivious]:
+        table.fault(
+            None,
+            f"reports of {name} come sealed, and no relay can see to which shard they belong: give oblivious metrics a "
+            "registry and a collector of their own",
+        )
+    return Shards(((0, count or 0), *sorted(changes.items()))) if table.is_sound else None
+
+
+def _changes(table: Fields) -> Iterator[tuple[int, int]]:
+    """Yield each day from which another number holds, counted from 1970, with the number; note every fault."""
+    inner = table.subtable("from", FROM) if "from" in table.table else None
+    for key in () if inner is None else inner.table:
+        assert inner is not None
+        count = inner.whole(key, 1, MOST)
+        try:
+            day = dt.date.fromisoformat(key)
+        except ValueError:
+            day = dt.date.min
+        if day.isoformat() != key or _day(day) <= 0:
+            inner.fault(key, f"{key!r:.100} is no day: give one such as 2027-03-01")
+        elif count is not None:
+            yield _day(day), count
+
+
+def _day(day: dt.date) -> int:
+    return day.toordinal() - _EPOCH

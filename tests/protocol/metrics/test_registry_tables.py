@@ -1,0 +1,265 @@
+"""The tables that few registries have, [shards] and [oblivious], and the groups of a metric's devices."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overstory.privacy.registry.changes import Kind, compare_registries
+from overstory.privacy.registry.warnings import registry_warnings
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import RegistryError, parse_registry
+from overstory.protocol.metrics.groups import FLOOR, OTHER, Groups
+from overstory.protocol.metrics.tables import Shards, shard_of
+from support.registry_texts import (
+    KEYS_HEX,
+    OBLIVIOUS,
+    faults,
+    oblivious_text,
+    plain_registry,
+    registry_of,
+    registry_text,
+    the_fault,
+)
+
+SHARDS = [
+    ((), "shards.count: missing: give the number of collectors that uploads are divided over, such as 16"),
+    (("count = 0",), "shards.count: 0: give a whole number from 1 to 4096"),
+    (("count = 1.5",), "shards.count: 1.5: give a whole number from 1 to 4096"),
+    (("count = true",), "shards.count: True: give a whole number from 1 to 4096"),
+    (("count = 4", "number = 5"), "shards.number: no such key; the keys are count, from"),
+    (("count = 4", "from = 5"), "shards.from: 5 is no table: give a table of days and numbers, such as"),
+    (("count = 4", 'from = {"2027-3-1" = 5}'), "shards.from.2027-3-1: '2027-3-1' is no day: give one such as"),
+    (("count = 4", "from = {20270301 = 5}"), "shards.from.20270301: '20270301' is no day: give one such as"),
+    (("count = 4", "from = {2027-03-01 = 0}"), "shards.from.2027-03-01: 0: give a whole number from 1 to 4096"),
+]
+OBLIVIOUS_KEYS = [
+    ("relay", None, "missing: give the URL that encrypted reports are posted to"),
+    ("relay", '"relay.example.org"', "is no link: give the URL that encrypted reports are posted to"),
+    ("relay", '"ftp://relay.example.org"', "is no link"),
+    ("relay", '"https://me:secret@relay.example.org/"', "a name, a password or a fragment is no part of it"),
+    ("relay", '"https://relay.example.org/#here"', "a name, a password or a fragment is no part of it"),
+    ("operator", None, "missing: give who runs the relay"),
+    ("operator", '" "', "give who runs the relay"),
+    ("keys", None, "missing: give the line that `overstory keys show` prints"),
+    ("keys", '"secret"', "'secret' is no list of keys"),
+    ("keys", f'"{KEYS_HEX[:-2]}"', "is no list of keys: give what `overstory keys show` prints, in hexadecimal"),
+    ("keys", f'"{KEYS_HEX}00"', "is no list of keys"),
+    ("keys", f'"{KEYS_HEX.replace("0029", "0028")}"', "is no list of keys"),
+    ("keys", f'"{KEYS_HEX * 100}"', "text of 1 to 4000 characters"),
+    ("keys", "7", "give the line"),
+    ("token", '"ovw_"', "no such key; the keys are relay, operator, keys"),
+]
+GROUPS = [
+    ('"release"', "", "is no table: give a table such as {by ="),
+    ('{by = "release", values = ["1.0"], devices = 5000}', ".shares", "groups are listed, not free text"),
+    ('{by = "release", shares = {"1.0" = 0.6}}', ".devices", "missing: give how many devices are expected"),
+    ('{shares = {"1.0" = 0.6}, devices = 500000}', ".by", "missing: give what the groups are of"),
+    ('{by = "The release", shares = {a = 0.6}, devices = 500000}', ".by", "up to 64 of a-z"),
+    ("{by = 7, shares = {a = 0.6}, devices = 500000}", ".by", "give a short name"),
+    ('{by = "r", shares = {1.0 = 0.6}, devices = 500000}', ".shares", "with quotes"),
+    ('{by = "r", shares = ["a"], devices = 500000}', ".shares", "give a table of groups with their shares"),
+    ('{by = "r", shares = {a = true}, devices = 500000}', ".shares", "give a table of groups with their shares"),
+    ('{by = "r", shares = {}, devices = 500000}', ".shares", "0 groups: list 1 to 256"),
+    ('{by = "r", shares = {a = 0.0}, devices = 500000}', ".shares", "'a' has the share 0: give"),
+    ('{by = "r", shares = {a = nan}, devices = 500000}', ".shares", "'a' has the share nan: give"),
+    ('{by = "r", shares = {a = 0.7, b = 0.4}, devices = 500000}', ".shares", "the shares add up to 1.1"),
+    ('{by = "r", shares = {other = 0.7}, devices = 500000}', ".shares", "'other' is the group of all devices that"),
+    ('{by = "r", shares = {A = 0.3, a = 0.4}, devices = 500000}', ".shares", "differ in capital letters alone"),
+    ('{by = "r", shares = {"a\\u0000" = 0.3}, devices = 500000}', ".shares", "cannot name a group"),
+    ('{by = "r", shares = {"=a" = 0.3}, devices = 500000}', ".shares", "cannot name a group"),
+    ('{by = "r", shares = {"" = 0.3}, devices = 500000}', ".shares", "cannot name a group"),
+    (f'{{by = "r", shares = {{{"a" * 33} = 0.3}}, devices = 500000}}', ".shares", "cannot name a group"),
+    ('{by = "r", shares = {a = 0.5}, devices = 0}', ".devices", "give a whole number from 1"),
+    ('{by = "r", shares = {a = 0.5}, devices = 500000, floor = 0}', ".floor", "give a whole number from 1"),
+    ('{by = "r", shares = {a = 0.5}, devices = 500000, flour = 9}', ".flour", "no such key; did you mean floor"),
+]
+WRONG = [
+    *((registry_text("[shards]", *lines), fault) for lines, fault in SHARDS),
+    *((oblivious_text(**{key: value}), f"oblivious.{key}: ", says) for key, value, says in OBLIVIOUS_KEYS),
+    *((plain_registry("m", groups=groups), f"metrics.m.groups{field}: ", says) for groups, field, says in GROUPS),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), [(text, says) for text, *says in WRONG])
+def test_a_wrong_table_is_a_fault_at_its_key_with_what_would_be_right(text, says):
+    found = [str(fault) for fault in faults(text)]
+    assert any(all(part in fault for part in says) for fault in found), found
+    assert len(found) == 1 or "m.groups" in found[0]
+
+
+def sharded(*lines: str):
+    return parse_registry(registry_text("[shards]", *lines))
+
+
+def test_an_upload_goes_by_the_number_on_the_first_day_of_its_period():
+    # 2027-03-03 is a Wednesday: the week that began on 2027-03-01 still has the number before.
+    registry = sharded("count = 4", "[shards.from]", "2027-03-03 = 16", "2028-01-01 = 1")
+    shards, metric = registry.shards, registry["colour"]
+    weeks = [metric.period.parse_label(label) for label in ("2027-W08", "2027-W09", "2027-W10", "2028-W01")]
+    assert [shards.count_of(metric, week) for week in weeks] == [4, 4, 16, 1]
+    batch = bytes.fromhex("0107") + bytes(14)
+    assert [shards.suffix(metric, week, batch) for week in weeks] == ["/3", "/3", "/7", ""]
+    assert (shards.most, str(shards)) == (16, "4, 16 from 2027-03-03 on, 1 from 2028-01-01 on")
+    assert Shards.from_json(registry.to_json()["shards"]) == shards
+
+
+def test_shards_get_as_many_uploads_each():
+    ids = [hashlib.sha256(bytes([number % 256, number // 256])).digest()[:16] for number in range(20_000)]
+    counts = Counter(shard_of(batch, 12) for batch in ids)
+    assert sorted(counts) == list(range(12))
+    # 20,000 draws of 12: the standard deviation is 39.
+    assert max(abs(count - 20_000 / 12) for count in counts.values()) < 6 * 39
+
+
+def test_a_registry_with_oblivious_metrics_has_no_shards():
+    found = str(the_fault(oblivious_text() + "[shards]\ncount = 4\n"))
+    assert "reports of colour come sealed, and no relay can see to which shard they belong" in found
+
+
+def test_a_diff_says_whether_periods_that_have_begun_are_divided_otherwise():
+    plain, four, five = parse_registry(registry_text()), sharded("count = 4"), sharded("count = 5")
+    later = sharded("count = 4", "from = {2027-03-01 = 16}")
+    one = sharded("count = 1", "from = {2027-03-01 = 16}")
+    details = {}
+    for name, old, new in (("more", four, five), ("later", four, later), ("first", plain, one), ("new", plain, four)):
+        (change,) = [change for change in compare_registries(old, new) if change.what == "shards"]
+        assert change.kind is (Kind.BREAKS if name in {"more", "new"} else Kind.HARMLESS)
+        details[name] = change.detail
+    assert details["more"].startswith(
+        "shards 4 becomes shards 5: uploads of periods that have begun go to other stores"
+    )
+    assert details["new"].startswith("one collector becomes shards 4: uploads of periods that have begun")
+    assert details["later"].startswith("shards 4 becomes shards 4, 16 from 2027-03-01 on: release it to devices")
+    assert details["first"].startswith("one collector becomes shards 1, 16 from 2027-03-01 on: release it")
+    assert not [change for change in compare_registries(four, four) if change.what == "shards"]
+
+
+def test_lint_warns_of_a_number_that_devices_cannot_know_in_time():
+    text = registry_text("[shards]", "count = 4", "[shards.from]", "2027-03-01 = 16")
+    registry = parse_registry(text)
+    warned = {
+        day: [str(w) for w in registry_warnings(registry, text, dt.date.fromisoformat(day)) if "shards" in w.field]
+        for day in ("2027-01-01", "2027-02-28", "2027-03-01")
+    }
+    assert not warned["2027-01-01"]
+    assert not warned["2027-03-01"]
+    assert "shards.from.2027-03-01: 16 shards in 1 day: a device with an older registry" in warned["2027-02-28"][0]
+
+
+def test_a_relay_is_read():
+    registry = parse_registry(oblivious_text())
+    route = registry.oblivious
+    assert route is not None
+    assert (route.relay, route.operator, route.keys.hex()) == (*OBLIVIOUS.values(),)
+    assert registry["colour"].is_oblivious
+    assert registry.to_json()["oblivious"] == OBLIVIOUS
+    assert registry["colour"].to_json()["transport"] == registry["colour"].canonical()["transport"] == "oblivious"
+
+
+def test_a_table_that_no_metric_needs_is_read_and_is_part_of_the_registrys_digest():
+    registry = parse_registry(oblivious_text(transport="direct"))
+    assert registry.oblivious is not None
+    assert registry.digest != parse_registry(registry_text()).digest
+
+
+def test_an_oblivious_metric_without_a_relay_is_a_fault_at_its_key():
+    fault = the_fault(registry_text('transport = "oblivious"'))
+    assert (fault.line, fault.field) == (14, "metrics.colour.transport")
+    assert fault.message.startswith("reports of this metric need a relay: give [oblivious], a table such as {relay = ")
+    dotted = registry_text('transport = "oblivious"').replace("[metrics.colour]", '[metrics."ui.colour"]')
+    assert (the_fault(dotted).line, the_fault(dotted).field) == (14, "metrics.ui.colour.transport")
+
+
+def test_what_is_no_relay_is_a_fault():
+    assert "is no table: give a table such as {relay = " in the_fault("oblivious = 7\n" + registry_text()).message
+    assert "choose one of direct, oblivious" in the_fault(registry_text('transport = "tor"')).message
+
+
+def test_keys_of_a_kind_that_this_version_cannot_use_are_read():
+    of_p256 = "0045" + "02" + "0010" + "04" * 64 + "00" * 2
+    registry = parse_registry(oblivious_text(keys=f'"{of_p256}"'))
+    assert registry.oblivious is not None
+    assert registry.oblivious.keys.hex() == of_p256
+
+
+@pytest.mark.parametrize(("text", "loaded"), [(registry_text(), []), (oblivious_text(), ["formats"])])
+def test_reading_a_registry_loads_no_cipher_and_without_the_table_nothing_at_all(text, loaded):
+    program = """
+import sys
+from overstory.protocol.metrics import parse_registry
+parse_registry(sys.stdin.read())
+print([name for name in sys.modules if name.startswith("overstory.protocol.oblivious.")])
+"""
+    names = [f"overstory.protocol.oblivious.{name}" for name in loaded]
+    run = subprocess.run([sys.executable, "-c", program], input=text, text=True, capture_output=True, check=True)
+    assert run.stdout.strip() == str(names)
+
+
+RELEASES = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
+
+
+def grouped(groups=RELEASES):
+    return parse_registry(plain_registry("m", groups=groups))["m"]
+
+
+def faults_of(groups):
+    return {fault.field: fault.message for fault in faults(plain_registry("m", groups=groups))}
+
+
+def test_the_digest_has_the_names_and_no_figures():
+    other_figures = RELEASES.replace("0.6", "0.5").replace("500000", "900000, floor = 2000")
+    reversed_order = '{by = "release", shares = {"1.1" = 0.3, "1.0" = 0.6}, devices = 500000}'
+    assert grouped().digest == grouped(other_figures).digest == grouped(reversed_order).digest
+    assert grouped().digest != grouped(RELEASES.replace('"1.1"', '"1.2"')).digest
+    assert grouped().digest != grouped(RELEASES.replace("release", "version")).digest
+
+
+def test_every_device_is_in_one_group():
+    groups = grouped().groups
+    assert groups.names == ("1.0", "1.1", OTHER)
+    assert [groups.of(value) for value in ("1.0", "1.1", "1.2", "", None, OTHER)] == ["1.0", "1.1", *[OTHER] * 4]
+    assert sum(groups.expected(name) for name in groups.names) == pytest.approx(500_000)
+    assert not any(map(groups.hidden, groups.names))
+    with pytest.raises(ParameterError, match=r"there is no group '1.2': the groups are 1.0, 1.1, other; did you mean"):
+        groups.expected("1.2")
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**7), st.floats(0.0001, 1))
+def test_no_listed_group_is_below_the_floor(floor, devices, share):
+    """Whatever the figures: groups that would be rare are refused, and what is not refused is not rare."""
+    try:
+        groups = Groups("g", {"a": share}, devices, floor)
+    except ParameterError:
+        assert min([share] + [1 - share] * (1 - share > 1e-9)) * devices < floor
+    else:
+        assert groups.expected("a") >= floor * (1 - 1e-9)
+        assert groups.hidden(OTHER) == (groups.share(OTHER) <= 1e-9)
+
+
+def test_a_rare_group_is_refused_and_so_is_a_rare_rest():
+    rare = faults_of('{by = "r", shares = {a = 0.5, b = 0.0015}, devices = 500000}')["metrics.m.groups.shares"]
+    assert rare.startswith("'b' has 750 of 500,000 devices, fewer than the floor of 1,000: a rare group singles its")
+    rest = faults_of('{by = "r", shares = {a = 0.5, b = 0.4985}, devices = 500000}')["metrics.m.groups.shares"]
+    assert rest.startswith("'other' has 750 of 500,000 devices, fewer than the floor of 1,000")
+    assert grouped('{by = "r", shares = {a = 0.5, b = 0.5}, devices = 500000}').groups.hidden(OTHER)
+    assert FLOOR == 1000
+
+
+def test_all_metrics_of_a_registry_have_the_same_groups():
+    """Two variables at once would put a device into the smaller group of all that share both."""
+    countries = '{by = "country", shares = {DE = 0.6}, devices = 500000}'
+    with pytest.raises(RegistryError, match=r"b has groups by country \(DE\), and a by release \(1.0, 1.1\): a device"):
+        parse_registry(registry_of({"a": {"groups": RELEASES}, "b": {"groups": countries}, "c": {}}))
+    finer = RELEASES.replace('"1.1"', '"1.1.1" = 0.1, "1.1.2"')
+    with pytest.raises(RegistryError, match="give every metric of the registry the same groups"):
+        parse_registry(registry_of({"a": {"groups": RELEASES}, "b": {"groups": finer}}))
+    both = parse_registry(registry_of({"a": {"groups": RELEASES}, "b": {"groups": RELEASES}, "c": {}}))
+    assert [metric.groups is None for metric in both.values()] == [False, False, True]
