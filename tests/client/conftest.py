@@ -2,7 +2,7 @@
 
 import pytest
 
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_responses_that_follow_from_the_metrics_key_alone_are_caught():
 def test_who_returns_to_an_account_goes_on_in_it(tmp_path):
     client = lived(tmp_path, (ABC + BASIC, BAC + BASIC, ABC + BASIC), "a", 2)
     with State(client.paths).snapshot() as rows:
-        responses, ledger = rows.memo.responses("m"), ledger_of(rows)
+        responses, ledger = rows.responses("m"), ledger_of(rows)
         sent = [row.body[24:] for row in rows.outbox.rows("m")]  # some have lost their batch ids
     assert [(one.number, one.reports) for one in responses] == [(0, 4), (1, 2)]
     assert sorted(account.reports for account in ledger.accounts) == [2, 4]

@@ -64,7 +64,7 @@ def test_noise_does_not_depend_on_the_group(tmp_path, clock):
     assert [group for group, _ in reports] == ["1.0", "1.1", "other", "other"]
     assert all(before == after for (_, before), (_, after) in pairwise(reports))
     with State(device(tmp_path).paths).snapshot() as rows:
-        assert len(rows.memo.responses("grouped")) == 1
+        assert len(rows.responses("grouped")) == 1
 
 
 def test_a_forgotten_group_is_said_once(tmp_path, caplog):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from overstory.client.state.outbox import RowState
+from overstory.client.state.rows import RowState
 from overstory.collector.oblivious.opening import KeyRing
 from overstory.protocol.metrics import MetricRegistry
 from support.collector_in_process import NOW

@@ -9,12 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import Delivery
+from overstory.client.upload.delivery import Delivery, oblivious_transport
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision
-from overstory.client.upload.sender import oblivious_transport
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import CollectorSink
@@ -273,7 +272,8 @@ def test_a_round_that_has_no_way_through_a_relay_leaves_the_row_and_calls_nothin
 
     Delivery(State(client.paths), client.registry, send, lambda: True, clock=lambda: NOON + 86400, batch=9).run()
     assert [row.metric for row in handed] == ["first"]
-    Delivery(State(client.paths), client.registry.metrics, send, lambda: True, clock=lambda: NOON + 86400).run()
+    bare = replace(client.registry, oblivious=None)
+    Delivery(State(client.paths), bare, send, lambda: True, clock=lambda: NOON + 86400).run()
     assert [row.metric for row in handed] == ["first"]
 
 

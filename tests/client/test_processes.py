@@ -13,8 +13,8 @@ import pytest
 
 from overstory.client import Outcome
 from overstory.client.randomizer import randomizer_of
-from overstory.client.state.outbox import RowState
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
@@ -63,7 +63,7 @@ def assert_whole(folder, expected=None):
     paths = StatePaths(folder / "state")
     secret = State(paths).begin()
     with State(paths).snapshot() as rows:
-        found, responses = rows.outbox.rows(), rows.memo.responses()
+        found, responses = rows.outbox.rows(), rows.responses()
         claims = {name: rows.claims(name) for name in REGISTRY}
         assert rows.fingerprint == secret.fingerprint == read_secret(paths.secret).fingerprint
     assert len({(row.metric, row.period) for row in found}) == len(found)
@@ -230,7 +230,7 @@ def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anyth
 
 @posix
 def test_a_child_forked_in_the_middle_of_a_transaction_touches_no_database(tmp_path, monkeypatch):
-    monkeypatch.setattr("overstory.client.state.database.PATIENCE", 0.05)
+    monkeypatch.setattr("overstory.client.state.state.PATIENCE", 0.05)
     client = device(tmp_path)
     client.record("colour", "red")
     inside, done = threading.Event(), threading.Event()

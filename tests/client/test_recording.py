@@ -17,14 +17,13 @@ from overstory.client import Client, Outcome
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state import rows as rows_module
-from overstory.client.state.outbox import Bounds, RowState
-from overstory.client.state.rows import ends_at
+from overstory.client.state.rows import Bounds, RowState, ends_at
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry, rows_of
+from support.devices import BINS, DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry, rows_of
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def clock():
 
 def responses_of(client, metric):
     with State(client.paths).snapshot() as rows:
-        return rows.memo.responses(metric)
+        return rows.responses(metric)
 
 
 def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(tmp_path, clock):
@@ -225,6 +224,13 @@ def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
     for unpicklable in (client, session._secret):
         with pytest.raises(TypeError, match="not pickled"):
             pickle.dumps(unpicklable)
+
+
+def test_a_metric_that_ends_within_a_period_takes_no_report_after_its_end(tmp_path):
+    """The week began before the end, so that the day of the record alone decides."""
+    ends = registry(expires="2026-11-21", weekly=BINS.replace('"day"', '"week"'))
+    for now, outcome in ((NOON, Outcome.EXPIRED), (NOON - DAY, Outcome.RECORDED)):
+        assert device(tmp_path, clock=Clock(now), registry=ends).record("weekly", 1) is outcome
 
 
 def test_the_queue_in_memory_is_bounded(tmp_path, clock, monkeypatch):

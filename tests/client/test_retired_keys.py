@@ -18,9 +18,8 @@ from overstory.client.person.explanation import report_in
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state import secret_file
 from overstory.client.state import state as state_module
-from overstory.client.state.outbox import RowState
-from overstory.client.state.paths import StatePaths
-from overstory.client.state.rows import ends_at
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import RowState, ends_at
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from support.collector_doubles import CountingCollector
@@ -155,12 +154,12 @@ def test_after_the_end_nothing_of_it_can_be_opened(life):
     before, after, bodies, _ = life
     assert opened(after, bodies, ENDS) == {}
     assert len(opened(after, bodies, STAYS)) == 6
-    (root,) = read_secret(before.secret)._tree
+    (root,) = read_secret(before.secret)._nodes
     files = everything(after)
     for node in walked(root.key, ENDS):
         assert node not in files
     with State(before).snapshot() as rows:
-        responses, queue = rows.memo.responses(ENDS), rows.outbox.rows(ENDS)
+        responses, queue = rows.responses(ENDS), rows.outbox.rows(ENDS)
     needles = [one.tag for one in responses] + [one.permanent.to_bytes(16, "little") for one in responses]
     needles += [row.body[-20:-4] for row in queue] + [row.body[8:24] for row in queue if row.state is RowState.WAITING]
     assert len(needles) > 10
@@ -324,7 +323,7 @@ def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monke
         names = sorted(path.name for path in paths.folder.iterdir())
         assert names == ["application.json", "consent.json", "lock", "secret", "state.db"]
         with state.snapshot() as rows:
-            assert rows.keys.erased() == {ENDS}
+            assert rows.erased() == {ENDS}
 
     assert every_cut(monkeypatch, make, act, check) > 8
 

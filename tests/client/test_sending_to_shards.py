@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from overstory.client.state.outbox import RowState
+from overstory.client.state.rows import RowState
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import RetryPolicy, decide
 from overstory.gateway.gateway import Gateway, Settings

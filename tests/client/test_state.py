@@ -16,10 +16,8 @@ from overstory.client import Outcome
 from overstory.client.consent.consent import choose
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.state import rows as rows_module
-from overstory.client.state.database import VERSION
-from overstory.client.state.outbox import RowState
-from overstory.client.state.paths import StatePaths
-from overstory.client.state.rows import NOTHING
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import NOTHING, VERSION, RowState
 from overstory.client.state.secret_file import DeviceSecret, _checksum, read_secret
 from overstory.client.state.state import State, erase
 from support.devices import DAY, NOON, REGISTRY, Clock, device, rows_of
@@ -321,7 +319,7 @@ def test_a_full_disk_disturbs_nobody_and_nothing_is_lost_when_there_is_room_agai
         assert client.status().problem is None
         with State(paths).snapshot() as rows:
             assert len({row.batch for row in rows.outbox.rows()}) == 201
-            assert sum(response.reports for response in rows.memo.responses()) == 201
+            assert sum(response.reports for response in rows.responses()) == 201
 
     in_child(limited)
 
@@ -434,7 +432,7 @@ def test_a_permanent_response_that_differs_from_the_one_reported_before_is_repor
     assert again.flush().written == {"already": 1}
     with State(paths).snapshot() as rows:
         assert len(rows.outbox.rows()) == 2
-        assert {response.tag: response.reports for response in rows.memo.responses("colour")}[NOTHING] == 1
+        assert {response.tag: response.reports for response in rows.responses("colour")}[NOTHING] == 1
 
 
 def test_a_state_that_a_killed_process_left_half_written_is_read(tmp_path):

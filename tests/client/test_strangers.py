@@ -16,12 +16,11 @@ from test_sending import begun, put, result, row
 
 from overstory.client.outcomes import WarnsOnce
 from overstory.client.person.status import read_status
-from overstory.client.state.outbox import RowState
+from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
-from overstory.client.upload import sender
-from overstory.client.upload.delivery import CollectorHealth
+from overstory.client.upload import delivery
+from overstory.client.upload.delivery import CollectorHealth, ReportSender
 from overstory.client.upload.http import Request, Response
-from overstory.client.upload.sender import ReportSender
 from overstory.collector.http.endpoint import refusal as refused
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.reasons import Reason
@@ -72,7 +71,7 @@ ENDS = {"damaged", "too-large", "too-many", "period-closed", "cohort", "bits", "
 
 def of_client(answer: Response) -> set[RowState]:
     sender = ReportSender("https://c.example", lambda request: answer, clock=lambda: NOON)
-    return {made.state for made in sender.send([row()], NOON, {}, lambda: True, seconds=lambda: 5.0).values()}
+    return {made.state for made in sender.send([row()], NOON, {}, lambda: True).values()}
 
 
 def of_gateway(answer: Response) -> set[RowState]:
@@ -114,7 +113,7 @@ def test_a_refusal_that_names_other_batches_is_not_of_this_one(became: Any) -> N
 @pytest.fixture
 def warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Any:
     """The lines of this test's warnings, as if the process had given none before."""
-    monkeypatch.setattr(sender, "_warn_once", WarnsOnce())
+    monkeypatch.setattr(delivery, "_warn_once", WarnsOnce())
     caplog.set_level(logging.WARNING, "overstory.client")
     return lambda: [record.getMessage() for record in caplog.records]
 
@@ -334,13 +333,13 @@ def test_status_says_when_what_waits_is_due(tmp_path: Path) -> None:
     client.flush()
     assert client.status().due == in_memory
     with State(client.paths).transaction() as rows:
-        rows.outbox.put_off(1, clock() + 5 * 3600 + 12 * 60)
+        rows.outbox.postpone(1, clock() + 5 * 3600 + 12 * 60)
     assert waiting() == "waiting: 1, due within 5 h 12 min; sent: 0, kept on this device: 0"
     assert client.status().to_json()["due_in_seconds"] == [18720, 18720]
     client.record("size", 2)
     client.flush()
     with State(client.paths).transaction() as rows:
-        rows.outbox.put_off(2, clock() - 5)
+        rows.outbox.postpone(2, clock() - 5)
     assert waiting() == "waiting: 2, the first due now, all within 5 h 12 min; sent: 0, kept on this device: 0"
     client.flush()  # the collector asks for an hour: nothing goes before, and all in as long again
     first, last = client.status().due or (0, 0)
@@ -359,5 +358,5 @@ def test_what_a_refused_metric_holds_is_due_when_it_may_be_asked_about_again(tmp
     client.flush()
     with State(client.paths).transaction() as rows:
         held = CollectorHealth.of(rows, "size")
-        rows.outbox.put_off(1, NOON)
+        rows.outbox.postpone(1, NOON)
     assert client.status().due == (held.resume + held.pause - NOON,) * 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import RetryPolicy

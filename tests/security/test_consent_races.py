@@ -5,7 +5,7 @@ import datetime as dt
 from overstory.client import Client
 from overstory.client.consent.consent import choose
 from overstory.client.recorder import MetricRecorder
-from overstory.client.state.outbox import RowState
+from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.gateway.sinks import AT_ONCE, CollectorSink, dispatch

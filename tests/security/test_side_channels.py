@@ -9,12 +9,12 @@ import pytest
 
 from overstory.client.randomizer import Randomizer
 from overstory.client.recorder import MetricRecorder
-from overstory.client.state.outbox import RowState
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
+from overstory.client.upload.delivery import ReportSender
 from overstory.client.upload.http import Response
-from overstory.client.upload.sender import ReportSender
 from overstory.protocol.domains import Bins, Categories, Integers, Strings
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import load_registry

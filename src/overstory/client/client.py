@@ -22,8 +22,7 @@ from overstory.client import settings
 from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.policy import UNASKED, EffectiveChoice, Permission, PermissionSources
 from overstory.client.outcomes import MADE, Fault, Flushed, Outcome, StateError, WarnsOnce
-from overstory.client.settings import Uploader
-from overstory.client.state.paths import StatePaths, check_app, describe, leave, policy_file, state_folder
+from overstory.client.state.files import StatePaths, check_app, describe, leave, policy_file, state_folder
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from overstory.client.outcomes import Round
     from overstory.client.person.status import Status
     from overstory.client.session import Session
-    from overstory.client.state.outbox import Bounds
+    from overstory.client.state.rows import Bounds, Rows
     from overstory.client.state.state import State
     from overstory.client.upload.http import Transport
     from overstory.protocol.metrics import MetricRegistry
@@ -125,7 +124,9 @@ class Client:
         self.app, self.registry = check_app(app), settings.load(registry)
         environ = os.environ if environ is None else environ
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
-        self._uploader = None if server is None else Uploader(server, token, transport, clock, environ)
+        if server is not None:
+            settings.check_collector(server, token)
+        self._server, self._token, self._transport, self._environ = server, token, transport, environ
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
         self._spread = None if spread is None else settings.seconds("spread", spread, 0.0, settings.WEEK)
         interval = settings.seconds("interval", interval, 0.01, settings.WEEK)
@@ -138,7 +139,7 @@ class Client:
         self._exit_timeout = settings.seconds("exit_timeout", exit_timeout, 0.0, 60.0)
         self._closed = self._introduced = False
         self._session: Session | None = None  # None before anything was recorded or went wrong
-        self._starting, self._process = threading.Lock(), os.getpid()
+        self._starting, self._sending, self._process = threading.Lock(), threading.Lock(), os.getpid()
 
     def __repr__(self) -> str:
         return f"Client({self.app!r}, state={os.fspath(self.paths.folder)!r})"
@@ -179,15 +180,9 @@ class Client:
             settings.warn_of_mistake(self._warn, self.registry, metric, value, strict=self._strict)
         try:
             return self._record(metric, value)
-        except StateError as error:
-            self._note(error)
-            if error.fault is Fault.ELSEWHERE:
-                return Outcome.NOT_ASKED
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the host program
-            # The message might hold the value: only the kind of the error is passed on.
-            self._warn(f"record {type(error).__name__}", "recording failed: %s", type(error).__name__)
-            self._begun().last_error = StateError(Fault.UNREADABLE, f"recording failed: {type(error).__name__}")
-        return Outcome.UNAVAILABLE
+            elsewhere = self._note(error, "recording").fault is Fault.ELSEWHERE
+            return Outcome.NOT_ASKED if elsewhere else Outcome.UNAVAILABLE
 
     def flush(self, timeout: float = 5.0) -> Flushed:
         """Write what is in memory to the disk, durably, then send what is due; never raises.
@@ -205,18 +200,12 @@ class Client:
             if self._session is not None:
                 written = self._session.flush(self._sources, max(timeout, 0.0))
             consent = self._permission.sends()
-            if self._uploader is not None and consent is not None and self.paths.database.exists():
-                left = until - time.monotonic()
-                sent = self._uploader.deliver(self._state(), self.registry, self._permission, consent, seconds=left)
             if self.paths.database.exists():
+                if self._server is not None and consent is not None:
+                    sent = self._deliver(self._server, consent, until - time.monotonic())
                 self._begun().retire_hourly()
-        except StateError as error:
-            self._note(error)
-            return Flushed(written, sent, str(error))
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the host program
-            self._warn(f"flush {type(error).__name__}", "flushing failed: %s", type(error).__name__)
-            self._begun().last_error = StateError(Fault.UNREADABLE, f"flushing failed: {type(error).__name__}")
-            return Flushed(written, sent, f"flushing failed: {type(error).__name__}")
+            return Flushed(written, sent, str(self._note(error, "flushing")))
         return Flushed(written, sent)
 
     def status(self) -> Status:
@@ -316,7 +305,7 @@ class Client:
     def _begun(self) -> Session:
         """Return the session; the first call makes it, and nothing is opened yet."""
         from overstory.client.session import Session
-        from overstory.client.state.database import watch
+        from overstory.client.state.state import watch
 
         with self._starting:
             if self._session is None:
@@ -331,10 +320,31 @@ class Client:
 
         return State(self.paths, bounds=self._bounds)
 
+    def _deliver(self, server: str, consent: Consent, seconds: float) -> Round | None:
+        """Send what is due under a consent, within a time limit; None where another thread is sending."""
+        from overstory.client.upload.delivery import ReportSender
+        from overstory.client.upload.http import http_transport
+
+        state, permission = self._state(), self._permission
+
+        def prepare(rows: Rows) -> None:
+            state.check_machine(rows)
+            permission.meet(rows, consent)
+
+        if not self._sending.acquire(blocking=False):
+            return None
+        try:
+            transport = self._transport or http_transport(self._environ)
+            sender = ReportSender(server, transport, self._token, clock=self._clock)
+            permit, covers = permission.sends, permission.may_send
+            return sender.deliver(state, self.registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
+        finally:
+            self._sending.release()
+
     def after_fork(self) -> None:
         """Continue in a child: its own locks, no thread, and none of the parent's queue."""
-        self._starting, self._process = threading.Lock(), os.getpid()
-        for part in (self._background, self._uploader, self._session):
+        self._starting, self._sending, self._process = threading.Lock(), threading.Lock(), os.getpid()
+        for part in (self._background, self._session):
             if part is not None:
                 part.after_fork()
 
@@ -350,7 +360,13 @@ class Client:
         except Exception as error:  # noqa: BLE001 - the program is ending
             self._warn("exit", "what was not flushed is lost: %s", type(error).__name__)
 
-    def _note(self, error: StateError) -> None:
-        # The error was raised below `record`: its frames hold the value.
-        self._begun().last_error = StateError(error.fault, str(error))
-        self._warn(f"state {error.fault}", "%s", str(error))
+    def _note(self, error: Exception, doing: str) -> StateError:
+        """Warn of an error and keep it for `status`; it was raised below `record`, so its frames hold the value."""
+        if isinstance(error, StateError):
+            noted = StateError(error.fault, str(error))
+            self._warn(f"state {noted.fault}", "%s", str(noted))
+        else:  # its message might hold the value: only its kind is passed on
+            noted = StateError(Fault.UNREADABLE, f"{doing} failed: {type(error).__name__}")
+            self._warn(str(noted), "%s", str(noted))
+        self._begun().last_error = noted
+        return noted

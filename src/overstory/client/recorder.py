@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.client.consent.consent import Choice
 from overstory.client.outcomes import Fault, Outcome, StateError
 from overstory.client.randomizer import randomizer_of
-from overstory.client.state.outbox import RowState
-from overstory.client.state.rows import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response, ends_at
+from overstory.client.state.rows import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response, RowState, ends_at
 from overstory.protocol.sampling import context
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 
@@ -227,7 +226,7 @@ class MetricRecorder:
         """Claim the period, count the permanent response, queue the upload; return False where it is taken."""
         metric = self.metric
         if self._once:  # the state may hold an answer by these parameters, perhaps from another process
-            mine = [row for row in rows.memo.responses(metric.id) if row.account == metric.account]
+            mine = [row for row in rows.responses(metric.id) if row.account == metric.account]
             answered = set().union(*map(_answers, mine))
             if False in answered or (local and True in answered):
                 return False
@@ -238,8 +237,8 @@ class MetricRecorder:
         if number is None:
             report = self._replacement(rows, report)
             number = self._charge(rows, report, local=local, capped=False)
-        rows.memo.keep_terms(metric)
-        rows.keys.extend(metric.id, ends_at(metric))
+        rows.keep_terms(metric)
+        rows.extend(metric.id, ends_at(metric))
         rows.outbox.add(
             report.batch,
             metric.id,
@@ -256,15 +255,8 @@ class MetricRecorder:
         """Count a report's permanent response and return its number; None where another has to be sent."""
         metric = self.metric
         try:
-            return rows.memo.charge(
-                metric.id,
-                metric.account,
-                report.tag,
-                report.permanent,
-                most=metric.max_values if report.permanent and capped else None,
-                kept=local,
-                spare=metric.nothing_is_spare,
-            )
+            most = metric.max_values if report.permanent and capped else None
+            return rows.charge(metric, report.tag, report.permanent, most=most, kept=local)
         except StateError as error:
             if error.fault is not Fault.ALTERED:
                 raise
@@ -279,7 +271,7 @@ class MetricRecorder:
         metric = self.metric
         held = {
             response.tag: response.permanent
-            for response in rows.memo.responses(metric.id)
+            for response in rows.responses(metric.id)
             if response.account == metric.account and response.permanent is not None
         }
         altered = report.tag in held

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.client.consent.consent import Choice
 from overstory.client.outcomes import Fault, Outcome, StateError
 from overstory.client.recorder import MetricRecorder, PendingReport
-from overstory.client.state.rows import changed_response, changes, over
+from overstory.client.state.rows import changed_response
 
 if TYPE_CHECKING:
     from overstory.client.budget import Allowance
@@ -141,11 +141,11 @@ class Session:
     def _introduce(self, metric: Metric, secret: DeviceSecret) -> MetricRecorder | None:
         """Return the recorder of a metric that this process records for the first time; None where its key is gone."""
         with self.state.snapshot() as rows:
-            past = rows.past(metric)
-            gone, lives = rows.keys.erased(), {} if self._looked else rows.keys.lives
+            past, gone = rows.past(metric), rows.erased()
+            pending = not self._looked and rows.has_news(self._metrics, self._clock())
         if metric.id in gone:
             return None  # by another process: what this one holds of the secret may still have the key
-        if changes(lives, self._registry) or over(lives, self._clock()):
+        if pending:
             try:
                 secret = self._retire() or secret
             except StateError as error:
@@ -212,8 +212,7 @@ class Session:
             allowed = sources.now()
             names = {report.metric for report in reports}
             rows.read(names)
-            rows.memo.read(names)
-            allowance, gone = self._allowance_in(rows), rows.keys.erased()
+            allowance, gone = self._allowance_in(rows), rows.erased()
             results = Counter(self._write(rows, report, allowed, allowance, gone) for report in reports)
             results += Counter(spent=len(silent))
             for result, number in (*results.items(), ("made-room", rows.outbox.trim())):
@@ -275,7 +274,7 @@ class Session:
             self._retired_at = now
 
     def _retire(self) -> DeviceSecret | None:
-        return self._forget(self.state.retire(self._registry, self._clock()))
+        return self._forget(self.state.retire(self._metrics, self._clock()))
 
     def _forget(self, gone: Collection[str]) -> DeviceSecret | None:
         """Drop the recorders of metrics whose keys were destroyed, here or by another process; return the secret."""

@@ -1,4 +1,4 @@
-"""Checks a client's settings and calls; has what sends to its collector, and the optional thread that flushes."""
+"""Checks a client's settings and calls; has the optional thread that flushes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from overstory.protocol.errors import FormatError, ParameterError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from overstory.client.consent.consent import Consent
-    from overstory.client.consent.policy import Permission
-    from overstory.client.outcomes import Round, WarnsOnce
-    from overstory.client.state.rows import Rows
-    from overstory.client.state.state import State
-    from overstory.client.upload.http import Transport
+    from overstory.client.outcomes import WarnsOnce
     from overstory.protocol.metrics import MetricRegistry
 
 
 WEEK: Final = 7 * 86_400.0
+UNENCRYPTED: Final = "reports and the token travel unencrypted to %s: give an https:// address"
+ONE_HOST: Final = "the relay and the collector are one host, %s, which sees both who sends and what is sent"
 
 
 def load(registry: MetricRegistry | str | os.PathLike[str] | Traversable) -> MetricRegistry:
@@ -77,6 +74,15 @@ def warn_of_unknown(warn: WarnsOnce, registry: MetricRegistry) -> None:
 def warn_of_unfit(warn: WarnsOnce, name: str) -> None:
     """Warn of a value outside a metric's domain; it is not logged."""
     warn(f"unfit {name}", "a value is outside the domain of %s: reported as nothing", name)
+
+
+def check_collector(server: str, token: str) -> None:
+    """Raise ParameterError unless this can be a collector's address, and this a write token."""
+    from overstory.client.upload.http import endpoint
+    from overstory.protocol.wire.reasons import check_token
+
+    endpoint(server)
+    check_token(token)
 
 
 def warn_of_clear(warn: WarnsOnce, server: str | None, registry: MetricRegistry) -> tuple[str, ...]:
@@ -149,59 +155,3 @@ class Background:
             self._news.clear()
             if not self._stop.is_set():
                 self._flush()
-
-
-UNENCRYPTED: Final = "reports and the token travel unencrypted to %s: give an https:// address"
-ONE_HOST: Final = "the relay and the collector are one host, %s, which sees both who sends and what is sent"
-
-
-class Uploader:
-    """Sends a client's reports to one collector, by one thread at a time; its address and token are checked at once."""
-
-    def __init__(
-        self,
-        server: str,
-        token: str,
-        transport: Transport | None,
-        clock: Callable[[], float],
-        environ: Mapping[str, str],
-    ) -> None:
-        from overstory.client.upload.http import endpoint
-        from overstory.protocol.wire.reasons import check_token
-
-        endpoint(server)
-        check_token(token)
-        self._server, self._token = server, token
-        self._transport, self._clock, self._environ = transport, clock, environ
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """Continue in a child, where no other thread is sending."""
-        self._sending = threading.Lock()
-
-    def deliver(
-        self,
-        state: State,
-        registry: MetricRegistry,
-        permission: Permission,
-        consent: Consent,
-        *,
-        seconds: float,
-    ) -> Round | None:
-        """Send what is due under a consent, within a time limit; None where another thread is sending."""
-        if not self._sending.acquire(blocking=False):
-            return None
-        from overstory.client.upload.http import http_transport
-        from overstory.client.upload.sender import ReportSender
-
-        def prepare(rows: Rows) -> None:
-            state.check_machine(rows)
-            permission.meet(rows, consent)
-
-        try:
-            transport = self._transport or http_transport(self._environ)
-            sender = ReportSender(self._server, transport, self._token, clock=self._clock)
-            permit, covers = permission.sends, permission.may_send
-            return sender.deliver(state, registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
-        finally:
-            self._sending.release()

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from overstory.client.outcomes import Round
-from overstory.client.state.outbox import OutboxRow, RowState
-from overstory.client.state.rows import Rows
+from overstory.client.state.rows import OutboxRow, Rows, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import Delivery, Failures, Permit, Send
+from overstory.client.upload.delivery import Collector, Delivery, Failures, Permit, Send
 from overstory.client.upload.http import Response, parse_object
 from overstory.client.upload.retry import Covers, Decision
-from overstory.client.upload.sender import Collector
 from overstory.protocol.errors import OverstoryError
-from overstory.protocol.metrics import Metric
+from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import UPLOAD_HEADER, UPLOAD_MAGIC
 
@@ -106,22 +104,18 @@ class CollectorSink(Collector):
         return decisions
 
     def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
+        """Yield the rows of each request, address by address."""
         by_address: dict[str, list[OutboxRow]] = {}
         for row in rows:
             by_address.setdefault(self.address(row), []).append(row)
         for of_address in by_address.values():
-            yield from self._requests(of_address)
-
-    def _requests(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
-        group: list[OutboxRow] = []
-        size = 0
-        for row in rows:
-            if group and (len(group) == self.most_uploads or size + len(row.body) > self.most_bytes):
-                yield group
-                group, size = [], 0
-            group.append(row)
-            size += len(row.body)
-        if group:
+            group, size = list[OutboxRow](), 0
+            for row in of_address:
+                if group and (len(group) == self.most_uploads or size + len(row.body) > self.most_bytes):
+                    yield group
+                    group, size = [], 0
+                group.append(row)
+                size += len(row.body)
             yield group
 
     def _post(self, rows: list[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
@@ -245,7 +239,7 @@ AT_ONCE: Final = 500
 
 def dispatch(
     state: State,
-    metrics: Mapping[str, Metric],
+    registry: MetricRegistry,
     sink: Sink,
     permit: Permit,
     now: float,
@@ -256,10 +250,10 @@ def dispatch(
 ) -> Round:
     """Deliver the reports that are due at `now` to a sink, until nothing is left or the sink fails; see `Delivery`."""
     if isinstance(sink, CollectorSink):
-        sink = replace(sink, metrics=metrics)
+        sink = replace(sink, metrics=registry)
     return Delivery(
         state,
-        metrics,
+        registry,
         sink.deliver,
         permit,
         covers,

@@ -33,7 +33,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.upload.http import Response, parse_object
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason, is_own_problem
@@ -117,25 +117,22 @@ def _date(text: str) -> float | None:
         return None
 
 
-def decide_locally(row: OutboxRow, metric: Metric | None, now: float) -> Decision | None:
-    """Return the decision that needs no request; None when the row has to be sent. An unlisted metric is None."""
+def decide_before_sending(
+    row: OutboxRow,
+    metric: Metric | None,  # None where it is not listed
+    now: float,
+    covers: Covers = lambda _: True,
+    *,
+    has_relay: bool = False,
+) -> Decision | None:
+    """Return a decision on a row that is too late, not covered or without its relay; None when it has to be sent."""
     if metric is None:
         return Decision(RowState.DROPPED, Reason.UNKNOWN_METRIC)
     begins = metric.period.start(row.period)  # in the future only after the clock was set back
     if now < begins:
         return Decision(RowState.WAITING, Reason.PERIOD_FUTURE, min(begins, now + DAY))
-    if metric.expired(begins):
-        return Decision(RowState.DROPPED, Reason.METRIC_EXPIRED)
-    return Decision(RowState.DROPPED, Reason.PERIOD_CLOSED) if now >= metric.accept_until(row.period) else None
-
-
-def decide_before_sending(
-    row: OutboxRow, metric: Metric | None, now: float, covers: Covers, *, has_relay: bool = False
-) -> Decision | None:
-    """Return a decision on a row that is too late, not covered or without its relay; None when it has to be sent."""
-    decision = decide_locally(row, metric, now)
-    if decision is not None or metric is None:
-        return decision
+    if metric.expired(begins) or now >= metric.accept_until(row.period):
+        return Decision(RowState.DROPPED, Reason.METRIC_EXPIRED if metric.expired(begins) else Reason.PERIOD_CLOSED)
     if not covers(metric):
         return Decision(RowState.WAITING, NOT_ASKED, now + HELD)
     if metric.is_oblivious and not has_relay:
