@@ -266,14 +266,15 @@ def test_a_round_that_has_no_way_through_a_relay_leaves_the_row_and_calls_nothin
     client.close(0.0)
     handed: list[OutboxRow] = []
 
-    def send(rows, *_):
-        handed.extend(rows)
-        return {row.id: Decision(RowState.SENT, "accepted") for row in rows}
+    class Taking:
+        def deliver(self, rows, *_):
+            handed.extend(rows)
+            return {row.id: Decision(RowState.SENT, "accepted") for row in rows}
 
-    Delivery(State(client.paths), client.registry, send, lambda: True, clock=lambda: NOON + 86400, batch=9).run()
+    Delivery(State(client.paths), client.registry, Taking(), lambda: True, clock=lambda: NOON + 86400, batch=9).run()
     assert [row.metric for row in handed] == ["first"]
     bare = replace(client.registry, oblivious=None)
-    Delivery(State(client.paths), bare, send, lambda: True, clock=lambda: NOON + 86400).run()
+    Delivery(State(client.paths), bare, Taking(), lambda: True, clock=lambda: NOON + 86400).run()
     assert [row.metric for row in handed] == ["first"]
 
 

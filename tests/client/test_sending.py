@@ -20,7 +20,7 @@ from overstory.client.outcomes import Round
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import LONGEST_DELAY, OutboxRow, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import ASKED, CollectorHealth, ReportSender
+from overstory.client.upload.delivery import ASKED, Collector, CollectorHealth
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_before_sending, retry_after
 from overstory.protocol.wire.reasons import Reason
@@ -225,21 +225,21 @@ def counts(state: State) -> dict[str, int]:
         return rows.counts()
 
 
-def report_sender(transport: Any, **changed: Any) -> ReportSender:
-    return ReportSender(**({"server": "https://c.example", "transport": transport, "clock": lambda: NOW} | changed))
+def report_sender(transport: Any, **changed: Any) -> Collector:
+    return Collector(**({"server": "https://c.example", "transport": transport, "clock": lambda: NOW} | changed))
 
 
 def test_a_round_sends_everything_that_is_due_in_requests_of_their_own(state: Any) -> None:
     collector = CountingCollector()
     put(filled(state, 100), row(101, due=NOW + 5))
-    assert report_sender(collector).deliver(state, METRICS, seconds=10) == Round(sent=100)
+    assert report_sender(collector).send_due(state, METRICS, seconds=10) == Round(sent=100)
     assert len(collector.bodies) == len(collector.counted) == 100
     assert {number for number, one in now_in(state).items() if one.state is RowState.WAITING} == {101}
     assert counts(state) == {"sent": 100}
 
 
 def test_when_it_was_sent_is_kept_no_finer_than_the_period(state: Any) -> None:
-    report_sender(CountingCollector()).deliver(filled(state, 1), METRICS, seconds=10)
+    report_sender(CountingCollector()).send_due(filled(state, 1), METRICS, seconds=10)
     with state.snapshot() as rows:
         assert rows.recall("sent colour") == 20778
     assert now_in(state)[1].due == 0
@@ -250,7 +250,7 @@ def test_the_order_says_nothing_about_when_reports_were_made(state: Any) -> None
     for share in range(3):
         put(state, *(row(20 * share + number) for number in range(20)))
         collector = CountingCollector()
-        report_sender(collector).deliver(state, METRICS, seconds=10)
+        report_sender(collector).send_due(state, METRICS, seconds=10)
         orders.add(tuple(decode_uploads(body, 1)[0].batch[-1] - 20 * share for body in collector.bodies))
     assert len(orders) == 3, "two equal orders of twenty have a chance below 1e-17"
 
@@ -265,20 +265,20 @@ def test_a_collector_that_fails_is_left_alone_until_it_may_be_well_again(state: 
 
     filled(state, 5)
     sender = report_sender(failing, clock=lambda: clock[0], uniform=lambda: 0.5)
-    assert sender.deliver(state, METRICS, seconds=10) == Round(put_off=1, error="http-503")
+    assert sender.send_due(state, METRICS, seconds=10) == Round(put_off=1, error="http-503")
     assert health(state) == CollectorHealth(1, NOW + 130, 130)
     assert sorted(one.attempts for one in now_in(state).values()) == [0, 0, 0, 0, 1], "the others are given back"
     clock[0] = NOW + 129
-    assert sender.deliver(state, METRICS, seconds=10) == Round()
+    assert sender.send_due(state, METRICS, seconds=10) == Round()
     clock[0] = NOW + 130
-    assert sender.deliver(state, METRICS, seconds=10) == Round(), "each has a time of its own after that"
+    assert sender.send_due(state, METRICS, seconds=10) == Round(), "each has a time of its own after that"
     clock[0] = NOW + 195
-    assert sender.deliver(state, METRICS, seconds=10).put_off == 1
+    assert sender.send_due(state, METRICS, seconds=10).put_off == 1
     assert health(state) == CollectorHealth(2, NOW + 195 + 160, 160)
     assert len(calls) == 2
     clock[0] = NOW + DAY
     well = replace(sender, transport=CountingCollector())
-    assert well.deliver(state, METRICS, seconds=10) == Round(sent=5)
+    assert well.send_due(state, METRICS, seconds=10) == Round(sent=5)
     assert health(state) == CollectorHealth()
 
 
@@ -286,12 +286,12 @@ def test_a_pause_from_before_the_clock_was_set_back_is_not_kept(state: Any) -> N
     with filled(state, 1).transaction() as rows:
         rows.remember(ASKED, "https://c.example")
         CollectorHealth(3, NOW + 2 * LONGEST_DELAY).save(rows)
-    assert report_sender(CountingCollector()).deliver(state, METRICS, seconds=10) == Round(sent=1)
+    assert report_sender(CountingCollector()).send_due(state, METRICS, seconds=10) == Round(sent=1)
 
 
 def test_what_is_dropped_is_counted_by_reason(state: Any) -> None:
     put(filled(state, 2), row(3, period=20000), row(4, metric="gone"))
-    done = report_sender(lambda request: refusal(Reason.BITS)).deliver(state, METRICS, seconds=10)
+    done = report_sender(lambda request: refusal(Reason.BITS)).send_due(state, METRICS, seconds=10)
     assert done == Round(dropped={"bits": 2, "period-closed": 1, "unknown-metric": 1})
     assert {name for name, _ in states(state).values()} == {"dropped"}
     assert counts(state) == {"dropped: bits": 2, "dropped: period-closed": 1, "dropped: unknown-metric": 1}
@@ -302,21 +302,21 @@ def test_a_drop_that_nobody_was_asked_about_does_not_make_a_collector_well(state
     with state.transaction() as rows:
         rows.remember(ASKED, "https://c.example")
         CollectorHealth(4, NOW - 1).save(rows)
-    report_sender(CountingCollector()).deliver(state, METRICS, seconds=10)
+    report_sender(CountingCollector()).send_due(state, METRICS, seconds=10)
     assert health(state) == CollectorHealth(4, NOW - 1)
 
 
 def test_a_period_far_ahead_does_not_keep_a_round_busy(state: Any) -> None:
     put(state, row(1, period=30000))
-    done = report_sender(CountingCollector()).deliver(state, METRICS, seconds=10)
+    done = report_sender(CountingCollector()).send_due(state, METRICS, seconds=10)
     assert done == Round(put_off=1, error="period-future")
     assert (now_in(state)[1].due, now_in(state)[1].attempts) == (NOW + DAY, 0)
 
 
 def test_a_round_ends_when_its_time_is_over(state: Any) -> None:
     collector = CountingCollector()
-    assert report_sender(collector).deliver(filled(state, 3), METRICS, seconds=0) == Round()
-    assert report_sender(collector).deliver(state, METRICS, seconds=10) == Round(sent=3), "nothing stayed leased"
+    assert report_sender(collector).send_due(filled(state, 3), METRICS, seconds=0) == Round()
+    assert report_sender(collector).send_due(state, METRICS, seconds=10) == Round(sent=3), "nothing stayed leased"
 
 
 def test_a_request_gets_no_more_time_than_the_round_has(state: Any) -> None:
@@ -326,7 +326,7 @@ def test_a_request_gets_no_more_time_than_the_round_has(state: Any) -> None:
         given_time.append(request.timeout)
         return Response(None, error="no answer in time")
 
-    report_sender(transport).deliver(filled(state, 1), METRICS, seconds=1.5)
+    report_sender(transport).send_due(filled(state, 1), METRICS, seconds=1.5)
     assert 1.0 < given_time[0] <= 1.5
 
 
@@ -335,15 +335,15 @@ def test_a_row_that_another_process_has_is_left_to_it(state: Any) -> None:
     collector, other = CountingCollector(), CountingCollector()
 
     def dying(request: Request) -> Response:
-        assert report_sender(other).deliver(state, METRICS, seconds=10) == Round()
+        assert report_sender(other).send_due(state, METRICS, seconds=10) == Round()
         collector(request)
         raise KilledError
 
     with pytest.raises(KilledError):
-        report_sender(dying).deliver(filled(state, 5), METRICS, seconds=10)
-    assert report_sender(other).deliver(state, METRICS, seconds=10) == Round()
+        report_sender(dying).send_due(filled(state, 5), METRICS, seconds=10)
+    assert report_sender(other).send_due(state, METRICS, seconds=10) == Round()
     late = report_sender(collector, clock=lambda: NOW + PACE.lease + 11)
-    assert late.deliver(state, METRICS, seconds=10) == Round(sent=5), "a crash costs a lease, no report"
+    assert late.send_due(state, METRICS, seconds=10) == Round(sent=5), "a crash costs a lease, no report"
     assert (len(collector.bodies), len(collector.counted)) == (6, 5)
     assert not other.bodies
 
@@ -385,7 +385,7 @@ class Deliveries(RuleBasedStateMachine):
         self.plan, before = list(plan), self.ended()
         sender = report_sender(self.transport, clock=lambda: self.now, uniform=lambda: share)
         try:
-            done = sender.deliver(self.state, METRICS, seconds=10)
+            done = sender.send_due(self.state, METRICS, seconds=10)
         except KilledError:
             return
         ended = [end for number, end in self.ended().items() if number not in before]
@@ -435,7 +435,7 @@ class Deliveries(RuleBasedStateMachine):
         self.plan = []
         for _ in range(3):
             self.now += PACE.longest + PACE.longest_asked
-            report_sender(self.transport, clock=lambda: self.now).deliver(self.state, METRICS, seconds=60)
+            report_sender(self.transport, clock=lambda: self.now).send_due(self.state, METRICS, seconds=60)
         assert set(self.ended()) == set(self.originals)
         self.every_row_ends_at_most_once()
         self.what_is_sent_was_counted_once_under_its_own_id()

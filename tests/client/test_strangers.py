@@ -19,7 +19,7 @@ from overstory.client.person.status import read_status
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
 from overstory.client.upload import delivery
-from overstory.client.upload.delivery import CollectorHealth, ReportSender
+from overstory.client.upload.delivery import Collector, CollectorHealth
 from overstory.client.upload.http import Request, Response
 from overstory.collector.http.endpoint import refusal as refused
 from overstory.gateway.sinks import CollectorSink
@@ -70,8 +70,8 @@ ENDS = {"damaged", "too-large", "too-many", "period-closed", "cohort", "bits", "
 
 
 def of_client(answer: Response) -> set[RowState]:
-    sender = ReportSender("https://c.example", lambda request: answer, clock=lambda: NOON)
-    return {made.state for made in sender.send([row()], NOON, {}, lambda: True).values()}
+    sender = Collector("https://c.example", lambda request: answer, clock=lambda: NOON)
+    return {made.state for made in sender.deliver([row()], NOON, {}, lambda: True).values()}
 
 
 def of_gateway(answer: Response) -> set[RowState]:
@@ -236,9 +236,9 @@ def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_
     collector, clock, chance = Unaware(), Clock(), random.Random(1)
     collector.now = clock
     put(state, *(row(number, "size") for number in range(1, 21)), *(row(number) for number in range(21, 26)))
-    sender = ReportSender("https://c.example", collector, clock=clock, uniform=chance.random)
+    sender = Collector("https://c.example", collector, clock=clock, uniform=chance.random)
     for _ in range(3 * 24):
-        sender.deliver(state, REGISTRY, seconds=10)
+        sender.send_due(state, REGISTRY, seconds=10)
         clock.now += 3600
     rounds: dict[float, list[str]] = {}
     for when, metric, _ in collector.asked:
@@ -256,7 +256,7 @@ def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_
     collector.knows.add("size")
     last = clock()
     for _ in range(24):
-        sender.deliver(state, REGISTRY, seconds=10)
+        sender.send_due(state, REGISTRY, seconds=10)
         clock.now += 3600
     assert tally(state) == {"sent": 25}
     assert len({when for when, _, _ in collector.asked if when >= last}) > 2, "each at a time of its own"
@@ -273,14 +273,14 @@ def test_waiting_ends_with_the_grace(state: State) -> None:
         (upload,) = decode_uploads(request.body, 1)
         return answers[upload.metric]
 
-    sender = ReportSender("https://c.example", transport, clock=clock)
+    sender = Collector("https://c.example", transport, clock=clock)
     for _ in range(30):
-        sender.deliver(state, REGISTRY, seconds=10)
+        sender.send_due(state, REGISTRY, seconds=10)
         clock.now += DAY
         assert tally(state) == {"waiting": 2}
     clock.now = NOON + 31 * DAY
     for _ in range(2):
-        sender.deliver(state, REGISTRY, seconds=10)
+        sender.send_due(state, REGISTRY, seconds=10)
         clock.now += DAY
     with state.snapshot() as rows:
         assert rows.counts() == {"dropped: period-closed": 2}

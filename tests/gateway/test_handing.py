@@ -9,10 +9,10 @@ import pytest
 
 from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import CollectorHealth
+from overstory.client.upload.delivery import CollectorHealth, Delivery
 from overstory.client.upload.http import Request, Response
 from overstory.gateway.gateway import Gateway, Settings
-from overstory.gateway.sinks import CollectorSink, dispatch
+from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import taken
 from support.gateway_samples import FIRST, REGISTRY, Discard, at, reading
@@ -78,7 +78,7 @@ def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_wel
     device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
     state = State(device.client.paths)
     waits(state, metric, period)
-    dispatch(state, REGISTRY, Discard(), lambda: "mark", at(0))
+    Delivery(state, REGISTRY, Discard(), lambda: "mark", clock=lambda: at(0)).run()
     (row,) = rows_of(device)
     assert (row.state, row.answer, row.attempts) == became
     assert row.answer is not None or row.due == 0.0

@@ -7,8 +7,10 @@ from overstory.client.consent.consent import choose
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
+from overstory.client.upload.delivery import Delivery
 from overstory.client.upload.http import Response
-from overstory.gateway.sinks import AT_ONCE, CollectorSink, dispatch
+from overstory.gateway.gateway import AT_ONCE
+from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -45,7 +47,7 @@ def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
     for day in range(5):
         device = client(tmp_path, now=NOON + day * DAY)
         assert device.record("meter", day) == "recorded"
-        device._uploader = None
+        device._server = None
         assert device.flush().written == {"queued": 1}
     sending.flush()
     assert len(asked) == 1
@@ -70,7 +72,7 @@ def test_off_and_on_again_in_the_middle_of_a_round_end_it(tmp_path):
     for day in range(2):
         device = client(tmp_path, now=NOON + day * DAY)
         device.record("meter", 1)
-        device._uploader = None
+        device._server = None
         device.flush()
     sending.flush()
     sending.flush()
@@ -94,5 +96,6 @@ def test_a_gateway_asks_for_consent_before_every_request(tmp_path):
             rows.outbox.add(made.batch, "meter", period, made.body, account=bytes(16), due=0.0, state=RowState.WAITING)
     sink = CollectorSink("http://collector.example", transport)
     assert sink.most_uploads >= AT_ONCE
-    dispatch(state, REGISTRY, sink, device._permission.sends, 20_000.0 * DAY + 2 * AT_ONCE * DAY, lease=0.0)
+    now, some = 20_000.0 * DAY + 2 * AT_ONCE * DAY, {"lease": 0.0, "at_once": AT_ONCE, "batch": AT_ONCE}
+    Delivery(state, REGISTRY, sink, device._permission.sends, clock=lambda: now, **some).run()
     assert len(asked) == 1

@@ -8,7 +8,7 @@ from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
 from overstory.client.upload import retry
-from overstory.client.upload.delivery import ReportSender
+from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Response
 from overstory.client.upload.retry import RetryPolicy
 from overstory.protocol.metrics import parse_registry
@@ -39,10 +39,8 @@ class Device:
     def round(self, asked):
         """Send what is due to a server that asks for so many seconds."""
         answer = Response(429, {"retry-after": str(int(asked))})
-        sender = ReportSender(
-            "https://example.org", lambda request: answer, clock=lambda: self.now, uniform=self.uniform
-        )
-        return sender.deliver(self.state, REGISTRY, seconds=5).put_off
+        sender = Collector("https://example.org", lambda request: answer, clock=lambda: self.now, uniform=self.uniform)
+        return sender.send_due(self.state, REGISTRY, seconds=5).put_off
 
     def returns(self, asked):
         """The times, from now, at which each report may come back: after the answer, and one look in the pause."""

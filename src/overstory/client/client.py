@@ -322,7 +322,7 @@ class Client:
 
     def _deliver(self, server: str, consent: Consent, seconds: float) -> Round | None:
         """Send what is due under a consent, within a time limit; None where another thread is sending."""
-        from overstory.client.upload.delivery import ReportSender
+        from overstory.client.upload.delivery import Collector
         from overstory.client.upload.http import http_transport
 
         state, permission = self._state(), self._permission
@@ -335,9 +335,9 @@ class Client:
             return None
         try:
             transport = self._transport or http_transport(self._environ)
-            sender = ReportSender(server, transport, self._token, clock=self._clock)
+            to = Collector(server, transport, self._token, clock=self._clock)
             permit, covers = permission.sends, permission.may_send
-            return sender.deliver(state, self.registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
+            return to.send_due(state, self.registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
         finally:
             self._sending.release()
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final, Literal
 
@@ -23,8 +23,9 @@ from overstory.client.consent.policy import CI_VARIABLES
 from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
 from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State
+from overstory.client.upload.delivery import Collector, Delivery, Sink
 from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing, Pick, Reading
-from overstory.gateway.sinks import GatewayError, Sink, dispatch
+from overstory.gateway.sinks import GatewayError
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import finite
 from overstory.privacy.ledger import Ledger
@@ -38,7 +39,7 @@ Clock = Literal["real", "readings"]
 """The source of the time: the machine's clock, or the readings' own times."""
 
 AT_ONCE: Final = 500
-"""Reports in one transaction while readings are replayed."""
+"""Reports in one transaction while readings are replayed, and taken together to be sent."""
 BOUNDS: Final = Bounds(waiting_rows=20_000, waiting_bytes=1 << 26)
 PASSING: Final = frozenset({Fault.BUSY, Fault.FULL, Fault.READ_ONLY, Fault.UNREADABLE})
 """What may be over later: a gateway that follows a stream waits for that."""
@@ -171,7 +172,8 @@ class Gateway:
             groups=_groups(self.metric, settings.group),
         )
         self._server: str | None = getattr(sink, "server", None)
-        self._permission, self._sink = self.client.permission(self._server), sink
+        self._permission = self.client.permission(self._server)
+        self._sink = replace(sink, metrics=registry) if isinstance(sink, Collector) else sink
         self._allow(sink)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
@@ -258,18 +260,21 @@ class Gateway:
 
     def _dispatch(self, sink: Sink, consent: Consent) -> bool:
         """Deliver what is due; return False where that has to wait, in the state, for the next round."""
-        shared = self._server is not None and self.settings.clock == "real"
+        shared, now = self._server is not None and self.settings.clock == "real", self._clock()
         try:
-            done = dispatch(
+            done = Delivery(
                 self._state,
                 self.client.registry,
                 sink,
                 self._permission.sends,
-                self._clock(),
+                self._permission.may_send,
+                clock=lambda: now,
                 lease=120.0 if shared else 0.0,
-                covers=self._permission.may_send,
+                at_once=AT_ONCE,
+                batch=AT_ONCE,
                 prepare=lambda rows: self._permission.meet(rows, consent),
-            )
+                spread=lambda: 0.0,  # reports are sent together anyway, so they need no separate random delays
+            ).run()
         except (StateError, GatewayError, MemoryError) as error:
             self._wait(error, error.fault if isinstance(error, StateError) else Fault.FULL, 0.0)
             return False

@@ -29,7 +29,7 @@ from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import VERSION, Rows, RowState, create_tables
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State, committed
-from overstory.client.upload.delivery import ReportSender
+from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
 from overstory.client.upload.retry import RetryPolicy, retry_after
 from overstory.protocol.domains import StringTable
@@ -234,7 +234,7 @@ class Fleet:
             answers = self._relayed([body for _, bodies in waiting for body in bodies])
             self._asked = max(retry_after(answer, self._now, RetryPolicy()) for answer in answers.values())
             for state, _ in waiting:
-                done = self._sender(answers).deliver(
+                done = self._sender(answers).send_due(
                     state, self._registry, seconds=TIMEOUT, permit=lambda: True, covers=self._covers
                 )
                 outcomes.accepted += done.sent
@@ -251,8 +251,8 @@ class Fleet:
         self._now = max(_due(state) for state, _ in waiting) + 1
         return waited + pause
 
-    def _sender(self, answers: Mapping[bytes, Response]) -> ReportSender:
-        return ReportSender(self._server, lambda request: answers[request.body], self._token, clock=self._clock)
+    def _sender(self, answers: Mapping[bytes, Response]) -> Collector:
+        return Collector(self._server, lambda request: answers[request.body], self._token, clock=self._clock)
 
     def _relayed(self, bodies: Sequence[bytes]) -> dict[bytes, Response]:
         """Post uploads together; return for each the answer that it would have had alone."""

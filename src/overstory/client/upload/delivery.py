@@ -18,7 +18,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 from urllib.parse import urlsplit
 
 from overstory.client.consent.consent import origin
@@ -59,15 +59,28 @@ Failures = Mapping[str, int]
 COLLECTOR: Final = ""
 """The key of the collector among those of the metrics."""
 
-Send = Callable[[Sequence[OutboxRow], float, Failures, Callable[[], bool]], Mapping[int, Decision]]
-"""Sends rows at a time, while the last argument allows it; returns the decisions on those that were sent, by row id."""
+Allowed = Callable[[], bool]
+"""Returns whether reports may still be sent: a person may withdraw consent at any moment."""
+
+Send = Callable[[Sequence[OutboxRow], float, Failures, Allowed], Mapping[int, Decision]]
+"""Sends rows at a time, while it is allowed; returns the decisions on those that were sent, by row id."""
 
 _uniform: Final = random.SystemRandom().random
 
 
+class Sink(Protocol):
+    """A destination of reports; one that is a collector has its address, `server`, and `through` a relay."""
+
+    def deliver(
+        self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed
+    ) -> Mapping[int, Decision]:
+        """Deliver the bodies of these rows while it is allowed; return the decisions on those delivered, by row id."""
+        ...
+
+
 @dataclass(frozen=True)
 class Collector:
-    """A collector over HTTP."""
+    """A collector over HTTP, to which a device sends each report in a request of its own."""
 
     server: str  # its address
     transport: Transport  # how requests travel
@@ -76,6 +89,8 @@ class Collector:
     timeout: float = 30.0  # seconds for one request, at most
     uniform: Uniform = _uniform  # draws delays, and the order
     metrics: MetricRegistry | None = field(default=None, repr=False)  # whose shards decide to which path a row goes
+    clock: Callable[[], float] = time.time  # the time of day, in unix seconds
+    until: float = math.inf  # the end of the round, as `time.monotonic` measures it
 
     def __post_init__(self) -> None:
         endpoint(self.server)
@@ -92,10 +107,10 @@ class Collector:
             return endpoint(self.server)
         return endpoint(self.server) + str(registry.shards.suffix(metric, row.period, row.batch))
 
-    def post(self, rows: Sequence[OutboxRow], timeout: float) -> Response:
-        """Send the bytes of these rows, which have one address, in one request."""
-        body = b"".join(row.body for row in rows)
-        return self.transport(Request(self.address(rows[0]), body, MEDIA_TYPE, self.token, timeout))
+    def post(self, rows: Sequence[OutboxRow]) -> Response:
+        """Send the bytes of these rows, which have one address, in one request, within the time that is left."""
+        body, left = b"".join(row.body for row in rows), self.until - time.monotonic()
+        return self.transport(Request(self.address(rows[0]), body, MEDIA_TYPE, self.token, min(left, self.timeout)))
 
     def decide(
         self, rows: Sequence[OutboxRow], response: Response, now: float, failures: Failures
@@ -117,26 +132,20 @@ class Collector:
             warn(decision, self.server)
         return decisions
 
-
-@dataclass(frozen=True)
-class ReportSender(Collector):
-    """Sends a device's reports, one in a request."""
-
-    clock: Callable[[], float] = time.time  # the time of day, in unix seconds
-    until: float = math.inf  # the end of the round, as `time.monotonic` measures it
-
-    def send(
+    def deliver(
         self,
         rows: Sequence[OutboxRow],
         now: float,  # noqa: ARG002 - a response is judged by the time at which it came
         failures: Failures,
-        allowed: Callable[[], bool],  # noqa: ARG002 - it is asked before each request
+        allowed: Allowed,  # noqa: ARG002 - it is asked before each request
     ) -> Mapping[int, Decision]:
-        """Send rows in one request, within the time that is left."""
-        response = self.post(rows, min(self.until - time.monotonic(), self.timeout))
-        return self.decide(rows, response, self.clock(), failures)
+        """Send rows in one request."""
+        return self.decide(rows, self.post(rows), self.clock(), failures)
 
-    def deliver(
+    def through(self, route: ObliviousRoute) -> Send:
+        return self.relayed(route).deliver
+
+    def send_due(
         self,
         state: State,
         registry: MetricRegistry,
@@ -146,19 +155,17 @@ class ReportSender(Collector):
         covers: Covers = lambda _: True,
         prepare: Callable[[Rows], object] = lambda _: None,
     ) -> Round:
-        """Send the reports that are due, within a time limit, and return the result."""
-        sender = replace(self, metrics=registry, until=time.monotonic() + seconds)
+        """Send the reports of a device that are due, within a time limit, and return the result."""
+        until = time.monotonic() + seconds
         return Delivery(
             state,
             registry,
-            sender.send,
+            replace(self, metrics=registry, until=until),
             permit,
             covers,
             clock=self.clock,
-            until=sender.until,
+            until=until,
             lease=self.policy.lease + max(seconds, 0.0),
-            server=self.server,
-            through=lambda route: sender.relayed(route).send,
             prepare=prepare,
             order=self.uniform,
             spread=self.uniform,
@@ -230,7 +237,7 @@ class Delivery:
 
     state: State
     registry: MetricRegistry
-    send: Send
+    sink: Sink
     permit: Permit
     covers: Covers = lambda _: True
     clock: Callable[[], float] = time.time  # the time of day, in unix seconds
@@ -238,8 +245,6 @@ class Delivery:
     lease: float = 120.0  # seconds for which leased reports are this process's; 0 where the time of one is simulated
     at_once: int = 64  # how many reports are leased and shuffled together
     batch: int = 1  # how many are sent and saved together
-    server: str | None = None  # the collector's address; None where reports go to a file
-    through: Callable[[ObliviousRoute], Send] | None = None  # what sends by a registry's relay; None: reports wait
     prepare: Callable[[Rows], object] = lambda _: None  # called in the first transaction; raises: nothing is leased
     order: Uniform = _uniform  # draws the order in which reports are sent
     spread: Uniform = _uniform  # draws their delays after a failure
@@ -266,7 +271,8 @@ class Delivery:
     def _notice_move(self, rows: Rows) -> None:
         """Clear the failures where reports go to another address that may get some: they were the other collector's."""
         metrics = self.registry.metrics
-        now = None if self.server is None else origin(self.server)
+        server = getattr(self.sink, "server", None)
+        now = None if server is None else origin(server)
         if now is None or rows.recall(ASKED) == now or not any(map(self.covers, metrics.values())):
             return
         rows.remember(ASKED, now)
@@ -295,7 +301,7 @@ class Delivery:
     def _process(self, taken: list[OutboxRow], allowed: object) -> list[OutboxRow]:
         """Send a batch and save the decisions; return what is left of the rows taken, or the next ones."""
         batch, rest, now = taken[: self.batch], taken[self.batch :], self.clock()
-        has_relay = self.through is not None and self.registry.oblivious is not None
+        has_relay = self._through is not None and self.registry.oblivious is not None
         metrics = self.registry.metrics
         decisions = {
             row.id: decide_before_sending(row, metrics.get(row.metric), now, self.covers, has_relay=has_relay)
@@ -322,14 +328,19 @@ class Delivery:
 
     def _send(self, rows: Sequence[OutboxRow], now: float, allowed: Callable[[], bool]) -> dict[int, Decision]:
         """Send rows: those of oblivious metrics through the relay, and in no other way."""
-        metrics, route = self.registry.metrics, self.registry.oblivious
+        metrics = self.registry.metrics
         failures = {COLLECTOR: self._health.failures} | dict(self._failures)
         relayed = [row for row in rows if metrics[row.metric].is_oblivious]
         direct = [row for row in rows if not metrics[row.metric].is_oblivious]
-        answers = dict(self.send(direct, now, failures, allowed)) if direct else {}
-        if relayed and self.through is not None and route is not None:
-            answers |= self.through(route)(relayed, now, failures, allowed)
+        answers = dict(self.sink.deliver(direct, now, failures, allowed)) if direct else {}
+        if relayed and self._through is not None and self.registry.oblivious is not None:
+            answers |= self._through(self.registry.oblivious)(relayed, now, failures, allowed)
         return answers
+
+    @property
+    def _through(self) -> Callable[[ObliviousRoute], Send] | None:
+        """What sends by a registry's relay; None: reports that have to go through one wait."""
+        return getattr(self.sink, "through", None)
 
     def _save_health(self, rows: Rows, asked: Iterable[OutboxRow], answers: Mapping[int, Decision]) -> None:
         """Save the health of the collector and of each metric that was sent: a failure where there was one."""
