@@ -17,10 +17,9 @@ from overstory.client.upload.retry import Decision
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import CollectorSink
-from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.metrics.oblivious import ObliviousRoute
 from overstory.protocol.wire.upload import decode_uploads
-from support.collector_doubles import accepted
+from support.collector_doubles import CountingCollector, accepted
 from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
 from support.oblivious_receiver import (
     RESPONSE_TYPE,
@@ -40,24 +39,16 @@ COLLECTOR = "https://collector.example.com/eu"
 KEY_PROBLEM = b'{"type": "https://iana.org/assignments/http-problem-types#ohttp-key", "title": "key"}'
 
 
-def taken(fields: dict[str, str], body: bytes) -> tuple[int, bytes]:
+def taken(fields, body):
     """What a collector answers that takes everything from whoever has the token."""
     assert fields == {"content-type": "application/vnd.overstory.reports", "authorization": f"Bearer {TOKEN}"}
     return 200, accepted(body)
 
 
-class Hears:
-    """A transport that answers by itself, and remembers every request."""
+class Hears(CountingCollector):
+    """A relay."""
 
-    def __init__(self, answer) -> None:
-        self.requests: list[Request] = []
-        self._answer = answer
-
-    def __call__(self, request: Request) -> Response:
-        self.requests.append(request)
-        return self._answer(request)
-
-    def relayed(self) -> list[Request]:
+    def relayed(self):
         """Return the requests, all of which went to the relay, with nothing but a message."""
         for request in self.requests:
             assert request.url == RELAY
@@ -75,7 +66,7 @@ def recording(folder, registry, transport, **settings):
     return client
 
 
-def alone(relay=RELAY, keys=RECEIVER.keys) -> MetricRegistry:
+def alone(relay=RELAY, keys=RECEIVER.keys):
     """A registry of the oblivious metric alone."""
     both = oblivious_registry(relay, keys)
     return replace(both, metrics={"colour": both["colour"]})
@@ -127,7 +118,7 @@ def test_messages_of_two_metrics_are_of_one_length_and_alike_in_nothing_else(tmp
     assert same < 20  # 560 bytes, each alike with probability 1/256: more than 20 in one run of 10^12
 
 
-def refused(request: Request) -> Response:
+def refused(request):
     """A refusal of the collector, sealed for the message."""
     problem = {"type": "/problems/bits", "status": 400, "detail": "...", "reason": "bits", "results": []}
     _, seal = RECEIVER.open(request.body)
@@ -139,20 +130,20 @@ def test_a_refusal_inside_the_encryption_is_the_collectors_and_is_judged_as_one(
     assert dict(client.flush().sent.dropped) == {"bits": 1}
 
 
-def sealed(status: int, body: bytes = b"", **fields: str):
-    def answer(request: Request) -> Response:
+def sealed(status, body=b"", **fields):
+    def answer(request):
         _, seal = RECEIVER.open(request.body)
         return Response(200, {"content-type": RESPONSE_TYPE}, seal(inner_response(status, body, **fields)))
 
     return answer
 
 
-def altered(request: Request) -> Response:
+def altered(request):
     answer = refused(request)
     return replace(answer, body=answer.body[:-1] + bytes([answer.body[-1] ^ 1]))
 
 
-def of_another_message(request: Request) -> Response:
+def of_another_message(request):
     other = Receiver(RECEIVER.private)
     transport = Hears(lambda sent: Response(202))
     oblivious_transport(ObliviousRoute(RELAY, "", other.keys), transport)(Request(f"{COLLECTOR}/v1/reports", b"", ""))
@@ -203,10 +194,7 @@ def test_after_any_other_answer_the_row_waits_and_goes_again_in_a_new_message(tm
 
 
 def test_a_relay_that_fails_does_not_keep_other_metrics_waiting(tmp_path):
-    def answer(request: Request) -> Response:
-        return Response(503) if request.url == RELAY else Response(200, {}, accepted(request.body))
-
-    transport = Hears(answer)
+    transport = Hears(lambda request: Response(503) if request.url == RELAY else None)
     client = recording(tmp_path, oblivious_registry(RELAY, RECEIVER.keys), transport)
     done = client.flush().sent
     assert (done.sent, done.put_off) == (1, 1)
@@ -282,7 +270,7 @@ MODE = 'domain = {kind = "categories", names = ["on", "off"]}\noracle = "grr"\np
 METERED = oblivious_registry(RELAY, RECEIVER.keys, mode=f'{MODE}period = "30 minutes"\n{OBLIVIOUS}')
 
 
-def gateway_with(folder, sink) -> Gateway:
+def gateway_with(folder, sink):
     return Gateway(METERED, Settings("mode", folder / "state", agree="on"), sink, environ={})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,21 +13,21 @@ from overstory.protocol.errors import ParameterError
 from support.gateway_samples import FIRST, HALF_HOUR, at, metric, reading
 
 
-def dues(alignment: Alignment, *readings: Any, finish: bool = True) -> list[tuple[int, Any]]:
+def dues(alignment, *readings, finish=True):
     found = [due for one in readings for due in alignment.feed(one)]
     found += list(alignment.finish()) if finish else []
     return [(due.period - FIRST, due.value) for due in found]
 
 
 @pytest.mark.parametrize(("pick", "value"), [("last", 0.2), ("mean", 0.5), ("sum", 1.5)])
-def test_what_is_picked_of_several(pick: Any, value: float) -> None:
+def test_what_is_picked_of_several(pick, value):
     alignment = Alignment(metric(), pick=pick)
     found = dues(alignment, reading(0, 0.4, 10), reading(0, 0.2, 30), reading(0, 0.9, 20), reading(1, 1.0))
     assert found == [(0, pytest.approx(value)), (1, 1.0)]
     assert alignment.seen.used == 4
 
 
-def test_a_period_is_over_when_a_later_one_begins() -> None:
+def test_a_period_is_over_when_a_later_one_begins():
     alignment = Alignment(metric())
     assert dues(alignment, reading(0, 1.0, HALF_HOUR - 0.001), finish=False) == []
     assert alignment.ends == at(1)
@@ -38,7 +37,7 @@ def test_a_period_is_over_when_a_later_one_begins() -> None:
     assert list(alignment.finish()) == []
 
 
-def test_late_and_duplicate_readings_are_counted_and_change_nothing() -> None:
+def test_late_and_duplicate_readings_are_counted_and_change_nothing():
     alignment = Alignment(metric(), pick="sum")
     found = dues(alignment, reading(0, 1.0), reading(1, 2.0), reading(0, 9.0, 5), reading(1, 9.0), reading(1, 3.0, 5))
     assert found == [(0, 1.0), (1, 5.0)]
@@ -51,7 +50,7 @@ def test_late_and_duplicate_readings_are_counted_and_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("pick", ["last", "mean", "sum"])
-def test_a_reading_without_a_value_is_of_its_period_and_hides_no_other(pick: Any) -> None:
+def test_a_reading_without_a_value_is_of_its_period_and_hides_no_other(pick):
     alignment = Alignment(metric(), pick=pick, missing="repeat")
     readings = [reading(0, 0.5), reading(0, None, 10), reading(1, None), reading(2, None, 5), reading(2, 1.5, 5)]
     assert dues(alignment, *readings, reading(4, 2.0)) == [(0, 0.5), (1, None), (2, 1.5), (3, 1.5), (4, 2.0)]
@@ -68,13 +67,13 @@ def test_a_reading_without_a_value_is_of_its_period_and_hides_no_other(pick: Any
         ("zero", [(0, 1.5), (1, 0), (2, 0), (3, 2.0)], 2),
     ],
 )
-def test_missing_periods(missing: Any, found: Any, filled: int) -> None:
+def test_missing_periods(missing, found, filled):
     alignment = Alignment(metric(), missing=missing)
     assert dues(alignment, reading(0, 1.5), reading(3, 2.0)) == found
     assert (alignment.seen.missing, alignment.seen.filled) == (2, filled)
 
 
-def test_time_passing_fills_what_no_reading_will() -> None:
+def test_time_passing_fills_what_no_reading_will():
     alignment = Alignment(metric(), missing="repeat")
     dues(alignment, reading(0, 1.5), finish=False)
     assert [(d.period - FIRST, d.value) for d in alignment.pass_time(at(3, 1))] == [(0, 1.5), (1, 1.5), (2, 1.5)]
@@ -82,14 +81,14 @@ def test_time_passing_fills_what_no_reading_will() -> None:
     assert list(Alignment(metric(), missing="zero").pass_time(at(3))) == []
 
 
-def test_a_gap_that_is_an_outage_is_not_filled_without_end() -> None:
+def test_a_gap_that_is_an_outage_is_not_filled_without_end():
     alignment = Alignment(metric(), missing="zero")
     found = dues(alignment, reading(0, 1.0), reading(10**7, 1.0))
     assert len(found) == MOST_FILLED + 2
     assert (alignment.seen.missing, alignment.seen.filled) == (10**7 - 1, MOST_FILLED)
 
 
-def test_what_an_earlier_run_reported_is_not_reported_again() -> None:
+def test_what_an_earlier_run_reported_is_not_reported_again():
     alignment = Alignment(metric(), missing="repeat", done=FIRST + 1)
     readings = [reading(p, p / 10) for p in range(4)]
     assert dues(alignment, *readings) == [(2, 0.2), (3, pytest.approx(0.3))]
@@ -111,20 +110,20 @@ def test_what_an_earlier_run_reported_is_not_reported_again() -> None:
         ("count", {"pick": "mean"}, "whole numbers"),
     ],
 )
-def test_choices_must_fit_the_domain(name: str, choices: Any, says: str) -> None:
+def test_choices_must_fit_the_domain(name, choices, says):
     with pytest.raises(ParameterError, match=says):
         Alignment(metric(name), **choices)
 
 
 @pytest.mark.parametrize("pick", ["sum", "mean"])
-def test_numbers_past_the_largest_are_outside_of_every_domain(pick: Any) -> None:
+def test_numbers_past_the_largest_are_outside_of_every_domain(pick):
     ((_, value),) = dues(Alignment(metric(), pick=pick), reading(0, 1e308), reading(0, 1e308, 1))
     assert math.isinf(value)
     with pytest.raises(ParameterError):
         metric().encode(value)
 
 
-def test_whole_numbers_stay_whole() -> None:
+def test_whole_numbers_stay_whole():
     found = dues(Alignment(metric("count"), pick="sum"), reading(0, 2), reading(0, 3, 1))
     assert found == [(0, 5)]
     assert isinstance(found[0][1], int)
@@ -136,9 +135,7 @@ STREAMS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, HALF_HOUR - 1), 
 @given(
     STREAMS, st.sampled_from(["last", "sum", "mean"]), st.sampled_from(["skip", "repeat", "zero"]), st.integers(-1, 6)
 )
-def test_whatever_comes_each_period_is_reported_once_and_each_reading_counted_once(
-    stream: Any, pick: Any, missing: Any, done: int
-) -> None:
+def test_whatever_comes_each_period_is_reported_once_and_each_reading_counted_once(stream, pick, missing, done):
     alignment = Alignment(metric(), pick=pick, missing=missing, done=None if done < 0 else FIRST + done)
     found = dues(alignment, *(reading(p, v / 10, s) for p, s, v in stream))
     periods = [period for period, _ in found]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from io import BytesIO
 from itertools import pairwise
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -21,7 +20,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def values(found: Any) -> Any:
+def values(found):
     return [
         one.field if isinstance(one, BadLine) else one.value if one.fault is None else one.fault.detail for one in found
     ]
@@ -39,18 +38,18 @@ def values(found: Any) -> Any:
         f"{NOON:.1f}",
     ],
 )
-def test_forms_of_one_time(text: str) -> None:
+def test_forms_of_one_time(text):
     assert unix_time(text, UTC) == NOON
     assert unix_time(f"  {text} ", UTC) == NOON
 
 
-def test_local_times_are_of_the_zone() -> None:
+def test_local_times_are_of_the_zone():
     assert unix_time("2026-11-21 13:00", BERLIN) == NOON
     assert unix_time("2026-07-01 14:00", BERLIN) == datetime(2026, 7, 1, 12, tzinfo=UTC).timestamp()
     assert unix_time("2026-11-21 13:00+00:00", BERLIN) == NOON + 3600
 
 
-def test_the_hour_that_comes_twice_is_read_in_order() -> None:
+def test_the_hour_that_comes_twice_is_read_in_order():
     local = [f"2026-10-25 {h:02}:{m:02}" for h, m in ((1, 30), (2, 0), (2, 30), (2, 0), (2, 30), (3, 0))]
     found, before = [], None
     for text in local:
@@ -59,45 +58,45 @@ def test_the_hour_that_comes_twice_is_read_in_order() -> None:
     assert [later - earlier for earlier, later in pairwise(found)] == [1800] * 5
 
 
-def test_the_hour_that_is_leapt_over_is_no_time() -> None:
+def test_the_hour_that_is_leapt_over_is_no_time():
     with pytest.raises(ParameterError, match="does not exist in Europe/Berlin"):
         unix_time("2026-03-29 02:30", BERLIN)
     assert unix_time("2026-03-29 03:00", BERLIN) - unix_time("2026-03-29 01:30", BERLIN) == 1800
 
 
 @pytest.mark.parametrize("raw", ["noon", "", "2026-13-01", "1795262400000", "-5", "1960-01-01", None, True, 1e300, []])
-def test_what_is_no_time(raw: Any) -> None:
+def test_what_is_no_time(raw):
     with pytest.raises(ParameterError):
         unix_time(raw, UTC)
 
 
-def test_an_unknown_zone() -> None:
+def test_an_unknown_zone():
     with pytest.raises(ParameterError, match="no time zone 'Mars/Olympus'"):
         zone_named("Mars/Olympus")
     assert zone_named("utc") is UTC
     assert zone_named("Europe/Berlin") == BERLIN
 
 
-def test_csv_by_names_in_any_order() -> None:
+def test_csv_by_names_in_any_order():
     text = "\ufeffid,kWh,when\n7,0.5,2026-11-21T12:00Z\n\n7,0.7,2026-11-21T12:30Z\r\n"
     found = items(text, time="when", value="kWh")
     assert found == [Reading(2, NOON, 0.5), Reading(4, NOON + 1800, 0.7)]
 
 
-def test_csv_by_numbers_with_and_without_a_header() -> None:
+def test_csv_by_numbers_with_and_without_a_header():
     rows = f"x,{int(NOON)},0.5\n"
     for header in ("", "a,b,c\n"):
         assert values(items(header + rows, time="2", value="3")) == [0.5]
 
 
-def test_the_low_carbon_london_layout() -> None:
+def test_the_low_carbon_london_layout():
     text = "LCLid,stdorToU,DateTime,KWH/hh (per half hour) \nMAC000002,Std,2012-10-12 00:30:00.0000000, 0.123 \n"
     text += "MAC000002,Std,2012-10-12 01:00:00.0000000,Null\n"
     found = items(text, time="DateTime", value="KWH/hh (per half hour)")
     assert values(found) == [0.123, "'Null' is no finite number"]
 
 
-def test_json_lines() -> None:
+def test_json_lines():
     text = '{"time": "2026-11-21T12:00Z", "value": 0.5, "more": 1}\n{"time": 1795264200, "value": "0.7"}\n'
     assert items(text, format="jsonl") == [Reading(1, NOON, 0.5), Reading(2, NOON + 1800, 0.7)]
 
@@ -110,7 +109,7 @@ def test_json_lines() -> None:
         (f'{int(NOON)},"1', None),
     ],
 )
-def test_bad_lines_of_csv_are_told_and_passed_over(line: str, field: Any) -> None:
+def test_bad_lines_of_csv_are_told_and_passed_over(line, field):
     bad, good = items(f"time,value\n{line or ','}\n{int(NOON)},1\n")
     assert isinstance(bad, BadLine)
     assert (bad.line, bad.field) == (2, field)
@@ -121,7 +120,7 @@ def test_bad_lines_of_csv_are_told_and_passed_over(line: str, field: Any) -> Non
 @pytest.mark.parametrize(
     "line", ["[1, 2]", "{", "3", '{"value": 1}', '{"time": "x", "value": 1}', '{"time": null, "value": 1}', "[" * 9999]
 )
-def test_bad_lines_of_json(line: str) -> None:
+def test_bad_lines_of_json(line):
     (bad,) = items(line, format="jsonl")
     assert isinstance(bad, BadLine)
 
@@ -130,7 +129,7 @@ NO_NUMBERS = ["", "Null", "1.2.3", "nan", "inf", "-inf", "1e999", "off", "0.5 kW
 
 
 @pytest.mark.parametrize("cell", NO_NUMBERS)
-def test_what_is_no_number_is_a_reading_without_a_value(cell: str) -> None:
+def test_what_is_no_number_is_a_reading_without_a_value(cell):
     (found,) = items(f"time,value\n{int(NOON)},{cell}\n")
     assert isinstance(found, Reading)
     assert (found.time, found.value) == (NOON, None)
@@ -138,12 +137,12 @@ def test_what_is_no_number_is_a_reading_without_a_value(cell: str) -> None:
     assert "is no finite number" in found.fault.detail
 
 
-def test_a_line_that_ends_before_the_value_is_a_reading_without_one() -> None:
+def test_a_line_that_ends_before_the_value_is_a_reading_without_one():
     found = items(f"time,value\n{int(NOON)}\n") + items(f'{{"time": {NOON}}}', format="jsonl")
     assert found == [Reading(n, NOON, None, BadLine(n, "value", "it is missing")) for n in (2, 1)]
 
 
-def test_a_bad_line_names_the_column_as_it_was_given() -> None:
+def test_a_bad_line_names_the_column_as_it_was_given():
     lines = (f"at,kWh\nnoon,1\n{int(NOON)},much\n", f'{{"kWh": 1}}\n{{"at": {NOON}}}\n')
     for text, format_ in zip(lines, ("csv", "jsonl"), strict=True):
         found = items(text, format=format_, time="at", value="kWh")
@@ -152,7 +151,7 @@ def test_a_bad_line_names_the_column_as_it_was_given() -> None:
     assert found.fault == BadLine(1, "2", "'much' is no finite number")
 
 
-def test_bytes_that_are_no_text_and_lines_without_end() -> None:
+def test_bytes_that_are_no_text_and_lines_without_end():
     raw = b"time,value\n" + b"\xff\xfe\n" + b"1," + b" " * 3 * LONGEST + b"\n" + f"{int(NOON)},1\n".encode()
     lines = list(bounded_lines(BytesIO(raw)))
     assert len(lines) == 4
@@ -166,7 +165,7 @@ def test_bytes_that_are_no_text_and_lines_without_end() -> None:
     assert good.line == 4
 
 
-def test_values_are_of_the_domain_s_kind() -> None:
+def test_values_are_of_the_domain_s_kind():
     text = f"time,value\n{int(NOON)},3\n{int(NOON)},3.0\n{int(NOON)},on\n"
     assert values(items(text, "count")) == [3, "'3.0' is no whole number", "'on' is no whole number"]
     assert values(items(text, "mode")) == ["3", "3.0", "on"]
@@ -176,7 +175,7 @@ def test_values_are_of_the_domain_s_kind() -> None:
     ]
 
 
-def test_a_header_without_the_columns_is_an_error() -> None:
+def test_a_header_without_the_columns_is_an_error():
     with pytest.raises(FormatError, match="file, line 1: there is no column 'value' in time, kWh"):
         items("time,kWh\n1,2\n")
     with pytest.raises(ParameterError, match="give two names, or two numbers"):
@@ -186,7 +185,7 @@ def test_a_header_without_the_columns_is_an_error() -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=12), st.sampled_from(["csv", "jsonl"]))
-def test_no_line_stops_it(raw: Any, form: Any) -> None:
+def test_no_line_stops_it(raw, form):
     found = list(read_lines([b"time,value\n", *raw], Layout(form), metric(), "file"))
     assert len(found) <= len(raw) + 1
     assert all(isinstance(one, Reading | BadLine) for one in found)
