@@ -1,7 +1,6 @@
 """The lock between processes and threads, and files written whole or not at all."""
 
 import os
-import threading
 import time
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import create, locked, write_atomically
 from overstory.client.state.secret_file import read_secret
-from support.processes import output_of, start
+from support.processes import in_threads, output_of, start
 
 HOLDS = """
 import sys, pathlib
@@ -54,11 +53,7 @@ def test_threads_of_one_process_exclude_each_other(tmp_path):
                 time.sleep(0.0005)
                 inside.pop()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     assert len(most) == 80
     assert max(most) == 1
 

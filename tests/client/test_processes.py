@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import sqlite3
 import sys
 import threading
 import time
@@ -18,8 +17,8 @@ from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import NOON, REGISTRY, Clock, device, rows_of
-from support.processes import in_child, output_of, start
+from support.devices import NOON, REGISTRY, Clock, device, rows_of, tamper
+from support.processes import in_child, in_threads, output_of, start
 from support.rounds import rounds
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="fork and SIGKILL")
@@ -98,11 +97,7 @@ def test_threads_of_one_client_make_one_report_of_each_period(tmp_path):
         with lock:
             outcomes.extend(mine)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, work)
     client.flush()
     assert set(outcomes) == {Outcome.RECORDED, Outcome.ALREADY}
     assert len(rows_of(client)) == outcomes.count(Outcome.RECORDED)
@@ -113,11 +108,7 @@ def test_the_first_record_of_many_threads_opens_one_session(tmp_path, monkeypatc
     client, opened = device(tmp_path), []
     begin = State.begin
     monkeypatch.setattr(State, "begin", lambda state: opened.append(state) or begin(state))
-    threads = [threading.Thread(target=client.record, args=("colour", "red")) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, lambda: client.record("colour", "red"))
     assert len(opened) == 1
     assert client.flush().written == {"queued": 1}
 
@@ -335,11 +326,10 @@ def test_the_check_after_a_kill_notices_a_report_under_two_ids(tmp_path):
     client = device(tmp_path)
     client.record("colour", "red")
     client.flush()
-    connection = sqlite3.connect(client.paths.database, isolation_level=None)
-    connection.execute(
+    tamper(
+        client.paths,
         "INSERT INTO outbox (batch, metric, account, period, body, due, attempts, state)"
-        " SELECT randomblob(16), metric, account, period, body, due, attempts, state FROM outbox"
+        " SELECT randomblob(16), metric, account, period, body, due, attempts, state FROM outbox",
     )
-    connection.close()
     with pytest.raises(AssertionError):
         assert_whole(tmp_path)

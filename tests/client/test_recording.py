@@ -53,11 +53,15 @@ def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(tmp_pa
     assert responses_of(client, "colour")[0].permanent == randomizer.permanent(metric.encode("green"))
 
 
-def test_nothing_is_made_before_the_first_record(tmp_path):
+def test_nothing_is_made_before_the_first_record_nor_where_the_environment_forbids_it(tmp_path):
     client = device(tmp_path, choice=None)
     assert client.status().effective.cause == "the person has not been asked"
     assert client.flush().problem is None
     client.close()
+    assert list(tmp_path.iterdir()) == []
+    forbidden = device(tmp_path, choice=None, environ={"DO_NOT_TRACK": "1"})
+    assert forbidden.record("colour", "red") is Outcome.OFF
+    forbidden.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -72,13 +76,6 @@ def test_before_anybody_was_asked_there_is_what_is_asked_for_and_nothing_of_the_
         "name": "test",
         "registry": REGISTRY.text,
     }
-
-
-def test_nothing_is_made_where_the_environment_forbids_it(tmp_path):
-    client = device(tmp_path, choice=None, environ={"DO_NOT_TRACK": "1"})
-    assert client.record("colour", "red") is Outcome.OFF
-    client.close()
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("value", ["mauve", 3, None, ["red"], float("nan"), b"red"])
@@ -306,16 +303,15 @@ def test_the_registry_may_lie_in_a_package_inside_a_zip(tmp_path, monkeypatch):
 @pytest.mark.parametrize("choice", [None, "on"])
 def test_a_strict_client_raises_for_what_is_mistyped_whatever_was_chosen(tmp_path, choice):
     client = device(tmp_path, choice=choice, strict=True)
-    with pytest.raises(ParameterError, match=r"no metric 'color': the registry lists .*; did you mean colour"):
-        client.record("color", "red")
-    with pytest.raises(ParameterError, match="a metric is named by a string, not by list"):
-        client.record(["colour"], "red")
-    with pytest.raises(ParameterError, match=r"colour: 'gren' is not a category: .*; did you mean green"):
-        client.record("colour", "gren")
-    with pytest.raises(ParameterError, match="first: value = 'five'"):
-        client.record("first", "five")
-    with pytest.raises(ParameterError, match="engine: this metric takes a string, not int"):
-        client.record("engine", 7)
+    for metric, value, says in (
+        ("color", "red", r"no metric 'color': the registry lists .*; did you mean colour"),
+        (["colour"], "red", "a metric is named by a string, not by list"),
+        ("colour", "gren", r"colour: 'gren' is not a category: .*; did you mean green"),
+        ("first", "five", "first: value = 'five'"),
+        ("engine", 7, "engine: this metric takes a string, not int"),
+    ):
+        with pytest.raises(ParameterError, match=says):
+            client.record(metric, value)
     assert client.record("colour", "red") == ("not-asked" if choice is None else "recorded")
 
 

@@ -20,7 +20,7 @@ from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import NOTHING, VERSION, RowState
 from overstory.client.state.secret_file import DeviceSecret, _checksum, read_secret
 from overstory.client.state.state import State, erase
-from support.devices import DAY, NOON, REGISTRY, Clock, device, rows_of
+from support.devices import DAY, NOON, REGISTRY, Clock, device, rows_of, tamper
 from support.processes import NOBODY, in_child
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and limits of POSIX")
@@ -103,9 +103,7 @@ def test_a_damaged_database_is_noticed_and_one_cut_to_nothing_is_lost(paths, beg
 
 def test_a_database_without_its_fingerprint_or_version_is_damaged(paths, begun):
     for key in ("fingerprint", "schema"):
-        connection = sqlite3.connect(paths.database, isolation_level=None)
-        connection.execute("DELETE FROM about WHERE key = ?", (key,))
-        connection.close()
+        tamper(paths, "DELETE FROM about WHERE key = ?", key)
         assert fault_of(paths) is Fault.DAMAGED
 
 
@@ -130,9 +128,7 @@ def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths):
 
 @pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
 def test_a_state_of_another_version_is_refused_and_left_as_it_is(paths, begun, version):
-    connection = sqlite3.connect(paths.database, isolation_level=None)
-    connection.execute("UPDATE about SET value = ? WHERE key = 'schema'", (version,))
-    connection.close()
+    tamper(paths, "UPDATE about SET value = ? WHERE key = 'schema'", version)
     held = paths.database.read_bytes()
     assert fault_of(paths) is Fault.OTHER_VERSION
     for opened in (State(paths).snapshot, State(paths).transaction):
@@ -420,9 +416,7 @@ def test_a_permanent_response_that_differs_from_the_one_reported_before_is_repor
     client = device(tmp_path, clock=clock)
     client.record("colour", "red")
     client.flush()
-    connection = sqlite3.connect(paths.database, isolation_level=None)
-    connection.execute("UPDATE responses SET permanent = ?", (b"\x7f",))
-    connection.close()
+    tamper(paths, "UPDATE responses SET permanent = ?", b"\x7f")
     clock.tomorrow()
     again = device(tmp_path, clock=clock, choice=None)
     assert again.record("colour", "red") is Outcome.UNAVAILABLE

@@ -23,7 +23,7 @@ from overstory.collector.http.endpoint import refusal as refused
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
-from support.collector_doubles import CountingCollector, bad_server, http, refusal, replying
+from support.collector_doubles import CountingCollector, after, bad_server, http, refusal, replying
 from support.devices import DAY, NOON, Clock, device, registry
 
 REGISTRY = registry(
@@ -140,42 +140,35 @@ def test_a_page_over_a_real_connection_is_warned_of_once_and_status_says_since_w
     assert warning.startswith(f"{portal.url} does not answer as a collector does (http-404, a page): reports wait")
 
 
-def test_each_refusal_is_warned_of_once_and_each_stays_until_the_collector_takes_reports(tmp_path, warnings):
-    clock, answers = (
-        Clock(),
-        [refusal(Reason.NO_TOKEN), refusal(Reason.UNKNOWN_TOKEN), Response(None, error="no connection")],
-    )
-    collector = CountingCollector()
-    client = reporting(tmp_path, lambda request: answers.pop(0) if answers else collector(request), clock)
+LOST, NO_TOKEN, UNKNOWN = Response(None, error="no connection"), refusal(Reason.NO_TOKEN), refusal(Reason.UNKNOWN_TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("answers", "problems", "warned"),
+    [
+        (  # a lost network does not cure what somebody has to see to; a report that is taken does
+            (NO_TOKEN, UNKNOWN, LOST),
+            ["(no-token) since 2026-11-21", "(unknown-token) since 2026-11-22", "(unknown-token) since 2026-11-22"],
+            ["no-token", "unknown-token"],
+        ),
+        ((LOST, refusal(Reason.QUEUE_FULL), Response(502)), [None] * 3, []),  # what passes is none
+    ],
+)
+def test_each_refusal_is_warned_of_once_and_stays_until_reports_are_taken(
+    tmp_path, warnings, answers, problems, warned
+):
+    clock, collector = Clock(), CountingCollector(after(*answers))
+    client = reporting(tmp_path, collector, clock)
     client.record("colour", 1)
-    problems = []
-    for _ in range(4):
+    for failures, problem in enumerate(problems, 1):
         client.flush()
-        problems.append(client.status().problem)
+        says = problem and f"the collector refuses {problem}"
+        assert (client.status().problem, client.status().failures) == (says, failures)
         clock.tomorrow()
-    assert problems == [
-        "the collector refuses (no-token) since 2026-11-21",
-        "the collector refuses (unknown-token) since 2026-11-22",
-        "the collector refuses (unknown-token) since 2026-11-22",  # a lost network does not cure it
-        None,
-    ]
-    assert len(collector.counted) == 1
-    assert [line.partition(":")[2].partition("(")[2].partition(")")[0] for line in warnings()] == [
-        "no-token",
-        "unknown-token",
-    ]
+    client.flush()
+    assert (client.status().problem, len(collector.counted)) == (None, 1)
+    assert [line.partition(" refuses (")[2].partition(")")[0] for line in warnings()] == warned
     assert not any("colour" in line for line in warnings())
-
-
-def test_a_lost_network_and_a_busy_collector_are_no_problem_to_see_to(tmp_path, warnings):
-    clock, answers = Clock(), [Response(None, error="no connection"), refusal(Reason.QUEUE_FULL), Response(502)]
-    client = reporting(tmp_path, lambda request: answers.pop(0), clock)
-    client.record("colour", 1)
-    for failures in (1, 2, 3):
-        client.flush()
-        assert (client.status().problem, client.status().failures) == (None, failures)
-        clock.tomorrow()
-    assert warnings() == []
 
 
 def test_what_an_address_did_goes_with_it(tmp_path, warnings):

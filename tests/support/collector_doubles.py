@@ -29,6 +29,12 @@ def refusal(reason: Reason, results: Sequence[Any] = ()) -> Response:
     return Response(reason.status, {}, json.dumps(problem | {"results": [*results]}).encode())
 
 
+def after(*answers: Response) -> Callable[[Request], Response | None]:
+    """Give these answers, one to each request; then the collector's own."""
+    left = list(answers)
+    return lambda _: left.pop(0) if left else None
+
+
 @dataclass
 class CountingCollector:
     """A transport to one that counts every batch id once, as a real one does, and remembers every request."""
