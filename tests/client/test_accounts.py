@@ -155,9 +155,8 @@ SIX = NAMES.format(", ".join(f'"{name}"' for name in "abcdef")) + BASIC
 
 
 @pytest.mark.parametrize("values", [("a", "b"), ("a", "no value"), ("no value", "no value"), ("no value", "a")])
-def test_nothing_is_one_of_the_responses_and_no_value_more(tmp_path, values):
+def test_nothing_is_one_of_the_responses_and_no_value_more(tmp_path, values, clock):
     """Of six values and nothing, two reports: 1.3959 by enumeration, whatever was held."""
-    clock = Clock()
     with device(tmp_path, registry=of(SIX), clock=clock) as client:
         for value in values:
             client.record("m", value)

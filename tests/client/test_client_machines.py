@@ -345,8 +345,7 @@ TestConsent = ConsentMachine.TestCase
 TestConsent.settings = FEW
 
 
-def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
-    clock = Clock()
+def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path, clock):
     client = device(tmp_path, clock=clock, registry=CAPPED, choice="local")
     for value in (1, 2, 3, 4):
         clock.tomorrow()

@@ -81,9 +81,7 @@ def assert_whole(folder, expected=None):
     return secret, responses
 
 
-def test_threads_of_one_client_make_one_report_of_each_period(tmp_path):
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def test_threads_of_one_client_make_one_report_of_each_period(tmp_path, clock, client):
     barrier, outcomes, lock = threading.Barrier(8), [], threading.Lock()
 
     def work():
@@ -154,9 +152,7 @@ def test_the_end_of_a_program_waits_for_nobody_longer_than_it_may(tmp_path):
 
 
 @posix
-def test_a_child_does_not_write_its_parents_queue(tmp_path):
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def test_a_child_does_not_write_its_parents_queue(tmp_path, client):
     client.record("colour", "red")
 
     def child():
@@ -172,8 +168,7 @@ def test_a_child_does_not_write_its_parents_queue(tmp_path):
 
 
 @posix
-def test_a_child_of_a_client_that_has_not_recorded_yet_begins_on_its_own(tmp_path):
-    client = device(tmp_path)
+def test_a_child_of_a_client_that_has_not_recorded_yet_begins_on_its_own(tmp_path, client):
     in_child(lambda: (client.record("colour", "red"), client.close()))
     assert client.record("engine", "x") is Outcome.RECORDED
     assert client.flush().written == {"queued": 1}
@@ -181,8 +176,7 @@ def test_a_child_of_a_client_that_has_not_recorded_yet_begins_on_its_own(tmp_pat
 
 
 @posix
-def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anything(tmp_path):
-    clock = Clock()
+def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anything(tmp_path, clock):
     client = device(tmp_path, clock=clock, background=True, interval=0.05)
     stop = threading.Event()
 
@@ -245,8 +239,7 @@ def test_a_child_forked_in_the_middle_of_a_transaction_touches_no_database(tmp_p
     assert client.flush().written == {"queued": 1}
 
 
-def test_a_fork_that_python_did_not_see_is_noticed(tmp_path):
-    client = device(tmp_path)
+def test_a_fork_that_python_did_not_see_is_noticed(client):
     client.record("colour", "red")
     client._process = -1
     assert client.record("engine", "x") is Outcome.RECORDED
@@ -321,9 +314,8 @@ def test_a_device_killed_many_times_keeps_its_permanent_responses_and_its_ids(tm
 
 
 @posix
-def test_the_check_after_a_kill_notices_a_report_under_two_ids(tmp_path):
+def test_the_check_after_a_kill_notices_a_report_under_two_ids(tmp_path, client):
     """The same test against something broken on purpose."""
-    client = device(tmp_path)
     client.record("colour", "red")
     client.flush()
     tamper(

@@ -26,18 +26,12 @@ from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry, rows_of
 
 
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 def responses_of(client, metric):
     with State(client.paths).snapshot() as rows:
         return rows.responses(metric)
 
 
-def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(tmp_path, clock):
-    client = device(tmp_path, clock=clock)
+def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(client):
     client.record("colour", "green")
     client.flush()
     (row,) = rows_of(client)
@@ -79,8 +73,7 @@ def test_before_anybody_was_asked_there_is_what_is_asked_for_and_nothing_of_the_
 
 
 @pytest.mark.parametrize("value", ["mauve", 3, None, ["red"], float("nan"), b"red"])
-def test_a_value_outside_the_domain_is_reported_as_nothing_and_the_log_does_not_tell_it(tmp_path, caplog, value):
-    clock = Clock()
+def test_a_value_outside_the_domain_is_reported_as_nothing_and_the_log_does_not_tell_it(tmp_path, caplog, value, clock):
     client, found = device(tmp_path, clock=clock), []
     for _ in range(3):
         found += [client.record("colour", value), client.record("colour", "red")]
@@ -92,8 +85,7 @@ def test_a_value_outside_the_domain_is_reported_as_nothing_and_the_log_does_not_
     assert client.record("colour", "red") is Outcome.RECORDED
 
 
-def test_an_unknown_metric_is_told_once_and_the_log_does_not_repeat_what_might_be_the_value(tmp_path, caplog):
-    client = device(tmp_path)
+def test_an_unknown_metric_is_told_once_and_the_log_does_not_repeat_what_might_be_the_value(caplog, client):
     swapped = [client.record("my-secret-value", "colour"), client.record(["unhashable"], 1), client.record(None, 1)]
     assert swapped == [Outcome.UNKNOWN] * 3
     assert len(caplog.records) == 1
@@ -193,8 +185,7 @@ def test_a_report_is_due_after_a_random_delay(tmp_path, clock):
 REGISTRY_ENTRY = 'domain = {kind = "integers", min = 0, max = 9}\noracle = "basic-rappor"\nperiod = "day"\n'
 
 
-def test_the_default_delay_is_the_period_and_six_hours_at_most(tmp_path, clock):
-    client = device(tmp_path, clock=clock)
+def test_the_default_delay_is_the_period_and_six_hours_at_most(client):
     client.record("colour", "red")
     client.record("engine", "x")
     client.flush()
@@ -355,8 +346,7 @@ def test_development_mode_shows_what_is_mistyped_before_anybody_has_consented(tm
         ("dropping", (1, 2, 3, 4, 3), (1, 2, 3, None, 3)),
     ],
 )
-def test_past_the_cap_the_metrics_rule_decides(tmp_path, clock, name, values, stand_ins):
-    client = device(tmp_path, clock=clock)
+def test_past_the_cap_the_metrics_rule_decides(clock, name, values, stand_ins, client):
     metric = REGISTRY[name]
     for value in values:
         clock.tomorrow()
@@ -451,9 +441,8 @@ def test_a_program_that_starts_again_looks_at_the_keys_of_all_metrics_once(tmp_p
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc counts what a process writes")
-def test_a_flush_of_one_report_writes_a_few_small_pages(tmp_path, clock):
+def test_a_flush_of_one_report_writes_a_few_small_pages(clock, client):
     """It wrote 66 kB: eight pages of 4 KiB, each to the journal and to its place."""
-    client = device(tmp_path, clock=clock)
     for _ in range(2):
         client.record("engine", "example.org")
         before = written_so_far()

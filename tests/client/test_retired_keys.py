@@ -196,8 +196,7 @@ def shown(paths):
         return view_metrics(rows, metrics())
 
 
-def test_a_renewal_in_time_keeps_the_key(tmp_path):
-    clock = Clock()
+def test_a_renewal_in_time_keeps_the_key(tmp_path, clock):
     paths = reported(tmp_path, clock, CountingCollector())
     renewed = device(tmp_path, clock=clock, registry=metrics(FAR))
     renewed.record(ENDS, "a page")
@@ -208,8 +207,7 @@ def test_a_renewal_in_time_keeps_the_key(tmp_path):
     assert read_secret(paths.secret).key(ENDS) is not None
 
 
-def test_the_key_lives_until_the_last_report_can_be_sent(tmp_path):
-    clock = Clock()
+def test_the_key_lives_until_the_last_report_can_be_sent(tmp_path, clock):
     paths = reported(tmp_path, clock, CountingCollector())
     metric = metrics()[ENDS]
     assert ends_at(metric) == metric.expires_at + metric.grace_days * DAY
@@ -218,8 +216,7 @@ def test_the_key_lives_until_the_last_report_can_be_sent(tmp_path):
     assert read_secret(paths.secret).key(ENDS) is not None
 
 
-def test_a_program_that_runs_on_destroys_the_key_too(tmp_path):
-    clock = Clock()
+def test_a_program_that_runs_on_destroys_the_key_too(tmp_path, clock):
     client = device(tmp_path, clock=clock, registry=metrics())
     client.record(ENDS, "a page")
     client.record(STAYS, "a page")
@@ -233,9 +230,8 @@ def test_a_program_that_runs_on_destroys_the_key_too(tmp_path):
     assert client.record(STAYS, "a page") is Outcome.RECORDED
 
 
-def test_a_key_that_another_process_destroyed_is_not_held_here(tmp_path):
+def test_a_key_that_another_process_destroyed_is_not_held_here(tmp_path, clock):
     """The clock of the other was far ahead: the metric goes on by this one's, and its key is gone all the same."""
-    clock = Clock()
     client = device(tmp_path, clock=clock, registry=metrics())
     for name in (ENDS, STAYS):
         assert client.record(name, "a page") is Outcome.RECORDED
@@ -272,9 +268,8 @@ def test_a_round_finds_what_another_process_destroyed(tmp_path, recorded):
     assert client.record(ENDS, "a page") is Outcome.EXPIRED
 
 
-def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_recorded(tmp_path):
+def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_recorded(tmp_path, clock):
     """Another process holds the database; one metric is over. The others wait once at most, and go on."""
-    clock = Clock()
     paths = reported(tmp_path, clock, CountingCollector())
     clock.now = ends_at(metrics()[ENDS])
     client = device(tmp_path, clock=clock, registry=metrics(), choice=None)
@@ -301,8 +296,7 @@ def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_r
     assert read_secret(paths.secret).key(ENDS) is None
 
 
-def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monkeypatch):
-    clock = Clock()
+def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monkeypatch, clock):
     whole = reported(tmp_path, clock, CountingCollector())
     kept = read_secret(whole.secret).key(STAYS)
     over = ends_at(metrics()[ENDS])

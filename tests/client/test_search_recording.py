@@ -32,8 +32,7 @@ def answers(client, metric="word"):
 
 
 @pytest.mark.parametrize("later", [["oak", "oak", "oak"], ["elm", "oak", "x" * 99], [None, 7, "elm"]])
-def test_a_device_answers_once_whether_its_value_changes_or_not(tmp_path, later):
-    clock = Clock()
+def test_a_device_answers_once_whether_its_value_changes_or_not(tmp_path, later, clock):
     client = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
     outcomes = [client.record("word", "oak")]
     for value in later:
@@ -62,8 +61,7 @@ def test_a_value_without_a_code_and_no_value_are_answered_too(tmp_path, value, o
     assert answer.bits < search.question_of(answer.cohort)[0].mechanism.payload_limit
 
 
-def test_a_restart_and_a_second_process_know_the_answer(tmp_path):
-    clock = Clock()
+def test_a_restart_and_a_second_process_know_the_answer(tmp_path, clock):
     first = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
     second = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
     assert first.record("word", "oak") is Outcome.RECORDED
@@ -78,8 +76,7 @@ def test_a_restart_and_a_second_process_know_the_answer(tmp_path):
     assert len(answers(first)) == 1
 
 
-def test_an_answer_that_the_person_kept_is_not_the_one_that_is_sent(tmp_path):
-    clock = Clock()
+def test_an_answer_that_the_person_kept_is_not_the_one_that_is_sent(tmp_path, clock):
     client = device(tmp_path, clock=clock, choice="local", registry=registry(word=PLAIN))
     assert client.record("word", "oak") is Outcome.RECORDED
     assert client.flush().written == {"kept": 1}

@@ -107,9 +107,8 @@ def test_a_database_without_its_fingerprint_or_version_is_damaged(paths, begun):
         assert fault_of(paths) is Fault.DAMAGED
 
 
-def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths):
+def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths, clock):
     """Every page of the database is overwritten in turn: `record` and `flush` answer, and `status` tells."""
-    clock = Clock()
     with device(tmp_path, clock=clock) as client:
         for _ in range(30):
             client.record("engine", "x")
@@ -208,9 +207,7 @@ def test_a_transaction_that_raises_leaves_nothing(paths, begun):
         assert rows.claim(REGISTRY["colour"], 1)
 
 
-def test_a_state_that_was_forgotten_and_begun_again_is_not_written_with_the_old_secret(tmp_path, paths):
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def test_a_state_that_was_forgotten_and_begun_again_is_not_written_with_the_old_secret(tmp_path, paths, clock, client):
     client.record("colour", "red")
     client.flush()
     clock.tomorrow()
@@ -226,8 +223,7 @@ def test_a_state_that_was_forgotten_and_begun_again_is_not_written_with_the_old_
     assert client.flush().written == {"queued": 1}
 
 
-def test_forgetting_while_a_program_runs_leaves_nothing_of_it(tmp_path, paths):
-    client = device(tmp_path)
+def test_forgetting_while_a_program_runs_leaves_nothing_of_it(paths, client):
     client.record("colour", "red")
     erase(paths)
     assert client.record("engine", "x") is Outcome.NOT_ASKED
@@ -263,8 +259,7 @@ def test_a_home_that_is_no_folder_disturbs_nobody(tmp_path):
 
 
 @posix
-def test_a_read_only_folder_disturbs_nobody_and_can_be_read(tmp_path, paths):
-    clock = Clock()
+def test_a_read_only_folder_disturbs_nobody_and_can_be_read(tmp_path, paths, clock):
     with device(tmp_path, clock=clock) as first:
         first.record("colour", "red")
     tmp_path.chmod(0o755)
@@ -320,8 +315,7 @@ def test_a_full_disk_disturbs_nobody_and_nothing_is_lost_when_there_is_room_agai
     in_child(limited)
 
 
-def test_a_full_database_is_told(tmp_path, paths, monkeypatch):
-    client = device(tmp_path)
+def test_a_full_database_is_told(paths, monkeypatch, client):
     client.record("colour", "red")
     client.flush()
     real = sqlite3.connect
@@ -356,8 +350,7 @@ def test_a_disk_full_from_the_start_leaves_no_half_a_secret(tmp_path, paths):
     in_child(limited)
 
 
-def test_a_state_that_another_process_holds_is_busy_for_a_while_only(tmp_path, paths):
-    client = device(tmp_path)
+def test_a_state_that_another_process_holds_is_busy_for_a_while_only(paths, client):
     client.record("colour", "red")
     holder = sqlite3.connect(paths.database, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -369,9 +362,7 @@ def test_a_state_that_another_process_holds_is_busy_for_a_while_only(tmp_path, p
 # --- the clock, and periods
 
 
-def test_a_clock_that_goes_back_reports_no_period_twice(tmp_path):
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def test_a_clock_that_goes_back_reports_no_period_twice(clock, client):
     outcomes = []
     for days in (0, 1, -1, 1, -3, 2, 1, 1):
         clock.tomorrow(days)
@@ -411,9 +402,7 @@ def test_a_row_from_a_clock_that_ran_ahead_is_due_now(paths, begun):
         assert {row.due for row in rows.outbox.rows()} == {NOON + 60, NOON + DAY}
 
 
-def test_a_permanent_response_that_differs_from_the_one_reported_before_is_reported_as_nothing(tmp_path, paths):
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def test_a_permanent_response_that_differs_from_the_reported_one_becomes_nothing(tmp_path, paths, clock, client):
     client.record("colour", "red")
     client.flush()
     tamper(paths, "UPDATE responses SET permanent = ?", b"\x7f")

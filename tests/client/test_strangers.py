@@ -249,8 +249,7 @@ def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_
         assert CollectorHealth.of(rows, "size") == CollectorHealth(), "nothing is left of it"
 
 
-def test_waiting_ends_with_the_grace(state):
-    clock = Clock()
+def test_waiting_ends_with_the_grace(state, clock):
     put(state, row(1), row(2, "size"))
     answers = {"colour": Response(404, {}, b"<html>"), "size": refusal(Reason.WRONG_PARAMETERS)}
 

@@ -4,7 +4,6 @@ import base64
 import shutil
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from support.collector_doubles import accepted, bad_server, http, replying
 from support.devices import NOON, Clock, device
+from support.processes import make_certificate
 
 BODY = encode_upload(Upload(b"b" * 16, "colour", 7, b"reports"))
 send = http_transport({})
@@ -27,12 +27,21 @@ def request(url, **changed):
     return Request(**({"url": endpoint(url), "body": BODY, "media_type": MEDIA_TYPE, "timeout": 5.0} | changed))
 
 
+def asked(reply, environ=None, context=None, **changed):
+    """What becomes of one request to a server that replies so (bytes or a function), and the server."""
+    with bad_server(replying(reply) if isinstance(reply, bytes) else reply, context) as server:
+        to = changed.pop("url", server.url).replace("PORT", str(server.port))
+        named = {name: value.replace("PORT", str(server.port)) for name, value in (environ or {}).items()}
+        return http_transport(named)(request(to, **changed)), server
+
+
 def test_an_answer_comes_back_with_its_body_and_headers():
-    with bad_server(lambda connection, heard: connection.sendall(http(200, accepted(heard.body), Retry_After=7))) as to:
-        answer = send(request(to.url))
+    answer, _ = asked(lambda connection, heard: connection.sendall(http(200, accepted(heard.body), Retry_After=7)))
     assert answer.status == 200
     assert answer.headers["retry-after"] == "7"
     assert parse_object(answer) == parse_object(Response(200, {}, accepted(BODY)))
+    longest, _ = asked(http(200, b"x" * MOST_READ))
+    assert len(longest.body) == MOST_READ
 
 
 def test_a_request_says_as_little_as_http_lets_it():
@@ -89,8 +98,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("raw", GARBAGE.values(), ids=GARBAGE)
 def test_garbage_is_no_answer_and_nothing_is_raised(raw):
-    with bad_server(replying(raw)) as server:
-        answer = send(request(server.url))
+    answer, _ = asked(raw)
     assert answer.status is None
     assert answer.error
 
@@ -101,14 +109,7 @@ def test_an_answer_without_end_is_cut_off():
         for _ in range(100 * MOST_READ // 4096):
             connection.sendall(b"x" * 4096)
 
-    with bad_server(flood) as server:
-        answer = send(request(server.url))
-    assert answer == Response(None, error="the answer is too long")
-
-
-def test_the_longest_answer_is_read():
-    with bad_server(replying(http(200, b"x" * MOST_READ))) as server:
-        assert len(send(request(server.url)).body) == MOST_READ
+    assert asked(flood)[0] == Response(None, error="the answer is too long")
 
 
 @contextmanager
@@ -185,36 +186,29 @@ def certified(tmp_path):
     """What a server needs for TLS: a certificate for localhost that it signed itself."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl here to make a certificate with")
-    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    files = "-keyout key.pem -out certificate.pem"
-    subprocess.run(f"{made} {files}".split(), check=True, capture_output=True, cwd=tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    context.load_cert_chain(make_certificate(tmp_path), tmp_path / "key.pem")
     return context
 
 
 def test_a_certificate_that_nobody_signed_is_refused(certified):
-    with bad_server(replying(http(200)), certified) as server:
-        answer = send(request(f"https://localhost:{server.port}"))
+    answer, server = asked(http(200), context=certified, url="https://localhost:PORT")
     assert answer.status is None
     assert "certificate" in answer.error
     assert not server.heard
 
 
 def test_a_certificate_that_is_trusted_is_accepted(certified, tmp_path, monkeypatch):
-    with bad_server(replying(http(200)), certified) as server:
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
-        answer = send(request(f"https://localhost:{server.port}"))
-        by_address = send(request(f"https://127.0.0.1:{server.port}"))
-    assert answer.status == 200
-    assert [heard.body for heard in server.heard] == [BODY]
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    answer, server = asked(http(200), context=certified, url="https://localhost:PORT")
+    assert (answer.status, [heard.body for heard in server.heard]) == (200, [BODY])
+    by_address, _ = asked(http(200), context=certified, url="https://127.0.0.1:PORT")
     assert by_address.status is None, "the certificate names localhost, no address"
 
 
 def test_a_proxy_gets_the_whole_address_and_its_own_password():
-    with bad_server(replying(http(200))) as proxy:
-        through = http_transport({"HTTP_PROXY": f"http://me:p%40ss@127.0.0.1:{proxy.port}"})
-        assert through(request("http://collector.invalid")).status == 200
+    answer, proxy = asked(http(200), {"HTTP_PROXY": "http://me:p%40ss@127.0.0.1:PORT"}, url="http://collector.invalid")
+    assert answer.status == 200
     (heard,) = proxy.heard
     assert heard.head.startswith(b"POST http://collector.invalid/v1/reports HTTP/1.1\r\n")
     assert heard.headers["host"] == "collector.invalid"
@@ -222,24 +216,23 @@ def test_a_proxy_gets_the_whole_address_and_its_own_password():
 
 
 def test_a_proxy_is_asked_for_a_tunnel_when_the_collector_has_tls():
-    with bad_server(replying(b"HTTP/1.1 403 Forbidden\r\n\r\n")) as proxy:
-        through = http_transport({"https_proxy": f"127.0.0.1:{proxy.port}"})
-        answer = through(request("https://collector.invalid:8443", token="public"))
+    refused, environ = b"HTTP/1.1 403 Forbidden\r\n\r\n", {"https_proxy": "127.0.0.1:PORT"}
+    answer, proxy = asked(refused, environ, url="https://collector.invalid:8443", token="public")
     assert answer.status is None
     (heard,) = proxy.heard
     assert heard.head.startswith(b"CONNECT collector.invalid:8443 HTTP/1.")
     assert b"public" not in heard.head
 
 
-def test_a_proxy_that_asks_for_a_password_is_no_collector():
-    with bad_server(replying(http(407))) as proxy:
-        answer = http_transport({"http_proxy": f"127.0.0.1:{proxy.port}"})(request("http://collector.invalid"))
-    assert answer == Response(None, error="the proxy asks for a password")
-
-
-def test_a_proxy_of_another_kind_is_said():
-    answer = http_transport({"all_proxy": "socks5://127.0.0.1:9"})(request("http://collector.invalid"))
-    assert answer == Response(None, error="no connection: proxies of the kind socks5 are not supported")
+@pytest.mark.parametrize(
+    ("environ", "error"),
+    [
+        ({"http_proxy": "127.0.0.1:PORT"}, "the proxy asks for a password"),  # it is no collector
+        ({"all_proxy": "socks5://127.0.0.1:9"}, "no connection: proxies of the kind socks5 are not supported"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_said(environ, error):
+    assert asked(http(407), environ, url="http://collector.invalid")[0] == Response(None, error=error)
 
 
 @pytest.mark.parametrize(
