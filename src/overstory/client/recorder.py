@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import Choice
-from overstory.client.outcomes import Fault, Outcome, StateError
+from overstory.client.outcomes import Outcome
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.rows import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response, RowState, ends_at
 from overstory.protocol.sampling import context
@@ -233,10 +233,11 @@ class MetricRecorder:
         if not rows.claim(metric, report.period):
             return False
         rows.keep(metric)
-        number = self._charge(rows, report, local=local)
+        most = metric.max_values if report.permanent else None
+        number = rows.charge(metric, report.tag, report.permanent, most=most, kept=local)
         if number is None:
             report = self._replacement(rows, report)
-            number = self._charge(rows, report, local=local, capped=False)
+            number = rows.charge(metric, report.tag, report.permanent, most=None, kept=local)
         rows.keep_terms(metric)
         rows.extend(metric.id, ends_at(metric))
         rows.outbox.add(
@@ -250,17 +251,6 @@ class MetricRecorder:
             response=number if report.permanent else None,
         )
         return True
-
-    def _charge(self, rows: Rows, report: PendingReport, *, local: bool, capped: bool = True) -> int | None:
-        """Count a report's permanent response and return its number; None where another has to be sent."""
-        metric = self.metric
-        try:
-            most = metric.max_values if report.permanent and capped else None
-            return rows.charge(metric, report.tag, report.permanent, most=most, kept=local)
-        except StateError as error:
-            if error.fault is not Fault.ALTERED:
-                raise
-            return None
 
     def _replacement(self, rows: Rows, report: PendingReport) -> PendingReport:
         """Return what is sent in place of a report that would be one response too many, or another than before.

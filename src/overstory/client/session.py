@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.client.consent.consent import Choice
 from overstory.client.outcomes import Fault, Outcome, StateError
 from overstory.client.recorder import MetricRecorder, PendingReport
-from overstory.client.state.rows import changed_response
 
 if TYPE_CHECKING:
     from overstory.client.budget import Allowance
@@ -130,7 +129,8 @@ class Session:
             if self._allowance is not None and not local:
                 self._allowance.take(metric)
             if report.altered:
-                raise changed_response(metric.id)
+                words = "a permanent response differs from the one reported before; it is reported as nothing"
+                raise StateError(Fault.ALTERED, f"{metric.id}: {words}")
             return report.outcome
 
     def _due(self, metric: Metric, now: float, period: int) -> float:

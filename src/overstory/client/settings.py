@@ -35,34 +35,26 @@ def load(registry: MetricRegistry | str | os.PathLike[str] | Traversable) -> Met
         raise FormatError(f"cannot be read: {error.strerror or error}", source=str(registry)) from error
 
 
-def mistake(registry: MetricRegistry, name: object, value: object) -> ParameterError | None:
-    """Return what is wrong with a metric's name or a value, and what may have been meant; None when nothing is."""
+def warn_of_mistake(warn: WarnsOnce, registry: MetricRegistry, name: object, value: object, *, strict: bool) -> None:
+    """Warn of a wrong name of a metric, or a value outside its domain; where the client is strict, raise that."""
     from overstory.protocol.errors import suggestion
     from overstory.protocol.metrics import UnknownMetricError
 
-    if not isinstance(name, str):
-        return UnknownMetricError(f"a metric is named by a string, not by {type(name).__name__}")
     try:
+        if not isinstance(name, str):
+            raise UnknownMetricError(f"a metric is named by a string, not by {type(name).__name__}")
         metric = registry[name]
-        metric.encode(value)
-    except UnknownMetricError as error:
-        return error
-    except Exception as error:  # noqa: BLE001 - a value of the program's own class may raise anything
-        return ParameterError(f"{name}: {error}{suggestion(value, metric.domain.choices)}")
-    return None
-
-
-def warn_of_mistake(warn: WarnsOnce, registry: MetricRegistry, name: str, value: object, *, strict: bool) -> None:
-    """Warn of what is wrong with a metric's name or a value; raise it instead where the client is strict."""
-    from overstory.protocol.metrics import UnknownMetricError
-
-    wrong = mistake(registry, name, value)
-    if wrong is not None and strict:
-        raise wrong
-    if isinstance(wrong, UnknownMetricError):
-        warn_of_unknown(warn, registry)
-    elif wrong is not None:
-        warn_of_unfit(warn, name)
+        try:
+            metric.encode(value)
+        except Exception as error:  # noqa: BLE001 - a value of the program's own class may raise anything
+            raise ParameterError(f"{name}: {error}{suggestion(value, metric.domain.choices)}") from None
+    except ParameterError as wrong:
+        if strict:
+            raise
+        if isinstance(wrong, UnknownMetricError):
+            warn_of_unknown(warn, registry)
+        else:
+            warn_of_unfit(warn, str(name))
 
 
 def warn_of_unknown(warn: WarnsOnce, registry: MetricRegistry) -> None:

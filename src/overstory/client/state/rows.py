@@ -113,13 +113,6 @@ class Response:
     tag: bytes = field(repr=False, default=b"")
 
 
-def changed_response(metric: str) -> StateError:
-    """Return the error for a permanent response that is not what it was."""
-    return StateError(
-        Fault.ALTERED, f"{metric}: a permanent response differs from the one reported before; it is reported as nothing"
-    )
-
-
 class Life(NamedTuple):
     """One metric's key."""
 
@@ -323,7 +316,7 @@ class Rows:
         return sum(not (spare and tag == NOTHING) for _, tag in self._responses_of(metric))
 
     def charge(self, metric: Metric, tag: bytes, permanent: bytes, *, most: int | None, kept: bool) -> int | None:
-        """Count a report of a permanent response; return its number, or None when it is one too many."""
+        """Count a report of a permanent response; None where it is one too many, or not the one reported before."""
         held, account, spare = self._responses_of(metric.id), metric.account, metric.nothing_is_spare
         response = held.get((account, tag))
         if response is None:
@@ -336,7 +329,7 @@ class Rows:
                 "INSERT INTO responses VALUES (?, ?, ?, ?, ?, 0, 0)", (metric.id, account, number, tag, permanent)
             )
         elif response.permanent != _as_number(permanent):
-            raise changed_response(metric.id)
+            return None
         times = (response.reports + (not kept), response.kept + kept)
         self._connection.execute(
             "UPDATE responses SET reports = ?, kept = ? WHERE metric = ? AND account = ? AND tag = ?",
