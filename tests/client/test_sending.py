@@ -296,15 +296,6 @@ def test_what_is_dropped_is_counted_by_reason(state):
     assert counts(state) == {"dropped: bits": 2, "dropped: period-closed": 1, "dropped: unknown-metric": 1}
 
 
-def test_a_drop_that_nobody_was_asked_about_does_not_make_a_collector_well(state):
-    put(state, row(1, period=20000))
-    with state.transaction() as rows:
-        rows.remember(ASKED, "https://c.example")
-        CollectorHealth(4, NOW - 1).save(rows)
-    report_sender(CountingCollector()).send_due(state, METRICS, seconds=10)
-    assert health(state) == CollectorHealth(4, NOW - 1)
-
-
 def test_a_period_far_ahead_does_not_keep_a_round_busy(state):
     put(state, row(1, period=30000))
     done = report_sender(CountingCollector()).send_due(state, METRICS, seconds=10)

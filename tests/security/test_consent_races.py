@@ -4,13 +4,8 @@ import datetime as dt
 
 from overstory.client import Client
 from overstory.client.consent.consent import choose
-from overstory.client.recorder import MetricRecorder
-from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import Delivery
 from overstory.client.upload.http import Response
-from overstory.gateway.gateway import AT_ONCE
-from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -76,26 +71,4 @@ def test_off_and_on_again_in_the_middle_of_a_round_end_it(tmp_path):
         device.flush()
     sending.flush()
     sending.flush()
-    assert len(asked) == 1
-
-
-def test_a_gateway_asks_for_consent_before_every_request(tmp_path):
-    asked, device = [], client(tmp_path)
-
-    def transport(request):
-        asked.append(request)
-        choose(device.paths, REGISTRY, "off", TODAY)
-        return Response(503 if len(asked) > 1 else 200, {}, b'{"results": []}')
-
-    device.consent("on")
-    state = State(device.paths)
-    recorder = MetricRecorder(REGISTRY["meter"], state.begin().key("meter"))
-    with state.transaction() as rows:
-        for period in range(20_000, 20_000 + 2 * AT_ONCE):
-            made = recorder.make(3, period)
-            rows.outbox.add(made.batch, "meter", period, made.body, account=bytes(16), due=0.0, state=RowState.WAITING)
-    sink = CollectorSink("http://collector.example", transport)
-    assert sink.most_uploads >= AT_ONCE
-    now, some = 20_000.0 * DAY + 2 * AT_ONCE * DAY, {"lease": 0.0, "at_once": AT_ONCE, "batch": AT_ONCE}
-    Delivery(state, REGISTRY, sink, device._permission.sends, clock=lambda: now, **some).run()
     assert len(asked) == 1

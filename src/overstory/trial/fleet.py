@@ -83,7 +83,7 @@ class MemoryState(State):
     def exists(self) -> bool:
         return True
 
-    def begin(self, timeout: float | None = None) -> DeviceSecret:  # noqa: ARG002 - nobody else holds it
+    def begin(self) -> DeviceSecret:
         """Return the secret, without the keys of metrics that are over."""
         self._root = self._root.without(Rows(self._connection, self.bounds).erased())
         self._secret = self._root

@@ -24,7 +24,6 @@ reveals nothing about the secret. A machine without an id (a container whose ima
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
 PATIENCE: Final = 5.0
-"""Seconds for which a fork waits for a transaction to end."""
+"""Seconds for which a fork waits for a transaction to end, and erasing for other processes."""
 
 
 class Forked(Protocol):
@@ -229,31 +228,30 @@ class State:
         """Whether there is a database file, which may be damaged."""
         return self.paths.database.exists()
 
-    def begin(self, timeout: float | None = None) -> DeviceSecret:
+    def begin(self) -> DeviceSecret:
         """Create the state, or open and check the existing one; return its secret."""
-        wait = self.timeout if timeout is None else timeout
         paths = self.paths
         with translate_errors(paths.folder), fork_guard():
             make_folder(paths.folder)
             refuse_foreign(paths)
-            with locked(paths.lock, wait) as lock:
+            with locked(paths.lock, self.timeout) as lock:
                 secret, marked = read_secret(paths.secret), _is_marked(lock)
-                opened = self._opened(secret, wait)
+                opened = self._opened(secret)
                 if opened is None and (secret is not None or marked):
                     raise _lost("state.db" if secret is not None else "secret, state.db", paths)
-                self._secret = secret = opened or self._created(wait)
+                self._secret = secret = opened or self._created()
                 if not marked:
                     os.lseek(lock, 0, os.SEEK_SET)
                     os.write(lock, MARK)
                     os.fsync(lock)
         return secret
 
-    def _opened(self, secret: DeviceSecret | None, timeout: float) -> DeviceSecret | None:
+    def _opened(self, secret: DeviceSecret | None) -> DeviceSecret | None:
         """Check the database that is there, and bring the secret up to date with it; None where it has no tables."""
         paths = self.paths
         if not self.exists:
             return None
-        with connected(paths.database, "rw", timeout) as connection:
+        with connected(paths.database, "rw", self.timeout) as connection:
             # Without a write lock, which would have to wait for readers.
             problem = connection.execute("PRAGMA quick_check(1)").fetchone()
             if problem is not None and problem[0] != "ok":
@@ -290,7 +288,7 @@ class State:
         self._take_name()
         return secret
 
-    def _created(self, timeout: float) -> DeviceSecret:
+    def _created(self) -> DeviceSecret:
         paths = self.paths
         paths.unconfirmed.unlink(missing_ok=True)  # nothing was ever reported with it
         secret = DeviceSecret.fresh()
@@ -298,7 +296,7 @@ class State:
         # Created here, so that it is never readable by others.
         os.close(os.open(paths.database, os.O_WRONLY | os.O_CREAT, PRIVATE))
         sync_folder(paths.folder)
-        with connected(paths.database, "rw", timeout, synchronous="FULL") as connection:
+        with connected(paths.database, "rw", self.timeout, synchronous="FULL") as connection:
             connection.execute(f"PRAGMA page_size = {PAGE}")
             with committed(connection):
                 create_tables(connection)
@@ -408,7 +406,7 @@ def _is_marked(lock: int) -> bool:
     return bool(os.read(lock, len(MARK)))
 
 
-def erase(paths: StatePaths, timeout: float = 5.0) -> None:
+def erase(paths: StatePaths) -> None:
     """Delete the state with the person's choice: the next report, if any, comes from a new device.
 
     The application's name and its public registry stay: they hold nothing about the person, and `on` can show again
@@ -421,14 +419,17 @@ def erase(paths: StatePaths, timeout: float = 5.0) -> None:
         return
     with translate_errors(paths.folder):
         _unlink_planted(paths.lock)
-    with translate_errors(paths.folder), fork_guard(), locked(paths.lock, timeout) as lock:
+    with translate_errors(paths.folder), fork_guard(), locked(paths.lock, PATIENCE) as lock:
         for path in (paths.consent, *unfinished(paths.consent), *unfinished(paths.application)):
             path.unlink(missing_ok=True)
         # A process that waits for the database then sees an empty one, and discards its reports.
         _unlink_planted(paths.database)
-        with contextlib.suppress(sqlite3.Error, StateError):
+        with suppress(sqlite3.Error, StateError):
             refuse_foreign(paths)
-            _empty(paths, timeout)
+            with connected(paths.database, "rw", PATIENCE) as connection, committed(connection):
+                query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+                for (name,) in connection.execute(query).fetchall():
+                    connection.execute(f'DROP TABLE "{name}"')
         for path in (paths.database, Path(f"{paths.database}-journal")):
             path.unlink(missing_ok=True)
         for path in (paths.unconfirmed, paths.next, paths.replaced, paths.secret):
@@ -442,17 +443,10 @@ def erase(paths: StatePaths, timeout: float = 5.0) -> None:
 
 def _unlink_planted(path: Path) -> None:
     """Unlink what is not a regular file, or has a second hard link."""
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             path.unlink()
-
-
-def _empty(paths: StatePaths, timeout: float) -> None:
-    with connected(paths.database, "rw", timeout) as connection, committed(connection):
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-        for (name,) in tables.fetchall():
-            connection.execute(f'DROP TABLE "{name}"')
 
 
 PLACES: Final = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
