@@ -50,6 +50,10 @@ class CollectorSink(Collector):
         Draws a number from 0 to 1, for the random part of a retry's delay.
     metrics
         The registry, whose shards decide to which path an upload goes; the gateway sets it.
+    clock
+        A device's time of day; a gateway is told the time with the rows, and does not ask it.
+    until
+        After which time, by `time.monotonic`, no request begins, in seconds; a gateway sets no such end.
     """
 
     most_uploads: int = 500
