@@ -44,7 +44,7 @@ def row(number=1, metric="colour", period=20778, **changed):
 
 
 def decided(answer, *, of=None, failures=0, uniform=0.5):
-    return decide(of or row(), answer, now=NOW, failures=failures, policy=PACE, uniform=lambda: uniform)
+    return decide(of or row(), answer, now=NOW, failures={"": failures}, policy=PACE, uniform=lambda: uniform)
 
 
 def result(**said):
@@ -78,7 +78,7 @@ def test_a_refusal_that_is_not_final_waits(reason):
 
 def test_the_failures_of_a_metric_are_its_own():
     refused = refusal(Reason.UNKNOWN_METRIC)
-    decision = decide(row(), refused, now=NOW, failures=9, metric_failures=2, policy=PACE, uniform=lambda: 0.5)
+    decision = decide(row(), refused, now=NOW, failures={"": 9, "colour": 2}, policy=PACE, uniform=lambda: 0.5)
     assert (decision.due, decision.resume, decision.pause) == (NOW + 120, NOW + 120, 120)
 
 
@@ -476,7 +476,7 @@ def test_a_report_that_another_shard_takes_waits_by_itself(tmp_path):
     assert (row.state, row.answer) == (RowState.WAITING, "wrong-shard")
     assert len(collectors.requests) == 1
     answer = decide(
-        row, refusal(Reason.WRONG_SHARD), now=clock(), failures=3, policy=RetryPolicy(), uniform=lambda: 0.5
+        row, refusal(Reason.WRONG_SHARD), now=clock(), failures={"": 3}, policy=RetryPolicy(), uniform=lambda: 0.5
     )
     assert answer.resume is None, "other reports are not kept waiting"
     assert answer.due > clock()

@@ -105,9 +105,9 @@ def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch)
     """The device as it was: the time asked for, and up to a minute."""
     from overstory.client.upload import delivery
 
-    def exact(row, answer, *, now, failures, policy, uniform, metric_failures):
+    def exact(row, answer, *, now, failures, policy, uniform):
         asked = retry.retry_after(answer, now, policy)
-        again = now + asked + retry.backoff(failures + 1, policy, uniform)
+        again = now + asked + retry.backoff(failures[""] + 1, policy, uniform)
         return retry.Decision(RowState.WAITING, "http-429", again, again)
 
     monkeypatch.setattr(delivery, "decide", exact)

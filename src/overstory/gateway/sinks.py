@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from overstory.client.state.rows import OutboxRow, RowState
-from overstory.client.upload.delivery import Allowed, Collector, Failures, Send
+from overstory.client.upload.delivery import Allowed, Collector, Send
 from overstory.client.upload.http import Response, parse_object
-from overstory.client.upload.retry import Decision
+from overstory.client.upload.retry import Decision, Failures
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import UPLOAD_HEADER, UPLOAD_MAGIC

@@ -149,11 +149,6 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
 _FAR: Final = 1 << 30  # Windows forbids reading locked bytes: the locked one is past all content
 _PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02)
 
@@ -183,6 +178,7 @@ def locked(path: Path, timeout: float) -> Iterator[int]:
 
 
 if sys.platform == "win32":
+    import msvcrt
 
     def _try(handle: int) -> bool:
         try:
@@ -197,6 +193,7 @@ if sys.platform == "win32":
         msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
 
 else:
+    import fcntl
 
     def _try(handle: int) -> bool:
         try:

@@ -27,12 +27,14 @@ from overstory.client.state.rows import LONGEST_DELAY, OutboxRow, Rows, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Request, Response, Transport, endpoint
 from overstory.client.upload.retry import (
+    COLLECTOR,
     DAY,
     NO_KEY,
     RELAY,
     UNOPENED,
     Covers,
     Decision,
+    Failures,
     RetryPolicy,
     Uniform,
     decide,
@@ -52,12 +54,6 @@ LEAST: Final = 0.05  # seconds: with less time left, no request is started
 
 Permit = Callable[[], object]
 """Returns None when nothing may be sent, else a value that stays equal while the same consent allows it."""
-
-Failures = Mapping[str, int]
-"""Consecutive failures of the collector, and consecutive refusals of each metric."""
-
-COLLECTOR: Final = ""
-"""The key of the collector among those of the metrics."""
 
 Allowed = Callable[[], bool]
 """Returns whether reports may still be sent: a person may withdraw consent at any moment."""
@@ -116,17 +112,9 @@ class Collector:
         self, rows: Sequence[OutboxRow], response: Response, now: float, failures: Failures
     ) -> dict[int, Decision]:
         """Return the decision on each row that follows from the response, by row id, and warn of what is wrong."""
+        policy, uniform = self.policy, self.uniform
         decisions = {
-            row.id: decide(
-                row,
-                response,
-                now=now,
-                failures=failures.get(COLLECTOR, 0),
-                policy=self.policy,
-                uniform=self.uniform,
-                metric_failures=failures.get(row.metric, 0),
-            )
-            for row in rows
+            row.id: decide(row, response, now=now, failures=failures, policy=policy, uniform=uniform) for row in rows
         }
         for decision in decisions.values():
             warn(decision, self.server)
@@ -192,10 +180,10 @@ class CollectorHealth:
     @classmethod
     def of(cls, rows: Rows, metric: str = "") -> CollectorHealth:
         """Load what was saved, of the collector or of one metric there."""
-        failures = rows.recall(_state_key("failures", metric)) or 0
+        failures = rows.recall(f"failures {metric}".rstrip()) or 0
         if not failures:
             return cls()
-        resume, pause, problem, since = (rows.recall(_state_key(name, metric)) or 0 for name in _SAVED[1:])
+        resume, pause, problem, since = (rows.recall(f"{name} {metric}".rstrip()) or 0 for name in _SAVED[1:])
         return cls(int(failures), float(resume), float(pause), str(problem or ""), int(since))
 
     def after(self, decision: Decision, now: float) -> CollectorHealth:
@@ -221,14 +209,10 @@ class CollectorHealth:
         """Save it, where another one is saved."""
         if self != CollectorHealth.of(rows, metric):
             for name in _SAVED:
-                rows.remember(_state_key(name, metric), getattr(self, name))
+                rows.remember(f"{name} {metric}".rstrip(), getattr(self, name))
 
 
 _SAVED: Final = ("failures", "resume", "pause", "problem", "since")
-
-
-def _state_key(name: str, metric: str) -> str:
-    return f"{name} {metric}" if metric else name
 
 
 @dataclass

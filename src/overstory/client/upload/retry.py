@@ -29,7 +29,7 @@ A retry sends the same bytes again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,6 +43,12 @@ Uniform = Callable[[], float]
 
 Covers = Callable[[Metric], bool]
 """Returns whether the person's consent covers a metric as it is now."""
+
+Failures = Mapping[str, int]
+"""Consecutive failures of the collector, and consecutive refusals of each metric."""
+
+COLLECTOR: Final = ""
+"""The key of the collector among those of the metrics."""
 
 RETRIED: Final = frozenset({408, 425, 429})
 DAY: Final = 86_400.0
@@ -149,10 +155,9 @@ def decide(
     response: Response,
     *,
     now: float,
-    failures: int,
+    failures: Failures,  # without this one
     policy: RetryPolicy,
     uniform: Uniform,
-    metric_failures: int = 0,  # consecutive refusals of this metric's reports, without this one
 ) -> Decision:
     """Return what an answer means for a row."""
     state, why = _judge(response, row.batch)
@@ -160,7 +165,7 @@ def decide(
         return Decision(state, why)
     reason = parse_reason(why)
     of_metric = response.relay or (reason is not None and reason.of_metric)
-    in_a_row = metric_failures if of_metric else failures
+    in_a_row = failures.get(row.metric if of_metric else COLLECTOR, 0)
     asked = min(retry_after(response, now, policy), policy.longest_asked / 2)
     again = now + asked * (1 + uniform()) + backoff(max(row.attempts, in_a_row) + 1, policy, uniform)
     if reason in {Reason.PERIOD_FUTURE, Reason.WRONG_SHARD}:
