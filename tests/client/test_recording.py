@@ -199,8 +199,16 @@ def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
     client.record("engine", "the-value")
     session = client._session
     (pending,) = session._pending
-    secret = session._secret.key("engine")
-    shown = [client, session, session.state, pending, session._recorders["engine"], session._secret, client.status()]
+    secret = session.state.secret.key("engine")
+    shown = [
+        client,
+        session,
+        session.state,
+        pending,
+        session._recorders["engine"],
+        session.state.secret,
+        client.status(),
+    ]
     client.flush()
     shown += [*rows_of(client), *responses_of(client, "engine")]
     for text in map(repr, shown):
@@ -209,7 +217,7 @@ def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
         assert secret.hex() not in text
         assert repr(secret)[2:12] not in text
         assert pending.body.hex()[80:] not in text
-    for unpicklable in (client, session._secret):
+    for unpicklable in (client, session.state.secret):
         with pytest.raises(TypeError, match="not pickled"):
             pickle.dumps(unpicklable)
 

@@ -226,7 +226,7 @@ def test_a_program_that_runs_on_destroys_the_key_too(tmp_path, clock):
     session = client._session
     clock.now = ends_at(metrics()[ENDS])
     client.flush()
-    assert session._secret.key(ENDS) is None
+    assert session.state.secret.key(ENDS) is None
     assert set(session._recorders) == {STAYS}
     assert client.record(ENDS, "a page") is Outcome.EXPIRED
     assert client.record(STAYS, "a page") is Outcome.RECORDED
@@ -244,7 +244,7 @@ def test_a_key_that_another_process_destroyed_is_not_held_here(tmp_path, clock):
         assert client.record(name, "a page") is Outcome.RECORDED  # it has not looked yet
     assert client.flush().written == {"ended": 1, "queued": 1}
     session = client._session
-    assert session._secret.key(ENDS) is None
+    assert session.state.secret.key(ENDS) is None
     assert set(session._recorders) == {STAYS}
     clock.now += 3600
     assert client.record(ENDS, "a page") is Outcome.EXPIRED
@@ -265,7 +265,7 @@ def test_a_round_finds_what_another_process_destroyed(tmp_path, recorded):
     if ENDS not in recorded:
         assert client.record(ENDS, "a page") is Outcome.EXPIRED
     client.flush()
-    assert session._secret.key(ENDS) is None
+    assert session.state.secret.key(ENDS) is None
     assert set(session._recorders) == {STAYS}
     assert client.record(ENDS, "a page") is Outcome.EXPIRED
 

@@ -66,7 +66,7 @@ class Session:
 
     def _clear(self) -> None:
         """Close the session: forget all that came from the state."""
-        self._secret: DeviceSecret | None = None
+        self.state.secret = None
         self._pending: list[PendingReport] = []
         self._recorders: dict[str, MetricRecorder] = {}
         self._looked = False  # whether `_introduce` has looked for keys that are over since the state was opened
@@ -90,8 +90,8 @@ class Session:
 
     def _opened(self) -> DeviceSecret:
         """Open the state, or create it, unless it is open; one that failed is tried again after `RETRY` seconds."""
-        if self._secret is not None:
-            return self._secret
+        if self.state.secret is not None:
+            return self.state.secret
         if self.last_error is not None and time.monotonic() < self.retry_at:
             raise StateError(self.last_error.fault, str(self.last_error))
         try:
@@ -99,7 +99,7 @@ class Session:
         except StateError:
             self.retry_at = time.monotonic() + RETRY
             raise
-        self._secret, self.last_error = secret, None
+        self.last_error = None
         self._retired_at = self._clock()  # `_introduce` looks as well
         return secret
 
@@ -185,7 +185,7 @@ class Session:
 
     def flush(self, sources: PermissionSources, timeout: float) -> Counter[str]:
         """Write the reports in memory in one transaction; return how many had which result."""
-        if self._secret is None:
+        if self.state.secret is None:
             return Counter()
         if not self._writing.acquire(timeout=timeout):
             raise StateError(Fault.BUSY, f"{self.state.paths.folder}: another thread writes to it")
@@ -194,7 +194,6 @@ class Session:
         except StateError as error:
             if error.fault in {Fault.CHANGED, Fault.LOST}:
                 with self._lock:  # the state was forgotten, and with it what its secret made
-                    self.state.release()
                     self._clear()
             raise
         finally:
@@ -280,7 +279,7 @@ class Session:
         """Drop the recorders of metrics whose keys were destroyed, here or by another process; return the secret."""
         for name in gone:
             self._recorders.pop(name, None)
-        secret = self._secret
+        secret = self.state.secret
         if secret is not None and any(secret.key(name) is not None for name in gone):
-            self._secret = self.state.begin()
-        return self._secret
+            secret = self.state.begin()
+        return secret

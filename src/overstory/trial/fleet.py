@@ -72,7 +72,7 @@ class MemoryState(State):
 
     def renew(self, secret: DeviceSecret) -> None:
         """Become the state of another device: the statements that SQLite has prepared are most of a device's time."""
-        self._root = self._secret = secret
+        self._root = self.secret = secret
         with committed(self._connection):
             for table in self._tables:
                 self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - the schema's own names
@@ -86,7 +86,7 @@ class MemoryState(State):
     def begin(self) -> DeviceSecret:
         """Return the secret, without the keys of metrics that are over."""
         self._root = self._root.without(Rows(self._connection, self.bounds).erased())
-        self._secret = self._root
+        self.secret = self._root
         return self._root
 
     @contextmanager

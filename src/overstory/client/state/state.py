@@ -218,7 +218,7 @@ class State:
 
     def __init__(self, paths: StatePaths, *, timeout: float = 1.0, bounds: Bounds | None = None) -> None:
         self.paths, self.timeout, self.bounds = paths, timeout, bounds or Bounds()
-        self._secret: DeviceSecret | None = None
+        self.secret: DeviceSecret | None = None  # None until `begin`; then no other state is accepted in its place
 
     def __repr__(self) -> str:
         return f"State({os.fspath(self.paths.folder)!r})"
@@ -239,11 +239,12 @@ class State:
                 opened = self._opened(secret)
                 if opened is None and (secret is not None or marked):
                     raise _lost("state.db" if secret is not None else "secret, state.db", paths)
-                self._secret = secret = opened or self._created()
+                secret = opened or self._created()
                 if not marked:
                     os.lseek(lock, 0, os.SEEK_SET)
                     os.write(lock, MARK)
                     os.fsync(lock)
+        self.secret = secret
         return secret
 
     def _opened(self, secret: DeviceSecret | None) -> DeviceSecret | None:
@@ -310,10 +311,6 @@ class State:
         """Give the secret that the database knows by now its name."""
         self.paths.unconfirmed.rename(self.paths.secret)
         sync_folder(self.paths.folder)
-
-    def release(self) -> None:
-        """Forget the secret: the state that is in the folder now is accepted."""
-        self._secret = None
 
     @contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Rows]:
@@ -385,7 +382,7 @@ class State:
             raise StateError(Fault.LOST, f"{self.paths.database}: what was reported so far is lost, or was forgotten")
 
     def _check_secret(self, rows: Rows) -> Rows:
-        if self._secret is not None and rows.fingerprint != self._secret.fingerprint:
+        if self.secret is not None and rows.fingerprint != self.secret.fingerprint:
             raise StateError(Fault.CHANGED, f"{self.paths.folder}: this state was forgotten, and another one begun")
         return rows
 
