@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.client.consent.consent import Choice
 from overstory.client.outcomes import Outcome
 from overstory.client.randomizer import randomizer_of
-from overstory.client.state.rows import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response, RowState, ends_at
+from overstory.client.state.rows import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response, RowState
 from overstory.protocol.sampling import context
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 
@@ -238,8 +238,6 @@ class MetricRecorder:
         if number is None:
             report = self._replacement(rows, report)
             number = rows.charge(metric, report.tag, report.permanent, most=None, kept=local)
-        rows.keep_terms(metric)
-        rows.extend(metric.id, ends_at(metric))
         rows.outbox.add(
             report.batch,
             metric.id,

@@ -250,13 +250,26 @@ class Rows:
         return int(self.recall(f"cap {metric}") or NO_CAP) or None
 
     def keep(self, metric: Metric) -> None:
-        """Store the cap and the attribute of a report that is about to be written."""
+        """Store what a later registry may no longer say of a report that is about to be written.
+
+        That is its cap and attribute, what its account's privacy rests on, and how long its key is needed.
+        """
         cap, before = metric.max_responses, self.recall(f"cap {metric.id}")
         if before is not None:
             cap = wider(int(before) or None, cap)
         for what, value in (("cap", NO_CAP if cap is None else cap), ("attribute", metric.attribute or "")):
             if self.recall(f"{what} {metric.id}") != value:
                 self.remember(f"{what} {metric.id}", value)
+        self.extend(metric.id, ends_at(metric))
+        if metric.account in self._accounts:
+            return  # since its first response
+        self._accounts.add(metric.account)
+        if self._connection.execute("SELECT 1 FROM terms WHERE account = ?", (metric.account,)).fetchone() is None:
+            from overstory.privacy.payloads.registry import terms_of
+            from overstory.protocol.mechanisms.base import canonical
+
+            text = canonical(terms_of(metric.mechanism).canonical())
+            self._connection.execute("INSERT INTO terms VALUES (?, ?)", (metric.account, text))
 
     # --- periods --------------------------------------------------------------------------------------------------
 
@@ -337,19 +350,6 @@ class Rows:
         )
         held[account, tag] = Response(metric.id, account, response.number, response.permanent, *times, tag)
         return response.number
-
-    def keep_terms(self, metric: Metric) -> None:
-        """Keep what an account's privacy rests on: the ledger outlives the registry."""
-        if metric.account in self._accounts:
-            return  # since its first response
-        self._accounts.add(metric.account)
-        row = self._connection.execute("SELECT 1 FROM terms WHERE account = ?", (metric.account,)).fetchone()
-        if row is None:
-            from overstory.privacy.payloads.registry import terms_of
-            from overstory.protocol.mechanisms.base import canonical
-
-            text = canonical(terms_of(metric.mechanism).canonical())
-            self._connection.execute("INSERT INTO terms VALUES (?, ?)", (metric.account, text))
 
     def terms(self, account: bytes) -> Terms:
         row = self._connection.execute("SELECT terms FROM terms WHERE account = ?", (account,)).fetchone()
