@@ -97,7 +97,7 @@ def _add_periods(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from overstory.client.settings import WEEK, seconds
+    from overstory.client.client import WEEK, seconds
     from overstory.gateway.gateway import Gateway, Lines, Settings, bounded_lines
     from overstory.gateway.readings import read_lines
     from overstory.protocol.metrics import load_registry
