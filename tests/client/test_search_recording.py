@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from overstory.client import Client, Outcome
+from overstory.client import Outcome
 from overstory.client.person.explanation import explain
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.state import State
@@ -89,29 +89,12 @@ def test_an_answer_that_the_person_kept_is_not_the_one_that_is_sent(tmp_path, cl
     assert client.record("word", "oak") is Outcome.ALREADY
 
 
-def test_a_device_of_another_wave_is_not_asked_and_stays_for_that_wave(tmp_path):
-    client = asked_in(tmp_path / "a", 1, want=False)
-    assert client.flush().written == {}
-    later = Client(
-        "test",
-        registry=wave(2, epsilon=2.0),
-        state=client.paths.folder,
-        clock=Clock(),
-        environ={},
-        policy=tmp_path / "no",
-    )
-    later.consent("on")
-    assert later.record("word", "second") is Outcome.RECORDED
-
-
-def test_a_device_that_answered_in_one_wave_is_not_asked_in_the_next(tmp_path):
-    client = asked_in(tmp_path / "a", 1)
-    client.flush()
-    later = Client(
-        "test", registry=wave(2), state=client.paths.folder, clock=Clock(), environ={}, policy=tmp_path / "no"
-    )
-    later.consent("on")
-    assert later.record("word", "second") is Outcome.UNASKED
+@pytest.mark.parametrize(("asked", "epsilon", "then"), [(False, 2.0, "recorded"), (True, 3.0, "unasked")])
+def test_a_device_is_asked_in_one_wave_of_two_and_stays_for_that_wave(tmp_path, asked, epsilon, then):
+    client = asked_in(tmp_path, 1, want=asked)
+    assert client.flush().written == ({"queued": 1} if asked else {})
+    later = device(client.paths.folder.parent, registry=wave(2, epsilon=epsilon))
+    assert later.record("word", "second") == then
 
 
 def test_the_person_reads_which_question_this_device_answers(tmp_path):
