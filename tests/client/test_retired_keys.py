@@ -232,27 +232,13 @@ def test_a_program_that_runs_on_destroys_the_key_too(tmp_path, clock):
     assert client.record(STAYS, "a page") is Outcome.RECORDED
 
 
-def test_a_key_that_another_process_destroyed_is_not_held_here(tmp_path, clock):
+@pytest.mark.parametrize(
+    ("recorded", "again"),
+    [((ENDS, STAYS), True), ((ENDS, STAYS), False), ((STAYS,), False)],
+    ids=["recorded before and after", "recorded before", "not recorded before"],
+)
+def test_a_key_that_another_process_destroyed_is_found_and_not_held_here(tmp_path, recorded, again):
     """The clock of the other was far ahead: the metric goes on by this one's, and its key is gone all the same."""
-    client = device(tmp_path, clock=clock, registry=metrics())
-    for name in (ENDS, STAYS):
-        assert client.record(name, "a page") is Outcome.RECORDED
-    client.flush()
-    State(client.paths).retire(metrics(), ends_at(metrics()[ENDS]))
-    clock.now += 3600
-    for name in (ENDS, STAYS):
-        assert client.record(name, "a page") is Outcome.RECORDED  # it has not looked yet
-    assert client.flush().written == {"ended": 1, "queued": 1}
-    session = client._session
-    assert session.state.secret.key(ENDS) is None
-    assert set(session._recorders) == {STAYS}
-    clock.now += 3600
-    assert client.record(ENDS, "a page") is Outcome.EXPIRED
-    assert client.record(STAYS, "a page") is Outcome.RECORDED
-
-
-@pytest.mark.parametrize("recorded", [(ENDS, STAYS), (STAYS,)], ids=["recorded before", "not recorded before"])
-def test_a_round_finds_what_another_process_destroyed(tmp_path, recorded):
     reported(tmp_path, Clock(), CountingCollector())
     clock = Clock(NOON + DAY)
     client = device(tmp_path, clock=clock, registry=metrics())
@@ -261,13 +247,17 @@ def test_a_round_finds_what_another_process_destroyed(tmp_path, recorded):
     client.flush()
     State(client.paths).retire(metrics(), ends_at(metrics()[ENDS]))
     clock.now += 3600
-    session = client._session
+    for name in recorded if again else ():
+        assert client.record(name, "a page") is Outcome.RECORDED  # it has not looked yet
     if ENDS not in recorded:
         assert client.record(ENDS, "a page") is Outcome.EXPIRED
-    client.flush()
+    assert client.flush().written == ({"ended": 1, "queued": 1} if again else {})
+    session = client._session
     assert session.state.secret.key(ENDS) is None
     assert set(session._recorders) == {STAYS}
+    clock.now += 3600
     assert client.record(ENDS, "a page") is Outcome.EXPIRED
+    assert client.record(STAYS, "a page") is Outcome.RECORDED
 
 
 def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_recorded(tmp_path, clock):
