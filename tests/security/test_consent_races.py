@@ -29,21 +29,28 @@ def states(of):
         return [(str(row.state), row.answer) for row in rows.outbox.rows()]
 
 
-def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
+def sending_while(folder, days, *choices):
+    """A device with a report of each of so many days, whose choice changes while its first one travels."""
     asked = []
 
     def transport(request):
         asked.append(request)
-        choose(sending.paths, REGISTRY, "off", TODAY)  # another process, between the request and its answer
+        for choice in choices:  # another process, between the request and its answer
+            choose(sending.paths, REGISTRY, choice, TODAY)
         return Response(503)
 
-    sending = client(tmp_path, transport, NOON + 5 * DAY)
+    sending = client(folder, transport, NOON + days * DAY)
     sending.consent("on")
-    for day in range(5):
-        device = client(tmp_path, now=NOON + day * DAY)
+    for day in range(days):
+        device = client(folder, now=NOON + day * DAY)
         assert device.record("meter", day) == "recorded"
         device._server = None
         assert device.flush().written == {"queued": 1}
+    return sending, asked
+
+
+def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
+    sending, asked = sending_while(tmp_path, 5, "off")
     sending.flush()
     assert len(asked) == 1
     assert set(states(sending)) == {("dropped", "consent withdrawn")}
@@ -54,21 +61,7 @@ def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
 
 
 def test_off_and_on_again_in_the_middle_of_a_round_end_it(tmp_path):
-    asked = []
-
-    def transport(request):
-        asked.append(request)
-        for choice in ("off", "on"):
-            choose(sending.paths, REGISTRY, choice, TODAY)
-        return Response(503)
-
-    sending = client(tmp_path, transport, NOON + 2 * DAY)
-    sending.consent("on")
-    for day in range(2):
-        device = client(tmp_path, now=NOON + day * DAY)
-        device.record("meter", 1)
-        device._server = None
-        device.flush()
+    sending, asked = sending_while(tmp_path, 2, "off", "on")
     sending.flush()
     sending.flush()
     assert len(asked) == 1
