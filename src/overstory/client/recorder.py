@@ -66,8 +66,9 @@ class MetricRecorder:
     Where all noise is fresh (the window mechanisms, f = 0) the "permanent response" is the true encoding: none is kept,
     nowhere, and no cap applies, for a further value costs nothing that its report does not. All values are one row.
 
-    Whether there is a report never depends on the value: one that is outside the domain, or that the rule drops, is
-    reported as nothing, by a permanent response of its own.
+    Whether there is a report never depends on the value. Past the cap a value is replaced by the first one reported,
+    or, on an ordered domain, by the nearest one reported, or it is dropped: then nothing is reported, by a permanent
+    response of its own. So is what is outside the domain, which otherwise takes one of the cap's places.
 
     The device's group is in the upload alone: permanent responses and batch ids do not depend on it, so a device that
     moves to another group draws no noise again.

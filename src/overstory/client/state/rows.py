@@ -3,10 +3,8 @@
 A *value* here is a permanent response: values that share one (a hash, in LOLOHA) count once. The tag of a value is a
 keyed hash under the device's secret, so the table says nothing to somebody who has it without the secret.
 
-Each permanent response that is reported costs its own epsilon, so a metric may cap them. Past the cap a value is
-replaced by the first one reported, or, on an ordered domain, by the nearest one reported, or it is dropped: then
-*nothing* is reported, by one permanent response more. What is outside the domain is reported as nothing too, which
-otherwise takes one of the cap's places. So whether there is a report says nothing of the value.
+Each permanent response that is reported costs its own epsilon, so a metric may cap them; `MetricRecorder` says what is
+reported past the cap, and in place of a value outside the domain.
 
 A metric's key is needed until the metric has ended and its last period's grace is over: reports made later are refused
 by every collector. Then the metric's tags and permanent responses are blanked and its outbox rows deleted, in one
