@@ -84,9 +84,7 @@ def test_a_device_records_sets_and_the_person_sees_what_they_become(tmp_path, me
         clock.tomorrow()
     assert outcomes == [*[Outcome.RECORDED] * 5, *[Outcome.UNFIT] * 2]
     with State(client.paths).snapshot() as rows:
-        assert (
-            rows.memo.distinct(metric, spare=False) == 3
-        )  # another order is no new set, and the fourth is over the cap
+        assert rows.distinct(metric, spare=False) == 3  # another order is no new set, and the fourth is over the cap
     state, built = State(client.paths), REGISTRY[metric]
     seen = explain(state, built, read_value(built, "vpn; adblock"))
     assert seen.known == 1

@@ -121,7 +121,7 @@ def test_responses_that_follow_from_the_metrics_key_alone_are_caught():
 def test_who_returns_to_an_account_goes_on_in_it(tmp_path):
     client = lived(tmp_path, (ABC + BASIC, BAC + BASIC, ABC + BASIC), "a", 2)
     with State(client.paths).snapshot() as rows:
-        responses, ledger = rows.memo.responses("m"), ledger_of(rows)
+        responses, ledger = rows.responses("m"), ledger_of(rows)
         sent = [row.body[24:] for row in rows.outbox.rows("m")]  # some have lost their batch ids
     assert [(one.number, one.reports) for one in responses] == [(0, 4), (1, 2)]
     assert sorted(account.reports for account in ledger.accounts) == [2, 4]
@@ -155,9 +155,8 @@ SIX = NAMES.format(", ".join(f'"{name}"' for name in "abcdef")) + BASIC
 
 
 @pytest.mark.parametrize("values", [("a", "b"), ("a", "no value"), ("no value", "no value"), ("no value", "a")])
-def test_nothing_is_one_of_the_responses_and_no_value_more(tmp_path, values):
+def test_nothing_is_one_of_the_responses_and_no_value_more(tmp_path, values, clock):
     """Of six values and nothing, two reports: 1.3959 by enumeration, whatever was held."""
-    clock = Clock()
     with device(tmp_path, registry=of(SIX), clock=clock) as client:
         for value in values:
             client.record("m", value)

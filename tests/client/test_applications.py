@@ -10,7 +10,7 @@ from overstory.client import Client
 from overstory.client.consent.consent import read_consent
 from overstory.client.outcomes import StateError
 from overstory.client.person.commands import main
-from overstory.client.state.paths import StatePaths, applications, introduce, is_state, left_registry, read_application
+from overstory.client.state.files import StatePaths, applications, introduce, is_state, left_registry, read_application
 from overstory.client.state.state import State, erase
 from overstory.protocol.metrics import MetricRegistry
 from support.devices import DEFAULT, REGISTRY, Clock, device, registry
@@ -230,7 +230,7 @@ def test_a_later_version_of_the_program_leaves_its_registry(home):
 def test_what_was_left_is_written_once(home, monkeypatch):
     started(home, "notes")
     written = []
-    monkeypatch.setattr("overstory.client.state.paths.write_atomically", lambda path, *_, **__: written.append(path))
+    monkeypatch.setattr("overstory.client.state.files.write_atomically", lambda path, *_, **__: written.append(path))
     started(home, "notes")
     assert written == []
 

@@ -39,8 +39,7 @@ def first_outcomes(folder, clock, period, most=10):
 
 
 @pytest.mark.parametrize(("before", "after"), list(permutations(LENGTHS, 2)))
-def test_the_first_report_is_of_the_first_period_after_the_last_that_had_one(tmp_path, before, after):
-    clock = Clock()
+def test_the_first_report_is_of_the_first_period_after_the_last_that_had_one(tmp_path, before, after, clock):
     with_reports(tmp_path, clock, before)
     old, new = Period.parse(before), Period.parse(after)
     reported_until = old.start(old.number(clock.now) + 1)
@@ -52,8 +51,7 @@ def test_the_first_report_is_of_the_first_period_after_the_last_that_had_one(tmp
     assert new.start(recorded) >= reported_until > new.start(recorded - 1)
 
 
-def test_going_back_to_the_length_before_does_not_report_a_time_twice(tmp_path):
-    clock = Clock()
+def test_going_back_to_the_length_before_does_not_report_a_time_twice(tmp_path, clock):
     with_reports(tmp_path, clock, "hour")
     assert first_outcomes(tmp_path, clock, "day")[-1] is Outcome.RECORDED  # of tomorrow, as a whole
     clock.now -= 24 * HOUR
@@ -63,8 +61,7 @@ def test_going_back_to_the_length_before_does_not_report_a_time_twice(tmp_path):
     assert Period.parse("day").number(clock.now) > Period.parse("day").number(Clock().now) + 1
 
 
-def test_what_waits_by_the_number_of_another_length_is_not_sent_and_is_shown_at_its_time(tmp_path):
-    clock = Clock()
+def test_what_waits_by_the_number_of_another_length_is_not_sent_and_is_shown_at_its_time(tmp_path, clock):
     with_reports(tmp_path, clock, "hour")
     client = device(tmp_path, clock=clock, registry=of("week"), choice="on")
     assert [metric.recorded for metric in shown_of(client)] == [

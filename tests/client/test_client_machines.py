@@ -16,8 +16,8 @@ from overstory.client.budget import ledger_of, spent
 from overstory.client.consent.consent import choose, read_consent
 from overstory.client.outcomes import ConsentError
 from overstory.client.randomizer import randomizer_of
-from overstory.client.state.outbox import Bounds, RowState
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State, erase
 from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
@@ -187,7 +187,7 @@ class MemoMachine(WithFolder):
     def last_report(self):
         with State(self.clients[0].paths).snapshot() as rows:
             row = rows.outbox.rows()[-1]
-            (response,) = [r for r in rows.memo.responses(row.metric) if r.number == row.response]
+            (response,) = [r for r in rows.responses(row.metric) if r.number == row.response]
         (report,) = decode_batch(decode_uploads(row.body, 1)[0].reports)
         return response, report
 
@@ -236,7 +236,7 @@ class MemoMachine(WithFolder):
                 if name != "free":
                     assert found.distinct <= metric.max_responses
                     assert found.cost.epsilon_pattern <= found.cost.line("values").epsilon
-                responses = rows.memo.responses(name)
+                responses = rows.responses(name)
                 assert [r.permanent for r in responses] == [self.permanent(name, v) for v in self.known[name]]
 
     def teardown(self):
@@ -345,8 +345,7 @@ TestConsent = ConsentMachine.TestCase
 TestConsent.settings = FEW
 
 
-def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
-    clock = Clock()
+def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path, clock):
     client = device(tmp_path, clock=clock, registry=CAPPED, choice="local")
     for value in (1, 2, 3, 4):
         clock.tomorrow()
@@ -354,7 +353,7 @@ def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
     assert last is Outcome.CAPPED
     assert client.flush().written == {"kept": 4}
     with State(client.paths).snapshot() as rows:
-        assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1)] * 4
+        assert [(r.reports, r.kept) for r in rows.responses("drop")] == [(0, 1)] * 4
         assert ledger_of(rows).epsilon == 0
     client.consent("on")
     clock.tomorrow()
@@ -363,5 +362,5 @@ def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
     assert client.record("drop", 2) is Outcome.RECORDED
     client.flush()
     with State(client.paths).snapshot() as rows:
-        assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1), (1, 1), (0, 1), (1, 1)]
+        assert [(r.reports, r.kept) for r in rows.responses("drop")] == [(0, 1), (1, 1), (0, 1), (1, 1)]
         assert rows.outbox.tally()[RowState.LOCAL] == 4

@@ -11,9 +11,9 @@ import pytest
 
 from overstory.client import Client, Outcome
 from overstory.client.outcomes import MADE
-from overstory.client.state import database as schema
-from overstory.client.state.outbox import Bounds
-from overstory.client.state.paths import StatePaths
+from overstory.client.state import rows as schema
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import Bounds
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from overstory.protocol.wire.upload import decode_uploads

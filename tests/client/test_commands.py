@@ -15,7 +15,7 @@ from overstory.client import Client
 from overstory.client.consent.consent import read_consent
 from overstory.client.person.command_line import COMMANDS
 from overstory.client.person.commands import main
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import load_registry
 from support.devices import NOON, Clock

@@ -220,7 +220,7 @@ def test_local_is_taken_while_the_database_is_busy_and_nothing_is_sent_after_it(
     collector, clock = Collector(), Clock()
     recorder = client(tmp_path, choice="on", collector=collector, clock=clock)
     recorder.record("colour", "red")
-    recorder._uploader = None
+    recorder._server = None
     recorder.flush()
     with held(recorder.paths):
         assert recorder.consent("local").choice == "local"

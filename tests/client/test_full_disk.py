@@ -14,7 +14,7 @@ from overstory.client import Choice, ConsentError, Outcome
 from overstory.client.consent.consent import choose, read_consent
 from overstory.client.consent.policy import UNASKED, effective
 from overstory.client.person.commands import main
-from overstory.client.state.paths import StatePaths, introduce
+from overstory.client.state.files import StatePaths, introduce
 from support.devices import BINS, DEFAULT, REGISTRY, device, registry
 from support.processes import in_child
 

@@ -12,18 +12,13 @@ from overstory.client.state.state import State
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import Clock, device, rows_of
+from support.devices import device, rows_of
 from support.registry_texts import COLOURS, registry_of
 
 GROUPS = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
 REGISTRY = parse_registry(
     registry_of({"grouped": {"domain": COLOURS, "groups": GROUPS}, "plain": {"domain": COLOURS}}, expires="2040-01-01")
 )
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 def uploads_of(client):
@@ -64,7 +59,7 @@ def test_noise_does_not_depend_on_the_group(tmp_path, clock):
     assert [group for group, _ in reports] == ["1.0", "1.1", "other", "other"]
     assert all(before == after for (_, before), (_, after) in pairwise(reports))
     with State(device(tmp_path).paths).snapshot() as rows:
-        assert len(rows.memo.responses("grouped")) == 1
+        assert len(rows.responses("grouped")) == 1
 
 
 def test_a_forgotten_group_is_said_once(tmp_path, caplog):

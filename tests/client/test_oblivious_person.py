@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from overstory.client.person.commands import main
-from overstory.client.state.outbox import RowState
+from overstory.client.state.rows import RowState
 from overstory.client.upload.http import Response
 from overstory.collector.http.pages import public_html, public_registry
 from overstory.protocol.metrics import MetricRegistry, parse_registry

@@ -9,19 +9,20 @@ from dataclasses import replace
 
 import pytest
 
-from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import Delivery
+from overstory.client.upload.delivery import Delivery, oblivious_transport
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision
-from overstory.client.upload.sender import oblivious_transport
+from overstory.collector.oblivious.opening import KeyRing
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.metrics.tables import ObliviousRoute
 from overstory.protocol.wire.upload import decode_uploads
-from support.collector_doubles import accepted
+from support.collector_doubles import CountingCollector, accepted
+from support.collector_in_process import NOW
 from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
 from support.oblivious_receiver import (
     RESPONSE_TYPE,
@@ -33,6 +34,8 @@ from support.oblivious_receiver import (
     read_inner,
 )
 from support.running import within
+from support.sealed_reports import KEYS, METRICS, RING
+from support.served import served
 
 TOKEN = "ovw_of-this-application"
 RECEIVER = Receiver()
@@ -41,24 +44,16 @@ COLLECTOR = "https://collector.example.com/eu"
 KEY_PROBLEM = b'{"type": "https://iana.org/assignments/http-problem-types#ohttp-key", "title": "key"}'
 
 
-def taken(fields: dict[str, str], body: bytes) -> tuple[int, bytes]:
+def taken(fields, body):
     """What a collector answers that takes everything from whoever has the token."""
     assert fields == {"content-type": "application/vnd.overstory.reports", "authorization": f"Bearer {TOKEN}"}
     return 200, accepted(body)
 
 
-class Hears:
-    """A transport that answers by itself, and remembers every request."""
+class Hears(CountingCollector):
+    """A relay."""
 
-    def __init__(self, answer) -> None:
-        self.requests: list[Request] = []
-        self._answer = answer
-
-    def __call__(self, request: Request) -> Response:
-        self.requests.append(request)
-        return self._answer(request)
-
-    def relayed(self) -> list[Request]:
+    def relayed(self):
         """Return the requests, all of which went to the relay, with nothing but a message."""
         for request in self.requests:
             assert request.url == RELAY
@@ -76,7 +71,7 @@ def recording(folder, registry, transport, **settings):
     return client
 
 
-def alone(relay=RELAY, keys=RECEIVER.keys) -> MetricRegistry:
+def alone(relay=RELAY, keys=RECEIVER.keys):
     """A registry of the oblivious metric alone."""
     both = oblivious_registry(relay, keys)
     return replace(both, metrics={"colour": both["colour"]})
@@ -128,7 +123,7 @@ def test_messages_of_two_metrics_are_of_one_length_and_alike_in_nothing_else(tmp
     assert same < 20  # 560 bytes, each alike with probability 1/256: more than 20 in one run of 10^12
 
 
-def refused(request: Request) -> Response:
+def refused(request):
     """A refusal of the collector, sealed for the message."""
     problem = {"type": "/problems/bits", "status": 400, "detail": "...", "reason": "bits", "results": []}
     _, seal = RECEIVER.open(request.body)
@@ -140,20 +135,20 @@ def test_a_refusal_inside_the_encryption_is_the_collectors_and_is_judged_as_one(
     assert dict(client.flush().sent.dropped) == {"bits": 1}
 
 
-def sealed(status: int, body: bytes = b"", **fields: str):
-    def answer(request: Request) -> Response:
+def sealed(status, body=b"", **fields):
+    def answer(request):
         _, seal = RECEIVER.open(request.body)
         return Response(200, {"content-type": RESPONSE_TYPE}, seal(inner_response(status, body, **fields)))
 
     return answer
 
 
-def altered(request: Request) -> Response:
+def altered(request):
     answer = refused(request)
     return replace(answer, body=answer.body[:-1] + bytes([answer.body[-1] ^ 1]))
 
 
-def of_another_message(request: Request) -> Response:
+def of_another_message(request):
     other = Receiver(RECEIVER.private)
     transport = Hears(lambda sent: Response(202))
     oblivious_transport(ObliviousRoute(RELAY, "", other.keys), transport)(Request(f"{COLLECTOR}/v1/reports", b"", ""))
@@ -204,10 +199,7 @@ def test_after_any_other_answer_the_row_waits_and_goes_again_in_a_new_message(tm
 
 
 def test_a_relay_that_fails_does_not_keep_other_metrics_waiting(tmp_path):
-    def answer(request: Request) -> Response:
-        return Response(503) if request.url == RELAY else Response(200, {}, accepted(request.body))
-
-    transport = Hears(answer)
+    transport = Hears(lambda request: Response(503) if request.url == RELAY else None)
     client = recording(tmp_path, oblivious_registry(RELAY, RECEIVER.keys), transport)
     done = client.flush().sent
     assert (done.sent, done.put_off) == (1, 1)
@@ -267,13 +259,15 @@ def test_a_round_that_has_no_way_through_a_relay_leaves_the_row_and_calls_nothin
     client.close(0.0)
     handed: list[OutboxRow] = []
 
-    def send(rows, *_):
-        handed.extend(rows)
-        return {row.id: Decision(RowState.SENT, "accepted") for row in rows}
+    class Taking:
+        def deliver(self, rows, *_):
+            handed.extend(rows)
+            return {row.id: Decision(RowState.SENT, "accepted") for row in rows}
 
-    Delivery(State(client.paths), client.registry, send, lambda: True, clock=lambda: NOON + 86400, batch=9).run()
+    Delivery(State(client.paths), client.registry, Taking(), lambda: True, clock=lambda: NOON + 86400, batch=9).run()
     assert [row.metric for row in handed] == ["first"]
-    Delivery(State(client.paths), client.registry.metrics, send, lambda: True, clock=lambda: NOON + 86400).run()
+    bare = replace(client.registry, oblivious=None)
+    Delivery(State(client.paths), bare, Taking(), lambda: True, clock=lambda: NOON + 86400).run()
     assert [row.metric for row in handed] == ["first"]
 
 
@@ -281,7 +275,7 @@ MODE = 'domain = {kind = "categories", names = ["on", "off"]}\noracle = "grr"\np
 METERED = oblivious_registry(RELAY, RECEIVER.keys, mode=f'{MODE}period = "30 minutes"\n{OBLIVIOUS}')
 
 
-def gateway_with(folder, sink) -> Gateway:
+def gateway_with(folder, sink):
     return Gateway(METERED, Settings("mode", folder / "state", agree="on"), sink, environ={})
 
 
@@ -367,3 +361,54 @@ def test_a_cipher_is_loaded_when_an_oblivious_metric_has_something_to_send(tmp_p
     sent, modules = run.stdout.splitlines()
     assert "put_off=1" in sent
     assert modules == loaded
+
+
+# --- the real collector behind a relay that passes on -----------------------------------------------------------------
+
+SERVER = "https://collector.example.com"  # nothing may be posted there: there is no such host
+HIDDEN = replace(METRICS, metrics={"hidden": METRICS["hidden"]})
+
+
+def sent_through(folder, registry: MetricRegistry, *, metrics: MetricRegistry = METRICS, ring: KeyRing | None = RING):
+    """Return the row of a report that went through a relay to a collector, the device, and what the relay saw."""
+    with (
+        served(metrics=metrics, ring=ring, clock=lambda: NOW) as (_, (host, port)),
+        hop(passing_on(f"http://{host}:{port}/v1/oblivious")) as (relay, seen),
+    ):
+        listed = replace(registry, oblivious=replace(registry.oblivious, relay=relay))
+        client = device(folder, registry=listed, server=SERVER, spread=0.0, clock=Clock(NOW))
+        assert client.record("hidden", "red") == "recorded"
+        client.flush()
+    (row,) = rows_of(client)
+    return row, client, seen
+
+
+@pytest.mark.parametrize(
+    ("ring", "answer", "why"),
+    [
+        (KeyRing(KEYS[:1]), "relay: keys refused", "the collector refuses the registry's keys"),
+        (None, None, "the answers are not a relay's"),
+    ],
+    ids=["the key was retired", "a collector without keys"],
+)
+def test_a_collector_that_cannot_open_the_message_keeps_it_waiting_and_status_says_so(tmp_path, ring, answer, why):
+    row, client, _ = sent_through(tmp_path, HIDDEN, ring=ring)
+    assert row.state is RowState.WAITING
+    assert answer in {None, row.answer}
+    assert client.status().relay.waits["hidden"].startswith(why)
+
+
+def test_a_collector_that_does_not_list_the_metric_keeps_it_waiting_as_one_that_is_asked_directly(tmp_path):
+    row, client, _ = sent_through(tmp_path, HIDDEN, metrics=replace(METRICS, metrics={"plain": METRICS["plain"]}))
+    assert (row.state, row.answer) == (RowState.WAITING, "unknown-metric")
+    assert client.status().problem.startswith("the collector refuses hidden (unknown-metric) since ")
+
+
+def test_a_report_of_a_registry_in_which_the_metric_is_direct_is_refused_for_good(tmp_path):
+    """Both sides' guards: a device whose registry is out of date posts directly, and the collector takes nothing."""
+    direct = replace(METRICS["hidden"], transport="direct")
+    with served(metrics=METRICS, ring=RING, clock=lambda: NOW) as (_, (host, port)):
+        registry = replace(METRICS, metrics={"hidden": direct}, oblivious=None)
+        client = device(tmp_path, registry=registry, server=f"http://{host}:{port}", spread=0.0, clock=Clock(NOW))
+        client.record("hidden", "red")
+        assert dict(client.flush().sent.dropped) == {"wrong-transport": 1}

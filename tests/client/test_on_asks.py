@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from overstory.client.consent.consent import read_consent
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
 from support.devices import DEFAULT, REGISTRY, registry
 
 if sys.platform == "win32":

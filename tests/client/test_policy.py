@@ -13,7 +13,7 @@ import pytest
 from overstory.client import Choice, Outcome
 from overstory.client.consent.consent import Agreement, choose, read_consent
 from overstory.client.consent.policy import CI_VARIABLES, PermissionSources, effective, of_environment
-from overstory.client.state.paths import policy_file, state_folder
+from overstory.client.state.files import policy_file, state_folder
 from overstory.protocol.errors import ParameterError
 from support.collector_doubles import CountingCollector
 from support.devices import BINS, DEFAULT, NOON, REGISTRY, Clock, device, registry

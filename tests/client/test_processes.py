@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import sqlite3
 import sys
 import threading
 import time
@@ -13,13 +12,13 @@ import pytest
 
 from overstory.client import Outcome
 from overstory.client.randomizer import randomizer_of
-from overstory.client.state.outbox import RowState
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import NOON, REGISTRY, Clock, device, rows_of
-from support.processes import in_child, output_of, start
+from support.devices import NOON, REGISTRY, Clock, device, rows_of, tamper
+from support.processes import in_child, in_threads, output_of, start
 from support.rounds import rounds
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="fork and SIGKILL")
@@ -63,7 +62,7 @@ def assert_whole(folder, expected=None):
     paths = StatePaths(folder / "state")
     secret = State(paths).begin()
     with State(paths).snapshot() as rows:
-        found, responses = rows.outbox.rows(), rows.memo.responses()
+        found, responses = rows.outbox.rows(), rows.responses()
         claims = {name: rows.claims(name) for name in REGISTRY}
         assert rows.fingerprint == secret.fingerprint == read_secret(paths.secret).fingerprint
     assert len({(row.metric, row.period) for row in found}) == len(found)
@@ -82,9 +81,7 @@ def assert_whole(folder, expected=None):
     return secret, responses
 
 
-def test_threads_of_one_client_make_one_report_of_each_period(tmp_path):
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def test_threads_of_one_client_make_one_report_of_each_period(tmp_path, clock, client):
     barrier, outcomes, lock = threading.Barrier(8), [], threading.Lock()
 
     def work():
@@ -98,11 +95,7 @@ def test_threads_of_one_client_make_one_report_of_each_period(tmp_path):
         with lock:
             outcomes.extend(mine)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, work)
     client.flush()
     assert set(outcomes) == {Outcome.RECORDED, Outcome.ALREADY}
     assert len(rows_of(client)) == outcomes.count(Outcome.RECORDED)
@@ -113,11 +106,7 @@ def test_the_first_record_of_many_threads_opens_one_session(tmp_path, monkeypatc
     client, opened = device(tmp_path), []
     begin = State.begin
     monkeypatch.setattr(State, "begin", lambda state: opened.append(state) or begin(state))
-    threads = [threading.Thread(target=client.record, args=("colour", "red")) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, lambda: client.record("colour", "red"))
     assert len(opened) == 1
     assert client.flush().written == {"queued": 1}
 
@@ -163,9 +152,7 @@ def test_the_end_of_a_program_waits_for_nobody_longer_than_it_may(tmp_path):
 
 
 @posix
-def test_a_child_does_not_write_its_parents_queue(tmp_path):
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def test_a_child_does_not_write_its_parents_queue(tmp_path, client):
     client.record("colour", "red")
 
     def child():
@@ -181,8 +168,7 @@ def test_a_child_does_not_write_its_parents_queue(tmp_path):
 
 
 @posix
-def test_a_child_of_a_client_that_has_not_recorded_yet_begins_on_its_own(tmp_path):
-    client = device(tmp_path)
+def test_a_child_of_a_client_that_has_not_recorded_yet_begins_on_its_own(tmp_path, client):
     in_child(lambda: (client.record("colour", "red"), client.close()))
     assert client.record("engine", "x") is Outcome.RECORDED
     assert client.flush().written == {"queued": 1}
@@ -190,8 +176,7 @@ def test_a_child_of_a_client_that_has_not_recorded_yet_begins_on_its_own(tmp_pat
 
 
 @posix
-def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anything(tmp_path):
-    clock = Clock()
+def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anything(tmp_path, clock):
     client = device(tmp_path, clock=clock, background=True, interval=0.05)
     stop = threading.Event()
 
@@ -230,7 +215,7 @@ def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anyth
 
 @posix
 def test_a_child_forked_in_the_middle_of_a_transaction_touches_no_database(tmp_path, monkeypatch):
-    monkeypatch.setattr("overstory.client.state.database.PATIENCE", 0.05)
+    monkeypatch.setattr("overstory.client.state.state.PATIENCE", 0.05)
     client = device(tmp_path)
     client.record("colour", "red")
     inside, done = threading.Event(), threading.Event()
@@ -254,8 +239,7 @@ def test_a_child_forked_in_the_middle_of_a_transaction_touches_no_database(tmp_p
     assert client.flush().written == {"queued": 1}
 
 
-def test_a_fork_that_python_did_not_see_is_noticed(tmp_path):
-    client = device(tmp_path)
+def test_a_fork_that_python_did_not_see_is_noticed(client):
     client.record("colour", "red")
     client._process = -1
     assert client.record("engine", "x") is Outcome.RECORDED
@@ -330,16 +314,14 @@ def test_a_device_killed_many_times_keeps_its_permanent_responses_and_its_ids(tm
 
 
 @posix
-def test_the_check_after_a_kill_notices_a_report_under_two_ids(tmp_path):
+def test_the_check_after_a_kill_notices_a_report_under_two_ids(tmp_path, client):
     """The same test against something broken on purpose."""
-    client = device(tmp_path)
     client.record("colour", "red")
     client.flush()
-    connection = sqlite3.connect(client.paths.database, isolation_level=None)
-    connection.execute(
+    tamper(
+        client.paths,
         "INSERT INTO outbox (batch, metric, account, period, body, due, attempts, state)"
-        " SELECT randomblob(16), metric, account, period, body, due, attempts, state FROM outbox"
+        " SELECT randomblob(16), metric, account, period, body, due, attempts, state FROM outbox",
     )
-    connection.close()
     with pytest.raises(AssertionError):
         assert_whole(tmp_path)

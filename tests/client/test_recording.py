@@ -17,28 +17,21 @@ from overstory.client import Client, Outcome
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state import rows as rows_module
-from overstory.client.state.outbox import Bounds, RowState
-from overstory.client.state.rows import ends_at
+from overstory.client.state.rows import Bounds, RowState, ends_at
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry, rows_of
-
-
-@pytest.fixture
-def clock():
-    return Clock()
+from support.devices import BINS, DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry, rows_of
 
 
 def responses_of(client, metric):
     with State(client.paths).snapshot() as rows:
-        return rows.memo.responses(metric)
+        return rows.responses(metric)
 
 
-def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(tmp_path, clock):
-    client = device(tmp_path, clock=clock)
+def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(client):
     client.record("colour", "green")
     client.flush()
     (row,) = rows_of(client)
@@ -54,11 +47,15 @@ def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(tmp_pa
     assert responses_of(client, "colour")[0].permanent == randomizer.permanent(metric.encode("green"))
 
 
-def test_nothing_is_made_before_the_first_record(tmp_path):
+def test_nothing_is_made_before_the_first_record_nor_where_the_environment_forbids_it(tmp_path):
     client = device(tmp_path, choice=None)
     assert client.status().effective.cause == "the person has not been asked"
     assert client.flush().problem is None
     client.close()
+    assert list(tmp_path.iterdir()) == []
+    forbidden = device(tmp_path, choice=None, environ={"DO_NOT_TRACK": "1"})
+    assert forbidden.record("colour", "red") is Outcome.OFF
+    forbidden.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -75,16 +72,8 @@ def test_before_anybody_was_asked_there_is_what_is_asked_for_and_nothing_of_the_
     }
 
 
-def test_nothing_is_made_where_the_environment_forbids_it(tmp_path):
-    client = device(tmp_path, choice=None, environ={"DO_NOT_TRACK": "1"})
-    assert client.record("colour", "red") is Outcome.OFF
-    client.close()
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("value", ["mauve", 3, None, ["red"], float("nan"), b"red"])
-def test_a_value_outside_the_domain_is_reported_as_nothing_and_the_log_does_not_tell_it(tmp_path, caplog, value):
-    clock = Clock()
+def test_a_value_outside_the_domain_is_reported_as_nothing_and_the_log_does_not_tell_it(tmp_path, caplog, value, clock):
     client, found = device(tmp_path, clock=clock), []
     for _ in range(3):
         found += [client.record("colour", value), client.record("colour", "red")]
@@ -96,8 +85,7 @@ def test_a_value_outside_the_domain_is_reported_as_nothing_and_the_log_does_not_
     assert client.record("colour", "red") is Outcome.RECORDED
 
 
-def test_an_unknown_metric_is_told_once_and_the_log_does_not_repeat_what_might_be_the_value(tmp_path, caplog):
-    client = device(tmp_path)
+def test_an_unknown_metric_is_told_once_and_the_log_does_not_repeat_what_might_be_the_value(caplog, client):
     swapped = [client.record("my-secret-value", "colour"), client.record(["unhashable"], 1), client.record(None, 1)]
     assert swapped == [Outcome.UNKNOWN] * 3
     assert len(caplog.records) == 1
@@ -197,8 +185,7 @@ def test_a_report_is_due_after_a_random_delay(tmp_path, clock):
 REGISTRY_ENTRY = 'domain = {kind = "integers", min = 0, max = 9}\noracle = "basic-rappor"\nperiod = "day"\n'
 
 
-def test_the_default_delay_is_the_period_and_six_hours_at_most(tmp_path, clock):
-    client = device(tmp_path, clock=clock)
+def test_the_default_delay_is_the_period_and_six_hours_at_most(client):
     client.record("colour", "red")
     client.record("engine", "x")
     client.flush()
@@ -212,8 +199,16 @@ def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
     client.record("engine", "the-value")
     session = client._session
     (pending,) = session._pending
-    secret = session._secret.key("engine")
-    shown = [client, session, session.state, pending, session._recorders["engine"], session._secret, client.status()]
+    secret = session.state.secret.key("engine")
+    shown = [
+        client,
+        session,
+        session.state,
+        pending,
+        session._recorders["engine"],
+        session.state.secret,
+        client.status(),
+    ]
     client.flush()
     shown += [*rows_of(client), *responses_of(client, "engine")]
     for text in map(repr, shown):
@@ -222,9 +217,16 @@ def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
         assert secret.hex() not in text
         assert repr(secret)[2:12] not in text
         assert pending.body.hex()[80:] not in text
-    for unpicklable in (client, session._secret):
+    for unpicklable in (client, session.state.secret):
         with pytest.raises(TypeError, match="not pickled"):
             pickle.dumps(unpicklable)
+
+
+def test_a_metric_that_ends_within_a_period_takes_no_report_after_its_end(tmp_path):
+    """The week began before the end, so that the day of the record alone decides."""
+    ends = registry(expires="2026-11-21", weekly=BINS.replace('"day"', '"week"'))
+    for now, outcome in ((NOON, Outcome.EXPIRED), (NOON - DAY, Outcome.RECORDED)):
+        assert device(tmp_path, clock=Clock(now), registry=ends).record("weekly", 1) is outcome
 
 
 def test_the_queue_in_memory_is_bounded(tmp_path, clock, monkeypatch):
@@ -300,16 +302,15 @@ def test_the_registry_may_lie_in_a_package_inside_a_zip(tmp_path, monkeypatch):
 @pytest.mark.parametrize("choice", [None, "on"])
 def test_a_strict_client_raises_for_what_is_mistyped_whatever_was_chosen(tmp_path, choice):
     client = device(tmp_path, choice=choice, strict=True)
-    with pytest.raises(ParameterError, match=r"no metric 'color': the registry lists .*; did you mean colour"):
-        client.record("color", "red")
-    with pytest.raises(ParameterError, match="a metric is named by a string, not by list"):
-        client.record(["colour"], "red")
-    with pytest.raises(ParameterError, match=r"colour: 'gren' is not a category: .*; did you mean green"):
-        client.record("colour", "gren")
-    with pytest.raises(ParameterError, match="first: value = 'five'"):
-        client.record("first", "five")
-    with pytest.raises(ParameterError, match="engine: this metric takes a string, not int"):
-        client.record("engine", 7)
+    for metric, value, says in (
+        ("color", "red", r"no metric 'color': the registry lists .*; did you mean colour"),
+        (["colour"], "red", "a metric is named by a string, not by list"),
+        ("colour", "gren", r"colour: 'gren' is not a category: .*; did you mean green"),
+        ("first", "five", "first: value = 'five'"),
+        ("engine", 7, "engine: this metric takes a string, not int"),
+    ):
+        with pytest.raises(ParameterError, match=says):
+            client.record(metric, value)
     assert client.record("colour", "red") == ("not-asked" if choice is None else "recorded")
 
 
@@ -353,8 +354,7 @@ def test_development_mode_shows_what_is_mistyped_before_anybody_has_consented(tm
         ("dropping", (1, 2, 3, 4, 3), (1, 2, 3, None, 3)),
     ],
 )
-def test_past_the_cap_the_metrics_rule_decides(tmp_path, clock, name, values, stand_ins):
-    client = device(tmp_path, clock=clock)
+def test_past_the_cap_the_metrics_rule_decides(clock, name, values, stand_ins, client):
     metric = REGISTRY[name]
     for value in values:
         clock.tomorrow()
@@ -449,9 +449,8 @@ def test_a_program_that_starts_again_looks_at_the_keys_of_all_metrics_once(tmp_p
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc counts what a process writes")
-def test_a_flush_of_one_report_writes_a_few_small_pages(tmp_path, clock):
+def test_a_flush_of_one_report_writes_a_few_small_pages(clock, client):
     """It wrote 66 kB: eight pages of 4 KiB, each to the journal and to its place."""
-    client = device(tmp_path, clock=clock)
     for _ in range(2):
         client.record("engine", "example.org")
         before = written_so_far()

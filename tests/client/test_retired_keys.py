@@ -3,6 +3,7 @@
 A thief here has the folder's files, and everything that the collector ever received; he tests guesses.
 """
 
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -10,7 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from test_key_tree import walked
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from overstory.client import Outcome
 from overstory.client.budget import ledger_of, spent
@@ -18,10 +20,9 @@ from overstory.client.person.explanation import report_in
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state import secret_file
 from overstory.client.state import state as state_module
-from overstory.client.state.outbox import RowState
-from overstory.client.state.paths import StatePaths
-from overstory.client.state.rows import ends_at
-from overstory.client.state.secret_file import read_secret
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import RowState, ends_at
+from overstory.client.state.secret_file import DEPTH, DeviceSecret, read_secret, write_secret
 from overstory.client.state.state import State
 from support.collector_doubles import CountingCollector
 from support.devices import BINS, DAY, NOON, STRINGS, Clock, device, registry
@@ -155,12 +156,12 @@ def test_after_the_end_nothing_of_it_can_be_opened(life):
     before, after, bodies, _ = life
     assert opened(after, bodies, ENDS) == {}
     assert len(opened(after, bodies, STAYS)) == 6
-    (root,) = read_secret(before.secret)._tree
+    (root,) = read_secret(before.secret)._nodes
     files = everything(after)
     for node in walked(root.key, ENDS):
         assert node not in files
     with State(before).snapshot() as rows:
-        responses, queue = rows.memo.responses(ENDS), rows.outbox.rows(ENDS)
+        responses, queue = rows.responses(ENDS), rows.outbox.rows(ENDS)
     needles = [one.tag for one in responses] + [one.permanent.to_bytes(16, "little") for one in responses]
     needles += [row.body[-20:-4] for row in queue] + [row.body[8:24] for row in queue if row.state is RowState.WAITING]
     assert len(needles) > 10
@@ -197,8 +198,7 @@ def shown(paths):
         return view_metrics(rows, metrics())
 
 
-def test_a_renewal_in_time_keeps_the_key(tmp_path):
-    clock = Clock()
+def test_a_renewal_in_time_keeps_the_key(tmp_path, clock):
     paths = reported(tmp_path, clock, CountingCollector())
     renewed = device(tmp_path, clock=clock, registry=metrics(FAR))
     renewed.record(ENDS, "a page")
@@ -209,8 +209,7 @@ def test_a_renewal_in_time_keeps_the_key(tmp_path):
     assert read_secret(paths.secret).key(ENDS) is not None
 
 
-def test_the_key_lives_until_the_last_report_can_be_sent(tmp_path):
-    clock = Clock()
+def test_the_key_lives_until_the_last_report_can_be_sent(tmp_path, clock):
     paths = reported(tmp_path, clock, CountingCollector())
     metric = metrics()[ENDS]
     assert ends_at(metric) == metric.expires_at + metric.grace_days * DAY
@@ -219,8 +218,7 @@ def test_the_key_lives_until_the_last_report_can_be_sent(tmp_path):
     assert read_secret(paths.secret).key(ENDS) is not None
 
 
-def test_a_program_that_runs_on_destroys_the_key_too(tmp_path):
-    clock = Clock()
+def test_a_program_that_runs_on_destroys_the_key_too(tmp_path, clock):
     client = device(tmp_path, clock=clock, registry=metrics())
     client.record(ENDS, "a page")
     client.record(STAYS, "a page")
@@ -228,34 +226,19 @@ def test_a_program_that_runs_on_destroys_the_key_too(tmp_path):
     session = client._session
     clock.now = ends_at(metrics()[ENDS])
     client.flush()
-    assert session._secret.key(ENDS) is None
+    assert session.state.secret.key(ENDS) is None
     assert set(session._recorders) == {STAYS}
     assert client.record(ENDS, "a page") is Outcome.EXPIRED
     assert client.record(STAYS, "a page") is Outcome.RECORDED
 
 
-def test_a_key_that_another_process_destroyed_is_not_held_here(tmp_path):
+@pytest.mark.parametrize(
+    ("recorded", "again"),
+    [((ENDS, STAYS), True), ((ENDS, STAYS), False), ((STAYS,), False)],
+    ids=["recorded before and after", "recorded before", "not recorded before"],
+)
+def test_a_key_that_another_process_destroyed_is_found_and_not_held_here(tmp_path, recorded, again):
     """The clock of the other was far ahead: the metric goes on by this one's, and its key is gone all the same."""
-    clock = Clock()
-    client = device(tmp_path, clock=clock, registry=metrics())
-    for name in (ENDS, STAYS):
-        assert client.record(name, "a page") is Outcome.RECORDED
-    client.flush()
-    State(client.paths).retire(metrics(), ends_at(metrics()[ENDS]))
-    clock.now += 3600
-    for name in (ENDS, STAYS):
-        assert client.record(name, "a page") is Outcome.RECORDED  # it has not looked yet
-    assert client.flush().written == {"ended": 1, "queued": 1}
-    session = client._session
-    assert session._secret.key(ENDS) is None
-    assert set(session._recorders) == {STAYS}
-    clock.now += 3600
-    assert client.record(ENDS, "a page") is Outcome.EXPIRED
-    assert client.record(STAYS, "a page") is Outcome.RECORDED
-
-
-@pytest.mark.parametrize("recorded", [(ENDS, STAYS), (STAYS,)], ids=["recorded before", "not recorded before"])
-def test_a_round_finds_what_another_process_destroyed(tmp_path, recorded):
     reported(tmp_path, Clock(), CountingCollector())
     clock = Clock(NOON + DAY)
     client = device(tmp_path, clock=clock, registry=metrics())
@@ -264,18 +247,21 @@ def test_a_round_finds_what_another_process_destroyed(tmp_path, recorded):
     client.flush()
     State(client.paths).retire(metrics(), ends_at(metrics()[ENDS]))
     clock.now += 3600
-    session = client._session
+    for name in recorded if again else ():
+        assert client.record(name, "a page") is Outcome.RECORDED  # it has not looked yet
     if ENDS not in recorded:
         assert client.record(ENDS, "a page") is Outcome.EXPIRED
-    client.flush()
-    assert session._secret.key(ENDS) is None
+    assert client.flush().written == ({"ended": 1, "queued": 1} if again else {})
+    session = client._session
+    assert session.state.secret.key(ENDS) is None
     assert set(session._recorders) == {STAYS}
+    clock.now += 3600
     assert client.record(ENDS, "a page") is Outcome.EXPIRED
+    assert client.record(STAYS, "a page") is Outcome.RECORDED
 
 
-def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_recorded(tmp_path):
+def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_recorded(tmp_path, clock):
     """Another process holds the database; one metric is over. The others wait once at most, and go on."""
-    clock = Clock()
     paths = reported(tmp_path, clock, CountingCollector())
     clock.now = ends_at(metrics()[ENDS])
     client = device(tmp_path, clock=clock, registry=metrics(), choice=None)
@@ -302,8 +288,7 @@ def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_r
     assert read_secret(paths.secret).key(ENDS) is None
 
 
-def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monkeypatch):
-    clock = Clock()
+def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monkeypatch, clock):
     whole = reported(tmp_path, clock, CountingCollector())
     kept = read_secret(whole.secret).key(STAYS)
     over = ends_at(metrics()[ENDS])
@@ -324,7 +309,7 @@ def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monke
         names = sorted(path.name for path in paths.folder.iterdir())
         assert names == ["application.json", "consent.json", "lock", "secret", "state.db"]
         with state.snapshot() as rows:
-            assert rows.keys.erased() == {ENDS}
+            assert rows.erased() == {ENDS}
 
     assert every_cut(monkeypatch, make, act, check) > 8
 
@@ -345,3 +330,60 @@ def test_what_is_settled_has_lost_its_batch_id(tmp_path):
     assert len(waiting) == 2
     assert all(row.batch in files and row.batch not in ids for row in waiting)
     assert all(row.batch == report_in(row.body)[0].batch for row in waiting)
+
+
+# --- the key tree: what is taken away is gone, and nothing else is ----------------------------------------------------
+
+ROOT = bytes(range(32))
+names = st.text("abcdefgh", min_size=1, max_size=6)
+
+
+def walked(root, metric):
+    """The keys on the way from the root to a metric's leaf, from the words that describe the tree."""
+    leaf = hashlib.blake2b(metric.encode(), digest_size=8, person=b"metric leaf").digest()
+    bits = "".join(f"{octet:08b}" for octet in leaf)
+    path = [root]
+    for bit in bits:
+        path.append(hashlib.blake2b(bytes([int(bit)]), key=path[-1], digest_size=32, person=b"key tree").digest())
+    return path
+
+
+@given(names)
+def test_a_key_is_the_end_of_the_way_down(metric):
+    path = walked(ROOT, metric)
+    assert len(path) == DEPTH + 1
+    assert DeviceSecret.of_root(ROOT).key(metric) == path[-1]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(names, max_size=6), st.lists(names, max_size=6))
+def test_only_what_is_taken_away_is_gone(taken, others):
+    tree = DeviceSecret.of_root(ROOT).without(taken)
+    held = {node.key for node in tree._nodes}
+    for metric in taken:
+        assert tree.key(metric) is None
+        assert not held & set(walked(ROOT, metric)), "no node on its way is left"
+    for metric in set(others) - set(taken):
+        assert tree.key(metric) == walked(ROOT, metric)[-1]
+    assert len(held) <= 1 + DEPTH * len(set(taken))
+
+
+def test_a_tree_that_keeps_the_last_node_is_caught():
+    """What the check above is worth: the leaf's parent gives the key back."""
+    parent = walked(ROOT, "colour")[-2]
+    bit = walked(ROOT, "colour")[-1]
+    assert bit in {hashlib.blake2b(bytes([b]), key=parent, digest_size=32, person=b"key tree").digest() for b in (0, 1)}
+    assert parent not in {node.key for node in DeviceSecret.of_root(ROOT).without(["colour"])._nodes}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(names, max_size=4))
+def test_a_secret_comes_back_from_its_file(tmp_path_factory, taken):
+    path = tmp_path_factory.mktemp("secret") / "secret"
+    secret = DeviceSecret.of_root(ROOT).without(taken)
+    write_secret(path, secret)
+    again = read_secret(path)
+    assert again.reveal() == secret.reveal()
+    assert again.fingerprint == secret.fingerprint
+    assert all(again.key(metric) is None for metric in taken)
+    assert again.key("another metric") == secret.key("another metric") is not None

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from overstory.client import Client, Outcome
+from overstory.client import Outcome
 from overstory.client.person.explanation import explain
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.state import State
@@ -32,8 +32,7 @@ def answers(client, metric="word"):
 
 
 @pytest.mark.parametrize("later", [["oak", "oak", "oak"], ["elm", "oak", "x" * 99], [None, 7, "elm"]])
-def test_a_device_answers_once_whether_its_value_changes_or_not(tmp_path, later):
-    clock = Clock()
+def test_a_device_answers_once_whether_its_value_changes_or_not(tmp_path, later, clock):
     client = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
     outcomes = [client.record("word", "oak")]
     for value in later:
@@ -62,8 +61,7 @@ def test_a_value_without_a_code_and_no_value_are_answered_too(tmp_path, value, o
     assert answer.bits < search.question_of(answer.cohort)[0].mechanism.payload_limit
 
 
-def test_a_restart_and_a_second_process_know_the_answer(tmp_path):
-    clock = Clock()
+def test_a_restart_and_a_second_process_know_the_answer(tmp_path, clock):
     first = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
     second = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
     assert first.record("word", "oak") is Outcome.RECORDED
@@ -78,8 +76,7 @@ def test_a_restart_and_a_second_process_know_the_answer(tmp_path):
     assert len(answers(first)) == 1
 
 
-def test_an_answer_that_the_person_kept_is_not_the_one_that_is_sent(tmp_path):
-    clock = Clock()
+def test_an_answer_that_the_person_kept_is_not_the_one_that_is_sent(tmp_path, clock):
     client = device(tmp_path, clock=clock, choice="local", registry=registry(word=PLAIN))
     assert client.record("word", "oak") is Outcome.RECORDED
     assert client.flush().written == {"kept": 1}
@@ -92,29 +89,12 @@ def test_an_answer_that_the_person_kept_is_not_the_one_that_is_sent(tmp_path):
     assert client.record("word", "oak") is Outcome.ALREADY
 
 
-def test_a_device_of_another_wave_is_not_asked_and_stays_for_that_wave(tmp_path):
-    client = asked_in(tmp_path / "a", 1, want=False)
-    assert client.flush().written == {}
-    later = Client(
-        "test",
-        registry=wave(2, epsilon=2.0),
-        state=client.paths.folder,
-        clock=Clock(),
-        environ={},
-        policy=tmp_path / "no",
-    )
-    later.consent("on")
-    assert later.record("word", "second") is Outcome.RECORDED
-
-
-def test_a_device_that_answered_in_one_wave_is_not_asked_in_the_next(tmp_path):
-    client = asked_in(tmp_path / "a", 1)
-    client.flush()
-    later = Client(
-        "test", registry=wave(2), state=client.paths.folder, clock=Clock(), environ={}, policy=tmp_path / "no"
-    )
-    later.consent("on")
-    assert later.record("word", "second") is Outcome.UNASKED
+@pytest.mark.parametrize(("asked", "epsilon", "then"), [(False, 2.0, "recorded"), (True, 3.0, "unasked")])
+def test_a_device_is_asked_in_one_wave_of_two_and_stays_for_that_wave(tmp_path, asked, epsilon, then):
+    client = asked_in(tmp_path, 1, want=asked)
+    assert client.flush().written == ({"queued": 1} if asked else {})
+    later = device(client.paths.folder.parent, registry=wave(2, epsilon=epsilon))
+    assert later.record("word", "second") == then
 
 
 def test_the_person_reads_which_question_this_device_answers(tmp_path):

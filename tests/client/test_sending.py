@@ -5,11 +5,9 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from email.utils import format_datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,17 +15,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from overstory.client.outcomes import Round
-from overstory.client.state.outbox import LONGEST_DELAY, OutboxRow, RowState
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import LONGEST_DELAY, OutboxRow, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import ASKED, CollectorHealth
+from overstory.client.upload.delivery import ASKED, Collector, CollectorHealth
 from overstory.client.upload.http import Request, Response
-from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_locally, retry_after
-from overstory.client.upload.sender import ReportSender
+from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_before_sending, retry_after
+from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway.sinks import CollectorSink
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.tables import shard_of
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
-from support.collector_doubles import CountingCollector, refusal
-from support.devices import DAY, REGISTRY
+from support.collector_doubles import CountingCollector, after, refusal
+from support.devices import DAY, NOON, REGISTRY, Clock, device, registry, rows_of
+from support.gateway_samples import reading, registry_text
 
 NOW = 20778 * DAY + 9 * 3600.0
 PACE = RetryPolicy()
@@ -35,74 +37,68 @@ COLOUR = REGISTRY["colour"]
 shares = st.floats(0, 1, exclude_max=True)
 
 
-def row(number: int = 1, metric: str = "colour", period: int = 20778, **changed: Any) -> OutboxRow:
+def row(number=1, metric="colour", period=20778, **changed):
     batch = number.to_bytes(16, "big")
     body = encode_upload(Upload(batch, metric, period, b"a packed batch"))
     return replace(OutboxRow(number, batch, metric, period, body, 0.0, 0, RowState.WAITING, None, bytes(16)), **changed)
 
 
-def decided(answer: Response, *, of: OutboxRow | None = None, failures: int = 0, uniform: float = 0.5) -> Decision:
-    return decide(of or row(), answer, now=NOW, failures=failures, policy=PACE, uniform=lambda: uniform)
+def decided(answer, *, of=None, failures=0, uniform=0.5):
+    return decide(of or row(), answer, now=NOW, failures={"": failures}, policy=PACE, uniform=lambda: uniform)
 
 
-def result(**said: Any) -> Response:
+def result(**said):
     entry = {"batch": row().batch.hex(), "accepted": 0, "duplicate": False, "reason": None, "rejected": []} | said
     return Response(200, {}, json.dumps({"results": [entry]}).encode())
 
 
-def test_a_report_refused_within_a_success_is_dropped_with_its_reason() -> None:
-    assert decided(result(rejected=[{"index": 0, "reason": "cohort"}])) == Decision(RowState.DROPPED, "cohort")
-    assert decided(result(reason="period-closed")) == Decision(RowState.DROPPED, "period-closed")
-
-
-def test_a_report_refused_within_a_success_for_what_can_change_waits() -> None:
-    busy, unknown = decided(result(reason="queue-full")), decided(result(reason="unknown-metric"))
-    assert (busy.state, busy.answer, busy.of_metric) == (RowState.WAITING, "queue-full", False)
-    assert (unknown.state, unknown.answer, unknown.of_metric) == (RowState.WAITING, "unknown-metric", True)
+@pytest.mark.parametrize(
+    ("answer", "became"),
+    [
+        (result(rejected=[{"index": 0, "reason": "cohort"}]), (RowState.DROPPED, "cohort", False)),
+        (result(reason="period-closed"), (RowState.DROPPED, "period-closed", False)),
+        (result(reason="queue-full"), (RowState.WAITING, "queue-full", False)),
+        (result(reason="unknown-metric"), (RowState.WAITING, "unknown-metric", True)),
+    ],
+)
+def test_a_report_refused_within_a_success_is_dropped_unless_that_can_change(answer, became):
+    decision = decided(answer)
+    assert (decision.state, decision.answer, decision.of_metric) == became
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if not reason.final])
-def test_a_refusal_that_is_not_final_waits(reason: Reason) -> None:
+def test_a_refusal_that_is_not_final_waits(reason):
     decision = decided(refusal(reason))
     assert (decision.state, decision.answer, decision.due) == (RowState.WAITING, reason, NOW + 30)
     of_metric = {"unknown-metric", "wrong-parameters", "metric-expired", "unknown-group"}
     assert decision.of_metric == (reason in of_metric)
-    assert (decision.resume is None) == (reason in {"period-future", "wrong-shard"}), (
-        "this says nothing of other reports"
-    )
+    own = reason in {"period-future", "wrong-shard"}
+    assert (decision.resume is None) == own, "this says nothing of other reports"
 
 
-def test_the_failures_of_a_metric_are_its_own() -> None:
+def test_the_failures_of_a_metric_are_its_own():
     refused = refusal(Reason.UNKNOWN_METRIC)
-    decision = decide(row(), refused, now=NOW, failures=9, metric_failures=2, policy=PACE, uniform=lambda: 0.5)
+    decision = decide(row(), refused, now=NOW, failures={"": 9, "colour": 2}, policy=PACE, uniform=lambda: 0.5)
     assert (decision.due, decision.resume, decision.pause) == (NOW + 120, NOW + 120, 120)
 
 
-def test_a_reason_that_is_none_is_not_written_to_the_disk() -> None:
+def test_a_reason_that_is_none_is_not_written_to_the_disk():
     for reason in ("x" * 33, "A", "", "a b", None, 7, "\x1b[31m"):
         assert decided(Response(400, {}, json.dumps({"reason": reason}).encode())).answer == "http-400, JSON"
 
 
-@pytest.mark.parametrize("status", [None, 408, 425, 429, 500, 502, 503, 504, 599, 100, 301, 302, 307, 308, 600])
-def test_everything_else_is_tried_again(status: int | None) -> None:
-    decision = decided(Response(status))
-    assert decision.state is RowState.WAITING
-    assert decision.due == decision.resume == NOW + 30
-
-
 @given(status=st.none() | st.integers(0, 999), body=st.binary(max_size=200), attempts=st.integers(0, 100), share=shares)
-def test_any_answer_ends_a_row_or_leaves_it_waiting_within_bounds(
-    status: Any, body: Any, attempts: Any, share: Any
-) -> None:
+def test_any_answer_ends_a_row_or_leaves_it_waiting_within_bounds(status, body, attempts, share):
     decision = decided(Response(status, {}, body), of=row(attempts=attempts), uniform=share)
-    assert decision.state in {RowState.DROPPED, RowState.WAITING}
-    if decision.state is RowState.WAITING:
-        assert NOW <= decision.due <= NOW + PACE.longest + PACE.longest_asked < NOW + LONGEST_DELAY
-        assert decision.resume is not None
+    assert decision.state is RowState.WAITING, "bytes by chance are no collector's answer"
+    assert NOW <= decision.due <= NOW + PACE.longest + PACE.longest_asked < NOW + LONGEST_DELAY
+    assert decision.resume is not None
+    if attempts == 0:
+        assert decision.due == decision.resume == NOW + PACE.first * share
 
 
 @given(failures=st.integers(0, 5000), share=shares)
-def test_backoff_is_full_jitter_below_a_bound_that_doubles(failures: int, share: float) -> None:
+def test_backoff_is_full_jitter_below_a_bound_that_doubles(failures, share):
     most = backoff(failures, PACE, lambda: 1.0)
     assert backoff(failures, PACE, lambda: share) == share * most
     assert backoff(failures, PACE, lambda: 0.0) == 0.0
@@ -110,15 +106,13 @@ def test_backoff_is_full_jitter_below_a_bound_that_doubles(failures: int, share:
 
 
 @given(attempts=st.integers(0, 40), failures=st.integers(0, 40), share=shares)
-def test_a_row_waits_for_the_longer_of_its_own_failures_and_the_collectors(
-    attempts: int, failures: int, share: float
-) -> None:
+def test_a_row_waits_for_the_longer_of_its_own_failures_and_the_collectors(attempts, failures, share):
     decision = decided(Response(500), of=row(attempts=attempts), failures=failures, uniform=share)
     assert decision.due == NOW + backoff(max(attempts, failures) + 1, PACE, lambda: share)
     assert decision.resume == NOW + backoff(failures + 1, PACE, lambda: share)
 
 
-def date(seconds: float) -> str:
+def date(seconds):
     return format_datetime(dt.datetime.fromtimestamp(seconds, dt.UTC), usegmt=True)
 
 
@@ -142,64 +136,61 @@ def date(seconds: float) -> str:
         ({"retry-after": "Sun, 06 Nov 99999999999 08:49:37 GMT"}, 0),
     ],
 )
-def test_retry_after_is_read_in_both_forms_and_bounded(headers: Any, seconds: float) -> None:
+def test_retry_after_is_read_in_both_forms_and_bounded(headers, seconds):
     assert retry_after(Response(429, headers), NOW, PACE) == seconds
 
 
 @given(asked=st.text(max_size=60), date_said=st.text(max_size=60))
-def test_no_header_makes_it_fail(asked: str, date_said: str) -> None:
+def test_no_header_makes_it_fail(asked, date_said):
     assert 0 <= retry_after(Response(503, {"retry-after": asked, "date": date_said}), NOW, PACE) <= PACE.longest_asked
 
 
-def test_retry_after_comes_before_the_jitter() -> None:
+def test_retry_after_comes_before_the_jitter():
     decision = decided(Response(429, {"retry-after": "3600"}), uniform=0.0)
     assert decision.due == decision.resume == NOW + 3600
     later = decided(Response(429, {"retry-after": "3600"}), uniform=0.5)
     assert (later.due, later.resume, later.pause) == (NOW + 5400 + 30, NOW + 3630, 3630)
 
 
-def test_what_the_collector_would_refuse_by_now_is_not_sent() -> None:
-    closes = COLOUR.accept_until(20778)
-    assert decide_locally(row(), COLOUR, closes - 1) is None
-    assert decide_locally(row(), COLOUR, closes) == Decision(RowState.DROPPED, Reason.PERIOD_CLOSED)
-    assert decide_locally(row(), None, NOW) == Decision(RowState.DROPPED, Reason.UNKNOWN_METRIC)
+CLOSES, ENDS = COLOUR.accept_until(20778), COLOUR.expires_at
+LAST = COLOUR.period.number(ENDS - 1)
+CLOSED, FUTURE = Decision(RowState.DROPPED, Reason.PERIOD_CLOSED), Reason.PERIOD_FUTURE
 
 
-def test_a_report_of_before_a_metric_expired_is_sent_all_the_same() -> None:
-    ends = COLOUR.expires_at
-    last = COLOUR.period.number(ends - 1)
-    assert decide_locally(row(period=last), COLOUR, ends) is None
-    assert decide_locally(row(period=last), COLOUR, COLOUR.accept_until(last) - 1) is None
-    expired = decide_locally(row(period=last + 1), COLOUR, ends)
-    assert expired == Decision(RowState.DROPPED, Reason.METRIC_EXPIRED)
+@pytest.mark.parametrize(
+    ("metric", "period", "now", "became"),
+    [
+        (COLOUR, 20778, CLOSES - 1, None),
+        (COLOUR, 20778, CLOSES, CLOSED),
+        (None, 20778, NOW, Decision(RowState.DROPPED, Reason.UNKNOWN_METRIC)),
+        (COLOUR, LAST, ENDS, None),  # a report of before the end is sent all the same
+        (COLOUR, LAST, COLOUR.accept_until(LAST) - 1, None),
+        (COLOUR, LAST + 1, ENDS, Decision(RowState.DROPPED, Reason.METRIC_EXPIRED)),
+        (COLOUR, 20779, NOW, Decision(RowState.WAITING, FUTURE, 20779 * DAY)),
+        (COLOUR, 30000, NOW, Decision(RowState.WAITING, FUTURE, NOW + DAY)),  # looked at within the longest delay
+    ],
+)
+def test_what_the_collector_would_not_take_now_is_not_sent(metric, period, now, became):
+    assert decide_before_sending(row(period=period), metric, now) == became
 
 
-def test_a_period_that_has_not_begun_is_waited_for() -> None:
-    assert decide_locally(row(period=20779), COLOUR, NOW) == Decision(
-        RowState.WAITING, Reason.PERIOD_FUTURE, 20779 * DAY
-    )
-    far = decide_locally(row(period=30000), COLOUR, NOW)
-    assert far is not None
-    assert (far.state, far.due) == (RowState.WAITING, NOW + DAY), "looked at again within the longest delay"
-
-
-METRICS = {"colour": COLOUR}
+METRICS = replace(REGISTRY, metrics={"colour": COLOUR})
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a disk that need not be waited for
 
 
 @pytest.fixture
-def state() -> Iterator[State]:
+def state():
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         yield begun(folder)
 
 
-def begun(folder: str) -> State:
+def begun(folder):
     state = State(StatePaths(Path(folder) / "state"), timeout=5.0)
     state.begin()
     return state
 
 
-def put(state: State, *rows: OutboxRow) -> None:
+def put(state, *rows):
     with state.transaction() as open_state:
         for one in rows:
             open_state.outbox.add(
@@ -207,151 +198,142 @@ def put(state: State, *rows: OutboxRow) -> None:
             )
 
 
-def filled(state: State, count: int) -> State:
+def filled(state, count):
     put(state, *(row(number) for number in range(1, count + 1)))
     return state
 
 
-def now_in(state: State) -> dict[int, OutboxRow]:
+def now_in(state):
     with state.snapshot() as rows:
         # A settled row has lost its batch id: rows are put in by number, from 1.
         found = rows.outbox.rows()
     return {int.from_bytes(one.batch, "big") if len(one.batch) == 16 else one.id: one for one in found}
 
 
-def states(state: State) -> dict[int, tuple[str, str | None]]:
+def states(state):
     return {number: (one.state.value, one.answer) for number, one in now_in(state).items()}
 
 
-def health(state: State) -> CollectorHealth:
+def health(state):
     with state.snapshot() as rows:
         return CollectorHealth.of(rows)
 
 
-def counts(state: State) -> dict[str, int]:
+def counts(state):
     with state.snapshot() as rows:
         return rows.counts()
 
 
-def report_sender(transport: Any, **changed: Any) -> ReportSender:
-    return ReportSender(**({"server": "https://c.example", "transport": transport, "clock": lambda: NOW} | changed))
+def report_sender(transport, **changed):
+    return Collector(**({"server": "https://c.example", "transport": transport, "clock": lambda: NOW} | changed))
 
 
-def test_a_round_sends_everything_that_is_due_in_requests_of_their_own(state: Any) -> None:
+def test_a_round_sends_everything_that_is_due_in_requests_of_their_own(state):
     collector = CountingCollector()
     put(filled(state, 100), row(101, due=NOW + 5))
-    assert report_sender(collector).deliver(state, METRICS, seconds=10) == Round(sent=100)
+    assert report_sender(collector).send_due(state, METRICS, seconds=10) == Round(sent=100)
     assert len(collector.bodies) == len(collector.counted) == 100
     assert {number for number, one in now_in(state).items() if one.state is RowState.WAITING} == {101}
     assert counts(state) == {"sent": 100}
 
 
-def test_when_it_was_sent_is_kept_no_finer_than_the_period(state: Any) -> None:
-    report_sender(CountingCollector()).deliver(filled(state, 1), METRICS, seconds=10)
+def test_when_it_was_sent_is_kept_no_finer_than_the_period(state):
+    report_sender(CountingCollector()).send_due(filled(state, 1), METRICS, seconds=10)
     with state.snapshot() as rows:
         assert rows.recall("sent colour") == 20778
     assert now_in(state)[1].due == 0
 
 
-def test_the_order_says_nothing_about_when_reports_were_made(state: Any) -> None:
+def test_the_order_says_nothing_about_when_reports_were_made(state):
     orders = set()
     for share in range(3):
         put(state, *(row(20 * share + number) for number in range(20)))
         collector = CountingCollector()
-        report_sender(collector).deliver(state, METRICS, seconds=10)
+        report_sender(collector).send_due(state, METRICS, seconds=10)
         orders.add(tuple(decode_uploads(body, 1)[0].batch[-1] - 20 * share for body in collector.bodies))
     assert len(orders) == 3, "two equal orders of twenty have a chance below 1e-17"
 
 
-def test_a_collector_that_fails_is_left_alone_until_it_may_be_well_again(state: Any) -> None:
+def test_a_collector_that_fails_is_left_alone_until_it_may_be_well_again(state):
     clock = [NOW]
     calls: list[Request] = []
 
-    def failing(request: Request) -> Response:
+    def failing(request):
         calls.append(request)
         return Response(503, {"retry-after": "100"})
 
     filled(state, 5)
     sender = report_sender(failing, clock=lambda: clock[0], uniform=lambda: 0.5)
-    assert sender.deliver(state, METRICS, seconds=10) == Round(put_off=1, error="http-503")
+    assert sender.send_due(state, METRICS, seconds=10) == Round(put_off=1, error="http-503")
     assert health(state) == CollectorHealth(1, NOW + 130, 130)
     assert sorted(one.attempts for one in now_in(state).values()) == [0, 0, 0, 0, 1], "the others are given back"
     clock[0] = NOW + 129
-    assert sender.deliver(state, METRICS, seconds=10) == Round()
+    assert sender.send_due(state, METRICS, seconds=10) == Round()
     clock[0] = NOW + 130
-    assert sender.deliver(state, METRICS, seconds=10) == Round(), "each has a time of its own after that"
+    assert sender.send_due(state, METRICS, seconds=10) == Round(), "each has a time of its own after that"
     clock[0] = NOW + 195
-    assert sender.deliver(state, METRICS, seconds=10).put_off == 1
+    assert sender.send_due(state, METRICS, seconds=10).put_off == 1
     assert health(state) == CollectorHealth(2, NOW + 195 + 160, 160)
     assert len(calls) == 2
     clock[0] = NOW + DAY
     well = replace(sender, transport=CountingCollector())
-    assert well.deliver(state, METRICS, seconds=10) == Round(sent=5)
+    assert well.send_due(state, METRICS, seconds=10) == Round(sent=5)
     assert health(state) == CollectorHealth()
 
 
-def test_a_pause_from_before_the_clock_was_set_back_is_not_kept(state: Any) -> None:
+def test_a_pause_from_before_the_clock_was_set_back_is_not_kept(state):
     with filled(state, 1).transaction() as rows:
         rows.remember(ASKED, "https://c.example")
         CollectorHealth(3, NOW + 2 * LONGEST_DELAY).save(rows)
-    assert report_sender(CountingCollector()).deliver(state, METRICS, seconds=10) == Round(sent=1)
+    assert report_sender(CountingCollector()).send_due(state, METRICS, seconds=10) == Round(sent=1)
 
 
-def test_what_is_dropped_is_counted_by_reason(state: Any) -> None:
+def test_what_is_dropped_is_counted_by_reason(state):
     put(filled(state, 2), row(3, period=20000), row(4, metric="gone"))
-    done = report_sender(lambda request: refusal(Reason.BITS)).deliver(state, METRICS, seconds=10)
+    done = report_sender(lambda request: refusal(Reason.BITS)).send_due(state, METRICS, seconds=10)
     assert done == Round(dropped={"bits": 2, "period-closed": 1, "unknown-metric": 1})
     assert {name for name, _ in states(state).values()} == {"dropped"}
     assert counts(state) == {"dropped: bits": 2, "dropped: period-closed": 1, "dropped: unknown-metric": 1}
 
 
-def test_a_drop_that_nobody_was_asked_about_does_not_make_a_collector_well(state: Any) -> None:
-    put(state, row(1, period=20000))
-    with state.transaction() as rows:
-        rows.remember(ASKED, "https://c.example")
-        CollectorHealth(4, NOW - 1).save(rows)
-    report_sender(CountingCollector()).deliver(state, METRICS, seconds=10)
-    assert health(state) == CollectorHealth(4, NOW - 1)
-
-
-def test_a_period_far_ahead_does_not_keep_a_round_busy(state: Any) -> None:
+def test_a_period_far_ahead_does_not_keep_a_round_busy(state):
     put(state, row(1, period=30000))
-    done = report_sender(CountingCollector()).deliver(state, METRICS, seconds=10)
+    done = report_sender(CountingCollector()).send_due(state, METRICS, seconds=10)
     assert done == Round(put_off=1, error="period-future")
     assert (now_in(state)[1].due, now_in(state)[1].attempts) == (NOW + DAY, 0)
 
 
-def test_a_round_ends_when_its_time_is_over(state: Any) -> None:
+def test_a_round_ends_when_its_time_is_over(state):
     collector = CountingCollector()
-    assert report_sender(collector).deliver(filled(state, 3), METRICS, seconds=0) == Round()
-    assert report_sender(collector).deliver(state, METRICS, seconds=10) == Round(sent=3), "nothing stayed leased"
+    assert report_sender(collector).send_due(filled(state, 3), METRICS, seconds=0) == Round()
+    assert report_sender(collector).send_due(state, METRICS, seconds=10) == Round(sent=3), "nothing stayed leased"
 
 
-def test_a_request_gets_no_more_time_than_the_round_has(state: Any) -> None:
+def test_a_request_gets_no_more_time_than_the_round_has(state):
     given_time: list[float] = []
 
-    def transport(request: Request) -> Response:
+    def transport(request):
         given_time.append(request.timeout)
         return Response(None, error="no answer in time")
 
-    report_sender(transport).deliver(filled(state, 1), METRICS, seconds=1.5)
+    report_sender(transport).send_due(filled(state, 1), METRICS, seconds=1.5)
     assert 1.0 < given_time[0] <= 1.5
 
 
-def test_a_row_that_another_process_has_is_left_to_it(state: Any) -> None:
+def test_a_row_that_another_process_has_is_left_to_it(state):
     """The other process sends while this one has the row, and dies before it writes the answer down."""
     collector, other = CountingCollector(), CountingCollector()
 
-    def dying(request: Request) -> Response:
-        assert report_sender(other).deliver(state, METRICS, seconds=10) == Round()
+    def dying(request):
+        assert report_sender(other).send_due(state, METRICS, seconds=10) == Round()
         collector(request)
         raise KilledError
 
     with pytest.raises(KilledError):
-        report_sender(dying).deliver(filled(state, 5), METRICS, seconds=10)
-    assert report_sender(other).deliver(state, METRICS, seconds=10) == Round()
+        report_sender(dying).send_due(filled(state, 5), METRICS, seconds=10)
+    assert report_sender(other).send_due(state, METRICS, seconds=10) == Round()
     late = report_sender(collector, clock=lambda: NOW + PACE.lease + 11)
-    assert late.deliver(state, METRICS, seconds=10) == Round(sent=5), "a crash costs a lease, no report"
+    assert late.send_due(state, METRICS, seconds=10) == Round(sent=5), "a crash costs a lease, no report"
     assert (len(collector.bodies), len(collector.counted)) == (6, 5)
     assert not other.bodies
 
@@ -362,7 +344,7 @@ MOODS = ["well", "lost answer", "no answer", "busy", "refused", "unknown", "revo
 class Deliveries(RuleBasedStateMachine):
     """An outbox on disk; answers are lost, late and wrong, processes die, and clocks jump."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.folder = tempfile.mkdtemp(dir=MEMORY)
         self.state, self.collector = begun(self.folder), CountingCollector()
@@ -372,14 +354,14 @@ class Deliveries(RuleBasedStateMachine):
         self.plan: list[str] = []
 
     @rule(count=st.integers(1, 3))
-    def record(self, count: int) -> None:
+    def record(self, count):
         for _ in range(count):
             fresh = row(len(self.originals) + 1, due=self.now + 30)
             self.originals[fresh.id] = fresh.body
             put(self.state, fresh)
 
     @rule(seconds=st.sampled_from([1.0, 60.0, 121.0, 3600.0, 7 * 3600.0, -3600.0]))
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds):
         self.now = max(self.now + seconds, NOW)
 
     @rule(
@@ -389,25 +371,25 @@ class Deliveries(RuleBasedStateMachine):
         ),
         share=shares,
     )
-    def deliver(self, plan: list[str], share: float) -> None:
+    def deliver(self, plan, share):
         self.plan, before = list(plan), self.ended()
         sender = report_sender(self.transport, clock=lambda: self.now, uniform=lambda: share)
         try:
-            done = sender.deliver(self.state, METRICS, seconds=10)
+            done = sender.send_due(self.state, METRICS, seconds=10)
         except KilledError:
             return
         ended = [end for number, end in self.ended().items() if number not in before]
         assert done.sent == sum(name == "sent" for name, _ in ended)
         assert sum(done.dropped.values()) == len(ended) - done.sent
 
-    def transport(self, request: Request) -> Response:
+    def transport(self, request):
         mood = self.plan.pop(0) if self.plan else "well"
         if mood == "dies":
             raise KilledError
         if mood in {"well", "lost answer"}:
             answer = self.collector(request)
             return answer if mood == "well" else Response(None, error="no answer in time")
-        self.collector.bodies.append(request.body)
+        self.collector.requests.append(request)
         return {
             "no answer": Response(None, error="no connection"),
             "busy": Response(429, {"retry-after": "30"}),
@@ -417,33 +399,33 @@ class Deliveries(RuleBasedStateMachine):
             "proxy": Response(403, {}, b"<html>"),
         }[mood]
 
-    def ended(self) -> dict[int, tuple[str, str | None]]:
+    def ended(self):
         return {number: end for number, end in states(self.state).items() if end[0] != "waiting"}
 
     @invariant()
-    def every_row_ends_at_most_once(self) -> None:
+    def every_row_ends_at_most_once(self):
         ended = self.ended()
         for number, end in self.settled.items():
             assert ended[number] == end
         self.settled = ended
 
     @invariant()
-    def a_retry_sends_the_very_same_bytes(self) -> None:
+    def a_retry_sends_the_very_same_bytes(self):
         assert set(self.collector.bodies) <= set(self.originals.values())
 
     @invariant()
-    def what_is_sent_was_counted_once_under_its_own_id(self) -> None:
+    def what_is_sent_was_counted_once_under_its_own_id(self):
         for number, (name, _) in self.ended().items():
             if name == "sent":
-                assert self.collector.counted[row(number).batch] == self.originals[number]
-        assert set(self.collector.counted.values()) <= set(self.originals.values())
+                assert encode_upload(self.collector.counted[row(number).batch]) == self.originals[number]
+        assert set(map(encode_upload, self.collector.counted.values())) <= set(self.originals.values())
 
-    def teardown(self) -> None:
+    def teardown(self):
         """However it went: with a well collector and enough time, every row ends."""
         self.plan = []
         for _ in range(3):
             self.now += PACE.longest + PACE.longest_asked
-            report_sender(self.transport, clock=lambda: self.now).deliver(self.state, METRICS, seconds=60)
+            report_sender(self.transport, clock=lambda: self.now).send_due(self.state, METRICS, seconds=60)
         assert set(self.ended()) == set(self.originals)
         self.every_row_ends_at_most_once()
         self.what_is_sent_was_counted_once_under_its_own_id()
@@ -456,3 +438,76 @@ class KilledError(Exception):
 
 TestDeliveries = Deliveries.TestCase
 TestDeliveries.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+
+
+# --- shards -----------------------------------------------------------------------------------------------------------
+
+SHARDED = registry(more="[shards]\ncount = 5\n")
+SERVER = "https://c.example/here"
+
+
+def address_of(batch, count):
+    return f"{SERVER}/v1/reports/{shard_of(batch, count)}"
+
+
+def test_a_device_sends_each_report_to_its_shard_and_a_retry_to_the_same(tmp_path):
+    clock, collectors = Clock(NOON), CountingCollector(after(Response(None, error="no connection")))
+    client = device(tmp_path, clock=clock, registry=SHARDED, server=SERVER, transport=collectors)
+    for _ in range(8):
+        client.record("colour", "red")
+        clock.tomorrow()
+        client.flush()
+    client.flush()
+    urls: dict[bytes, set[str]] = {}
+    for request in collectors.requests:
+        (upload,) = decode_uploads(request.body, 1)
+        urls.setdefault(upload.batch, set()).add(request.url)
+    assert len(collectors.requests) > len(urls) > 2
+    assert urls == {batch: {address_of(batch, 5)} for batch in urls}
+
+
+def test_a_report_that_another_shard_takes_waits_by_itself(tmp_path):
+    clock, collectors = Clock(NOON), CountingCollector(lambda _: refusal(Reason.WRONG_SHARD))
+    client = device(tmp_path, clock=clock, registry=SHARDED, server=SERVER, transport=collectors)
+    client.record("colour", "red")
+    clock.tomorrow()
+    client.flush()
+    (row,) = rows_of(client)
+    assert (row.state, row.answer) == (RowState.WAITING, "wrong-shard")
+    assert len(collectors.requests) == 1
+    answer = decide(
+        row, refusal(Reason.WRONG_SHARD), now=clock(), failures={"": 3}, policy=RetryPolicy(), uniform=lambda: 0.5
+    )
+    assert answer.resume is None, "other reports are not kept waiting"
+    assert answer.due > clock()
+
+
+def gateway(folder, collectors):
+    sharded = parse_registry(registry_text() + "\n[shards]\ncount = 4\n")
+    sink = CollectorSink(SERVER, collectors)
+    return Gateway(sharded, Settings("energy", folder / "state", agree="on"), sink, environ={})
+
+
+def test_a_gateway_sends_one_request_to_each_shard(tmp_path):
+    collectors = CountingCollector()
+    sending = gateway(tmp_path, collectors)
+    for period in range(40):
+        sending.take(reading(period, 0.5))
+    sending.finish()
+    assert len(collectors.requests) == len({request.url for request in collectors.requests}) == 4
+    for request in collectors.requests:
+        assert {address_of(upload.batch, 4) for upload in decode_uploads(request.body, 99)} == {request.url}
+
+
+def test_a_shard_that_is_down_does_not_keep_the_others_reports_back(tmp_path):
+    collectors = CountingCollector(after(Response(503)))
+    sending = gateway(tmp_path, collectors)
+    for period in range(40):
+        sending.take(reading(period, 0.5))
+    sending.finish()
+    states = {row.batch: row.state for row in rows_of(sending.client)}
+    down, *_ = collectors.requests
+    assert len({request.url for request in collectors.requests}) == 4
+    failed = {upload.batch for upload in decode_uploads(down.body, 99)}
+    waiting = {batch for batch, state in states.items() if state is RowState.WAITING}
+    assert waiting == failed

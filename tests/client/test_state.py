@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import stat
 import sys
+import time
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -16,14 +17,12 @@ from overstory.client import Outcome
 from overstory.client.consent.consent import choose
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.state import rows as rows_module
-from overstory.client.state.database import VERSION
-from overstory.client.state.outbox import RowState
-from overstory.client.state.paths import StatePaths
-from overstory.client.state.rows import NOTHING
+from overstory.client.state.files import StatePaths, create, locked, write_atomically
+from overstory.client.state.rows import NOTHING, VERSION, RowState
 from overstory.client.state.secret_file import DeviceSecret, _checksum, read_secret
 from overstory.client.state.state import State, erase
-from support.devices import DAY, NOON, REGISTRY, Clock, device, rows_of
-from support.processes import NOBODY, in_child
+from support.devices import DAY, NOON, REGISTRY, Clock, device, rows_of, tamper
+from support.processes import NOBODY, in_child, in_threads, output_of, start
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and limits of POSIX")
 LEFT = {"lock", "application.json"}
@@ -105,15 +104,12 @@ def test_a_damaged_database_is_noticed_and_one_cut_to_nothing_is_lost(paths, beg
 
 def test_a_database_without_its_fingerprint_or_version_is_damaged(paths, begun):
     for key in ("fingerprint", "schema"):
-        connection = sqlite3.connect(paths.database, isolation_level=None)
-        connection.execute("DELETE FROM about WHERE key = ?", (key,))
-        connection.close()
+        tamper(paths, "DELETE FROM about WHERE key = ?", key)
         assert fault_of(paths) is Fault.DAMAGED
 
 
-def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths):
+def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths, clock):
     """Every page of the database is overwritten in turn: `record` and `flush` answer, and `status` tells."""
-    clock = Clock()
     with device(tmp_path, clock=clock) as client:
         for _ in range(30):
             client.record("engine", "x")
@@ -132,9 +128,7 @@ def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths):
 
 @pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
 def test_a_state_of_another_version_is_refused_and_left_as_it_is(paths, begun, version):
-    connection = sqlite3.connect(paths.database, isolation_level=None)
-    connection.execute("UPDATE about SET value = ? WHERE key = 'schema'", (version,))
-    connection.close()
+    tamper(paths, "UPDATE about SET value = ? WHERE key = 'schema'", version)
     held = paths.database.read_bytes()
     assert fault_of(paths) is Fault.OTHER_VERSION
     for opened in (State(paths).snapshot, State(paths).transaction):
@@ -214,9 +208,7 @@ def test_a_transaction_that_raises_leaves_nothing(paths, begun):
         assert rows.claim(REGISTRY["colour"], 1)
 
 
-def test_a_state_that_was_forgotten_and_begun_again_is_not_written_with_the_old_secret(tmp_path, paths):
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def test_a_state_that_was_forgotten_and_begun_again_is_not_written_with_the_old_secret(tmp_path, paths, clock, client):
     client.record("colour", "red")
     client.flush()
     clock.tomorrow()
@@ -232,8 +224,7 @@ def test_a_state_that_was_forgotten_and_begun_again_is_not_written_with_the_old_
     assert client.flush().written == {"queued": 1}
 
 
-def test_forgetting_while_a_program_runs_leaves_nothing_of_it(tmp_path, paths):
-    client = device(tmp_path)
+def test_forgetting_while_a_program_runs_leaves_nothing_of_it(paths, client):
     client.record("colour", "red")
     erase(paths)
     assert client.record("engine", "x") is Outcome.NOT_ASKED
@@ -269,8 +260,7 @@ def test_a_home_that_is_no_folder_disturbs_nobody(tmp_path):
 
 
 @posix
-def test_a_read_only_folder_disturbs_nobody_and_can_be_read(tmp_path, paths):
-    clock = Clock()
+def test_a_read_only_folder_disturbs_nobody_and_can_be_read(tmp_path, paths, clock):
     with device(tmp_path, clock=clock) as first:
         first.record("colour", "red")
     tmp_path.chmod(0o755)
@@ -321,13 +311,12 @@ def test_a_full_disk_disturbs_nobody_and_nothing_is_lost_when_there_is_room_agai
         assert client.status().problem is None
         with State(paths).snapshot() as rows:
             assert len({row.batch for row in rows.outbox.rows()}) == 201
-            assert sum(response.reports for response in rows.memo.responses()) == 201
+            assert sum(response.reports for response in rows.responses()) == 201
 
     in_child(limited)
 
 
-def test_a_full_database_is_told(tmp_path, paths, monkeypatch):
-    client = device(tmp_path)
+def test_a_full_database_is_told(paths, monkeypatch, client):
     client.record("colour", "red")
     client.flush()
     real = sqlite3.connect
@@ -362,8 +351,7 @@ def test_a_disk_full_from_the_start_leaves_no_half_a_secret(tmp_path, paths):
     in_child(limited)
 
 
-def test_a_state_that_another_process_holds_is_busy_for_a_while_only(tmp_path, paths):
-    client = device(tmp_path)
+def test_a_state_that_another_process_holds_is_busy_for_a_while_only(paths, client):
     client.record("colour", "red")
     holder = sqlite3.connect(paths.database, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -375,9 +363,7 @@ def test_a_state_that_another_process_holds_is_busy_for_a_while_only(tmp_path, p
 # --- the clock, and periods
 
 
-def test_a_clock_that_goes_back_reports_no_period_twice(tmp_path):
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def test_a_clock_that_goes_back_reports_no_period_twice(clock, client):
     outcomes = []
     for days in (0, 1, -1, 1, -3, 2, 1, 1):
         clock.tomorrow(days)
@@ -417,14 +403,10 @@ def test_a_row_from_a_clock_that_ran_ahead_is_due_now(paths, begun):
         assert {row.due for row in rows.outbox.rows()} == {NOON + 60, NOON + DAY}
 
 
-def test_a_permanent_response_that_differs_from_the_one_reported_before_is_reported_as_nothing(tmp_path, paths):
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def test_a_permanent_response_that_differs_from_the_reported_one_becomes_nothing(tmp_path, paths, clock, client):
     client.record("colour", "red")
     client.flush()
-    connection = sqlite3.connect(paths.database, isolation_level=None)
-    connection.execute("UPDATE responses SET permanent = ?", (b"\x7f",))
-    connection.close()
+    tamper(paths, "UPDATE responses SET permanent = ?", b"\x7f")
     clock.tomorrow()
     again = device(tmp_path, clock=clock, choice=None)
     assert again.record("colour", "red") is Outcome.UNAVAILABLE
@@ -434,7 +416,7 @@ def test_a_permanent_response_that_differs_from_the_one_reported_before_is_repor
     assert again.flush().written == {"already": 1}
     with State(paths).snapshot() as rows:
         assert len(rows.outbox.rows()) == 2
-        assert {response.tag: response.reports for response in rows.memo.responses("colour")}[NOTHING] == 1
+        assert {response.tag: response.reports for response in rows.responses("colour")}[NOTHING] == 1
 
 
 def test_a_state_that_a_killed_process_left_half_written_is_read(tmp_path):
@@ -463,3 +445,94 @@ def test_a_commit_waits_for_the_folder_too(tmp_path):
     state.begin()
     with state.transaction() as rows:
         assert rows._connection.execute("PRAGMA synchronous").fetchone() == (3,)
+
+
+# --- the lock between processes and threads, and files written whole or not at all ------------------------------------
+
+HOLDS = """
+import sys, pathlib
+from overstory.client.state.files import locked
+with locked(pathlib.Path(sys.argv[1]), 5):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_process_keeps_others_out_until_it_lets_go(tmp_path):
+    path = tmp_path / "lock"
+    holder = start(HOLDS, path)
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(StateError, match="held this lock") as caught, locked(path, 0.05):
+        pass
+    assert caught.value.fault is Fault.BUSY
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+    with locked(path, 30):
+        pass
+    output_of(holder)
+
+
+def test_a_process_that_dies_lets_go(tmp_path):
+    path = tmp_path / "lock"
+    holder = start(HOLDS, path)
+    assert holder.stdout.readline() == "held\n"
+    holder.kill()
+    with locked(path, 30):
+        holder.communicate()
+
+
+def test_threads_of_one_process_exclude_each_other(tmp_path):
+    path, inside, most = tmp_path / "lock", [], []
+
+    def work():
+        for _ in range(20):
+            with locked(path, 60):
+                inside.append(1)
+                most.append(len(inside))
+                time.sleep(0.0005)
+                inside.pop()
+
+    in_threads(4, work)
+    assert len(most) == 80
+    assert max(most) == 1
+
+
+def test_a_lock_is_let_go_when_the_block_raises(tmp_path):
+    for _ in range(2):
+        with pytest.raises(KeyError), locked(tmp_path / "lock", 0):
+            raise KeyError
+
+
+def test_the_content_of_the_lock_file_stays(tmp_path):
+    with locked(tmp_path / "lock", 0) as handle:
+        os.write(handle, b"kept")
+    with locked(tmp_path / "lock", 0) as handle:
+        assert os.read(handle, 10) == b"kept"
+
+
+def test_a_new_file_is_never_half_there(tmp_path, monkeypatch):
+    def cut(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", cut)
+        for write in (create, write_atomically):
+            with pytest.raises(OSError, match="No space"):
+                write(tmp_path / "file", b"content")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", cut)
+        with pytest.raises(OSError, match="No space"):
+            write_atomically(tmp_path / "file", b"content")
+    assert list(tmp_path.iterdir()) == []
+    create(tmp_path / "file", b"content")
+    with pytest.raises(FileExistsError):
+        create(tmp_path / "file", b"other")
+    write_atomically(tmp_path / "file", b"other")
+    assert (tmp_path / "file").read_bytes() == b"other"
+
+
+def test_a_secret_that_cannot_be_opened_is_told(tmp_path):
+    (tmp_path / "secret").mkdir()
+    with pytest.raises(StateError) as caught:
+        read_secret(tmp_path / "secret")
+    assert caught.value.fault is Fault.UNREADABLE

@@ -8,25 +8,22 @@ from __future__ import annotations
 import json
 import logging
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 from test_sending import begun, put, result, row
 
 from overstory.client.outcomes import WarnsOnce
 from overstory.client.person.status import read_status
-from overstory.client.state.outbox import RowState
+from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
-from overstory.client.upload import sender
-from overstory.client.upload.delivery import CollectorHealth
-from overstory.client.upload.http import Request, Response
-from overstory.client.upload.sender import ReportSender
+from overstory.client.upload import delivery
+from overstory.client.upload.delivery import Collector, CollectorHealth
+from overstory.client.upload.http import Response
 from overstory.collector.http.endpoint import refusal as refused
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
-from support.collector_doubles import CountingCollector, accepted, bad_server, http, refusal, replying
+from support.collector_doubles import CountingCollector, after, bad_server, http, refusal, replying
 from support.devices import DAY, NOON, Clock, device, registry
 
 REGISTRY = registry(
@@ -70,40 +67,40 @@ BODIES = {
 ENDS = {"damaged", "too-large", "too-many", "period-closed", "cohort", "bits", "wrong-transport"}
 
 
-def of_client(answer: Response) -> set[RowState]:
-    sender = ReportSender("https://c.example", lambda request: answer, clock=lambda: NOON)
-    return {made.state for made in sender.send([row()], NOON, {}, lambda: True, seconds=lambda: 5.0).values()}
+def of_client(answer):
+    sender = Collector("https://c.example", lambda request: answer, clock=lambda: NOON)
+    return {made.state for made in sender.deliver([row()], NOON, {}, lambda: True).values()}
 
 
-def of_gateway(answer: Response) -> set[RowState]:
+def of_gateway(answer):
     sink = CollectorSink("https://c.example", lambda request: answer)
     return {made.state for made in sink.deliver([row(1), row(2), row(3)], NOON, {}, lambda: True).values()}
 
 
 @pytest.fixture(params=[of_client, of_gateway], ids=["client", "gateway"])
-def became(request: pytest.FixtureRequest) -> Any:
+def became(request):
     return request.param
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_no_strangers_answer_ends_a_report(became: Any, body: bytes) -> None:
+def test_no_strangers_answer_ends_a_report(became, body):
     for status in CODES:
         assert became(Response(status, {}, body)) == {RowState.WAITING}, status
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_a_collectors_own_refusal_ends_a_report_only_where_nothing_cures_it(became: Any, reason: Reason) -> None:
+def test_a_collectors_own_refusal_ends_a_report_only_where_nothing_cures_it(became, reason):
     made = refused(reason)
     assert became(Response(made.status, {}, made.body)) == {RowState.DROPPED if reason in ENDS else RowState.WAITING}
 
 
 @pytest.mark.parametrize("reason", [Reason(name) for name in sorted(ENDS)])
-def test_a_final_reason_under_another_status_is_nobodys(became: Any, reason: Reason) -> None:
+def test_a_final_reason_under_another_status_is_nobodys(became, reason):
     other = 403 if reason.status != 403 else 404
     assert became(Response(other, {}, refused(reason).body)) == {RowState.WAITING}
 
 
-def test_a_refusal_that_names_other_batches_is_not_of_this_one(became: Any) -> None:
+def test_a_refusal_that_names_other_batches_is_not_of_this_one(became):
     made = refused(Reason.BITS, [{"batch": "ff" * 16, "accepted": 0, "reason": "bits"}])
     assert became(Response(made.status, {}, made.body)) == {RowState.WAITING}
 
@@ -112,22 +109,20 @@ def test_a_refusal_that_names_other_batches_is_not_of_this_one(became: Any) -> N
 
 
 @pytest.fixture
-def warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Any:
+def warnings(monkeypatch, caplog):
     """The lines of this test's warnings, as if the process had given none before."""
-    monkeypatch.setattr(sender, "_warn_once", WarnsOnce())
+    monkeypatch.setattr(delivery, "_warn_once", WarnsOnce())
     caplog.set_level(logging.WARNING, "overstory.client")
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-def reporting(folder: Path, transport: Any, clock: Clock, **more: Any) -> Any:
+def reporting(folder, transport, clock, **more):
     return device(
         folder, registry=REGISTRY, clock=clock, transport=transport, server="https://c.example", spread=0, **more
     )
 
 
-def test_a_page_over_a_real_connection_is_warned_of_once_and_status_says_since_when(
-    tmp_path: Path, warnings: Any
-) -> None:
+def test_a_page_over_a_real_connection_is_warned_of_once_and_status_says_since_when(tmp_path, warnings):
     page = http(404, b"<html>Welcome to Hotel WiFi</html>", Server="nginx")
     with bad_server(replying(page)) as portal:
         client, clock = device(tmp_path, clock=Clock(), server=portal.url, spread=0), Clock()
@@ -145,47 +140,38 @@ def test_a_page_over_a_real_connection_is_warned_of_once_and_status_says_since_w
     assert warning.startswith(f"{portal.url} does not answer as a collector does (http-404, a page): reports wait")
 
 
-def test_each_refusal_is_warned_of_once_and_each_stays_until_the_collector_takes_reports(
-    tmp_path: Path, warnings: Any
-) -> None:
-    clock, answers = (
-        Clock(),
-        [refusal(Reason.NO_TOKEN), refusal(Reason.UNKNOWN_TOKEN), Response(None, error="no connection")],
-    )
-    collector = CountingCollector()
-    client = reporting(tmp_path, lambda request: answers.pop(0) if answers else collector(request), clock)
+LOST, NO_TOKEN, UNKNOWN = Response(None, error="no connection"), refusal(Reason.NO_TOKEN), refusal(Reason.UNKNOWN_TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("answers", "problems", "warned"),
+    [
+        (  # a lost network does not cure what somebody has to see to; a report that is taken does
+            (NO_TOKEN, UNKNOWN, LOST),
+            ["(no-token) since 2026-11-21", "(unknown-token) since 2026-11-22", "(unknown-token) since 2026-11-22"],
+            ["no-token", "unknown-token"],
+        ),
+        ((LOST, refusal(Reason.QUEUE_FULL), Response(502)), [None] * 3, []),  # what passes is none
+    ],
+)
+def test_each_refusal_is_warned_of_once_and_stays_until_reports_are_taken(
+    tmp_path, warnings, answers, problems, warned
+):
+    clock, collector = Clock(), CountingCollector(after(*answers))
+    client = reporting(tmp_path, collector, clock)
     client.record("colour", 1)
-    problems = []
-    for _ in range(4):
+    for failures, problem in enumerate(problems, 1):
         client.flush()
-        problems.append(client.status().problem)
+        says = problem and f"the collector refuses {problem}"
+        assert (client.status().problem, client.status().failures) == (says, failures)
         clock.tomorrow()
-    assert problems == [
-        "the collector refuses (no-token) since 2026-11-21",
-        "the collector refuses (unknown-token) since 2026-11-22",
-        "the collector refuses (unknown-token) since 2026-11-22",  # a lost network does not cure it
-        None,
-    ]
-    assert len(collector.counted) == 1
-    assert [line.partition(":")[2].partition("(")[2].partition(")")[0] for line in warnings()] == [
-        "no-token",
-        "unknown-token",
-    ]
+    client.flush()
+    assert (client.status().problem, len(collector.counted)) == (None, 1)
+    assert [line.partition(" refuses (")[2].partition(")")[0] for line in warnings()] == warned
     assert not any("colour" in line for line in warnings())
 
 
-def test_a_lost_network_and_a_busy_collector_are_no_problem_to_see_to(tmp_path: Path, warnings: Any) -> None:
-    clock, answers = Clock(), [Response(None, error="no connection"), refusal(Reason.QUEUE_FULL), Response(502)]
-    client = reporting(tmp_path, lambda request: answers.pop(0), clock)
-    client.record("colour", 1)
-    for failures in (1, 2, 3):
-        client.flush()
-        assert (client.status().problem, client.status().failures) == (None, failures)
-        clock.tomorrow()
-    assert warnings() == []
-
-
-def test_what_an_address_did_goes_with_it(tmp_path: Path, warnings: Any) -> None:
+def test_what_an_address_did_goes_with_it(tmp_path, warnings):
     """A collector had moved, and `status` went on counting the failures of the address that nobody asked any more."""
     clock, collector = Clock(), CountingCollector()
     client = reporting(tmp_path, lambda _: refusal(Reason.NO_TOKEN), clock)
@@ -206,47 +192,45 @@ def test_what_an_address_did_goes_with_it(tmp_path: Path, warnings: Any) -> None
 # --- a metric that the collector does not know yet --------------------------------------------------------------------
 
 
-class Unaware:
+class Unaware(CountingCollector):
     """A collector whose registry lists no `size`, until it does."""
 
-    def __init__(self) -> None:
-        self.knows, self.asked = {"colour"}, list[tuple[float, str, bytes]]()
-        self.now = lambda: 0.0
+    def __init__(self, now=lambda: 0.0):
+        super().__init__(self.refuse)
+        self.knows, self.asked, self.now = {"colour"}, [], now
 
-    def __call__(self, request: Request) -> Response:
+    def refuse(self, request):
         (upload,) = decode_uploads(request.body, 1)
-        self.asked.append((self.now(), upload.metric, upload.batch))
-        if upload.metric in self.knows:
-            return Response(200, {}, accepted(request.body))
+        self.asked.append((self.now(), upload.metric))
         entry = {"batch": upload.batch.hex(), "accepted": 0, "reason": "unknown-metric", "rejected": []}
-        return refusal(Reason.UNKNOWN_METRIC, [entry])
+        return None if upload.metric in self.knows else refusal(Reason.UNKNOWN_METRIC, [entry])
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> State:
+def state(tmp_path):
     return begun(str(tmp_path))
 
 
-def tally(state: State) -> dict[str, int]:
+def tally(state):
     with state.snapshot() as rows:
         return {str(name): number for name, number in rows.outbox.tally().items() if number}
 
 
-def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_a_time(state: State) -> None:
+def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_a_time(state):
     """Twenty reports that came back together, again and again, could be known as one device's."""
-    collector, clock, chance = Unaware(), Clock(), random.Random(1)
-    collector.now = clock
+    clock, chance = Clock(), random.Random(1)
+    collector = Unaware(clock)
     put(state, *(row(number, "size") for number in range(1, 21)), *(row(number) for number in range(21, 26)))
-    sender = ReportSender("https://c.example", collector, clock=clock, uniform=chance.random)
+    sender = Collector("https://c.example", collector, clock=clock, uniform=chance.random)
     for _ in range(3 * 24):
-        sender.deliver(state, REGISTRY, seconds=10)
+        sender.send_due(state, REGISTRY, seconds=10)
         clock.now += 3600
     rounds: dict[float, list[str]] = {}
-    for when, metric, _ in collector.asked:
+    for when, metric in collector.asked:
         rounds.setdefault(when, []).append(metric)
     assert rounds[NOON].count("colour") == 5
     assert max(metrics.count("size") for metrics in rounds.values()) == 1
-    tries = [when for when, metric, _ in collector.asked if metric == "size"]
+    tries = [when for when, metric in collector.asked if metric == "size"]
     assert 5 < len(tries) < 60, "a few a day, for all of them together"
     assert tally(state) == {"waiting": 20, "sent": 5}
     with state.snapshot() as rows:
@@ -257,37 +241,36 @@ def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_
     collector.knows.add("size")
     last = clock()
     for _ in range(24):
-        sender.deliver(state, REGISTRY, seconds=10)
+        sender.send_due(state, REGISTRY, seconds=10)
         clock.now += 3600
     assert tally(state) == {"sent": 25}
-    assert len({when for when, _, _ in collector.asked if when >= last}) > 2, "each at a time of its own"
+    assert len({when for when, _ in collector.asked if when >= last}) > 2, "each at a time of its own"
     with state.snapshot() as rows:
         assert CollectorHealth.of(rows, "size") == CollectorHealth(), "nothing is left of it"
 
 
-def test_waiting_ends_with_the_grace(state: State) -> None:
-    clock = Clock()
+def test_waiting_ends_with_the_grace(state, clock):
     put(state, row(1), row(2, "size"))
     answers = {"colour": Response(404, {}, b"<html>"), "size": refusal(Reason.WRONG_PARAMETERS)}
 
-    def transport(request: Request) -> Response:
+    def transport(request):
         (upload,) = decode_uploads(request.body, 1)
         return answers[upload.metric]
 
-    sender = ReportSender("https://c.example", transport, clock=clock)
+    sender = Collector("https://c.example", transport, clock=clock)
     for _ in range(30):
-        sender.deliver(state, REGISTRY, seconds=10)
+        sender.send_due(state, REGISTRY, seconds=10)
         clock.now += DAY
         assert tally(state) == {"waiting": 2}
     clock.now = NOON + 31 * DAY
     for _ in range(2):
-        sender.deliver(state, REGISTRY, seconds=10)
+        sender.send_due(state, REGISTRY, seconds=10)
         clock.now += DAY
     with state.snapshot() as rows:
         assert rows.counts() == {"dropped: period-closed": 2}
 
 
-def test_status_names_each_metric_that_is_refused_with_the_day(tmp_path: Path, warnings: Any) -> None:
+def test_status_names_each_metric_that_is_refused_with_the_day(tmp_path, warnings):
     collector, clock = Unaware(), Clock()
     client = reporting(tmp_path, collector, clock)
     client.record("colour", 1)
@@ -310,7 +293,7 @@ def test_status_names_each_metric_that_is_refused_with_the_day(tmp_path: Path, w
 # --- when what waits is due (finding A17) -----------------------------------------------------------------------------
 
 
-def test_status_says_when_what_waits_is_due(tmp_path: Path) -> None:
+def test_status_says_when_what_waits_is_due(tmp_path):
     clock, answers = Clock(), [Response(503, {"retry-after": "3600"})]
     client = device(
         tmp_path,
@@ -321,7 +304,7 @@ def test_status_says_when_what_waits_is_due(tmp_path: Path) -> None:
         spread=DAY / 2,
     )
 
-    def waiting() -> str:
+    def waiting():
         (line,) = (line for line in client.status().words() if line.startswith("waiting: "))
         return line
 
@@ -334,13 +317,13 @@ def test_status_says_when_what_waits_is_due(tmp_path: Path) -> None:
     client.flush()
     assert client.status().due == in_memory
     with State(client.paths).transaction() as rows:
-        rows.outbox.put_off(1, clock() + 5 * 3600 + 12 * 60)
+        rows.outbox.postpone(1, clock() + 5 * 3600 + 12 * 60)
     assert waiting() == "waiting: 1, due within 5 h 12 min; sent: 0, kept on this device: 0"
     assert client.status().to_json()["due_in_seconds"] == [18720, 18720]
     client.record("size", 2)
     client.flush()
     with State(client.paths).transaction() as rows:
-        rows.outbox.put_off(2, clock() - 5)
+        rows.outbox.postpone(2, clock() - 5)
     assert waiting() == "waiting: 2, the first due now, all within 5 h 12 min; sent: 0, kept on this device: 0"
     client.flush()  # the collector asks for an hour: nothing goes before, and all in as long again
     first, last = client.status().due or (0, 0)
@@ -353,11 +336,11 @@ def test_status_says_when_what_waits_is_due(tmp_path: Path) -> None:
     )
 
 
-def test_what_a_refused_metric_holds_is_due_when_it_may_be_asked_about_again(tmp_path: Path) -> None:
+def test_what_a_refused_metric_holds_is_due_when_it_may_be_asked_about_again(tmp_path):
     client = reporting(tmp_path, Unaware(), Clock())
     client.record("size", 2)
     client.flush()
     with State(client.paths).transaction() as rows:
         held = CollectorHealth.of(rows, "size")
-        rows.outbox.put_off(1, NOON)
+        rows.outbox.postpone(1, NOON)
     assert client.status().due == (held.resume + held.pause - NOON,) * 2

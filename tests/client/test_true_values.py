@@ -14,7 +14,7 @@ from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
 from overstory.protocol.metrics import MetricRegistry, RegistryError
-from support.devices import Clock, device, registry
+from support.devices import device, registry
 
 TRIED = (
     "{}",
@@ -75,8 +75,7 @@ FRESH = [metric for metric in ALL.values() if terms_of(metric.mechanism).fresh]
     ],
     ids=lambda metric: metric.mechanism.name,
 )
-def test_where_all_noise_is_fresh_nothing_of_the_value_is_kept(tmp_path, metric):
-    clock = Clock()
+def test_where_all_noise_is_fresh_nothing_of_the_value_is_kept(tmp_path, metric, clock):
     client = device(tmp_path, clock=clock, registry=MetricRegistry({"m": metric}, "now"))
     values = [0, 7, 7, 3] if "integers" in str(metric.domain.canonical()) else ["a", "b", "b", "c"]
     for value in values:

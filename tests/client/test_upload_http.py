@@ -4,40 +4,47 @@ import base64
 import shutil
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from overstory.client.upload.http import MOST_READ, Request, Response, endpoint, http_transport, parse_object, proxy_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
-from support.collector_doubles import BadServer, Heard, accepted, bad_server, http, replying
+from support.collector_doubles import accepted, bad_server, http, replying
 from support.devices import NOON, Clock, device
+from support.processes import make_certificate
 
 BODY = encode_upload(Upload(b"b" * 16, "colour", 7, b"reports"))
 send = http_transport({})
 
 
-def request(url: str, **changed: Any) -> Request:
+def request(url, **changed):
     return Request(**({"url": endpoint(url), "body": BODY, "media_type": MEDIA_TYPE, "timeout": 5.0} | changed))
 
 
-def test_an_answer_comes_back_with_its_body_and_headers() -> None:
-    with bad_server(lambda connection, heard: connection.sendall(http(200, accepted(heard.body), Retry_After=7))) as to:
-        answer = send(request(to.url))
+def asked(reply, environ=None, context=None, **changed):
+    """What becomes of one request to a server that replies so (bytes or a function), and the server."""
+    with bad_server(replying(reply) if isinstance(reply, bytes) else reply, context) as server:
+        to = changed.pop("url", server.url).replace("PORT", str(server.port))
+        named = {name: value.replace("PORT", str(server.port)) for name, value in (environ or {}).items()}
+        return http_transport(named)(request(to, **changed)), server
+
+
+def test_an_answer_comes_back_with_its_body_and_headers():
+    answer, _ = asked(lambda connection, heard: connection.sendall(http(200, accepted(heard.body), Retry_After=7)))
     assert answer.status == 200
     assert answer.headers["retry-after"] == "7"
     assert parse_object(answer) == parse_object(Response(200, {}, accepted(BODY)))
+    longest, _ = asked(http(200, b"x" * MOST_READ))
+    assert len(longest.body) == MOST_READ
 
 
-def test_a_request_says_as_little_as_http_lets_it() -> None:
+def test_a_request_says_as_little_as_http_lets_it():
     with bad_server(replying(http(200))) as server:
         send(request(server.url, token="public"))
         send(request(server.url))
@@ -52,7 +59,7 @@ def test_a_request_says_as_little_as_http_lets_it() -> None:
     assert b"ython" not in first.head
 
 
-def test_every_report_has_a_connection_of_its_own() -> None:
+def test_every_report_has_a_connection_of_its_own():
     with bad_server(replying(http(200, Connection="keep-alive", Set_Cookie="who=you"))) as server:
         for _ in range(3):
             assert send(request(server.url)).status == 200
@@ -60,7 +67,7 @@ def test_every_report_has_a_connection_of_its_own() -> None:
     assert not any("cookie" in heard.headers for heard in server.heard)
 
 
-def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+def test_a_redirect_is_an_answer_and_is_not_followed():
     with (
         bad_server(replying(http(200))) as elsewhere,
         bad_server(replying(http(307, Location=elsewhere.url))) as server,
@@ -69,7 +76,7 @@ def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     assert elsewhere.connections == 0
 
 
-def test_a_server_that_is_not_there_is_no_answer() -> None:
+def test_a_server_that_is_not_there_is_no_answer():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     answer = send(request(f"http://127.0.0.1:{port}"))
@@ -90,31 +97,23 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("raw", GARBAGE.values(), ids=GARBAGE)
-def test_garbage_is_no_answer_and_nothing_is_raised(raw: Any) -> None:
-    with bad_server(replying(raw)) as server:
-        answer = send(request(server.url))
+def test_garbage_is_no_answer_and_nothing_is_raised(raw):
+    answer, _ = asked(raw)
     assert answer.status is None
     assert answer.error
 
 
-def test_an_answer_without_end_is_cut_off() -> None:
-    def flood(connection: socket.socket, heard: Heard) -> None:
+def test_an_answer_without_end_is_cut_off():
+    def flood(connection, heard):
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
         for _ in range(100 * MOST_READ // 4096):
             connection.sendall(b"x" * 4096)
 
-    with bad_server(flood) as server:
-        answer = send(request(server.url))
-    assert answer == Response(None, error="the answer is too long")
-
-
-def test_the_longest_answer_is_read() -> None:
-    with bad_server(replying(http(200, b"x" * MOST_READ))) as server:
-        assert len(send(request(server.url)).body) == MOST_READ
+    assert asked(flood)[0] == Response(None, error="the answer is too long")
 
 
 @contextmanager
-def silent_server() -> Iterator[BadServer]:
+def silent_server():
     """Hears, and says nothing as long as it is there (and a test may well wait)."""
     over = threading.Event()
     with bad_server(lambda connection, heard: over.wait(60)) as server:
@@ -124,10 +123,10 @@ def silent_server() -> Iterator[BadServer]:
             over.set()
 
 
-def test_dribble_ends_when_the_time_is_over() -> None:
+def test_dribble_ends_when_the_time_is_over():
     over = threading.Event()
 
-    def dribble(connection: socket.socket, heard: Heard) -> None:
+    def dribble(connection, heard):
         for byte in b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 500:  # a minute of it
             connection.sendall(bytes([byte]))
             if over.wait(0.02):
@@ -142,14 +141,14 @@ def test_dribble_ends_when_the_time_is_over() -> None:
     assert 0.3 <= took < 30
 
 
-def uploading() -> bool:
+def uploading():
     """Whether a thread other than this one is in an upload."""
     mine = threading.get_ident()
     stacks = [traceback.extract_stack(frame) for thread, frame in sys._current_frames().items() if thread != mine]
     return any("upload/http.py" in entry.filename for stack in stacks for entry in stack)
 
 
-def test_what_was_given_up_leaves_no_thread_behind() -> None:
+def test_what_was_given_up_leaves_no_thread_behind():
     with silent_server() as server:
         send(request(server.url, timeout=0.1))
         until = time.monotonic() + 30
@@ -158,24 +157,24 @@ def test_what_was_given_up_leaves_no_thread_behind() -> None:
             time.sleep(0.01)
 
 
-def no_start(*_: Any) -> int:
+def no_start(*_):
     """What a thread does in a process that is leaving."""
     raise RuntimeError("can't create new thread at interpreter shutdown")
 
 
-def no_memory(*_: Any) -> int:
+def no_memory(*_):
     """What a new thread does that has no memory to begin: the starter is told nothing."""
     return 0
 
 
-def test_an_interpreter_that_is_leaving_still_sends(monkeypatch: Any) -> None:
+def test_an_interpreter_that_is_leaving_still_sends(monkeypatch):
     with bad_server(replying(http(200))) as server, monkeypatch.context() as patched:
         patched.setattr("_thread.start_new_thread", no_start)
         answer = send(request(server.url))
     assert answer.status == 200
 
 
-def test_a_thread_without_memory_to_begin_ends_when_the_time_is_over(monkeypatch: Any) -> None:
+def test_a_thread_without_memory_to_begin_ends_when_the_time_is_over(monkeypatch):
     with bad_server(replying(http(200))) as server, monkeypatch.context() as patched:
         patched.setattr("_thread.start_new_thread", no_memory)
         answer = send(request(server.url, timeout=0.2))
@@ -183,65 +182,57 @@ def test_a_thread_without_memory_to_begin_ends_when_the_time_is_over(monkeypatch
 
 
 @pytest.fixture
-def certified(tmp_path: Any) -> ssl.SSLContext:
+def certified(tmp_path):
     """What a server needs for TLS: a certificate for localhost that it signed itself."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl here to make a certificate with")
-    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    files = "-keyout key.pem -out certificate.pem"
-    subprocess.run(f"{made} {files}".split(), check=True, capture_output=True, cwd=tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    context.load_cert_chain(make_certificate(tmp_path), tmp_path / "key.pem")
     return context
 
 
-def test_a_certificate_that_nobody_signed_is_refused(certified: ssl.SSLContext) -> None:
-    with bad_server(replying(http(200)), certified) as server:
-        answer = send(request(f"https://localhost:{server.port}"))
+def test_a_certificate_that_nobody_signed_is_refused(certified):
+    answer, server = asked(http(200), context=certified, url="https://localhost:PORT")
     assert answer.status is None
     assert "certificate" in answer.error
     assert not server.heard
 
 
-def test_a_certificate_that_is_trusted_is_accepted(certified: ssl.SSLContext, tmp_path: Any, monkeypatch: Any) -> None:
-    with bad_server(replying(http(200)), certified) as server:
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
-        answer = send(request(f"https://localhost:{server.port}"))
-        by_address = send(request(f"https://127.0.0.1:{server.port}"))
-    assert answer.status == 200
-    assert [heard.body for heard in server.heard] == [BODY]
+def test_a_certificate_that_is_trusted_is_accepted(certified, tmp_path, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    answer, server = asked(http(200), context=certified, url="https://localhost:PORT")
+    assert (answer.status, [heard.body for heard in server.heard]) == (200, [BODY])
+    by_address, _ = asked(http(200), context=certified, url="https://127.0.0.1:PORT")
     assert by_address.status is None, "the certificate names localhost, no address"
 
 
-def test_a_proxy_gets_the_whole_address_and_its_own_password() -> None:
-    with bad_server(replying(http(200))) as proxy:
-        through = http_transport({"HTTP_PROXY": f"http://me:p%40ss@127.0.0.1:{proxy.port}"})
-        assert through(request("http://collector.invalid")).status == 200
+def test_a_proxy_gets_the_whole_address_and_its_own_password():
+    answer, proxy = asked(http(200), {"HTTP_PROXY": "http://me:p%40ss@127.0.0.1:PORT"}, url="http://collector.invalid")
+    assert answer.status == 200
     (heard,) = proxy.heard
     assert heard.head.startswith(b"POST http://collector.invalid/v1/reports HTTP/1.1\r\n")
     assert heard.headers["host"] == "collector.invalid"
     assert heard.headers["proxy-authorization"] == "Basic " + base64.b64encode(b"me:p@ss").decode()
 
 
-def test_a_proxy_is_asked_for_a_tunnel_when_the_collector_has_tls() -> None:
-    with bad_server(replying(b"HTTP/1.1 403 Forbidden\r\n\r\n")) as proxy:
-        through = http_transport({"https_proxy": f"127.0.0.1:{proxy.port}"})
-        answer = through(request("https://collector.invalid:8443", token="public"))
+def test_a_proxy_is_asked_for_a_tunnel_when_the_collector_has_tls():
+    refused, environ = b"HTTP/1.1 403 Forbidden\r\n\r\n", {"https_proxy": "127.0.0.1:PORT"}
+    answer, proxy = asked(refused, environ, url="https://collector.invalid:8443", token="public")
     assert answer.status is None
     (heard,) = proxy.heard
     assert heard.head.startswith(b"CONNECT collector.invalid:8443 HTTP/1.")
     assert b"public" not in heard.head
 
 
-def test_a_proxy_that_asks_for_a_password_is_no_collector() -> None:
-    with bad_server(replying(http(407))) as proxy:
-        answer = http_transport({"http_proxy": f"127.0.0.1:{proxy.port}"})(request("http://collector.invalid"))
-    assert answer == Response(None, error="the proxy asks for a password")
-
-
-def test_a_proxy_of_another_kind_is_said() -> None:
-    answer = http_transport({"all_proxy": "socks5://127.0.0.1:9"})(request("http://collector.invalid"))
-    assert answer == Response(None, error="no connection: proxies of the kind socks5 are not supported")
+@pytest.mark.parametrize(
+    ("environ", "error"),
+    [
+        ({"http_proxy": "127.0.0.1:PORT"}, "the proxy asks for a password"),  # it is no collector
+        ({"all_proxy": "socks5://127.0.0.1:9"}, "no connection: proxies of the kind socks5 are not supported"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_said(environ, error):
+    assert asked(http(407), environ, url="http://collector.invalid")[0] == Response(None, error=error)
 
 
 @pytest.mark.parametrize(
@@ -260,11 +251,11 @@ def test_a_proxy_of_another_kind_is_said() -> None:
         ({"HTTPS_PROXY": "a:1", "REQUEST_METHOD": "GET"}, "http://a:1"),
     ],
 )
-def test_the_environment_names_the_proxy(environ: Any, found: Any) -> None:
+def test_the_environment_names_the_proxy(environ, found):
     assert proxy_of("https://collector.example:8443/v1/reports", environ) == found
 
 
-def test_a_cgi_programs_http_proxy_is_a_header_of_whoever_asked() -> None:
+def test_a_cgi_programs_http_proxy_is_a_header_of_whoever_asked():
     assert proxy_of("http://collector.example/", {"HTTP_PROXY": "a:1"}) == "http://a:1"
     assert proxy_of("http://collector.example/", {"HTTP_PROXY": "a:1", "REQUEST_METHOD": "GET"}) is None
 
@@ -285,22 +276,23 @@ def test_a_cgi_programs_http_proxy_is_a_header_of_whoever_asked() -> None:
         "https://bücher.example",
     ],
 )
-def test_a_server_that_is_no_address_is_refused(server: str) -> None:
+def test_a_server_that_is_no_address_is_refused(server):
     with pytest.raises(ParameterError, match="server = "):
         endpoint(server)
 
 
-def test_a_token_stays_out_of_what_is_printed() -> None:
+def test_a_token_stays_out_of_what_is_printed():
     assert "public" not in repr(request("http://collector.example", token="public"))
 
 
 # --- a whole device against a server that misbehaves ------------------------------------------------------------------
 
 
-def test_a_flush_against_silence_takes_no_longer_than_it_may(tmp_path: Any) -> None:
+def test_a_flush_against_silence_takes_no_longer_than_it_may(tmp_path):
     with silent_server() as server:
         client = device(tmp_path, clock=Clock(), server=server.url, spread=0)
         client.record("colour", "red")
+        client.flush(timeout=0.0)  # it is written, and what that takes to load is loaded
         started = time.monotonic()
         done = client.flush(timeout=0.3)
         took = time.monotonic() - started
@@ -310,7 +302,7 @@ def test_a_flush_against_silence_takes_no_longer_than_it_may(tmp_path: Any) -> N
         client.close(timeout=0.1)
 
 
-def test_a_device_that_is_offline_is_quiet(tmp_path: Any, capfd: Any, caplog: Any) -> None:
+def test_a_device_that_is_offline_is_quiet(tmp_path, capfd, caplog):
     client = device(tmp_path, clock=Clock(), server="http://127.0.0.1:9", spread=0)
     client.record("colour", "red")
     assert client.flush(timeout=2.0).sent.put_off == 1
@@ -319,7 +311,7 @@ def test_a_device_that_is_offline_is_quiet(tmp_path: Any, capfd: Any, caplog: An
     assert (*capfd.readouterr(), caplog.text) == ("", "", "")
 
 
-def test_the_environment_given_to_a_client_names_its_proxy(tmp_path: Any) -> None:
+def test_the_environment_given_to_a_client_names_its_proxy(tmp_path):
     with bad_server(replying(http(503))) as proxy:
         environ = {"HTTP_PROXY": f"127.0.0.1:{proxy.port}"}
         client = device(tmp_path, clock=Clock(NOON), environ=environ, server="http://collector.invalid", spread=0)

@@ -24,8 +24,8 @@ from overstory.client.person.explanation import (
 from overstory.client.person.status import read_status
 from overstory.client.person.view import View, build, infer_all, view_metrics
 from overstory.client.randomizer import Randomizer, randomizer_of
-from overstory.client.state.outbox import OutboxRow, RowState
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.presentation.document import Table

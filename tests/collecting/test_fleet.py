@@ -11,7 +11,7 @@ import pytest
 from overstory.client import Client
 from overstory.client.consent.consent import Choice
 from overstory.client.session import Session
-from overstory.client.state.outbox import RowState
+from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
 from overstory.client.upload.http import Response
 from overstory.collector.http.endpoint import refusal
@@ -98,7 +98,7 @@ def test_a_simulated_device_sends_what_a_real_one_with_its_secret_sends(tmp_path
             clock.now = moment.time
             assert real.record(metric.id, value) == "recorded"
             assert real.flush().sent.sent == 1
-        root = next(iter(read_secret(real.paths.secret)._tree)).key
+        root = read_secret(real.paths.secret)._nodes[0].key
     simulated = Collector()
     fleet(simulated, TWO_ROUNDS, roots=lambda: root).run([["red", "blue"]], when)
     assert simulated.uploads == sent.uploads
@@ -151,11 +151,11 @@ def test_reports_that_are_refused_are_counted_by_reason():
 
 def test_reports_that_would_wait_for_a_registry_are_refused_here(monkeypatch):
     """A device lets a report wait that a collector may take later; a trial counts it and goes on."""
-    from overstory.client.upload import sender
+    from overstory.client.upload import delivery
     from overstory.client.upload.retry import Decision
 
     waits = Decision(RowState.WAITING, "wrong-parameters", due=NOW + 60)
-    monkeypatch.setattr(sender, "decide", lambda *_, **__: waits)
+    monkeypatch.setattr(delivery, "decide", lambda *_, **__: waits)
     test_reports_that_are_refused_are_counted_by_reason()
 
 
@@ -186,7 +186,7 @@ def test_the_next_device_in_the_same_memory_knows_nothing_of_the_one_before():
     for one in (state, fresh):
         with one.snapshot() as rows:
             assert rows.outbox.tally() == dict.fromkeys(RowState, 0)
-            assert (rows.fingerprint, rows.memo.responses(), rows.counts()) == (other.fingerprint, [], {})
+            assert (rows.fingerprint, rows.responses(), rows.counts()) == (other.fingerprint, [], {})
     assert list(state._connection.iterdump()) == list(fresh._connection.iterdump())
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.state.outbox import RowState
+from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry

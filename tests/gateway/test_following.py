@@ -5,9 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +17,7 @@ from overstory.supervision.clock import ClockWatch
 from support.gateway_samples import HALF_HOUR, REGISTRY, metric, uploads
 
 
-def followed(folder: Path, items: Iterator[Any], wait: float = 0.0, **choices: Any) -> tuple[dict[str, Any], Lines]:
+def followed(folder, items, wait=0.0, **choices):
     lines, sink = Lines("stream", choices.pop("strict", False)), FileSink(folder / "out")
     choices = {"clock": "real", "spread": 0.0, "agree": "on"} | choices
     gateway = Gateway(REGISTRY, Settings("energy", folder / "state", **choices), sink, environ={})
@@ -32,7 +29,7 @@ def followed(folder: Path, items: Iterator[Any], wait: float = 0.0, **choices: A
         sink.close()
 
 
-def test_what_is_over_is_reported(tmp_path: Path) -> None:
+def test_what_is_over_is_reported(tmp_path):
     now = time.time()
     here = metric().period.number(now)
     if metric().period.number(now + 10) != here:  # pragma: no cover - ten seconds in half an hour
@@ -46,12 +43,12 @@ def test_what_is_over_is_reported(tmp_path: Path) -> None:
     assert summary["readings"]["used"] == 4
 
 
-def test_what_is_over_when_the_stream_ends_waits_no_longer(tmp_path: Path) -> None:
+def test_what_is_over_when_the_stream_ends_waits_no_longer(tmp_path):
     summary, _ = followed(tmp_path, iter([Reading(1, time.time() - HALF_HOUR, 0.5)]), wait=7 * 86_400.0)
     assert summary["reports"] == {"recorded": 1}
 
 
-def test_a_restart_of_a_stream_goes_on(tmp_path: Path) -> None:
+def test_a_restart_of_a_stream_goes_on(tmp_path):
     now = time.time()
     here = metric().period.number(now)
     followed(tmp_path, iter([Reading(1, now - 4 * HALF_HOUR, 0.5)]))
@@ -61,7 +58,7 @@ def test_a_restart_of_a_stream_goes_on(tmp_path: Path) -> None:
     assert [upload.period - here for upload in uploads(tmp_path)][:2] == [-4, -1]
 
 
-def test_time_passes_while_no_reading_comes(tmp_path: Path, monkeypatch: Any) -> None:
+def test_time_passes_while_no_reading_comes(tmp_path, monkeypatch):
     """The period ends, and is reported, though the stream is silent."""
     offset = [0.0]
     real = time.time
@@ -69,12 +66,12 @@ def test_time_passes_while_no_reading_comes(tmp_path: Path, monkeypatch: Any) ->
     monkeypatch.setattr(module, "LONGEST_SLEEP", 0.02)
     silent = threading.Event()
 
-    def stream() -> Iterator[Reading]:
+    def stream():
         yield Reading(1, real(), 0.5)
         offset[0] = float(HALF_HOUR)
         silent.wait(20)
 
-    def end() -> None:
+    def end():
         while not uploads_or_none(tmp_path):
             time.sleep(0.01)
         silent.set()
@@ -87,7 +84,7 @@ def test_time_passes_while_no_reading_comes(tmp_path: Path, monkeypatch: Any) ->
 
 
 @pytest.mark.parametrize("days", [40, -40])
-def test_a_clock_that_jumps_ends_no_period_and_refuses_no_reading(tmp_path: Path, monkeypatch: Any, days: int) -> None:
+def test_a_clock_that_jumps_ends_no_period_and_refuses_no_reading(tmp_path, monkeypatch, days):
     real, offset, before = time.time, [0.0], [0.0]
     monkeypatch.setattr(
         module, "ClockWatch", lambda: ClockWatch(lambda: real() + sum(offset + before), lambda: real() + before[0])
@@ -95,7 +92,7 @@ def test_a_clock_that_jumps_ends_no_period_and_refuses_no_reading(tmp_path: Path
     monkeypatch.setattr(module, "LONGEST_SLEEP", 0.02)
     now = real()
 
-    def stream() -> Iterator[Reading]:
+    def stream():
         yield Reading(1, now - 3 * HALF_HOUR, 0.5)
         time.sleep(0.1)
         before[0] = 3601.0  # the clock has run evenly for an hour
@@ -113,8 +110,8 @@ def test_a_clock_that_jumps_ends_no_period_and_refuses_no_reading(tmp_path: Path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 def test_a_full_disk_is_said_once_and_waited_for_and_no_reading_is_lost_or_reported_twice(
-    tmp_path: Path, monkeypatch: Any, caplog: Any
-) -> None:
+    tmp_path, monkeypatch, caplog
+):
     """The limit on the size of files stands in for the disk; the meter is held up while nothing can be written."""
     import resource
 
@@ -122,14 +119,14 @@ def test_a_full_disk_is_said_once_and_waited_for_and_no_reading_is_lost_or_repor
     monkeypatch.setattr(module, "QUEUED", 3)
     here, limits, given, early = metric().period.number(time.time()), resource.getrlimit(resource.RLIMIT_FSIZE), [], []
 
-    def stream() -> Iterator[Reading]:
+    def stream():
         resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
         threading.Timer(0.5, room).start()
         for period in range(here - 40, here):
             given.append(period)
             yield Reading(1, float(period * HALF_HOUR), 0.5)
 
-    def room() -> None:
+    def room():
         early.append(len(given))
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -146,23 +143,23 @@ def test_a_full_disk_is_said_once_and_waited_for_and_no_reading_is_lost_or_repor
     assert on == "the gateway goes on: everything is written"
 
 
-def uploads_or_none(folder: Path) -> bool:
+def uploads_or_none(folder):
     path = folder / "out"
     return path.exists() and path.stat().st_size > 0
 
 
-def test_a_random_delay_is_waited_for(tmp_path: Path) -> None:
+def test_a_random_delay_is_waited_for(tmp_path):
     now = time.time()
     summary, _ = followed(tmp_path, iter([Reading(1, now - HALF_HOUR, 0.5)]), spread=86_400.0)
     assert summary["reports"] == {"recorded": 1}
     assert summary["waiting"] + summary["handed_over"] == 1
 
 
-def test_strict_and_a_broken_stream_stop_it(tmp_path: Path) -> None:
+def test_strict_and_a_broken_stream_stop_it(tmp_path):
     with pytest.raises(FormatError, match="stream, line 3"):
         followed(tmp_path, iter([BadLine(3, None, "this is no line")]), strict=True)
 
-    def broken() -> Iterator[Reading]:
+    def broken():
         yield Reading(1, time.time() - HALF_HOUR, 0.5)
         raise OSError(5, "the cable is loose")
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,14 +16,14 @@ import pytest
 from support.gateway_samples import FIRST, bits, device_of, metric, registry_text, uploads, year
 
 
-def start(folder: Path) -> subprocess.Popen[bytes]:
+def start(folder):
     command = [sys.executable, "-m", "overstory", "gateway", "--metric", "fixed", "--registry", "metrics.toml"]
     command += ["--readings", "year.csv", "--state", "state", "--agree", "on", "--output", "out", "--quiet"]
     clean = {name: value for name, value in os.environ.items() if name not in {"DO_NOT_TRACK", "OVERSTORY"}}
     return subprocess.Popen(command, cwd=folder, env=clean, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def killed_until_done(folder: Path, periods: int, kills: int, rng: random.Random) -> int:
+def killed_until_done(folder, periods, kills, rng):
     """Run to the end, killing so often on the way; return how many were killed at work."""
     (folder / "metrics.toml").write_text(registry_text())
     (folder / "year.csv").write_bytes(year(periods))
@@ -45,12 +44,12 @@ def killed_until_done(folder: Path, periods: int, kills: int, rng: random.Random
     return struck
 
 
-def _size(folder: Path) -> int:
+def _size(folder):
     path = folder / "out"
     return path.stat().st_size if path.exists() else -1
 
 
-def check(folder: Path, periods: int) -> None:
+def check(folder, periods):
     sent = uploads(folder)
     assert [upload.period - FIRST for upload in sent] == list(range(periods)), "every period, and none twice"
     assert len({upload.batch for upload in sent}) == periods
@@ -62,13 +61,13 @@ def check(folder: Path, periods: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-def test_killed_and_restarted(tmp_path: Path) -> None:
+def test_killed_and_restarted(tmp_path):
     assert killed_until_done(tmp_path, 4000, kills=3, rng=random.Random(5)) >= 2
     check(tmp_path, 4000)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-def test_a_year_killed_and_restarted_often(tmp_path: Path) -> None:
+def test_a_year_killed_and_restarted_often(tmp_path):
     assert killed_until_done(tmp_path, 17_520, kills=25, rng=random.Random(6)) >= 10
     check(tmp_path, 17_520)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, date, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.state.state import State
+from overstory.client.upload.delivery import CollectorHealth, Delivery
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import RetryPolicy
 from overstory.gateway.gateway import Gateway, Settings
@@ -21,7 +20,7 @@ from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.collector_doubles import refusal
+from support.collector_doubles import CountingCollector, refusal
 from support.gateway_samples import (
     FIRST,
     REGISTRY,
@@ -38,7 +37,7 @@ from support.gateway_samples import (
 )
 
 
-def test_a_period_is_one_upload_of_one_report(tmp_path: Path) -> None:
+def test_a_period_is_one_upload_of_one_report(tmp_path):
     summary = run(tmp_path, year(100))
     sent = uploads(tmp_path)
     assert [upload.period for upload in sent] == list(range(FIRST, FIRST + 100))
@@ -49,7 +48,7 @@ def test_a_period_is_one_upload_of_one_report(tmp_path: Path) -> None:
     json.dumps(summary, allow_nan=False)
 
 
-def test_the_window_s_budget_is_kept_across_restarts(tmp_path: Path) -> None:
+def test_the_window_s_budget_is_kept_across_restarts(tmp_path):
     built = metric().mechanism
     for periods in (25, 60):
         spent = run(tmp_path, year(periods))["privacy"]
@@ -61,7 +60,7 @@ def test_the_window_s_budget_is_kept_across_restarts(tmp_path: Path) -> None:
         assert spent["epsilon_at_delta"] == epsilon_at(terms_of(built), periods, 1e-6) < spent["epsilon_any"]
 
 
-def test_a_second_run_of_the_same_file_reports_nothing(tmp_path: Path) -> None:
+def test_a_second_run_of_the_same_file_reports_nothing(tmp_path):
     run(tmp_path, year(30))
     before = (tmp_path / "out").read_bytes()
     again = run(tmp_path, year(30))
@@ -73,27 +72,27 @@ def test_a_second_run_of_the_same_file_reports_nothing(tmp_path: Path) -> None:
     assert [upload.period - FIRST for upload in uploads(tmp_path)] == list(range(33))
 
 
-def test_no_reading_is_in_the_state_or_in_what_leaves(tmp_path: Path) -> None:
+def test_no_reading_is_in_the_state_or_in_what_leaves(tmp_path):
     run(tmp_path, b"time,value\n1735689600,0.5123456789\n", "fixed")
     kept = b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir()) + (tmp_path / "out").read_bytes()
     assert b"0.5123456789" not in kept
     assert b"5123456" not in kept
 
 
-def test_a_cap_on_distinct_values_holds(tmp_path: Path) -> None:
+def test_a_cap_on_distinct_values_holds(tmp_path):
     summary = run(tmp_path, year(40), "capped")
     assert summary["reports"] == {"capped": 36, "recorded": 4}
     assert summary["privacy"]["distinct_values"] == 3  # two, and nothing
 
 
-def test_values_outside_the_domain_are_counted(tmp_path: Path) -> None:
+def test_values_outside_the_domain_are_counted(tmp_path):
     summary = run(tmp_path, b"time,value\n1735689600,0.5\n1735691400,7\n1735693200,0.1\n", "narrow")
     assert summary["reports"] == {"recorded": 2, "unfit": 1}
 
 
 @pytest.mark.parametrize("name", ["energy", "fixed", "capped", "count", "mode", "narrow"])
 @pytest.mark.parametrize("cell", ["Null", "inf", "", "off", "7", "1e999", "é", None])
-def test_there_is_one_report_of_each_period_whatever_is_read(tmp_path: Path, name: str, cell: str | None) -> None:
+def test_there_is_one_report_of_each_period_whatever_is_read(tmp_path, name, cell):
     lines = [f"{at(i):.0f},{'on' if name == 'mode' else 1}" for i in range(20)]
     lines[7] = f"{at(7):.0f}" if cell is None else f"{at(7):.0f},{cell}"
     summary = run(tmp_path, "\n".join(["time,value", *lines]).encode(), name)
@@ -101,7 +100,7 @@ def test_there_is_one_report_of_each_period_whatever_is_read(tmp_path: Path, nam
     assert (sum(summary["reports"].values()), summary["readings"]["missing"]) == (20, 0)
 
 
-def test_what_is_no_number_is_reported_as_nothing_and_counted_as_a_bad_line(tmp_path: Path) -> None:
+def test_what_is_no_number_is_reported_as_nothing_and_counted_as_a_bad_line(tmp_path):
     summary = run(tmp_path, year(3).replace(b",0.75", b",Null"), "fixed")
     assert summary["lines"]["bad_lines"] == [{"line": 3, "field": "value", "detail": "'Null' is no finite number"}]
     device = device_of(tmp_path, "fixed")
@@ -109,7 +108,7 @@ def test_what_is_no_number_is_reported_as_nothing_and_counted_as_a_bad_line(tmp_
     assert run(tmp_path, year(3).replace(b",0.75", b",Null"), "fixed")["reports"] == {}, "nor is it reported again"
 
 
-def test_bad_lines_do_not_stop_it_unless_told_to(tmp_path: Path) -> None:
+def test_bad_lines_do_not_stop_it_unless_told_to(tmp_path):
     text = year(5).replace(b"\n17356914", b"\nx17356914")
     summary = run(tmp_path, text)
     assert summary["lines"]["bad"] == 1
@@ -121,17 +120,17 @@ def test_bad_lines_do_not_stop_it_unless_told_to(tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def folders(tmp_path: Path) -> None:
+def folders(tmp_path):
     (tmp_path / "strict").mkdir()
 
 
-def test_strict_keeps_what_was_read_before(tmp_path: Path) -> None:
+def test_strict_keeps_what_was_read_before(tmp_path):
     with pytest.raises(FormatError):
         run(tmp_path, year(5) + b"x,1\n", strict=True)
     assert [upload.period - FIRST for upload in uploads(tmp_path)] == [0, 1, 2, 3]
 
 
-def test_picks_and_missing_periods_reach_the_reports(tmp_path: Path) -> None:
+def test_picks_and_missing_periods_reach_the_reports(tmp_path):
     text = b"time,value\n1735689600,0.5\n1735689700,0.6\n1735695000,0.1\n"
     summary = run(tmp_path, text, "fixed", pick="sum", missing="repeat")
     first, second, third, fourth = uploads(tmp_path)
@@ -142,24 +141,24 @@ def test_picks_and_missing_periods_reach_the_reports(tmp_path: Path) -> None:
 # --- consent ----------------------------------------------------------------------------------------------------------
 
 
-def gateway(folder: Path, sink: Any = None, environ: Any = None, **choices: Any) -> Gateway:
+def gateway(folder, sink=None, environ=None, **choices):
     return Gateway(REGISTRY, Settings("energy", folder / "state", **choices), sink, environ=environ or {})
 
 
-def test_nothing_is_reported_before_somebody_agrees(tmp_path: Path) -> None:
+def test_nothing_is_reported_before_somebody_agrees(tmp_path):
     with pytest.raises(GatewayError, match="nobody has agreed"):
         gateway(tmp_path)
     assert not (tmp_path / "state").exists()
 
 
-def test_what_forbids_reporting_is_named(tmp_path: Path) -> None:
+def test_what_forbids_reporting_is_named(tmp_path):
     for name in ("DO_NOT_TRACK", "OVERSTORY"):
         with pytest.raises(GatewayError, match=name):
             gateway(tmp_path, environ={name: "1" if name == "DO_NOT_TRACK" else "off"}, agree="on")
     gateway(tmp_path, environ={"CI": "true", "GITHUB_ACTIONS": "true"}, agree="local").close()
 
 
-def test_reports_must_go_somewhere_unless_they_are_to_stay(tmp_path: Path) -> None:
+def test_reports_must_go_somewhere_unless_they_are_to_stay(tmp_path):
     with pytest.raises(GatewayError, match="--server"):
         gateway(tmp_path, agree="on")
     kept = gateway(tmp_path, agree="local")
@@ -173,21 +172,21 @@ def test_reports_must_go_somewhere_unless_they_are_to_stay(tmp_path: Path) -> No
         assert rows.outbox.tally()[RowState.LOCAL] == 3
 
 
-def test_consent_has_the_day_on_which_it_was_given(tmp_path: Path) -> None:
+def test_consent_has_the_day_on_which_it_was_given(tmp_path):
     before = datetime.now(UTC).date()
     agreed = gateway(tmp_path, agree="local").client.effective.consent
     assert agreed is not None
     assert before <= date.fromisoformat(agreed.date) <= datetime.now(UTC).date()
 
 
-def test_a_registry_that_changed_asks_again(tmp_path: Path) -> None:
+def test_a_registry_that_changed_asks_again(tmp_path):
     run(tmp_path, year(3))
     changed = parse_registry(registry_text().replace("epsilon = 1.0, window", "epsilon = 2.0, window"))
     with pytest.raises(GatewayError, match=r"nobody has agreed to energy as it is .*: what its reports mean"):
         Gateway(changed, Settings("energy", tmp_path / "state"), Discard(), environ={})
 
 
-def test_an_unknown_metric(tmp_path: Path) -> None:
+def test_an_unknown_metric(tmp_path):
     with pytest.raises(ParameterError, match="there is no metric 'gas'"):
         Gateway(REGISTRY, Settings("gas", tmp_path / "state"), environ={})
 
@@ -195,12 +194,12 @@ def test_an_unknown_metric(tmp_path: Path) -> None:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def row(number: int, body: bytes) -> OutboxRow:
+def row(number, body):
     batch = decode_uploads(body, 1)[0].batch
     return OutboxRow(number, batch, "energy", FIRST, body, 0.0, 0, RowState.WAITING, None, bytes(16))
 
 
-def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(tmp_path: Path) -> None:
+def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(tmp_path):
     run(tmp_path, year(6))
     whole = (tmp_path / "out").read_bytes()
     size = len(whole) // 6
@@ -219,7 +218,7 @@ def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(t
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-def test_a_file_that_takes_no_more_is_named_and_keeps_whole_uploads(tmp_path: Path) -> None:
+def test_a_file_that_takes_no_more_is_named_and_keeps_whole_uploads(tmp_path):
     """The limit on the size of files stands in for the disk."""
     import resource
 
@@ -242,7 +241,7 @@ def test_a_file_that_takes_no_more_is_named_and_keeps_whole_uploads(tmp_path: Pa
     assert (tmp_path / "full").read_bytes() == body + other.body
 
 
-def test_somebody_else_s_file_is_not_touched(tmp_path: Path) -> None:
+def test_somebody_else_s_file_is_not_touched(tmp_path):
     for content in (b"a letter to a friend, which is long enough to be read as a header", b"dear"):
         (tmp_path / "letter").write_bytes(content)
         with pytest.raises(GatewayError, match="not a gateway's"):
@@ -253,28 +252,7 @@ def test_somebody_else_s_file_is_not_touched(tmp_path: Path) -> None:
 # --- collectors -------------------------------------------------------------------------------------------------------
 
 
-class Collector:
-    """Takes uploads as a collector does, or refuses as it is told to."""
-
-    def __init__(self) -> None:
-        self.got: dict[bytes, Any] = {}
-        self.requests: list[int] = []
-        self.refuse: Any = lambda uploads: None
-
-    def __call__(self, request: Request) -> Response:
-        sent = decode_uploads(request.body, 10_000)
-        self.requests.append(len(sent))
-        refused = self.refuse(sent)
-        if refused is not None:
-            return refused  # type: ignore[no-any-return]
-        results = []
-        for upload in sent:
-            results.append({"batch": upload.batch.hex(), "accepted": 1, "duplicate": upload.batch in self.got})
-            self.got[upload.batch] = upload
-        return Response(200, {}, json.dumps({"results": results}).encode())
-
-
-def send(folder: Path, collector: Collector, periods: int, **sink: Any) -> dict[str, Any]:
+def send(folder, collector, periods, **sink):
     policy = RetryPolicy(first=600.0)
     to = CollectorSink("http://c.example", collector, policy=policy, uniform=lambda: 0.5, **sink)
     sending = gateway(folder, to, agree="on")
@@ -286,81 +264,68 @@ def send(folder: Path, collector: Collector, periods: int, **sink: Any) -> dict[
     return summary
 
 
-def test_many_periods_travel_in_one_request(tmp_path: Path) -> None:
-    collector = Collector()
+def test_many_periods_travel_in_one_request(tmp_path):
+    collector = CountingCollector()
     summary = send(tmp_path, collector, 1200, most_uploads=300)
-    assert summary["handed_over"] == len(collector.got) == 1200
-    assert max(collector.requests) == 300
-    assert len(collector.requests) <= 6
-    assert {upload.period for upload in collector.got.values()} == set(range(FIRST, FIRST + 1200))
+    assert summary["handed_over"] == len(collector.counted) == 1200
+    sizes = [len(decode_uploads(body, 9999)) for body in collector.bodies]
+    assert (max(sizes), len(sizes) <= 6) == (300, True)
+    assert {upload.period for upload in collector.counted.values()} == set(range(FIRST, FIRST + 1200))
 
 
-def test_a_request_that_is_too_large_is_split(tmp_path: Path) -> None:
-    collector = Collector()
-    collector.refuse = lambda uploads: Response(413, {}, b"{}") if len(uploads) > 7 else None
-    assert send(tmp_path, collector, 50)["handed_over"] == 50
-    assert len(collector.got) == 50
+def too_large(uploads):
+    return Response(413, {}, b"{}") if len(uploads) > 7 else None
 
 
-def test_one_bad_upload_takes_no_other_with_it(tmp_path: Path) -> None:
-    collector = Collector()
-    bad = FIRST + 13
-    collector.refuse = lambda uploads: refusal(Reason.DAMAGED) if any(u.period == bad for u in uploads) else None
-    summary = send(tmp_path, collector, 50)
-    assert summary["handed_over"] == 49
-    assert summary["dropped"] == {"damaged": 1}
+def one_is_bad(uploads):
+    return refusal(Reason.DAMAGED) if any(upload.period == FIRST + 13 for upload in uploads) else None
 
 
-def test_refusals_are_read_for_each_upload(tmp_path: Path) -> None:
-    collector = Collector()
-
-    def refuse(uploads: Any) -> Response:
-        results = [{"batch": u.batch.hex(), "accepted": 0, "reason": "period-closed", "rejected": []} for u in uploads]
-        return refusal(Reason.PERIOD_CLOSED, results)
-
-    collector.refuse = refuse
-    assert send(tmp_path, collector, 5)["dropped"] == {"period-closed": 5}
+def each_is_closed(uploads):
+    results = [{"batch": u.batch.hex(), "accepted": 0, "reason": "period-closed", "rejected": []} for u in uploads]
+    return refusal(Reason.PERIOD_CLOSED, results)
 
 
-def test_a_collector_that_fails_is_left_alone_and_gets_everything_once_later(tmp_path: Path) -> None:
-    collector = Collector()
-    collector.refuse = lambda uploads: Response(503, {"retry-after": "60"}, b"")
+@pytest.mark.parametrize(
+    ("refuse", "periods", "dropped"),
+    [
+        (too_large, 50, {}),
+        (one_is_bad, 50, {"damaged": 1}),  # and no other with it
+        (each_is_closed, 5, {"period-closed": 5}),
+        (lambda _: None, 3, {}),  # reports of 2025, though the machine's clock says another year
+    ],
+)
+def test_a_request_that_is_refused_drops_only_the_uploads_that_are_meant(tmp_path, refuse, periods, dropped):
+    collector = CountingCollector(lambda request: refuse(decode_uploads(request.body, 9999)))
+    summary, left = send(tmp_path, collector, periods), periods - sum(dropped.values())
+    assert (summary["handed_over"], len(collector.counted), summary["dropped"]) == (left, left, dropped)
+
+
+def test_a_collector_that_fails_is_left_alone_and_gets_everything_once_later(tmp_path):
+    collector = CountingCollector(lambda _: Response(503, {"retry-after": "60"}, b""))
     first = send(tmp_path, collector, 20)
     assert (first["handed_over"], first["waiting"], first["trouble"]) == (0, 20, "http-503")
     assert len(collector.requests) == 1
-    collector.refuse = lambda uploads: None
-    summary = send(tmp_path, collector, 400)
-    assert summary["waiting"] == 0
-    assert sorted(u.period - FIRST for u in collector.got.values()) == list(range(400))
+    collector.answer = lambda _: None
+    assert send(tmp_path, collector, 400)["waiting"] == 0
+    assert sorted(u.period - FIRST for u in collector.counted.values()) == list(range(400))
 
 
-def test_an_answer_that_was_lost_is_a_duplicate_later(tmp_path: Path) -> None:
-    collector = Collector()
-    lost = Collector()
-    lost.got = collector.got
+def test_an_answer_that_was_lost_is_a_duplicate_later(tmp_path):
+    collector = CountingCollector()
 
-    def swallow(request: Request) -> Response:
+    def swallow(request):
         collector(request)
         return Response(None, error="no answer in time")
 
-    first = send(tmp_path, swallow, 20)  # type: ignore[arg-type]
-    assert first["waiting"] == 20
-    summary = send(tmp_path, lost, 400)
-    assert summary["handed_over"] == 400
-    assert len(collector.got) == 400
-
-
-def test_a_year_s_clock_is_the_readings_own(tmp_path: Path) -> None:
-    """Reports of 2025 are handed over though the machine's clock says another year."""
-    collector = Collector()
-    assert send(tmp_path, collector, 3)["dropped"] == {}
-    assert at(0) < 1_795_000_000
+    assert send(tmp_path, swallow, 20)["waiting"] == 20
+    assert send(tmp_path, collector, 400)["handed_over"] == len(collector.counted) == 400
 
 
 # --- silence, and ends ------------------------------------------------------------------------------------------------
 
 
-def rows_after_each(folder: Path, name: str, values: list[Any]) -> list[int]:
+def rows_after_each(folder, name, values):
     """Return how many reports are written down after each period."""
     device = Gateway(REGISTRY, Settings(name, folder / "state", agree="local"), None, environ={})
     state, written = State(device.client.paths), []
@@ -380,13 +345,13 @@ def rows_after_each(folder: Path, name: str, values: list[Any]) -> list[int]:
         ("narrow", [[0.1] * 7, [0.1] * 3 + [7.0] * 4, [7.0] * 7]),
     ],
 )
-def test_what_is_written_down_says_nothing_of_the_values(tmp_path: Path, name: str, held: list[list[Any]]) -> None:
+def test_what_is_written_down_says_nothing_of_the_values(tmp_path, name, held):
     written = [rows_after_each(tmp_path / str(number), name, values) for number, values in enumerate(held)]
     assert written[0] == list(range(7))  # the period of the last reading is not over
     assert all(one == written[0] for one in written)
 
 
-def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path: Path) -> None:
+def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path):
     device = gateway(tmp_path, agree="local")
     for period in range(3):
         device.take(reading(period, 0.5))
@@ -398,3 +363,70 @@ def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path: Path) -> None:
     again = gateway(tmp_path, agree="local")
     assert again.client.status().problem is None
     again.close()
+
+
+# --- from the outbox to a sink ----------------------------------------------------------------------------------------
+
+
+def rows_of(gateway):
+    with State(gateway.client.paths).snapshot() as rows:
+        return rows.outbox.rows()
+
+
+@pytest.mark.parametrize(
+    ("answer", "sink", "left"),
+    [
+        (CountingCollector(), {"most_uploads": 5}, 5),
+        (CountingCollector(), {"most_bytes": 1}, 1),
+        (lambda _: Response(413), {}, 20),
+        (lambda _: Response(400), {"most_uploads": 8}, 8),
+    ],
+)
+def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, sink, left):
+    asked: list[Request] = []
+
+    def transport(request):
+        asked.append(request)
+        sending.client.consent("off")
+        return answer(request)
+
+    to = CollectorSink("http://c.example", transport, **sink)
+    sending = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="on"), to, environ={})
+    for period in range(20):
+        sending.take(reading(period, 0.5))
+    sending.finish()
+    assert [len(decode_uploads(request.body, 99)) for request in asked] == [left]
+    found = rows_of(sending)
+    assert {(row.state, row.answer) for row in found} == {(RowState.DROPPED, "consent withdrawn")}
+    sent = {upload.batch for upload in decode_uploads(asked[0].body, 99)}
+    assert all(row.attempts for row in found if row.batch in sent), "it may have arrived"
+    sending.client.consent("on")
+    sending.flush()
+    assert len(asked) == 1
+
+
+def waits(state, metric, period):
+    with state.transaction() as rows:
+        rows.outbox.add(bytes(16), metric, period, b"bytes", account=bytes(16), due=0.0, state=RowState.WAITING)
+        CollectorHealth(4, 0.0).save(rows)
+
+
+@pytest.mark.parametrize(
+    ("metric", "period", "became"),
+    [
+        ("gone", FIRST, (RowState.DROPPED, "unknown-metric", 0)),
+        ("energy", FIRST - 10_000, (RowState.DROPPED, "period-closed", 0)),
+        ("energy", FIRST + 10_000, (RowState.WAITING, "period-future", 0)),
+        ("energy", FIRST, (RowState.WAITING, None, 0)),  # the sink takes nothing
+    ],
+)
+def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_well(tmp_path, metric, period, became):
+    device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
+    state = State(device.client.paths)
+    waits(state, metric, period)
+    Delivery(state, REGISTRY, Discard(), lambda: "mark", clock=lambda: at(0)).run()
+    (row,) = rows_of(device)
+    assert (row.state, row.answer, row.attempts) == became
+    assert row.answer is not None or row.due == 0.0
+    with state.snapshot() as rows:
+        assert CollectorHealth.of(rows) == CollectorHealth(4, 0.0)

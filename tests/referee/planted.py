@@ -185,7 +185,7 @@ def counts_nothing_as_a_bit(patch: Patch) -> None:
 
     def with_nothing(rows: Any) -> Any:
         told = usual(rows)
-        empty = {response.metric for response in rows.memo.responses() if response.tag == NOTHING}
+        empty = {response.metric for response in rows.responses() if response.tag == NOTHING}
         return replace(told, accounts=tuple(more(each) if each.metric in empty else each for each in told.accounts))
 
     def more(account: Any) -> Any:

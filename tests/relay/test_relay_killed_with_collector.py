@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pytest
 
+from overstory.client.upload.delivery import oblivious_transport
 from overstory.client.upload.http import Request, http_transport
-from overstory.client.upload.sender import oblivious_transport
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
 from support.collector_in_process import Words

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Client
-from overstory.client.state.outbox import Outbox
-from overstory.client.state.rows import Memo
+from overstory.client.state.rows import Bounds, Outbox, Rows
 from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
@@ -103,7 +102,7 @@ def test_the_search_finds_a_device_that_keeps_what_it_should_not(tmp_path):
     state = killed(tmp_path, text, "after a flush")
     connection = sqlite3.connect(state / "state.db")
     true = metric.mechanism.encode(metric.encode(VALUES[0]), 0).to_bytes(32, "little")
-    Memo(connection).charge("m", bytes(16), b"tag", true, most=None, kept=False)
+    Rows(connection, Bounds()).charge(metric, b"tag", true, most=None, kept=False)
     connection.commit()
     connection.close()
     assert leaks(state, VALUES) == ["state.db"]

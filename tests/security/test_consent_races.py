@@ -4,11 +4,8 @@ import datetime as dt
 
 from overstory.client import Client
 from overstory.client.consent.consent import choose
-from overstory.client.recorder import MetricRecorder
-from overstory.client.state.outbox import RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
-from overstory.gateway.sinks import AT_ONCE, CollectorSink, dispatch
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -32,21 +29,28 @@ def states(of):
         return [(str(row.state), row.answer) for row in rows.outbox.rows()]
 
 
-def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
+def sending_while(folder, days, *choices):
+    """A device with a report of each of so many days, whose choice changes while its first one travels."""
     asked = []
 
     def transport(request):
         asked.append(request)
-        choose(sending.paths, REGISTRY, "off", TODAY)  # another process, between the request and its answer
+        for choice in choices:  # another process, between the request and its answer
+            choose(sending.paths, REGISTRY, choice, TODAY)
         return Response(503)
 
-    sending = client(tmp_path, transport, NOON + 5 * DAY)
+    sending = client(folder, transport, NOON + days * DAY)
     sending.consent("on")
-    for day in range(5):
-        device = client(tmp_path, now=NOON + day * DAY)
+    for day in range(days):
+        device = client(folder, now=NOON + day * DAY)
         assert device.record("meter", day) == "recorded"
-        device._uploader = None
+        device._server = None
         assert device.flush().written == {"queued": 1}
+    return sending, asked
+
+
+def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
+    sending, asked = sending_while(tmp_path, 5, "off")
     sending.flush()
     assert len(asked) == 1
     assert set(states(sending)) == {("dropped", "consent withdrawn")}
@@ -57,42 +61,7 @@ def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
 
 
 def test_off_and_on_again_in_the_middle_of_a_round_end_it(tmp_path):
-    asked = []
-
-    def transport(request):
-        asked.append(request)
-        for choice in ("off", "on"):
-            choose(sending.paths, REGISTRY, choice, TODAY)
-        return Response(503)
-
-    sending = client(tmp_path, transport, NOON + 2 * DAY)
-    sending.consent("on")
-    for day in range(2):
-        device = client(tmp_path, now=NOON + day * DAY)
-        device.record("meter", 1)
-        device._uploader = None
-        device.flush()
+    sending, asked = sending_while(tmp_path, 2, "off", "on")
     sending.flush()
     sending.flush()
-    assert len(asked) == 1
-
-
-def test_a_gateway_asks_for_consent_before_every_request(tmp_path):
-    asked, device = [], client(tmp_path)
-
-    def transport(request):
-        asked.append(request)
-        choose(device.paths, REGISTRY, "off", TODAY)
-        return Response(503 if len(asked) > 1 else 200, {}, b'{"results": []}')
-
-    device.consent("on")
-    state = State(device.paths)
-    recorder = MetricRecorder(REGISTRY["meter"], state.begin().key("meter"))
-    with state.transaction() as rows:
-        for period in range(20_000, 20_000 + 2 * AT_ONCE):
-            made = recorder.make(3, period)
-            rows.outbox.add(made.batch, "meter", period, made.body, account=bytes(16), due=0.0, state=RowState.WAITING)
-    sink = CollectorSink("http://collector.example", transport)
-    assert sink.most_uploads >= AT_ONCE
-    dispatch(state, REGISTRY, sink, device._permission.sends, 20_000.0 * DAY + 2 * AT_ONCE * DAY, lease=0.0)
     assert len(asked) == 1

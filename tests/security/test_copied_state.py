@@ -14,7 +14,7 @@ from overstory.client import Client, Outcome
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.state import state as state_module
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
 from overstory.client.state.state import State, erase
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import parse_registry
@@ -104,7 +104,7 @@ def test_who_moved_keeps_the_secret_and_the_ledger(tmp_path, machines):
     state = State(StatePaths(folder))
     assert state.begin().fingerprint == before
     with state.snapshot() as rows:
-        assert [response.reports for response in rows.memo.responses("m")] == [2]
+        assert [response.reports for response in rows.responses("m")] == [2]
     machines.be("a" * 32)
     assert Device(folder).client.record("m", 1) is Outcome.NOT_ASKED  # bound to the other one now
 

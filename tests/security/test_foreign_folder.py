@@ -13,7 +13,7 @@ import pytest
 from overstory.client import Client, ConsentError, Outcome
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.person.commands import main
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
 from overstory.client.state.state import State, erase
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry

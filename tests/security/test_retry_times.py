@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from overstory.client.state.outbox import RowState
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
 from overstory.client.upload import retry
+from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Response
 from overstory.client.upload.retry import RetryPolicy
-from overstory.client.upload.sender import ReportSender
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -39,10 +39,8 @@ class Device:
     def round(self, asked):
         """Send what is due to a server that asks for so many seconds."""
         answer = Response(429, {"retry-after": str(int(asked))})
-        sender = ReportSender(
-            "https://example.org", lambda request: answer, clock=lambda: self.now, uniform=self.uniform
-        )
-        return sender.deliver(self.state, REGISTRY, seconds=5).put_off
+        sender = Collector("https://example.org", lambda request: answer, clock=lambda: self.now, uniform=self.uniform)
+        return sender.send_due(self.state, REGISTRY, seconds=5).put_off
 
     def returns(self, asked):
         """The times, from now, at which each report may come back: after the answer, and one look in the pause."""
@@ -105,14 +103,14 @@ def test_the_time_asked_for_cannot_be_read_from_when_reports_come_back(state, de
 
 def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch):
     """The device as it was: the time asked for, and up to a minute."""
-    from overstory.client.upload import delivery, sender
+    from overstory.client.upload import delivery
 
-    def exact(row, answer, *, now, failures, policy, uniform, metric_failures):
+    def exact(row, answer, *, now, failures, policy, uniform):
         asked = retry.retry_after(answer, now, policy)
-        again = now + asked + retry.backoff(failures + 1, policy, uniform)
+        again = now + asked + retry.backoff(failures[""] + 1, policy, uniform)
         return retry.Decision(RowState.WAITING, "http-429", again, again)
 
-    monkeypatch.setattr(sender, "decide", exact)
+    monkeypatch.setattr(delivery, "decide", exact)
     monkeypatch.setattr(delivery.CollectorHealth, "spread", lambda *_: None)
     found = guesses(state, 50)
     assert read_back(found) == 1.0

@@ -9,12 +9,12 @@ import pytest
 
 from overstory.client.randomizer import Randomizer
 from overstory.client.recorder import MetricRecorder
-from overstory.client.state.outbox import RowState
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
+from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Response
-from overstory.client.upload.sender import ReportSender
 from overstory.protocol.domains import Bins, Categories, Integers, Strings
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import load_registry
@@ -85,7 +85,7 @@ def test_requests_of_two_devices_differ_in_their_bodies_alone(tmp_path):
         made = MetricRecorder(metric, state.begin().key(metric.id)).make("x", period)
         with state.transaction() as rows:
             rows.outbox.add(made.batch, name, period, made.body, account=bytes(16), due=0.0, state=RowState.WAITING)
-        ReportSender("http://collector.example", transport, clock=lambda: now).deliver(state, REGISTRY, seconds=5)
+        Collector("http://collector.example", transport, clock=lambda: now).send_due(state, REGISTRY, seconds=5)
     first, second = asked
     assert first.headers() == second.headers() == {"Content-Type": first.media_type, "Connection": "close"}
     assert (first.url, len(first.body)) == (second.url, len(second.body))

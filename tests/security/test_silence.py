@@ -7,7 +7,7 @@ import pytest
 from overstory.client import Client, Outcome
 from overstory.client.budget import ledger_of
 from overstory.client.session import Session
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.privacy.registry.cost import metric_cost
@@ -124,7 +124,7 @@ def test_past_the_last_step_the_nearest_is_the_first(tmp_path):
 
 def responses(folder):
     with State(StatePaths(folder)).snapshot() as rows:
-        return rows.memo.responses("m")
+        return rows.responses("m")
 
 
 @pytest.mark.parametrize(("over_cap", "most"), [("first", 2), ("nearest", 2), ("drop", 3)])

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from overstory.client.outcomes import Fault, StateError
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
 from overstory.client.state.state import State
 from overstory.collector.store import StoreError, open_store
 

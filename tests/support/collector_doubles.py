@@ -11,7 +11,7 @@ from typing import Any
 
 from overstory.client.upload.http import Request, Response
 from overstory.protocol.wire.reasons import Reason, problem_type
-from overstory.protocol.wire.upload import decode_uploads
+from overstory.protocol.wire.upload import Upload, decode_uploads
 
 
 def accepted(body: bytes, *, duplicate: bool = False) -> bytes:
@@ -23,30 +23,41 @@ def accepted(body: bytes, *, duplicate: bool = False) -> bytes:
     return json.dumps({"results": results}).encode()
 
 
-def taken(request: Request) -> Response:
-    """A transport that takes everything."""
-    return Response(200, {}, accepted(request.body))
-
-
 def refusal(reason: Reason, results: Sequence[Any] = ()) -> Response:
     """What a collector answers when it refuses a whole request."""
     problem = {"type": problem_type(reason), "status": reason.status, "detail": reason.detail, "reason": reason}
     return Response(reason.status, {}, json.dumps(problem | {"results": [*results]}).encode())
 
 
+def after(*answers: Response) -> Callable[[Request], Response | None]:
+    """Give these answers, one to each request; then the collector's own."""
+    left = list(answers)
+    return lambda _: left.pop(0) if left else None
+
+
 @dataclass
 class CountingCollector:
-    """Counts every batch id once, as a real one does, and remembers every body it was sent."""
+    """A transport to one that counts every batch id once, as a real one does, and remembers every request."""
 
-    bodies: list[bytes] = field(default_factory=list)
-    counted: dict[bytes, bytes] = field(default_factory=dict)
+    answer: Callable[[Request], Response | None] = lambda _: None  # an answer in place of its own, where it is one
+    requests: list[Request] = field(default_factory=list)
+    counted: dict[bytes, Upload] = field(default_factory=dict)
 
     def __call__(self, request: Request) -> Response:
-        (upload,) = decode_uploads(request.body, 1)
-        self.bodies.append(request.body)
-        again = upload.batch in self.counted
-        self.counted.setdefault(upload.batch, request.body)
-        return Response(200, {}, accepted(request.body, duplicate=again))
+        self.requests.append(request)
+        answer = self.answer(request)
+        if answer is not None:
+            return answer
+        results = []
+        for upload in decode_uploads(request.body, 10_000):
+            again = upload.batch in self.counted
+            self.counted.setdefault(upload.batch, upload)
+            results.append({"batch": upload.batch.hex(), "accepted": int(not again), "duplicate": again})
+        return Response(200, {}, json.dumps({"results": results}).encode())
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [request.body for request in self.requests]
 
 
 @dataclass

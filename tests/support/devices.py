@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 from overstory.client import Client
 from overstory.client.state.state import State
 from overstory.protocol.metrics import parse_registry
@@ -73,6 +76,12 @@ def device(folder, *, clock=None, choice="on", registry=REGISTRY, **settings):
     if choice is not None:
         client.consent(choice)
     return client
+
+
+def tamper(paths, statement, *values):
+    """Change a state's database behind its back."""
+    with closing(sqlite3.connect(paths.database, isolation_level=None)) as connection:
+        connection.execute(statement, values)
 
 
 def rows_of(client, **wanted):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from overstory.client.randomizer import randomizer_of
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
 from overstory.client.state.state import State
 from overstory.gateway.gateway import Gateway, Lines, Settings, replay
 from overstory.gateway.readings import BadLine, Layout, Reading, read_lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import traceback
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def start(script, *arguments):
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def in_threads(number, work):
+    """Do a piece of work in so many threads at once, and wait for them."""
+    threads = [threading.Thread(target=work) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def output_of(process):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from overstory.client.outcomes import ConsentError, Fault, Flushed, Outcome, StateError
     from overstory.client.person.status import Status
     from overstory.client.randomizer import Randomizer, new_secret
-    from overstory.client.state.outbox import Bounds
+    from overstory.client.state.rows import Bounds
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
     from overstory.protocol.metrics.registry import MetricRegistry, load_registry, parse_registry
 
@@ -45,7 +45,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Bounds": "client.state.outbox",
+        "Bounds": "client.state.rows",
         "Choice": "client.consent.consent",
         "Client": "client.client",
         "Consent": "client.consent.consent",

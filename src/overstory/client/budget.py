@@ -41,11 +41,11 @@ class Spent:
 def ledger_of(rows: Rows) -> Ledger:
     """Return the device's ledger."""
     held: dict[tuple[str, bytes], dict[int, int]] = {}
-    for response in rows.memo.responses():
+    for response in rows.responses():
         if response.reports:
             held.setdefault((response.metric, response.account), {})[response.number] = response.reports
     accounts = (
-        Account(name, account.hex(), rows.memo.terms(account), tuple(reports.items()))
+        Account(name, account.hex(), rows.terms(account), tuple(reports.items()))
         for (name, account), reports in held.items()
     )
     return Ledger(tuple(accounts))

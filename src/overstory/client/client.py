@@ -16,15 +16,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, cast
 
-from overstory.client import settings
 from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.policy import UNASKED, EffectiveChoice, Permission, PermissionSources
 from overstory.client.outcomes import MADE, Fault, Flushed, Outcome, StateError, WarnsOnce
-from overstory.client.settings import Uploader
-from overstory.client.state.paths import StatePaths, check_app, describe, leave, policy_file, state_folder
-from overstory.protocol.errors import ParameterError
+from overstory.client.state.files import StatePaths, check_app, describe, leave, policy_file, state_folder
+from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -32,10 +30,14 @@ if TYPE_CHECKING:
     from overstory.client.outcomes import Round
     from overstory.client.person.status import Status
     from overstory.client.session import Session
-    from overstory.client.state.outbox import Bounds
+    from overstory.client.state.rows import Bounds, Rows
     from overstory.client.state.state import State
     from overstory.client.upload.http import Transport
     from overstory.protocol.metrics import MetricRegistry
+
+WEEK: Final = 7 * 86_400.0
+UNENCRYPTED: Final = "reports and the token travel unencrypted to %s: give an https:// address"
+ONE_HOST: Final = "the relay and the collector are one host, %s, which sees both who sends and what is sent"
 
 
 class Client:
@@ -122,23 +124,25 @@ class Client:
         groups: Mapping[str, str] | None = None,
         strict: bool = False,
     ) -> None:
-        self.app, self.registry = check_app(app), settings.load(registry)
+        self.app, self.registry = check_app(app), read_registry(registry)
         environ = os.environ if environ is None else environ
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
-        self._uploader = None if server is None else Uploader(server, token, transport, clock, environ)
+        if server is not None:
+            check_collector(server, token)
+        self._server, self._token, self._transport, self._environ = server, token, transport, environ
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
-        self._spread = None if spread is None else settings.seconds("spread", spread, 0.0, settings.WEEK)
-        interval = settings.seconds("interval", interval, 0.01, settings.WEEK)
-        self._background = settings.Background(self.flush, interval) if background else None
+        self._spread = None if spread is None else seconds("spread", spread, 0.0, WEEK)
+        interval = seconds("interval", interval, 0.01, WEEK)
+        self._background = Background(self.flush, interval) if background else None
         self._sources = PermissionSources(self.paths, environ, policy_file(environ) if policy is None else Path(policy))
         self._permission = self.permission(server)
         self._warn, self._strict, self._description = WarnsOnce(), strict, describe(self.app, self.registry)
-        self._notes = settings.warn_of_clear(self._warn, server, self.registry)
-        self._groups = settings.check_groups(self._warn, self.registry, groups or {})
-        self._exit_timeout = settings.seconds("exit_timeout", exit_timeout, 0.0, 60.0)
+        self._notes = warn_of_clear(self._warn, server, self.registry)
+        self._groups = check_groups(self._warn, self.registry, groups or {})
+        self._exit_timeout = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
         self._closed = self._introduced = False
         self._session: Session | None = None  # None before anything was recorded or went wrong
-        self._starting, self._process = threading.Lock(), os.getpid()
+        self._starting, self._sending, self._process = threading.Lock(), threading.Lock(), os.getpid()
 
     def __repr__(self) -> str:
         return f"Client({self.app!r}, state={os.fspath(self.paths.folder)!r})"
@@ -176,18 +180,12 @@ class Client:
             When the client is strict and the metric is not listed, or the value is outside its domain.
         """
         if self._strict or sys.flags.dev_mode:
-            settings.warn_of_mistake(self._warn, self.registry, metric, value, strict=self._strict)
+            warn_of_mistake(self._warn, self.registry, metric, value, strict=self._strict)
         try:
             return self._record(metric, value)
-        except StateError as error:
-            self._note(error)
-            if error.fault is Fault.ELSEWHERE:
-                return Outcome.NOT_ASKED
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the host program
-            # The message might hold the value: only the kind of the error is passed on.
-            self._warn(f"record {type(error).__name__}", "recording failed: %s", type(error).__name__)
-            self._begun().last_error = StateError(Fault.UNREADABLE, f"recording failed: {type(error).__name__}")
-        return Outcome.UNAVAILABLE
+            elsewhere = self._note(error, "recording").fault is Fault.ELSEWHERE
+            return Outcome.NOT_ASKED if elsewhere else Outcome.UNAVAILABLE
 
     def flush(self, timeout: float = 5.0) -> Flushed:
         """Write what is in memory to the disk, durably, then send what is due; never raises.
@@ -205,18 +203,12 @@ class Client:
             if self._session is not None:
                 written = self._session.flush(self._sources, max(timeout, 0.0))
             consent = self._permission.sends()
-            if self._uploader is not None and consent is not None and self.paths.database.exists():
-                left = until - time.monotonic()
-                sent = self._uploader.deliver(self._state(), self.registry, self._permission, consent, seconds=left)
             if self.paths.database.exists():
+                if self._server is not None and consent is not None:
+                    sent = self._deliver(self._server, consent, until - time.monotonic())
                 self._begun().retire_hourly()
-        except StateError as error:
-            self._note(error)
-            return Flushed(written, sent, str(error))
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the host program
-            self._warn(f"flush {type(error).__name__}", "flushing failed: %s", type(error).__name__)
-            self._begun().last_error = StateError(Fault.UNREADABLE, f"flushing failed: {type(error).__name__}")
-            return Flushed(written, sent, f"flushing failed: {type(error).__name__}")
+            return Flushed(written, sent, str(self._note(error, "flushing")))
         return Flushed(written, sent)
 
     def status(self) -> Status:
@@ -287,7 +279,7 @@ class Client:
             return Outcome.CLOSED
         metric = self.registry.metrics.get(name) if isinstance(name, str) else None
         if metric is None:
-            settings.warn_of_unknown(self._warn, self.registry)
+            warn_of_unknown(self._warn, self.registry)
             return Outcome.UNKNOWN
         allowed = self._sources.now()
         if not self._introduced and (allowed.choice is not Choice.OFF or allowed.cause == UNASKED):
@@ -302,7 +294,7 @@ class Client:
             self._warn(f"period {metric.id}", "%s: this time has no period; set the clock right", metric.id)
             return Outcome.PAST
         if outcome is Outcome.UNFIT:
-            settings.warn_of_unfit(self._warn, metric.id)
+            warn_of_unfit(self._warn, metric.id)
         if outcome in MADE and self._background is not None:
             self._background.wake()
         return outcome
@@ -316,7 +308,7 @@ class Client:
     def _begun(self) -> Session:
         """Return the session; the first call makes it, and nothing is opened yet."""
         from overstory.client.session import Session
-        from overstory.client.state.database import watch
+        from overstory.client.state.state import watch
 
         with self._starting:
             if self._session is None:
@@ -331,10 +323,31 @@ class Client:
 
         return State(self.paths, bounds=self._bounds)
 
+    def _deliver(self, server: str, consent: Consent, seconds: float) -> Round | None:
+        """Send what is due under a consent, within a time limit; None where another thread is sending."""
+        from overstory.client.upload.delivery import Collector
+        from overstory.client.upload.http import http_transport
+
+        state, permission = self._state(), self._permission
+
+        def prepare(rows: Rows) -> None:
+            state.check_machine(rows)
+            permission.meet(rows, consent)
+
+        if not self._sending.acquire(blocking=False):
+            return None
+        try:
+            transport = self._transport or http_transport(self._environ)
+            to = Collector(server, transport, self._token, clock=self._clock)
+            permit, covers = permission.sends, permission.may_send
+            return to.send_due(state, self.registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
+        finally:
+            self._sending.release()
+
     def after_fork(self) -> None:
         """Continue in a child: its own locks, no thread, and none of the parent's queue."""
-        self._starting, self._process = threading.Lock(), os.getpid()
-        for part in (self._background, self._uploader, self._session):
+        self._starting, self._sending, self._process = threading.Lock(), threading.Lock(), os.getpid()
+        for part in (self._background, self._session):
             if part is not None:
                 part.after_fork()
 
@@ -350,7 +363,144 @@ class Client:
         except Exception as error:  # noqa: BLE001 - the program is ending
             self._warn("exit", "what was not flushed is lost: %s", type(error).__name__)
 
-    def _note(self, error: StateError) -> None:
-        # The error was raised below `record`: its frames hold the value.
-        self._begun().last_error = StateError(error.fault, str(error))
-        self._warn(f"state {error.fault}", "%s", str(error))
+    def _note(self, error: Exception, doing: str) -> StateError:
+        """Warn of an error and keep it for `status`; it was raised below `record`, so its frames hold the value."""
+        if isinstance(error, StateError):
+            noted = StateError(error.fault, str(error))
+            self._warn(f"state {noted.fault}", "%s", str(noted))
+        else:  # its message might hold the value: only its kind is passed on
+            noted = StateError(Fault.UNREADABLE, f"{doing} failed: {type(error).__name__}")
+            self._warn(str(noted), "%s", str(noted))
+        self._begun().last_error = noted
+        return noted
+
+
+# --- checks of settings and calls -------------------------------------------------------------------------------------
+
+
+def read_registry(registry: MetricRegistry | str | os.PathLike[str] | Traversable) -> MetricRegistry:
+    """Return a registry, read from its file if need be, a package's too; a device has no use for candidates."""
+    if isinstance(getattr(registry, "metrics", None), Mapping):
+        return cast("MetricRegistry", registry)
+    if not isinstance(registry, str | os.PathLike) and not hasattr(registry, "read_bytes"):
+        raise ParameterError(f"registry: give a file or a MetricRegistry, not {type(registry).__name__}")
+    from overstory.protocol.metrics import load_registry
+
+    try:
+        return load_registry(cast("str | os.PathLike[str] | Traversable", registry), read_candidates=False)
+    except OSError as error:
+        raise FormatError(f"cannot be read: {error.strerror or error}", source=str(registry)) from error
+
+
+def warn_of_mistake(warn: WarnsOnce, registry: MetricRegistry, name: object, value: object, *, strict: bool) -> None:
+    """Warn of a wrong name of a metric, or a value outside its domain; where the client is strict, raise that."""
+    from overstory.protocol.errors import suggestion
+    from overstory.protocol.metrics import UnknownMetricError
+
+    try:
+        if not isinstance(name, str):
+            raise UnknownMetricError(f"a metric is named by a string, not by {type(name).__name__}")
+        metric = registry[name]
+        try:
+            metric.encode(value)
+        except Exception as error:  # noqa: BLE001 - a value of the program's own class may raise anything
+            raise ParameterError(f"{name}: {error}{suggestion(value, metric.domain.choices)}") from None
+    except ParameterError as wrong:
+        if strict:
+            raise
+        if isinstance(wrong, UnknownMetricError):
+            warn_of_unknown(warn, registry)
+        else:
+            warn_of_unfit(warn, str(name))
+
+
+def warn_of_unknown(warn: WarnsOnce, registry: MetricRegistry) -> None:
+    """Warn of a metric that is not listed. Its name is not logged: in a call with swapped arguments it is the value."""
+    listed = ", ".join(registry.metrics)
+    warn("metric", "a metric that the registry does not list was not recorded; it lists %s", listed)
+
+
+def warn_of_unfit(warn: WarnsOnce, name: str) -> None:
+    """Warn of a value outside a metric's domain; it is not logged."""
+    warn(f"unfit {name}", "a value is outside the domain of %s: reported as nothing", name)
+
+
+def check_collector(server: str, token: str) -> None:
+    """Raise ParameterError unless this can be a collector's address, and this a write token."""
+    from overstory.client.upload.http import endpoint
+    from overstory.protocol.wire.reasons import check_token
+
+    endpoint(server)
+    check_token(token)
+
+
+def warn_of_clear(warn: WarnsOnce, server: str | None, registry: MetricRegistry) -> tuple[str, ...]:
+    """Warn of a collector that is not reached over HTTPS, or is its own relay; return the notes for the person."""
+    from overstory.protocol.wire import shared_host, unencrypted_host
+
+    relay = None if registry.oblivious is None else registry.oblivious.relay
+    hosts = {UNENCRYPTED: unencrypted_host(server), ONE_HOST: relay and shared_host(relay, server)}
+    notes = tuple(note % host for note, host in hosts.items() if host)
+    for note in notes:
+        warn(f"clear {note}", "%s", note)
+    return notes
+
+
+def check_groups(warn: WarnsOnce, registry: MetricRegistry, groups: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the facts that decide on groups; warn where a metric has groups by one that is not given."""
+    if not isinstance(groups, Mapping) or not all(isinstance(text, str) for pair in groups.items() for text in pair):
+        raise ParameterError(f'groups = {groups!r:.100}: give texts by name, such as {{"release": "1.1"}}')
+    by = sorted({metric.groups.by for metric in registry.metrics.values() if metric.groups is not None})
+    for name in by:
+        if name not in groups:
+            warn(f"groups {name}", "no group by %s is given: reports name the group other", name)
+    return dict(groups)
+
+
+def seconds(name: str, value: float, least: float, most: float) -> float:
+    """Return a setting in seconds, or raise ParameterError when it is out of range."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+        raise ParameterError(f"{name} = {value!r}: give seconds, from {least:g} to {most:g}")
+    return float(value)
+
+
+GATHER: Final = 1.0
+"""Seconds between a report and its flush, so that reports of one moment share a transaction."""
+
+
+class Background:
+    """A daemon thread that calls `flush`; it starts when first woken, and does not delay the exit of the program."""
+
+    def __init__(self, flush: Callable[[], object], interval: float) -> None:
+        self._flush, self._interval = flush, interval
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Continue in a child, where the thread does not exist."""
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._news, self._stop = threading.Event(), threading.Event()
+
+    def wake(self) -> None:
+        """Flush soon."""
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="overstory", daemon=True)
+                    self._thread.start()
+        self._news.set()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread, and wait for it up to `timeout` seconds."""
+        self._stop.set()
+        self._news.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if self._news.wait(self._interval):
+                self._stop.wait(min(GATHER, self._interval))
+            self._news.clear()
+            if not self._stop.is_set():
+                self._flush()

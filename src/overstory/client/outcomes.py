@@ -78,6 +78,15 @@ class StateError(OverstoryError):
         super().__init__(problem)
 
 
+def of_other_version(file: str, version: int, mine: int) -> StateError:
+    """Return the error of a file that another version of Overstory wrote."""
+    return StateError(
+        Fault.OTHER_VERSION,
+        f"{file} has version {version}, and this version of Overstory reads {mine} alone: use the one that "
+        "wrote it, or forget the state",
+    )
+
+
 class ConsentError(OverstoryError):
     """The file of the person's choice cannot be read: nothing is recorded until a choice is made again."""
 

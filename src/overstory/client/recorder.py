@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import Choice
-from overstory.client.outcomes import Fault, Outcome, StateError
+from overstory.client.outcomes import Outcome
 from overstory.client.randomizer import randomizer_of
-from overstory.client.state.outbox import RowState
-from overstory.client.state.rows import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response, ends_at
+from overstory.client.state.rows import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response, RowState
 from overstory.protocol.sampling import context
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 
@@ -67,8 +66,9 @@ class MetricRecorder:
     Where all noise is fresh (the window mechanisms, f = 0) the "permanent response" is the true encoding: none is kept,
     nowhere, and no cap applies, for a further value costs nothing that its report does not. All values are one row.
 
-    Whether there is a report never depends on the value: one that is outside the domain, or that the rule drops, is
-    reported as nothing, by a permanent response of its own.
+    Whether there is a report never depends on the value. Past the cap a value is replaced by the first one reported,
+    or, on an ordered domain, by the nearest one reported, or it is dropped: then nothing is reported, by a permanent
+    response of its own. So is what is outside the domain, which otherwise takes one of the cap's places.
 
     The device's group is in the upload alone: permanent responses and batch ids do not depend on it, so a device that
     moves to another group draws no noise again.
@@ -227,19 +227,18 @@ class MetricRecorder:
         """Claim the period, count the permanent response, queue the upload; return False where it is taken."""
         metric = self.metric
         if self._once:  # the state may hold an answer by these parameters, perhaps from another process
-            mine = [row for row in rows.memo.responses(metric.id) if row.account == metric.account]
+            mine = [row for row in rows.responses(metric.id) if row.account == metric.account]
             answered = set().union(*map(_answers, mine))
             if False in answered or (local and True in answered):
                 return False
         if not rows.claim(metric, report.period):
             return False
         rows.keep(metric)
-        number = self._charge(rows, report, local=local)
+        most = metric.max_values if report.permanent else None
+        number = rows.charge(metric, report.tag, report.permanent, most=most, kept=local)
         if number is None:
             report = self._replacement(rows, report)
-            number = self._charge(rows, report, local=local, capped=False)
-        rows.memo.keep_terms(metric)
-        rows.keys.extend(metric.id, ends_at(metric))
+            number = rows.charge(metric, report.tag, report.permanent, most=None, kept=local)
         rows.outbox.add(
             report.batch,
             metric.id,
@@ -252,24 +251,6 @@ class MetricRecorder:
         )
         return True
 
-    def _charge(self, rows: Rows, report: PendingReport, *, local: bool, capped: bool = True) -> int | None:
-        """Count a report's permanent response and return its number; None where another has to be sent."""
-        metric = self.metric
-        try:
-            return rows.memo.charge(
-                metric.id,
-                metric.account,
-                report.tag,
-                report.permanent,
-                most=metric.max_values if report.permanent and capped else None,
-                kept=local,
-                spare=metric.nothing_is_spare,
-            )
-        except StateError as error:
-            if error.fault is not Fault.ALTERED:
-                raise
-            return None
-
     def _replacement(self, rows: Rows, report: PendingReport) -> PendingReport:
         """Return what is sent in place of a report that would be one response too many, or another than before.
 
@@ -279,7 +260,7 @@ class MetricRecorder:
         metric = self.metric
         held = {
             response.tag: response.permanent
-            for response in rows.memo.responses(metric.id)
+            for response in rows.responses(metric.id)
             if response.account == metric.account and response.permanent is not None
         }
         altered = report.tag in held

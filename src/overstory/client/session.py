@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.client.consent.consent import Choice
 from overstory.client.outcomes import Fault, Outcome, StateError
 from overstory.client.recorder import MetricRecorder, PendingReport
-from overstory.client.state.rows import changed_response, changes, over
 
 if TYPE_CHECKING:
     from overstory.client.budget import Allowance
@@ -67,7 +66,7 @@ class Session:
 
     def _clear(self) -> None:
         """Close the session: forget all that came from the state."""
-        self._secret: DeviceSecret | None = None
+        self.state.secret = None
         self._pending: list[PendingReport] = []
         self._recorders: dict[str, MetricRecorder] = {}
         self._looked = False  # whether `_introduce` has looked for keys that are over since the state was opened
@@ -91,8 +90,8 @@ class Session:
 
     def _opened(self) -> DeviceSecret:
         """Open the state, or create it, unless it is open; one that failed is tried again after `RETRY` seconds."""
-        if self._secret is not None:
-            return self._secret
+        if self.state.secret is not None:
+            return self.state.secret
         if self.last_error is not None and time.monotonic() < self.retry_at:
             raise StateError(self.last_error.fault, str(self.last_error))
         try:
@@ -100,7 +99,7 @@ class Session:
         except StateError:
             self.retry_at = time.monotonic() + RETRY
             raise
-        self._secret, self.last_error = secret, None
+        self.last_error = None
         self._retired_at = self._clock()  # `_introduce` looks as well
         return secret
 
@@ -130,7 +129,8 @@ class Session:
             if self._allowance is not None and not local:
                 self._allowance.take(metric)
             if report.altered:
-                raise changed_response(metric.id)
+                words = "a permanent response differs from the one reported before; it is reported as nothing"
+                raise StateError(Fault.ALTERED, f"{metric.id}: {words}")
             return report.outcome
 
     def _due(self, metric: Metric, now: float, period: int) -> float:
@@ -141,11 +141,11 @@ class Session:
     def _introduce(self, metric: Metric, secret: DeviceSecret) -> MetricRecorder | None:
         """Return the recorder of a metric that this process records for the first time; None where its key is gone."""
         with self.state.snapshot() as rows:
-            past = rows.past(metric)
-            gone, lives = rows.keys.erased(), {} if self._looked else rows.keys.lives
+            past, gone = rows.past(metric), rows.erased()
+            pending = not self._looked and rows.has_news(self._metrics, self._clock())
         if metric.id in gone:
             return None  # by another process: what this one holds of the secret may still have the key
-        if changes(lives, self._registry) or over(lives, self._clock()):
+        if pending:
             try:
                 secret = self._retire() or secret
             except StateError as error:
@@ -185,7 +185,7 @@ class Session:
 
     def flush(self, sources: PermissionSources, timeout: float) -> Counter[str]:
         """Write the reports in memory in one transaction; return how many had which result."""
-        if self._secret is None:
+        if self.state.secret is None:
             return Counter()
         if not self._writing.acquire(timeout=timeout):
             raise StateError(Fault.BUSY, f"{self.state.paths.folder}: another thread writes to it")
@@ -194,7 +194,6 @@ class Session:
         except StateError as error:
             if error.fault in {Fault.CHANGED, Fault.LOST}:
                 with self._lock:  # the state was forgotten, and with it what its secret made
-                    self.state.release()
                     self._clear()
             raise
         finally:
@@ -212,8 +211,7 @@ class Session:
             allowed = sources.now()
             names = {report.metric for report in reports}
             rows.read(names)
-            rows.memo.read(names)
-            allowance, gone = self._allowance_in(rows), rows.keys.erased()
+            allowance, gone = self._allowance_in(rows), rows.erased()
             results = Counter(self._write(rows, report, allowed, allowance, gone) for report in reports)
             results += Counter(spent=len(silent))
             for result, number in (*results.items(), ("made-room", rows.outbox.trim())):
@@ -275,13 +273,13 @@ class Session:
             self._retired_at = now
 
     def _retire(self) -> DeviceSecret | None:
-        return self._forget(self.state.retire(self._registry, self._clock()))
+        return self._forget(self.state.retire(self._metrics, self._clock()))
 
     def _forget(self, gone: Collection[str]) -> DeviceSecret | None:
         """Drop the recorders of metrics whose keys were destroyed, here or by another process; return the secret."""
         for name in gone:
             self._recorders.pop(name, None)
-        secret = self._secret
+        secret = self.state.secret
         if secret is not None and any(secret.key(name) is not None for name in gone):
-            self._secret = self.state.begin()
-        return self._secret
+            secret = self.state.begin()
+        return secret

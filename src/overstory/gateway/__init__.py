@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from overstory.client.upload.delivery import Sink
     from overstory.gateway.gateway import Gateway, Lines, Settings, bounded_lines, replay
     from overstory.gateway.readings import BadLine, Layout, Reading, read_lines, zone_named
-    from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError, Sink
+    from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
 
 __all__ = [
     "BadLine",
@@ -43,7 +44,7 @@ __getattr__, __dir__ = lazy_names(
         "Lines": "gateway.gateway",
         "Reading": "gateway.readings",
         "Settings": "gateway.gateway",
-        "Sink": "gateway.sinks",
+        "Sink": "client.upload.delivery",
         "bounded_lines": "gateway.gateway",
         "read_lines": "gateway.readings",
         "replay": "gateway.gateway",

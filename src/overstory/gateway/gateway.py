@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final, Literal
 
@@ -21,10 +21,11 @@ from overstory.client.budget import ledger_of, part_of, spent
 from overstory.client.consent.consent import Choice, Consent, choose
 from overstory.client.consent.policy import CI_VARIABLES
 from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
-from overstory.client.state.outbox import Bounds, RowState
+from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State
+from overstory.client.upload.delivery import Collector, Delivery, Sink
 from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing, Pick, Reading
-from overstory.gateway.sinks import GatewayError, Sink, dispatch
+from overstory.gateway.sinks import GatewayError
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import finite
 from overstory.privacy.ledger import Ledger
@@ -38,7 +39,7 @@ Clock = Literal["real", "readings"]
 """The source of the time: the machine's clock, or the readings' own times."""
 
 AT_ONCE: Final = 500
-"""Reports in one transaction while readings are replayed."""
+"""Reports in one transaction while readings are replayed, and taken together to be sent."""
 BOUNDS: Final = Bounds(waiting_rows=20_000, waiting_bytes=1 << 26)
 PASSING: Final = frozenset({Fault.BUSY, Fault.FULL, Fault.READ_ONLY, Fault.UNREADABLE})
 """What may be over later: a gateway that follows a stream waits for that."""
@@ -47,27 +48,19 @@ LOG: Final = logging.getLogger("overstory.gateway")
 FATAL: Final = frozenset({Outcome.OFF, Outcome.NOT_ASKED, Outcome.UNKNOWN, Outcome.UNAVAILABLE, Outcome.CLOSED})
 
 
-class _SettableClock:
-    """The client's clock: set to the end of a period while that period is reported, else the current time."""
+class _PeriodClock:
+    """The client's clock: the end of a period while that period is reported, else the current time."""
 
     def __init__(self, clock: Clock, now: Callable[[], float]) -> None:
-        self._real, self._at, self._now = clock == "real", 0.0, now
-        self._fixed: float | None = None
+        self._real, self._now = clock == "real", now
+        self.at, self.reporting = 0.0, False  # the end of the last period reported; whether it is being reported
 
     def __call__(self) -> float:
-        if self._fixed is not None:
-            return self._fixed
-        return self._now() if self._real else self._at
+        return self._now() if self._real and not self.reporting else self.at
 
     def not_after_today(self) -> float:
         """Return the earlier of the readings' time and the day's: a reading with a wrong time ends no metric."""
         return min(self(), self._now())
-
-    def set(self, end: float) -> None:
-        self._fixed = self._at = end
-
-    def reset(self) -> None:
-        self._fixed = None
 
 
 @dataclass(frozen=True)
@@ -162,7 +155,7 @@ class Gateway:
     ) -> None:
         self.metric: Metric = registry[settings.metric]
         self.now = ClockWatch().read  # a jump must not end a period, nor refuse a reading, nor give up a report
-        self.settings, self._clock = settings, _SettableClock(settings.clock, self.now)
+        self.settings, self._clock = settings, _PeriodClock(settings.clock, self.now)
         around = os.environ if environ is None else environ
         named = {name: value for name, value in around.items() if name not in CI_VARIABLES}
         spread = settings.spread if settings.clock == "real" or settings.spread is not None else 0.0
@@ -179,7 +172,8 @@ class Gateway:
             groups=_groups(self.metric, settings.group),
         )
         self._server: str | None = getattr(sink, "server", None)
-        self._permission, self._sink = self.client.permission(self._server), sink
+        self._permission = self.client.permission(self._server)
+        self._sink = replace(sink, metrics=registry) if isinstance(sink, Collector) else sink
         self._allow(sink)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
@@ -221,8 +215,7 @@ class Gateway:
             claims = rows.claims(self.metric.id).by(self.metric.period)
         done = max(claims.reported, default=None if claims.first is None else claims.first - 1)
         if done is not None:
-            self._clock.set(float(self.metric.period.start(done + 1) - 1))
-            self._clock.reset()
+            self._clock.at = float(self.metric.period.start(done + 1) - 1)
         return done
 
     def take(self, reading: Reading) -> None:
@@ -267,18 +260,21 @@ class Gateway:
 
     def _dispatch(self, sink: Sink, consent: Consent) -> bool:
         """Deliver what is due; return False where that has to wait, in the state, for the next round."""
-        shared = self._server is not None and self.settings.clock == "real"
+        shared, now = self._server is not None and self.settings.clock == "real", self._clock()
         try:
-            done = dispatch(
+            done = Delivery(
                 self._state,
                 self.client.registry,
                 sink,
                 self._permission.sends,
-                self._clock(),
+                self._permission.may_send,
+                clock=lambda: now,
                 lease=120.0 if shared else 0.0,
-                covers=self._permission.may_send,
+                at_once=AT_ONCE,
+                batch=AT_ONCE,
                 prepare=lambda rows: self._permission.meet(rows, consent),
-            )
+                spread=lambda: 0.0,  # reports are sent together anyway, so they need no separate random delays
+            ).run()
         except (StateError, GatewayError, MemoryError) as error:
             self._wait(error, error.fault if isinstance(error, StateError) else Fault.FULL, 0.0)
             return False
@@ -291,12 +287,12 @@ class Gateway:
 
     def _report(self, dues: Iterable[Due]) -> None:
         for due in dues:
-            self._clock.set(float(self.metric.period.start(due.period + 1) - 1))
+            self._clock.at, self._clock.reporting = float(self.metric.period.start(due.period + 1) - 1), True
             outcome = self.client.record(self.metric.id, due.value)
             while outcome is Outcome.UNAVAILABLE:
                 self._wait(self._unreportable(outcome), self.client.fault)
                 outcome = self.client.record(self.metric.id, due.value)
-            self._clock.reset()
+            self._clock.reporting = False
             self.outcomes[str(outcome)] += 1
             if outcome in FATAL:
                 raise self._unreportable(outcome)
@@ -450,8 +446,10 @@ def follow(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, *
     incoming: queue.Queue[Reading | BadLine | BaseException | None] = queue.Queue(QUEUED)
     threading.Thread(target=_read, args=(items, incoming), name="overstory-readings", daemon=True).start()
     while True:
+        ends, now = gateway.alignment.ends, gateway.now()
+        until = LONGEST_SLEEP if ends is None else ends + wait - now
         try:
-            item = incoming.get(timeout=_patience(gateway, wait, gateway.now()))
+            item = incoming.get(timeout=min(max(until, 0.01), LONGEST_SLEEP))
         except queue.Empty:
             gateway.pass_time(gateway.now() - wait)
             continue
@@ -459,7 +457,10 @@ def follow(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, *
             break
         if isinstance(item, BaseException):
             raise item
-        reading = lines.good(_plausible(item, gateway, gateway.now()))
+        if isinstance(item, Reading) and item.time > gateway.now() + gateway.metric.period.seconds:
+            # It would close every period before it.
+            item = BadLine(item.line, "time", "it lies in the future: is the time zone right, and the clock?")
+        reading = lines.good(item)
         if reading is not None:
             gateway.take(reading)
     gateway.pass_time(gateway.now())
@@ -472,17 +473,3 @@ def _read(items: Iterator[Reading | BadLine], incoming: queue.Queue[Any]) -> Non
         incoming.put(None)
     except BaseException as error:  # noqa: BLE001 - it is raised where the reading is done
         incoming.put(error)
-
-
-def _patience(gateway: Gateway, wait: float, now: float) -> float:
-    """Return for how many seconds nothing has to be done unless a reading comes."""
-    ends = gateway.alignment.ends
-    until = LONGEST_SLEEP if ends is None else ends + wait - now
-    return min(max(until, 0.01), LONGEST_SLEEP)
-
-
-def _plausible(item: Reading | BadLine, gateway: Gateway, now: float) -> Reading | BadLine:
-    """Refuse a reading from the future: it would close every period before it."""
-    if isinstance(item, Reading) and item.time > now + gateway.metric.period.seconds:
-        return BadLine(item.line, "time", "it lies in the future: is the time zone right, and the clock?")
-    return item

@@ -373,7 +373,9 @@ class Alignment:
         if self._open is not None and number > self._open.period:
             yield from self._close()
         if self._open is None:
-            if self._settled is not None and number <= self._settled and not self._resuming(number):
+            # A file that is read again from its beginning comes through the periods that are done, in order.
+            resuming = self._is_done(number) and self._settled == self._done
+            if self._settled is not None and number <= self._settled and not resuming:
                 self.seen.late += reading.value is not None
                 return
             yield from self._fill(number)
@@ -394,13 +396,12 @@ class Alignment:
         if self._open is not None:
             yield from self._close()
 
-    def _resuming(self, number: int) -> bool:
-        """Whether a reading of a period that is done comes again from its file's beginning, in order."""
-        return self._done is not None and self._settled == self._done and number <= self._done
+    def _is_done(self, number: int) -> bool:
+        return self._done is not None and number <= self._done
 
     def _add(self, current: _Open, number: int, reading: Reading) -> None:
+        done = self._is_done(number)
         if number < current.period:
-            done = self._done is not None and number <= self._done
             self.seen.already += done
             self.seen.late += not done
         elif reading.time in current.times:
@@ -412,20 +413,15 @@ class Alignment:
             elif reading.time > current.newest:
                 current.values = [reading.value]
             current.newest = max(current.newest, reading.time)
-            self._count_used(number)
-
-    def _count_used(self, number: int) -> None:
-        if self._done is not None and number <= self._done:
-            self.seen.already += 1
-        else:
-            self.seen.used += 1
+            self.seen.already += done
+            self.seen.used += not done
 
     def _close(self) -> Iterator[Due]:
         assert self._open is not None
         current, self._open = self._open, None
         value = self._value(current.values) if current.values else None
         self._before = self._before if value is None else value
-        if self._done is not None and current.period <= self._done:
+        if self._is_done(current.period):
             return
         self._settled = current.period
         yield Due(current.period, value)

@@ -1,29 +1,22 @@
-"""The destinations of a gateway's reports, and how reports get there from the device's outbox.
+"""The destinations of a gateway's reports: a collector, with several in a request, or a file to be sent later.
 
-A sink is a collector, with several reports in a request, or a file that can be sent later. `dispatch` runs the client's
-own round of delivery with batches of 500. `GatewayError` stops a gateway; a bad line
-does not, unless the operator asks for it.
+`GatewayError` stops a gateway; a bad line does not, unless the operator asks for it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING
 
-from overstory.client.outcomes import Round
-from overstory.client.state.outbox import OutboxRow, RowState
-from overstory.client.state.rows import Rows
-from overstory.client.state.state import State
-from overstory.client.upload.delivery import Delivery, Failures, Permit, Send
+from overstory.client.state.rows import OutboxRow, RowState
+from overstory.client.upload.delivery import Allowed, Collector, Send
 from overstory.client.upload.http import Response, parse_object
-from overstory.client.upload.retry import Covers, Decision
-from overstory.client.upload.sender import Collector
+from overstory.client.upload.retry import Decision, Failures
 from overstory.protocol.errors import OverstoryError
-from overstory.protocol.metrics import Metric
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import UPLOAD_HEADER, UPLOAD_MAGIC
 
@@ -33,20 +26,6 @@ if TYPE_CHECKING:
 
 class GatewayError(OverstoryError):
     """Reports cannot be made, stored or delivered; earlier reports remain stored."""
-
-
-Allowed = Callable[[], bool]
-"""Returns whether reports may still be sent: a person may withdraw consent at any moment."""
-
-
-class Sink(Protocol):
-    """A destination of reports."""
-
-    def deliver(
-        self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed
-    ) -> dict[int, Decision]:
-        """Deliver the bodies of these rows while it is allowed; return the decisions on those delivered, by row id."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -70,7 +49,11 @@ class CollectorSink(Collector):
     uniform
         Draws a number from 0 to 1, for the random part of a retry's delay.
     metrics
-        The registry, whose shards decide to which path an upload goes; `dispatch` sets it.
+        The registry, whose shards decide to which path an upload goes; the gateway sets it.
+    clock
+        A device's time of day; a gateway is told the time with the rows, and does not ask it.
+    until
+        After which time, by `time.monotonic`, no request begins, in seconds; a gateway sets no such end.
     """
 
     most_uploads: int = 500
@@ -106,26 +89,22 @@ class CollectorSink(Collector):
         return decisions
 
     def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
+        """Yield the rows of each request, address by address."""
         by_address: dict[str, list[OutboxRow]] = {}
         for row in rows:
             by_address.setdefault(self.address(row), []).append(row)
         for of_address in by_address.values():
-            yield from self._requests(of_address)
-
-    def _requests(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
-        group: list[OutboxRow] = []
-        size = 0
-        for row in rows:
-            if group and (len(group) == self.most_uploads or size + len(row.body) > self.most_bytes):
-                yield group
-                group, size = [], 0
-            group.append(row)
-            size += len(row.body)
-        if group:
+            group, size = list[OutboxRow](), 0
+            for row in of_address:
+                if group and (len(group) == self.most_uploads or size + len(row.body) > self.most_bytes):
+                    yield group
+                    group, size = [], 0
+                group.append(row)
+                size += len(row.body)
             yield group
 
     def _post(self, rows: list[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
-        response = self.post(rows, self.timeout)
+        response = self.post(rows)
         if len(rows) > 1 and _may_split(response):
             half = len(rows) // 2
             return self._deliver_groups((rows[:half], rows[half:]), now, failures, allowed)
@@ -237,38 +216,3 @@ def _scan(path: Path) -> tuple[set[bytes], int]:
     if end == 0 and size > 0 and not may_be_cut:
         raise GatewayError(f"{path}: this file is not a gateway's; name another")
     return ids, end
-
-
-AT_ONCE: Final = 500
-"""Reports taken together, as many as one request carries."""
-
-
-def dispatch(
-    state: State,
-    metrics: Mapping[str, Metric],
-    sink: Sink,
-    permit: Permit,
-    now: float,
-    *,
-    lease: float = 120.0,
-    covers: Covers = lambda _: True,
-    prepare: Callable[[Rows], object] = lambda _: None,
-) -> Round:
-    """Deliver the reports that are due at `now` to a sink, until nothing is left or the sink fails; see `Delivery`."""
-    if isinstance(sink, CollectorSink):
-        sink = replace(sink, metrics=metrics)
-    return Delivery(
-        state,
-        metrics,
-        sink.deliver,
-        permit,
-        covers,
-        clock=lambda: now,
-        lease=lease,
-        at_once=AT_ONCE,
-        batch=AT_ONCE,
-        server=getattr(sink, "server", None),
-        through=getattr(sink, "through", None),
-        prepare=prepare,
-        spread=lambda: 0.0,  # a gateway sends its reports together anyway, so they need no separate random delays
-    ).run()

@@ -25,16 +25,13 @@ from overstory.client.consent.consent import Agreement, Choice, Consent
 from overstory.client.consent.policy import EffectiveChoice
 from overstory.client.outcomes import MADE
 from overstory.client.session import Session
-from overstory.client.state import database
-from overstory.client.state.database import committed
-from overstory.client.state.outbox import RowState
-from overstory.client.state.paths import StatePaths
-from overstory.client.state.rows import Rows
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import VERSION, Rows, RowState, create_tables
 from overstory.client.state.secret_file import DeviceSecret
-from overstory.client.state.state import State
+from overstory.client.state.state import State, committed
+from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
 from overstory.client.upload.retry import RetryPolicy, retry_after
-from overstory.client.upload.sender import ReportSender
 from overstory.protocol.domains import StringTable
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
@@ -67,7 +64,7 @@ class MemoryState(State):
         super().__init__(StatePaths(Path("memory")))
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         with committed(self._connection):
-            database.create_tables(self._connection)
+            create_tables(self._connection)
         self._tables = [
             name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         ]
@@ -75,21 +72,21 @@ class MemoryState(State):
 
     def renew(self, secret: DeviceSecret) -> None:
         """Become the state of another device: the statements that SQLite has prepared are most of a device's time."""
-        self._root = self._secret = secret
+        self._root = self.secret = secret
         with committed(self._connection):
             for table in self._tables:
                 self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - the schema's own names
-            about = [("schema", database.VERSION), ("fingerprint", secret.fingerprint)]
+            about = [("schema", VERSION), ("fingerprint", secret.fingerprint)]
             self._connection.executemany("INSERT INTO about VALUES (?, ?)", about)
 
     @property
     def exists(self) -> bool:
         return True
 
-    def begin(self, timeout: float | None = None) -> DeviceSecret:  # noqa: ARG002 - nobody else holds it
+    def begin(self) -> DeviceSecret:
         """Return the secret, without the keys of metrics that are over."""
-        self._root = self._root.without(Rows(self._connection, self.bounds).keys.erased())
-        self._secret = self._root
+        self._root = self._root.without(Rows(self._connection, self.bounds).erased())
+        self.secret = self._root
         return self._root
 
     @contextmanager
@@ -237,8 +234,8 @@ class Fleet:
             answers = self._relayed([body for _, bodies in waiting for body in bodies])
             self._asked = max(retry_after(answer, self._now, RetryPolicy()) for answer in answers.values())
             for state, _ in waiting:
-                done = self._sender(answers).deliver(
-                    state, self._registry.metrics, seconds=TIMEOUT, permit=lambda: True, covers=self._covers
+                done = self._sender(answers).send_due(
+                    state, self._registry, seconds=TIMEOUT, permit=lambda: True, covers=self._covers
                 )
                 outcomes.accepted += done.sent
                 outcomes.dropped.update(done.dropped)
@@ -254,8 +251,8 @@ class Fleet:
         self._now = max(_due(state) for state, _ in waiting) + 1
         return waited + pause
 
-    def _sender(self, answers: Mapping[bytes, Response]) -> ReportSender:
-        return ReportSender(self._server, lambda request: answers[request.body], self._token, clock=self._clock)
+    def _sender(self, answers: Mapping[bytes, Response]) -> Collector:
+        return Collector(self._server, lambda request: answers[request.body], self._token, clock=self._clock)
 
     def _relayed(self, bodies: Sequence[bytes]) -> dict[bytes, Response]:
         """Post uploads together; return for each the answer that it would have had alone."""

@@ -15,9 +15,9 @@ from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.client.upload.delivery import Sink
     from overstory.gateway.gateway import Gateway, Lines
     from overstory.gateway.readings import BadLine, Format, Layout, Reading
-    from overstory.gateway.sinks import Sink
 
 MORE = """\
 Readings are lines with a time and a value. Each period of the metric is reported once, after its end: the state folder
@@ -97,7 +97,7 @@ def _add_periods(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from overstory.client.settings import WEEK, seconds
+    from overstory.client.client import WEEK, seconds
     from overstory.gateway.gateway import Gateway, Lines, Settings, bounded_lines
     from overstory.gateway.readings import read_lines
     from overstory.protocol.metrics import load_registry

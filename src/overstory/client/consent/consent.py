@@ -25,8 +25,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
 from overstory.client.outcomes import ConsentError, Fault, StateError
-from overstory.client.state.files import make_folder, overwrite, sync_folder, write_atomically
-from overstory.client.state.paths import StatePaths, refuse_foreign
+from overstory.client.state.files import (
+    StatePaths,
+    make_folder,
+    overwrite,
+    refuse_foreign,
+    sync_folder,
+    write_atomically,
+)
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -371,7 +377,7 @@ def _forbidden(paths: StatePaths, consent: Consent) -> bool:
 
 def _withdraw(paths: StatePaths, choice: Choice, spared: Collection[str] = ()) -> None:
     """Keep what waits from being sent, but for some metrics' reports."""
-    from overstory.client.state.outbox import RowState
+    from overstory.client.state.rows import RowState
     from overstory.client.state.state import State
 
     state = State(paths)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from overstory.client.consent.consent import Choice, Consent, choose, origin, pin, pinned, read_consent
 from overstory.client.outcomes import ConsentError, Outcome, StateError
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
 
 if TYPE_CHECKING:
     from datetime import date

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from overstory.client.outcomes import ConsentError, StateError
 from overstory.client.person.command_line import add_commands
 from overstory.client.person.question import CommandContext
-from overstory.client.state.paths import (
+from overstory.client.state.files import (
     NOT_LEFT,
     StatePaths,
     applications,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.randomizer import new_secret, randomizer_of
 from overstory.client.recorder import Tagger
-from overstory.client.state.outbox import OutboxRow
+from overstory.client.state.rows import OutboxRow
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.privacy.attacks import posterior
@@ -257,8 +257,8 @@ class ReportedBefore:
 def _before(state: State, metric: Metric, key: bytes, cohort: int, encoded: Any) -> ReportedBefore:
     tag = Tagger(metric, key, cohort).tag(encoded)
     with state.snapshot() as rows:
-        matching = [response for response in rows.memo.responses(metric.id) if response.tag == tag]
-        queue, distinct = rows.outbox.rows(metric.id), rows.memo.distinct(metric.id, spare=metric.nothing_is_spare)
+        matching = [response for response in rows.responses(metric.id) if response.tag == tag]
+        queue, distinct = rows.outbox.rows(metric.id), rows.distinct(metric.id, spare=metric.nothing_is_spare)
     if not matching:
         full = metric.max_values is not None and distinct >= metric.max_values
         return ReportedBefore(

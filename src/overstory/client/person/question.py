@@ -16,7 +16,7 @@ from overstory.client.budget import ledger_of, part_of, totals
 from overstory.client.consent.consent import WORDS, Choice, Consent, origin, pinned, read_consent
 from overstory.client.outcomes import ConsentError, StateError
 from overstory.client.person.status import relay_status
-from overstory.client.state.paths import StatePaths, policy_file
+from overstory.client.state.files import StatePaths, policy_file
 from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.attacks import metric_linkability

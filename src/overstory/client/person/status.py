@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import NEW, Choice, pinned
 from overstory.client.outcomes import Fault, StateError
-from overstory.client.state.outbox import LONGEST_DELAY, RowState
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import LONGEST_DELAY, RowState
 from overstory.client.state.state import UNCHECKED, machine_id
 from overstory.client.upload.delivery import ASKED, COPIED, CollectorHealth
 from overstory.client.upload.retry import DAY, RELAY, problem_words

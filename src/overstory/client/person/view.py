@@ -27,8 +27,7 @@ from overstory.client.person.explanation import (
 )
 from overstory.client.person.question import facts
 from overstory.client.person.status import Status, spent_json
-from overstory.client.state.outbox import OutboxRow, RowState
-from overstory.client.state.rows import ALL_VALUES, Response, Rows
+from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
 from overstory.client.upload.retry import RELAYED
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
 from overstory.privacy.attacks import metric_linkability
@@ -106,7 +105,7 @@ def view_metrics(rows: Rows, registry: Mapping[str, Metric]) -> tuple[MetricView
     """Return every metric that the registry lists or that this device has reported, in that order."""
     names = dict.fromkeys(registry)
     names |= dict.fromkeys(row.metric for row in rows.outbox.rows())
-    names |= dict.fromkeys(response.metric for response in rows.memo.responses())
+    names |= dict.fromkeys(response.metric for response in rows.responses())
     ledger = ledger_of(rows)
     return tuple(_shown(rows, name, registry.get(name), ledger) for name in names)
 
@@ -119,7 +118,7 @@ def _shown(rows: Rows, name: str, metric: Metric | None, ledger: Ledger) -> Metr
         id=name,
         metric=metric,
         recorded=tuple(_label(period, number) for number in sorted(claims.reported)),
-        responses=tuple(_response(each, metric) for each in rows.memo.responses(name) if each.tag != ALL_VALUES),
+        responses=tuple(_response(each, metric) for each in rows.responses(name) if each.tag != ALL_VALUES),
         reports=tuple(_report(row, metric, period) for row in queue),
         inferences=Inferences() if metric is None else infer_all(queue, metric),
         spent=None if metric is None else spent(ledger, metric),

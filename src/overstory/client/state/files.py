@@ -1,25 +1,65 @@
-"""Files that exist complete or not at all, readable by their owner alone.
+"""The files of a device's state: where they are, whose, which applications have some, and how they are written.
 
-What is written over is a file of this user's own with one name, and no link: in a folder that others can write to, a
-name may lead to any other file of the user's.
+A file exists complete or not at all, readable by its owner alone. What is written over is a file of this user's own
+with one name, and no link: in a folder that others can write to, a name may lead to any other file of the user's. One
+process works at a time: a lock on a file, released by the system when its process dies.
 
-One process at a time: a lock on a file, released by the system when its process dies.
+A program stores its name and its registry in the state when it first records, even before anyone was asked. Both are
+public, and neither is about the person. With them `overstory on` can show what is asked for, and `status` what it has
+cost, without a file from elsewhere.
+
+Whose a state folder is: one that somebody else made, or can change or read, is refused, as ssh refuses such a key.
+
+Whoever plants a secret can read the reports made with it, and whoever plants a consent speaks for the person. So the
+files belong to the user that the program runs as, nobody else may write to them or to their folder, and nobody else may
+read the secret or the database. The folder is that user's or the administrator's, as a mount point is. One that is
+reached by a link is judged where it really is, and the link's owner is either of the two. The folders above are not
+judged: who can put another folder in this one's place is found out by the owner of its files.
+
+Windows keeps no owner and no mode that Python can read, and makes folders below the user's own for that user alone:
+nothing is checked there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import re
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from overstory.client.outcomes import Fault, StateError
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics import MetricRegistry
+
+
+class StatePaths:
+    """The files of one application's state."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # The device's secret. One that the database does not know yet; one on its way to replace the one that is there;
+        # one of before a key was destroyed: these three exist for a moment, or after a crash in it.
+        self.secret, self.unconfirmed = folder / "secret", folder / "secret.new"
+        self.next, self.replaced = folder / "secret.next", folder / "secret.old"
+        # What was reported and what waits; the person's choice.
+        self.database, self.consent = folder / "state.db", folder / "consent.json"
+        # The application's name and its registry, both public; what processes lock: its content marks a begun state.
+        self.application, self.lock = folder / "application.json", folder / "lock"
+
+    def __repr__(self) -> str:
+        return f"StatePaths({os.fspath(self.folder)!r})"
+
 
 PRIVATE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
@@ -109,11 +149,6 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
 _FAR: Final = 1 << 30  # Windows forbids reading locked bytes: the locked one is past all content
 _PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02)
 
@@ -143,6 +178,7 @@ def locked(path: Path, timeout: float) -> Iterator[int]:
 
 
 if sys.platform == "win32":
+    import msvcrt
 
     def _try(handle: int) -> bool:
         try:
@@ -157,6 +193,7 @@ if sys.platform == "win32":
         msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
 
 else:
+    import fcntl
 
     def _try(handle: int) -> bool:
         try:
@@ -168,3 +205,197 @@ else:
 
     def _release(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+ROOT: Final = 0
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def refuse_foreign(paths: StatePaths) -> None:
+    """Raise StateError when what is there of a state is not this user's own, or is open to others."""
+    user = getattr(os, "geteuid", lambda: None)()
+    if user is None:
+        return
+    for problem in _problems(paths, user):
+        raise StateError(Fault.FOREIGN, problem)
+
+
+def _problems(paths: StatePaths, user: int) -> Iterator[str]:
+    folder = _status(paths.folder, follow=False)
+    if folder is None:
+        return
+    if stat.S_ISLNK(folder.st_mode):
+        yield f"{paths.folder}: it is a link, and a state lies in its folder itself: name the folder that it leads to"
+        return
+    if folder.st_uid not in (user, ROOT):
+        yield _not_yours(paths.folder, folder, user)
+    if folder.st_mode & _OTHERS_WRITE:
+        by_all = folder.st_mode & stat.S_IWOTH
+        yield _open(paths.folder, folder, "changed", "700" if by_all else "g-w")
+    public = paths.consent, paths.application, paths.lock
+    for path in (paths.secret, paths.unconfirmed, paths.database, *public):
+        file = _status(path)
+        if file is None:
+            continue
+        if file.st_uid != user:
+            yield _not_yours(path, file, user)
+        secret = path not in public
+        if file.st_mode & (_OTHERS if secret else _OTHERS_WRITE):
+            yield _open(path, file, "read or changed" if secret else "changed", "600")
+
+
+def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
+    try:
+        return os.stat(path, follow_symlinks=follow)  # noqa: PTH116 - every look at a state begins with six of these
+    except OSError:
+        return None  # who opens it will say so
+
+
+def _not_yours(path: Path, status: os.stat_result, user: int) -> str:
+    return (
+        f"{path}: it belongs to user {status.st_uid}, and this program runs as user {user}; a state is used by its "
+        "own user alone: name another folder, or give this one back to its user"
+    )
+
+
+def _open(path: Path, status: os.stat_result, may: str, mode: str) -> str:
+    now = f"{stat.S_IMODE(status.st_mode):04o}"
+    return (
+        f"{path}: it can be {may} by other users (mode {now}); if nobody else has used it, "
+        f"close it with: chmod {mode} {path}; where that changes nothing, the file system keeps no modes: keep the "
+        "state on another one"
+    )
+
+
+_APP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def check_app(app: str) -> str:
+    """Return `app`, or raise ParameterError unless it can name a folder on every platform."""
+    if not isinstance(app, str) or not _APP.fullmatch(app):
+        raise ParameterError(
+            f"app = {app!r}: give 1 to 64 letters, digits, dots, dashes or underscores, a letter or digit first"
+        )
+    return app
+
+
+def state_folder(app: str, environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+    """Return ``OVERSTORY_STATE``, if set, or ``overstory/<app>`` in the platform's place for state."""
+    check_app(app)
+    if chosen := environ.get("OVERSTORY_STATE"):
+        return Path(chosen)
+    return states_folder(environ, platform) / app
+
+
+def states_folder(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+    """Return the folder that holds the states of all applications of this user, where none is named."""
+    return _platform_folder(environ, platform) / "overstory"
+
+
+def _platform_folder(environ: Mapping[str, str], platform: str) -> Path:
+    if platform == "win32":
+        local = environ.get("LOCALAPPDATA")
+        return Path(local) if local else _home(environ, "USERPROFILE") / "AppData" / "Local"
+    if platform == "darwin":
+        return _home(environ, "HOME") / "Library" / "Application Support"
+    chosen = environ.get("XDG_STATE_HOME", "")
+    # The specification of base directories: a relative path is invalid and ignored.
+    return Path(chosen) if chosen.startswith("/") else _home(environ, "HOME") / ".local" / "state"
+
+
+def _home(environ: Mapping[str, str], name: str) -> Path:
+    if home := environ.get(name):
+        return Path(home)
+    try:
+        return Path.home()
+    except RuntimeError:  # no home in the environment and none in the system's list of users
+        raise ParameterError(f"no home folder is known: set {name}, or OVERSTORY_STATE to a folder") from None
+
+
+def policy_file(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+    """Return where an administrator's policy is looked for."""
+    if platform == "win32":
+        return Path(environ.get("PROGRAMDATA") or r"C:\ProgramData") / "overstory" / "policy.json"
+    if platform == "darwin":
+        return Path("/Library/Application Support/overstory/policy.json")
+    return Path("/etc/overstory/policy.json")
+
+
+VERSION: Final = 1
+NOT_LEFT: Final = (
+    "no registry is kept in this state: the program has not run here since it began to leave one; start it once, or "
+    "give --registry FILE"
+)
+
+
+@dataclass(frozen=True)
+class Application:
+    """The name and the registry that a program stored."""
+
+    name: str | None = None  # the application's name; None where the state does not say it
+    registry: str | None = None  # the text of its metric registry; None where there is none
+
+
+def leave(paths: StatePaths, path: Path, content: bytes) -> None:
+    """Write a public file of a state, whose folder is made if need be; one that has this content already stays."""
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == content:
+            return
+    refuse_foreign(paths)
+    make_folder(paths.folder)
+    write_atomically(path, content, durable=False)  # one that a power failure empties is written again
+
+
+def describe(name: str | None, registry: MetricRegistry) -> bytes:
+    """Return what a program leaves about itself: its name, None where it is not known, and its registry."""
+    return json.dumps({"version": VERSION, "name": name, "registry": registry.text}).encode()
+
+
+def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> None:
+    """Leave a program's name and registry in its state, unless they are there; without a name, the one there stays."""
+    leave(paths, paths.application, describe(name or read_application(paths).name, registry))
+
+
+def read_application(paths: StatePaths) -> Application:
+    """Return what a program stored about itself; None where it cannot be read."""
+    try:
+        read = json.loads(paths.application.read_bytes())
+        name, registry = read["name"], read["registry"]
+        if not (name is None or check_app(name)) or not isinstance(registry, str | None):
+            return Application()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, ParameterError):
+        return Application()
+    return Application(name, registry)
+
+
+def left_registry(paths: StatePaths) -> MetricRegistry:
+    """Return the registry that a program left in its state; it lists nothing where there is none."""
+    from overstory.protocol.metrics import MetricRegistry, parse_registry
+
+    refuse_foreign(paths)
+    text = read_application(paths).registry
+    return MetricRegistry({}, "") if text is None else parse_registry(text, source=os.fspath(paths.application))
+
+
+def applications(environ: Mapping[str, str]) -> dict[str, StatePaths]:
+    """Return the states in this user's usual place, by application; the one that ``OVERSTORY_STATE`` names, if set."""
+    if chosen := environ.get("OVERSTORY_STATE"):
+        paths = StatePaths(Path(chosen))
+        return {read_application(paths).name or chosen: paths} if is_state(paths) else {}
+    try:
+        folders = sorted(states_folder(environ).iterdir())
+    except OSError:
+        return {}
+    candidates = {folder.name: StatePaths(folder) for folder in folders if _APP.fullmatch(folder.name)}
+    return {name: paths for name, paths in candidates.items() if is_state(paths)}
+
+
+def is_state(paths: StatePaths) -> bool:
+    """Whether a folder holds a state, damaged or not; False where only its lock is left."""
+    try:
+        names = set(os.listdir(paths.folder))  # noqa: PTH208 - names alone
+    except OSError:
+        return paths.folder.is_dir()  # who opens it will say why it cannot be read
+    parts = paths.consent, paths.application, paths.database, paths.secret, paths.unconfirmed
+    return any(part.name in names for part in parts) or (paths.lock.name in names and paths.lock.stat().st_size > 0)

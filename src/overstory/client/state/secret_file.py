@@ -2,8 +2,8 @@
 
 One secret for all metrics, from which the key of one can be destroyed: a binary tree over 64-bit leaves (Goldreich,
 Goldwasser, Micali 1986). A child is a keyed hash of its parent, a metric's leaf is a hash of its id, and the leaf's key
-is the *metric key*. Whoever holds the root has every key. `KeyTree.without` takes one away: the nodes on its path go,
-the siblings along the path stay, and no other key is lost (a puncturable function: Green and Miers 2015).
+is the *metric key*. Whoever holds the root has every key. `DeviceSecret.without` takes one away: the nodes on its path
+go, the siblings along the path stay, and no other key is lost (a puncturable function: Green and Miers 2015).
 
 The file:
 
@@ -23,20 +23,22 @@ import contextlib
 import hashlib
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
 
-from overstory.client.outcomes import Fault, StateError
-from overstory.client.state.database import of_other_version
-from overstory.client.state.files import create, opened_own, sync_folder
-from overstory.client.state.paths import StatePaths
+from overstory.client.outcomes import Fault, StateError, of_other_version
+from overstory.client.state.files import StatePaths, create, opened_own, sync_folder
 
 DEPTH: Final = 64
 KEY_BYTES: Final = 32
 _PERSON: Final = b"key tree"
 _SIDES: Final = {"0": b"\0", "1": b"\1"}
+_HEAD: Final = b"OVSS\x01\0\0\0"
+_CHECK: Final = 12
+_LENGTHS: Final = struct.Struct("<16sI")
+_NODE: Final = struct.Struct("<BQ32s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,51 +59,6 @@ class Node:
         return Node(self.depth + 1, self.prefix << 1 | bit, key)
 
 
-class KeyTree:
-    """What is left of a tree of keys."""
-
-    __slots__ = ("_nodes",)
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._nodes = tuple(nodes)
-
-    @classmethod
-    def of_root(cls, root: bytes) -> KeyTree:
-        if len(root) != KEY_BYTES:
-            raise ValueError(f"the root of a key tree has {KEY_BYTES} bytes, not {len(root)}")
-        return cls([Node(0, 0, root)])
-
-    def __iter__(self) -> Iterator[Node]:
-        return iter(self._nodes)
-
-    def key(self, metric: str) -> bytes | None:
-        """Return a metric's key; None where it was taken away."""
-        leaf = leaf_of(metric)
-        node = self._above(leaf)
-        if node is None:
-            return None
-        key, blake2b = node.key, hashlib.blake2b
-        for bit in f"{leaf:0{DEPTH}b}"[node.depth :]:  # as `child` does, without a call for each level
-            key = blake2b(_SIDES[bit], key=key, digest_size=KEY_BYTES, person=_PERSON).digest()
-        return key
-
-    def without(self, metric: str) -> KeyTree:
-        """Return the tree from which this metric's key cannot be derived, and every other one can."""
-        leaf = leaf_of(metric)
-        node = above = self._above(leaf)
-        if node is None:
-            return self
-        siblings = []
-        for place in range(DEPTH - node.depth - 1, -1, -1):
-            bit = leaf >> place & 1
-            siblings.append(node.child(1 - bit))
-            node = node.child(bit)
-        return KeyTree([*(other for other in self._nodes if other is not above), *siblings])
-
-    def _above(self, leaf: int) -> Node | None:
-        return next((node for node in self._nodes if node.covers(leaf)), None)
-
-
 def leaf_of(metric: str) -> int:
     """Return the number of a metric's leaf."""
     return int.from_bytes(
@@ -109,19 +66,13 @@ def leaf_of(metric: str) -> int:
     )
 
 
-_HEAD: Final = b"OVSS\x01\0\0\0"
-_CHECK: Final = 12
-_LENGTHS: Final = struct.Struct("<16sI")
-_NODE: Final = struct.Struct("<BQ32s")
-
-
 class DeviceSecret:
-    """A secret that neither `repr` nor pickle gives away."""
+    """What is left of a tree of keys; neither `repr` nor pickle gives it away."""
 
-    __slots__ = ("_tree", "fingerprint")
+    __slots__ = ("_nodes", "fingerprint")
 
-    def __init__(self, tree: KeyTree, fingerprint: bytes) -> None:
-        self._tree, self.fingerprint = tree, fingerprint
+    def __init__(self, nodes: Iterable[Node], fingerprint: bytes) -> None:
+        self._nodes, self.fingerprint = tuple(nodes), fingerprint
 
     @classmethod
     def fresh(cls) -> DeviceSecret:
@@ -131,25 +82,44 @@ class DeviceSecret:
     @classmethod
     def of_root(cls, root: bytes) -> DeviceSecret:
         """Return the secret with this root: a given one for simulations and vectors, where fresh ones would differ."""
+        if len(root) != KEY_BYTES:
+            raise ValueError(f"the root of a key tree has {KEY_BYTES} bytes, not {len(root)}")
         fingerprint = hashlib.blake2b(root, digest_size=16, person=b"fingerprint").digest()
-        return cls(KeyTree.of_root(root), fingerprint)
+        return cls([Node(0, 0, root)], fingerprint)
 
     def key(self, metric: str) -> bytes | None:
         """Return a metric's key; None where it was destroyed."""
-        return self._tree.key(metric)
+        leaf = leaf_of(metric)
+        node = self._above(leaf)
+        if node is None:
+            return None
+        key, blake2b = node.key, hashlib.blake2b
+        for bit in f"{leaf:0{DEPTH}b}"[node.depth :]:  # as `child` does, without a call for each level
+            key = blake2b(_SIDES[bit], key=key, digest_size=KEY_BYTES, person=_PERSON).digest()
+        return key
 
-    def without(self, metrics: frozenset[str]) -> DeviceSecret:
-        """Return the secret without the keys of these metrics."""
-        tree = self._tree
-        for metric in sorted(metrics):
-            tree = tree.without(metric)
-        return DeviceSecret(tree, self.fingerprint)
+    def without(self, metrics: Iterable[str]) -> DeviceSecret:
+        """Return the secret from which the keys of these metrics cannot be derived, and every other one can."""
+        secret = self
+        for leaf in map(leaf_of, sorted(metrics)):
+            node = above = secret._above(leaf)
+            if node is None:
+                continue
+            nodes = [other for other in secret._nodes if other is not above]
+            for place in range(DEPTH - node.depth - 1, -1, -1):
+                bit = leaf >> place & 1
+                nodes.append(node.child(1 - bit))
+                node = node.child(bit)
+            secret = DeviceSecret(nodes, self.fingerprint)
+        return secret
+
+    def _above(self, leaf: int) -> Node | None:
+        return next((node for node in self._nodes if node.covers(leaf)), None)
 
     def reveal(self) -> bytes:
         """Return the file's content, without the checksum."""
-        nodes = tuple(self._tree)
-        lengths = _LENGTHS.pack(self.fingerprint, len(nodes))
-        return b"".join((_HEAD, lengths, *(_NODE.pack(node.depth, node.prefix, node.key) for node in nodes)))
+        lengths = _LENGTHS.pack(self.fingerprint, len(self._nodes))
+        return b"".join((_HEAD, lengths, *(_NODE.pack(node.depth, node.prefix, node.key) for node in self._nodes)))
 
     def __repr__(self) -> str:
         return f"DeviceSecret(fingerprint={self.fingerprint.hex()[:8]})"
@@ -233,7 +203,7 @@ def _parsed(body: bytes) -> DeviceSecret | None:
     nodes = body[start:]
     if len(nodes) != count * _NODE.size:
         return None
-    return DeviceSecret(KeyTree(Node(*each) for each in _NODE.iter_unpack(nodes)), fingerprint)
+    return DeviceSecret((Node(*each) for each in _NODE.iter_unpack(nodes)), fingerprint)
 
 
 def _checksum(body: bytes) -> bytes:

@@ -3,6 +3,10 @@
 A connection lasts for one transaction, so none is open across a fork, and every process sees the others' changes.
 SQLite keeps a rollback journal and waits for the disk at every commit: a crash leaves all of a transaction or nothing.
 
+Forks and transactions exclude each other. SQLite's locks and journals belong to a process: a child that inherited an
+open transaction would share them with its parent. So a fork waits until the transaction ends; if it does not end in
+time, the child never opens a database. A child's copy of its parent's queue is emptied.
+
 Creation, under the folder's lock: the secret is written to ``secret.new``; its fingerprint is committed to state.db
 together with the tables; ``secret.new`` is renamed to ``secret``; the lock file is marked. After a crash between two
 steps the next process completes or undoes them. So a file that is missing later must have existed: the state is lost,
@@ -20,26 +24,32 @@ reveals nothing about the secret. A machine without an id (a container whose ima
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import hashlib
 import os
 import sqlite3
 import stat
 import sys
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from functools import cache
+from contextlib import closing, contextmanager, nullcontext, suppress
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from overstory.client.outcomes import Fault, StateError
-from overstory.client.state import database
-from overstory.client.state.database import committed, connected, fork_guard, translate_errors
-from overstory.client.state.files import PRIVATE, is_own, locked, make_folder, sync_folder, unfinished
-from overstory.client.state.outbox import Bounds
-from overstory.client.state.paths import StatePaths, refuse_foreign
-from overstory.client.state.rows import Lifetimes, Rows, changes, over
+from overstory.client.state.files import (
+    PRIVATE,
+    StatePaths,
+    is_own,
+    locked,
+    make_folder,
+    refuse_foreign,
+    sync_folder,
+    unfinished,
+)
+from overstory.client.state.rows import PAGE, Bounds, Rows, create_tables, has_tables
 from overstory.client.state.secret_file import (
     DeviceSecret,
     discard_replaced,
@@ -52,13 +62,163 @@ from overstory.client.state.secret_file import (
 if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
+PATIENCE: Final = 5.0
+"""Seconds for which a fork waits for a transaction to end, and erasing for other processes."""
+
+
+class Forked(Protocol):
+    """An object that is informed when it is in a child."""
+
+    def after_fork(self) -> None:
+        """Reset: queued reports are the parent's, and no other thread exists here."""
+        ...
+
+
+class _Gate:
+    """A lock that is held during every transaction of this process and during every fork."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.held = False
+        self.broken = False
+        self.watching: weakref.WeakSet[Forked] = weakref.WeakSet()
+
+    def before(self) -> None:
+        self.held = self.lock.acquire(timeout=PATIENCE)
+
+    def in_parent(self) -> None:
+        if self.held:
+            self.lock.release()
+
+    def in_child(self) -> None:
+        self.broken = self.broken or not self.held
+        self.lock = threading.RLock()
+        for watcher in list(self.watching):
+            watcher.after_fork()
+
+
+_gate: Final = _Gate()
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(before=_gate.before, after_in_parent=_gate.in_parent, after_in_child=_gate.in_child)
+
+
+def watch(watcher: Forked) -> None:
+    """Call `watcher.after_fork` in every child."""
+    _gate.watching.add(watcher)
+
+
+@contextmanager
+def fork_guard() -> Iterator[None]:
+    """Delay forks until the end of this block."""
+    if _gate.broken:
+        raise StateError(Fault.BUSY, "this process was forked in the middle of a transaction: it records nothing")
+    with _gate.lock:
+        yield
+
+
+_BY_CODE: Final = {
+    sqlite3.SQLITE_BUSY: Fault.BUSY,
+    sqlite3.SQLITE_LOCKED: Fault.BUSY,
+    sqlite3.SQLITE_FULL: Fault.FULL,
+    sqlite3.SQLITE_READONLY: Fault.READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: Fault.UNREADABLE,
+    sqlite3.SQLITE_PERM: Fault.UNREADABLE,
+    sqlite3.SQLITE_CORRUPT: Fault.DAMAGED,
+    sqlite3.SQLITE_NOTADB: Fault.DAMAGED,
+}
+_BY_ERRNO: Final = {
+    errno.ENOSPC: Fault.FULL,
+    errno.EFBIG: Fault.FULL,
+    getattr(errno, "EDQUOT", errno.ENOSPC): Fault.FULL,
+    errno.EROFS: Fault.READ_ONLY,
+    errno.EACCES: Fault.READ_ONLY,
+    errno.EPERM: Fault.READ_ONLY,
+}
+_MESSAGES: Final = {
+    Fault.BUSY: "another process has held it for too long",
+    Fault.FULL: "there is no room left on the disk, or a limit on files is reached",
+    Fault.READ_ONLY: "it cannot be written",
+    Fault.UNREADABLE: "it cannot be opened",
+    Fault.DAMAGED: "it is damaged; forget the state, or restore it from a backup",
+}
+
+
+@contextmanager
+def translate_errors(path: Path) -> Iterator[None]:
+    """Turn the errors of SQLite and of the system into `StateError`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StateError(*_of_sqlite(error, path)) from error
+    except UnicodeDecodeError as error:  # SQLite quotes the file in its message, and that is not text
+        raise StateError(Fault.DAMAGED, f"{path}: {_MESSAGES[Fault.DAMAGED]}") from error
+    except OSError as error:
+        fault = _BY_ERRNO.get(error.errno or 0, Fault.UNREADABLE)
+        raise StateError(fault, f"{path}: {_MESSAGES[fault]}: {error.strerror or error}") from error
+
+
+def _of_sqlite(error: sqlite3.Error, path: Path) -> tuple[Fault, str]:
+    code = getattr(error, "sqlite_errorcode", None)
+    # The low byte of an extended code is the primary code. Some faults have none, such as text for a number.
+    fault = Fault.DAMAGED if code is None else _BY_CODE.get(code & 0xFF, Fault.UNREADABLE)
+    if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR and _over_the_limit(path):
+        fault = Fault.FULL
+    return fault, f"{path}: {_MESSAGES[fault]} ({getattr(error, 'sqlite_errorname', None) or error})"
+
+
+def _over_the_limit(path: Path) -> bool:
+    """Whether the file's size is limited: a write beyond the limit is an I/O error to SQLite."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return limit != resource.RLIM_INFINITY and path.stat().st_size + (1 << 16) > limit
+
+
+@lru_cache(maxsize=16)
+def _uri(path: str, mode: str) -> str:
+    return f"{Path(path).as_uri()}?mode={mode}"
+
+
+@contextmanager
+def connected(path: Path, mode: str, timeout: float, *, synchronous: str = "EXTRA") -> Iterator[sqlite3.Connection]:
+    """Open an existing database, "rw" or "ro"; synchronous is FULL where the caller synchronizes the folder itself."""
+    uri = _uri(os.path.abspath(path), mode)  # noqa: PTH100 - resolve() would follow links
+    if not os.path.exists(path):  # noqa: PTH110 - a record begins with this
+        raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the state to start over")
+    with fork_guard(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
+        # A rollback journal and not WAL, whose shared memory does not exist on network homes. EXTRA waits for the
+        # folder too: a journal that is back after a power loss would undo the last commit, a withdrawal for example.
+        for pragma in (
+            f"synchronous = {synchronous}",
+            "secure_delete = ON",
+            "trusted_schema = OFF",
+            "cell_size_check = ON",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+        yield connection
+
+
+@contextmanager
+def committed(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold the write lock; commit at the end of the block, roll back if it raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
 
 class State:
     """One application's state on this device; other processes are waited for `timeout` seconds."""
 
     def __init__(self, paths: StatePaths, *, timeout: float = 1.0, bounds: Bounds | None = None) -> None:
         self.paths, self.timeout, self.bounds = paths, timeout, bounds or Bounds()
-        self._secret: DeviceSecret | None = None
+        self.secret: DeviceSecret | None = None  # None until `begin`; then no other state is accepted in its place
 
     def __repr__(self) -> str:
         return f"State({os.fspath(self.paths.folder)!r})"
@@ -68,20 +228,89 @@ class State:
         """Whether there is a database file, which may be damaged."""
         return self.paths.database.exists()
 
-    def begin(self, timeout: float | None = None) -> DeviceSecret:
+    def begin(self) -> DeviceSecret:
         """Create the state, or open and check the existing one; return its secret."""
-        wait = self.timeout if timeout is None else timeout
-        with translate_errors(self.paths.folder), fork_guard():
-            make_folder(self.paths.folder)
-            refuse_foreign(self.paths)
-            with locked(self.paths.lock, wait) as lock:
-                secret = open_or_create(self.paths, lock, wait)
-        self._secret = secret
+        paths = self.paths
+        with translate_errors(paths.folder), fork_guard():
+            make_folder(paths.folder)
+            refuse_foreign(paths)
+            with locked(paths.lock, self.timeout) as lock:
+                secret, marked = read_secret(paths.secret), _is_marked(lock)
+                opened = self._opened(secret)
+                if opened is None and (secret is not None or marked):
+                    raise _lost("state.db" if secret is not None else "secret, state.db", paths)
+                secret = opened or self._created()
+                if not marked:
+                    os.lseek(lock, 0, os.SEEK_SET)
+                    os.write(lock, MARK)
+                    os.fsync(lock)
+        self.secret = secret
         return secret
 
-    def release(self) -> None:
-        """Forget the secret: the state that is in the folder now is accepted."""
-        self._secret = None
+    def _opened(self, secret: DeviceSecret | None) -> DeviceSecret | None:
+        """Check the database that is there, and bring the secret up to date with it; None where it has no tables."""
+        paths = self.paths
+        if not self.exists:
+            return None
+        with connected(paths.database, "rw", self.timeout) as connection:
+            # Without a write lock, which would have to wait for readers.
+            problem = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if problem is not None and problem[0] != "ok":
+                raise StateError(Fault.DAMAGED, f"{paths.database}: it is damaged ({problem[0]}); forget the state")
+            if not has_tables(connection):
+                return None
+            rows = Rows(connection, self.bounds)
+            fingerprint = rows.fingerprint
+            if not isinstance(fingerprint, bytes):
+                raise StateError(Fault.DAMAGED, f"{paths.database}: it does not say which secret it belongs to")
+            secret = self._confirmed(fingerprint) if secret is None else secret
+            if secret.fingerprint != fingerprint:
+                raise StateError(
+                    Fault.ALTERED,
+                    f"{paths.secret}: this is not the secret that the reports so far were made with; put that one "
+                    "back, or forget the state",
+                )
+            here = self._checked_machine(rows)
+            if here is not None and rows.machine is None:
+                with committed(connection):
+                    connection.execute("INSERT OR IGNORE INTO about VALUES ('machine', ?)", (here,))
+            gone = frozenset(metric for metric in rows.erased() if secret.key(metric) is not None)
+        discard_replaced(paths)
+        if gone:  # the database needs these keys no longer
+            secret = secret.without(gone)
+            replace_secret(paths, secret)
+        return secret
+
+    def _confirmed(self, fingerprint: bytes) -> DeviceSecret:
+        """Complete a creation that was interrupted after the fingerprint was committed."""
+        secret = read_secret(self.paths.unconfirmed)
+        if secret is None or secret.fingerprint != fingerprint:
+            raise _lost("secret", self.paths)
+        self._take_name()
+        return secret
+
+    def _created(self) -> DeviceSecret:
+        paths = self.paths
+        paths.unconfirmed.unlink(missing_ok=True)  # nothing was ever reported with it
+        secret = DeviceSecret.fresh()
+        write_secret(paths.unconfirmed, secret)
+        # Created here, so that it is never readable by others.
+        os.close(os.open(paths.database, os.O_WRONLY | os.O_CREAT, PRIVATE))
+        sync_folder(paths.folder)
+        with connected(paths.database, "rw", self.timeout, synchronous="FULL") as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE}")
+            with committed(connection):
+                create_tables(connection)
+                connection.execute("INSERT INTO about VALUES ('fingerprint', ?)", (secret.fingerprint,))
+                if (here := machine_hash(secret.fingerprint)) is not None:
+                    connection.execute("INSERT INTO about VALUES ('machine', ?)", (here,))
+        self._take_name()
+        return secret
+
+    def _take_name(self) -> None:
+        """Give the secret that the database knows by now its name."""
+        self.paths.unconfirmed.rename(self.paths.secret)
+        sync_folder(self.paths.folder)
 
     @contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Rows]:
@@ -106,12 +335,24 @@ class State:
 
     def check_machine(self, rows: Rows | None = None) -> None:
         """Raise StateError where the state was created on another machine; one without a machine id is accepted."""
-        here = self._machine()
-        if here is None or not self.exists:
-            return
-        with self.snapshot() if rows is None else nullcontext(rows) as tables:
-            if tables.machine not in (None, here):
-                raise elsewhere(self.paths.folder)
+        if machine_id() is not None and self.exists:
+            with self.snapshot() if rows is None else nullcontext(rows) as tables:
+                self._checked_machine(tables)
+
+    def _checked_machine(self, rows: Rows) -> bytes | None:
+        """Return the hash of this machine's id; raise StateError where the state has another one's."""
+        here = machine_hash(rows.fingerprint)
+        if here is not None and rows.machine not in (None, here):
+            raise StateError(Fault.ELSEWHERE, f"{self.paths.folder}: {ELSEWHERE}")
+        return here
+
+    def move_here(self) -> None:
+        """Bind the state to this machine, which replaces the one where it was created."""
+        if machine_id() is not None and self.exists:
+            with self.transaction() as rows:
+                here = machine_hash(rows.fingerprint)
+                if here is not None:
+                    rows.bind(here)
 
     def retire(self, metrics: Mapping[str, Metric], now: float) -> frozenset[str]:
         """Destroy every key whose metric is over; return all metrics whose keys are gone, also by other processes.
@@ -120,31 +361,14 @@ class State:
         interrupted, the next opening of the state completes it.
         """
         with self.snapshot() as rows:
-            lives, gone = rows.keys.lives, rows.keys.erased()
-        news = changes(lives, metrics)
+            gone, pending = rows.erased(), rows.has_news(metrics, now)
         ended: frozenset[str] = frozenset()
-        if news or over(lives, now):
+        if pending:
             with self.transaction() as rows:
-                for name, at in news.items():
-                    rows.keys.extend(name, at)
-                ended = over(rows.keys.lives, now)
-                for name in ended:
-                    rows.keys.erase(name)
+                ended = rows.retire(metrics, now)
         if ended:
             self.begin()
         return gone | ended
-
-    def _machine(self) -> bytes | None:
-        """Return the hash of this machine's id for this state; None without such an id, or without a secret."""
-        secret = self._secret or read_secret(self.paths.secret)
-        return None if secret is None else machine_hash(secret.fingerprint)
-
-    def move_here(self) -> None:
-        """Bind the state to this machine, which replaces the one where it was created."""
-        here = self._machine()
-        if here is not None and self.exists:
-            with self.transaction() as rows:
-                rows.bind(here)
 
     def _roll_back(self) -> None:
         """Roll back what a killed process left: a read-only connection cannot."""
@@ -154,13 +378,72 @@ class State:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def _check_there(self, connection: sqlite3.Connection) -> None:
-        if not database.has_tables(connection):
+        if not has_tables(connection):
             raise StateError(Fault.LOST, f"{self.paths.database}: what was reported so far is lost, or was forgotten")
 
     def _check_secret(self, rows: Rows) -> Rows:
-        if self._secret is not None and rows.fingerprint != self._secret.fingerprint:
+        if self.secret is not None and rows.fingerprint != self.secret.fingerprint:
             raise StateError(Fault.CHANGED, f"{self.paths.folder}: this state was forgotten, and another one begun")
         return rows
+
+
+MARK: Final = b"begun\n"
+
+
+def _lost(what: str, paths: StatePaths) -> StateError:
+    return StateError(
+        Fault.LOST,
+        f"{paths.folder}: {what} was there and is lost; restore it from a backup, or forget the state: "
+        "a fresh secret would restart the privacy loss",
+    )
+
+
+def _is_marked(lock: int) -> bool:
+    os.lseek(lock, 0, os.SEEK_SET)
+    return bool(os.read(lock, len(MARK)))
+
+
+def erase(paths: StatePaths) -> None:
+    """Delete the state with the person's choice: the next report, if any, comes from a new device.
+
+    The application's name and its public registry stay: they hold nothing about the person, and `on` can show again
+    what the application asks for.
+
+    Others may be able to write to the folder. So only this user's own files without a second hard link are overwritten
+    or emptied; anything else under a name of the state's is only unlinked.
+    """
+    if not paths.folder.is_dir():
+        return
+    with translate_errors(paths.folder):
+        _unlink_planted(paths.lock)
+    with translate_errors(paths.folder), fork_guard(), locked(paths.lock, PATIENCE) as lock:
+        for path in (paths.consent, *unfinished(paths.consent), *unfinished(paths.application)):
+            path.unlink(missing_ok=True)
+        # A process that waits for the database then sees an empty one, and discards its reports.
+        _unlink_planted(paths.database)
+        with suppress(sqlite3.Error, StateError):
+            refuse_foreign(paths)
+            with connected(paths.database, "rw", PATIENCE) as connection, committed(connection):
+                query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+                for (name,) in connection.execute(query).fetchall():
+                    connection.execute(f'DROP TABLE "{name}"')
+        for path in (paths.database, Path(f"{paths.database}-journal")):
+            path.unlink(missing_ok=True)
+        for path in (paths.unconfirmed, paths.next, paths.replaced, paths.secret):
+            overwrite_secret(path)
+            path.unlink(missing_ok=True)
+        if is_own(os.fstat(lock)):
+            os.ftruncate(lock, 0)
+        else:
+            paths.lock.unlink(missing_ok=True)
+
+
+def _unlink_planted(path: Path) -> None:
+    """Unlink what is not a regular file, or has a second hard link."""
+    with suppress(FileNotFoundError):
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            path.unlink()
 
 
 PLACES: Final = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
@@ -182,17 +465,12 @@ def machine_id(platform: str = sys.platform) -> str | None:
     return None if identifier in UNSET else identifier
 
 
-def machine_hash(fingerprint: bytes) -> bytes | None:
+def machine_hash(fingerprint: bytes | None) -> bytes | None:
     """Return the hash of the machine's id that a state stores, keyed with a secret's fingerprint; None without."""
     identifier = machine_id()
-    if identifier is None:
+    if identifier is None or fingerprint is None:
         return None
     return hashlib.blake2b(identifier.encode(), digest_size=MARK_BYTES, key=fingerprint, person=b"machine").digest()
-
-
-def elsewhere(folder: Path) -> StateError:
-    """Return the error of a state that was begun on another machine."""
-    return StateError(Fault.ELSEWHERE, f"{folder}: {ELSEWHERE}")
 
 
 def _linux() -> str:
@@ -228,163 +506,3 @@ def _mac() -> str:
         return ""
     match = re.search(r'"IOPlatformUUID" = "([^"]+)"', output)
     return "" if match is None else match[1]
-
-
-MARK: Final = b"begun\n"
-
-
-@dataclass(frozen=True)
-class StoredSecret:
-    """What the database stores about the secret."""
-
-    fingerprint: bytes  # its fingerprint
-    machine: bytes | None  # the hash of the machine's id; None where there is none
-    erased: frozenset[str]  # the metrics whose keys it has lost
-
-
-def open_or_create(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
-    """Open the state, or create one where there is none; the caller holds the lock."""
-    secret, marked = read_secret(paths.secret), _is_marked(lock)
-    stored = _open_database(paths, timeout)
-    if stored is None:
-        if secret is not None or marked:
-            raise _lost("state.db" if secret is not None else "secret, state.db", paths)
-        secret = _begin(paths, timeout)
-    else:
-        secret = _confirm(paths, stored) if secret is None else secret
-        if secret.fingerprint != stored.fingerprint:
-            raise StateError(
-                Fault.ALTERED,
-                f"{paths.secret}: this is not the secret that the reports so far were made with; put that one back, or "
-                "forget the state",
-            )
-        _bind(paths, secret, stored, timeout)
-        discard_replaced(paths)
-        gone = frozenset(metric for metric in stored.erased if secret.key(metric) is not None)
-        if gone:  # the database needs these keys no longer
-            secret = secret.without(gone)
-            replace_secret(paths, secret)
-    if not marked:
-        os.lseek(lock, 0, os.SEEK_SET)
-        os.write(lock, MARK)
-        os.fsync(lock)
-    return secret
-
-
-def erase(paths: StatePaths, timeout: float = 5.0) -> None:
-    """Delete the state with the person's choice: the next report, if any, comes from a new device.
-
-    The application's name and its public registry stay: they hold nothing about the person, and `on` can show again
-    what the application asks for.
-
-    Others may be able to write to the folder. So only this user's own files without a second hard link are overwritten
-    or emptied; anything else under a name of the state's is only unlinked.
-    """
-    if not paths.folder.is_dir():
-        return
-    with translate_errors(paths.folder):
-        _unlink_planted(paths.lock)
-    with translate_errors(paths.folder), fork_guard(), locked(paths.lock, timeout) as lock:
-        for path in (paths.consent, *unfinished(paths.consent), *unfinished(paths.application)):
-            path.unlink(missing_ok=True)
-        # A process that waits for the database then sees an empty one, and discards its reports.
-        _unlink_planted(paths.database)
-        with contextlib.suppress(sqlite3.Error, StateError):
-            refuse_foreign(paths)
-            _empty(paths, timeout)
-        for path in (paths.database, Path(f"{paths.database}-journal")):
-            path.unlink(missing_ok=True)
-        for path in (paths.unconfirmed, paths.next, paths.replaced, paths.secret):
-            overwrite_secret(path)
-            path.unlink(missing_ok=True)
-        if is_own(os.fstat(lock)):
-            os.ftruncate(lock, 0)
-        else:
-            paths.lock.unlink(missing_ok=True)
-
-
-def _unlink_planted(path: Path) -> None:
-    """Unlink what is not a regular file, or has a second hard link."""
-    with contextlib.suppress(FileNotFoundError):
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            path.unlink()
-
-
-def _bind(paths: StatePaths, secret: DeviceSecret, stored: StoredSecret, timeout: float) -> None:
-    """Refuse the id of another machine; store this one's where there is none."""
-    here = machine_hash(secret.fingerprint)
-    if here is None or stored.machine == here:
-        return
-    if stored.machine is not None:
-        raise elsewhere(paths.folder)
-    with connected(paths.database, "rw", timeout) as connection, committed(connection):
-        connection.execute("INSERT OR IGNORE INTO about VALUES ('machine', ?)", (here,))
-
-
-def _open_database(paths: StatePaths, timeout: float) -> StoredSecret | None:
-    """Return what the database stores about the secret; None where it has no tables."""
-    if not paths.database.exists():
-        return None
-    with connected(paths.database, "rw", timeout) as connection:
-        # Without a write lock, which would have to wait for readers.
-        problem = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if problem is not None and problem[0] != "ok":
-            raise StateError(Fault.DAMAGED, f"{paths.database}: it is damaged ({problem[0]}); forget the state")
-        if not database.has_tables(connection):
-            return None
-        about = dict(connection.execute("SELECT key, value FROM about WHERE key IN ('fingerprint', 'machine')"))
-        erased = Lifetimes(connection).erased()
-    fingerprint = about.get("fingerprint")
-    if not isinstance(fingerprint, bytes):
-        raise StateError(Fault.DAMAGED, f"{paths.database}: it does not say which secret it belongs to")
-    return StoredSecret(fingerprint, about.get("machine"), erased)
-
-
-def _begin(paths: StatePaths, timeout: float) -> DeviceSecret:
-    paths.unconfirmed.unlink(missing_ok=True)  # nothing was ever reported with it
-    secret = DeviceSecret.fresh()
-    write_secret(paths.unconfirmed, secret)
-    # Created here, so that it is never readable by others.
-    os.close(os.open(paths.database, os.O_WRONLY | os.O_CREAT, PRIVATE))
-    sync_folder(paths.folder)
-    with connected(paths.database, "rw", timeout, synchronous="FULL") as connection:
-        connection.execute(f"PRAGMA page_size = {database.PAGE}")
-        with committed(connection):
-            database.create_tables(connection)
-            connection.execute("INSERT INTO about VALUES ('fingerprint', ?)", (secret.fingerprint,))
-            if (here := machine_hash(secret.fingerprint)) is not None:
-                connection.execute("INSERT INTO about VALUES ('machine', ?)", (here,))
-    paths.unconfirmed.rename(paths.secret)
-    sync_folder(paths.folder)
-    return secret
-
-
-def _confirm(paths: StatePaths, stored: StoredSecret) -> DeviceSecret:
-    """Complete a creation that was interrupted after the fingerprint was committed."""
-    secret = read_secret(paths.unconfirmed)
-    if secret is None or secret.fingerprint != stored.fingerprint:
-        raise _lost("secret", paths)
-    paths.unconfirmed.rename(paths.secret)
-    sync_folder(paths.folder)
-    return secret
-
-
-def _lost(what: str, paths: StatePaths) -> StateError:
-    return StateError(
-        Fault.LOST,
-        f"{paths.folder}: {what} was there and is lost; restore it from a backup, or forget the state: "
-        "a fresh secret would restart the privacy loss",
-    )
-
-
-def _is_marked(lock: int) -> bool:
-    os.lseek(lock, 0, os.SEEK_SET)
-    return bool(os.read(lock, len(MARK)))
-
-
-def _empty(paths: StatePaths, timeout: float) -> None:
-    with connected(paths.database, "rw", timeout) as connection, committed(connection):
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-        for (name,) in tables.fetchall():
-            connection.execute(f'DROP TABLE "{name}"')

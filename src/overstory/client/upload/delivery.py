@@ -1,8 +1,14 @@
-"""One round of delivery: leases the reports that are due, sends them in random order, and saves the decisions.
+"""Sends reports: one request to a collector and what follows from its answer, and a round over all that is due.
 
-A device sends one report in a request and saves each decision; a gateway sends and saves several hundred at once. The
-decisions on a batch, what it leaves untried and the next lease are one transaction. A crash loses no report: what was
-leased waits until the lease ends, and is sent again with the same bytes.
+A round leases the reports that are due, sends them in random order, and saves the decisions. A device sends one report
+in a request and saves each decision; a gateway sends and saves several hundred at once. The decisions on a batch, what
+it leaves untried and the next lease are one transaction. A crash loses no report: what was leased waits until the lease
+ends, and is sent again with the same bytes.
+
+Reports of an oblivious metric travel by Oblivious HTTP (RFC 9458): encrypted for the collector, and posted to a relay.
+The relay learns from which address a message comes, when, and how long it is, a multiple of 512 bytes apart from its
+head. The collector learns what is inside. A message has nothing of the device: each has a key of its own. Every device
+takes the same cipher, because a relay can read which one it is.
 """
 
 from __future__ import annotations
@@ -10,34 +16,149 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, Self
+from urllib.parse import urlsplit
 
 from overstory.client.consent.consent import origin
-from overstory.client.outcomes import Round
-from overstory.client.state.outbox import LONGEST_DELAY, OutboxRow, RowState
-from overstory.client.state.rows import Rows
+from overstory.client.outcomes import Round, WarnsOnce
+from overstory.client.state.rows import LONGEST_DELAY, OutboxRow, Rows, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.retry import DAY, Covers, Decision, Uniform, decide_before_sending, problem_words
-from overstory.protocol.metrics.metric import Metric
+from overstory.client.upload.http import Request, Response, Transport, endpoint
+from overstory.client.upload.retry import (
+    COLLECTOR,
+    DAY,
+    NO_KEY,
+    RELAY,
+    UNOPENED,
+    Covers,
+    Decision,
+    Failures,
+    RetryPolicy,
+    Uniform,
+    decide,
+    decide_before_sending,
+    parse_reason,
+    problem_words,
+)
+from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.wire.upload import MEDIA_TYPE
 
 if TYPE_CHECKING:
+    from overstory.protocol.metrics import MetricRegistry
     from overstory.protocol.metrics.tables import ObliviousRoute
+    from overstory.protocol.oblivious.messages import SealedRequest
 
 LEAST: Final = 0.05  # seconds: with less time left, no request is started
 
 Permit = Callable[[], object]
 """Returns None when nothing may be sent, else a value that stays equal while the same consent allows it."""
 
-Failures = Mapping[str, int]
-"""Consecutive failures of the collector, and consecutive refusals of each metric."""
+Allowed = Callable[[], bool]
+"""Returns whether reports may still be sent: a person may withdraw consent at any moment."""
 
-COLLECTOR: Final = ""
-"""The key of the collector among those of the metrics."""
+Send = Callable[[Sequence[OutboxRow], float, Failures, Allowed], Mapping[int, Decision]]
+"""Sends rows at a time, while it is allowed; returns the decisions on those that were sent, by row id."""
 
-Send = Callable[[Sequence[OutboxRow], float, Failures, Callable[[], bool]], Mapping[int, Decision]]
-"""Sends rows at a time, while the last argument allows it; returns the decisions on those that were sent, by row id."""
+_uniform: Final = random.SystemRandom().random
+
+
+class Sink(Protocol):
+    """A destination of reports; one that is a collector has its address, `server`, and `through` a relay."""
+
+    def deliver(
+        self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed
+    ) -> Mapping[int, Decision]:
+        """Deliver the bodies of these rows while it is allowed; return the decisions on those delivered, by row id."""
+        ...
+
+
+@dataclass(frozen=True)
+class Collector:
+    """A collector over HTTP, to which a device sends each report in a request of its own."""
+
+    server: str  # its address
+    transport: Transport  # how requests travel
+    token: str = field(default="", repr=False)  # the application's write token
+    policy: RetryPolicy = field(default_factory=RetryPolicy)  # when to send again
+    timeout: float = 30.0  # seconds for one request, at most
+    uniform: Uniform = _uniform  # draws delays, and the order
+    metrics: MetricRegistry | None = field(default=None, repr=False)  # whose shards decide to which path a row goes
+    clock: Callable[[], float] = time.time  # the time of day, in unix seconds
+    until: float = math.inf  # the end of the round, as `time.monotonic` measures it
+
+    def __post_init__(self) -> None:
+        endpoint(self.server)
+
+    def relayed(self, route: ObliviousRoute) -> Self:
+        """Return the same collector, reached through a relay that cannot read what is sent."""
+        return replace(self, transport=oblivious_transport(route, self.transport))
+
+    def address(self, row: OutboxRow) -> str:
+        """Return where a row is posted: every time to the same shard's path, where the registry has shards."""
+        registry = self.metrics
+        metric = None if registry is None else registry.metrics.get(row.metric)
+        if registry is None or registry.shards is None or metric is None:
+            return endpoint(self.server)
+        return endpoint(self.server) + str(registry.shards.suffix(metric, row.period, row.batch))
+
+    def post(self, rows: Sequence[OutboxRow]) -> Response:
+        """Send the bytes of these rows, which have one address, in one request, within the time that is left."""
+        body, left = b"".join(row.body for row in rows), self.until - time.monotonic()
+        return self.transport(Request(self.address(rows[0]), body, MEDIA_TYPE, self.token, min(left, self.timeout)))
+
+    def decide(
+        self, rows: Sequence[OutboxRow], response: Response, now: float, failures: Failures
+    ) -> dict[int, Decision]:
+        """Return the decision on each row that follows from the response, by row id, and warn of what is wrong."""
+        policy, uniform = self.policy, self.uniform
+        decisions = {
+            row.id: decide(row, response, now=now, failures=failures, policy=policy, uniform=uniform) for row in rows
+        }
+        for decision in decisions.values():
+            warn(decision, self.server)
+        return decisions
+
+    def deliver(
+        self,
+        rows: Sequence[OutboxRow],
+        now: float,  # noqa: ARG002 - a response is judged by the time at which it came
+        failures: Failures,
+        allowed: Allowed,  # noqa: ARG002 - it is asked before each request
+    ) -> Mapping[int, Decision]:
+        """Send rows in one request."""
+        return self.decide(rows, self.post(rows), self.clock(), failures)
+
+    def through(self, route: ObliviousRoute) -> Send:
+        return self.relayed(route).deliver
+
+    def send_due(
+        self,
+        state: State,
+        registry: MetricRegistry,
+        *,
+        seconds: float,
+        permit: Permit = lambda: True,
+        covers: Covers = lambda _: True,
+        prepare: Callable[[Rows], object] = lambda _: None,
+    ) -> Round:
+        """Send the reports of a device that are due, within a time limit, and return the result."""
+        until = time.monotonic() + seconds
+        return Delivery(
+            state,
+            registry,
+            replace(self, metrics=registry, until=until),
+            permit,
+            covers,
+            clock=self.clock,
+            until=until,
+            lease=self.policy.lease + max(seconds, 0.0),
+            prepare=prepare,
+            order=self.uniform,
+            spread=self.uniform,
+        ).run()
+
 
 COPIED: Final = "copied"
 """The name under which a state remembers that a copy of it has sent a report too."""
@@ -59,10 +180,10 @@ class CollectorHealth:
     @classmethod
     def of(cls, rows: Rows, metric: str = "") -> CollectorHealth:
         """Load what was saved, of the collector or of one metric there."""
-        failures = rows.recall(_state_key("failures", metric)) or 0
+        failures = rows.recall(f"failures {metric}".rstrip()) or 0
         if not failures:
             return cls()
-        resume, pause, problem, since = (rows.recall(_state_key(name, metric)) or 0 for name in _SAVED[1:])
+        resume, pause, problem, since = (rows.recall(f"{name} {metric}".rstrip()) or 0 for name in _SAVED[1:])
         return cls(int(failures), float(resume), float(pause), str(problem or ""), int(since))
 
     def after(self, decision: Decision, now: float) -> CollectorHealth:
@@ -82,62 +203,16 @@ class CollectorHealth:
         """Give every report that waits for the collector its own random time, so that they are not sent together."""
         if self.resume and self.resume <= now + LONGEST_DELAY:
             for number in rows.outbox.due_before(self.resume, metric):
-                rows.outbox.put_off(number, self.resume + uniform() * self.pause)
+                rows.outbox.postpone(number, self.resume + uniform() * self.pause)
 
     def save(self, rows: Rows, metric: str = "") -> None:
-        for name in _SAVED:
-            rows.remember(_state_key(name, metric), getattr(self, name))
+        """Save it, where another one is saved."""
+        if self != CollectorHealth.of(rows, metric):
+            for name in _SAVED:
+                rows.remember(f"{name} {metric}".rstrip(), getattr(self, name))
 
 
 _SAVED: Final = ("failures", "resume", "pause", "problem", "since")
-
-
-def _state_key(name: str, metric: str) -> str:
-    return f"{name} {metric}" if metric else name
-
-
-def switch_collector(rows: Rows, server: str, metrics: Mapping[str, Metric], covers: Covers) -> None:
-    """Clear the failures where reports go to another address that may get some: they were the other collector's."""
-    now = origin(server)
-    if rows.recall(ASKED) == now or not any(map(covers, metrics.values())):
-        return
-    rows.remember(ASKED, now)
-    for metric in ("", *metrics):
-        if CollectorHealth.of(rows, metric) != CollectorHealth():
-            CollectorHealth().save(rows, metric)
-
-
-def take_due(
-    rows: Rows, now: float, limit: int, lease: float, uniform: Uniform
-) -> tuple[CollectorHealth, list[OutboxRow]]:
-    """Lease what is due; nothing during the collector's backoff, and nothing of a metric that it refuses for now.
-
-    Of a refused metric one report is sent at a time, and the others follow at their own random times: if they were sent
-    together again and again, they could be recognized as one device's.
-    """
-    health = CollectorHealth.of(rows)
-    health.spread(rows, now, uniform)
-    if now < health.resume <= now + LONGEST_DELAY:  # the backoff lasts, unless the clock was set back since
-        return health, []
-    for metric in rows.outbox.due_metrics(now):
-        CollectorHealth.of(rows, metric).spread(rows, now, uniform, metric)
-    return health, rows.outbox.take_due(now, limit, lease)
-
-
-def save_health(rows: Rows, health: CollectorHealth, metrics: Mapping[str, Decision], now: float) -> CollectorHealth:
-    """Save the health of the collector, and of each metric by its decision; return the collector's."""
-    failed = next(
-        (decision for decision in metrics.values() if decision.resume is not None and not decision.of_metric), None
-    )
-    for metric, decision in metrics.items():
-        before = CollectorHealth.of(rows, metric)
-        after = before.after(decision, now) if failed is None or decision.of_metric else before
-        if after != before:
-            after.save(rows, metric)
-    after = CollectorHealth() if failed is None else health.after(failed, now)
-    if after != health:
-        after.save(rows)
-    return after
 
 
 @dataclass
@@ -145,8 +220,8 @@ class Delivery:
     """A round in progress; it ends when nothing is due, the time is over, sending fails, or the consent has changed."""
 
     state: State
-    metrics: Mapping[str, Metric]
-    send: Send
+    registry: MetricRegistry
+    sink: Sink
     permit: Permit
     covers: Covers = lambda _: True
     clock: Callable[[], float] = time.time  # the time of day, in unix seconds
@@ -154,11 +229,9 @@ class Delivery:
     lease: float = 120.0  # seconds for which leased reports are this process's; 0 where the time of one is simulated
     at_once: int = 64  # how many reports are leased and shuffled together
     batch: int = 1  # how many are sent and saved together
-    server: str | None = None  # the collector's address; None where reports go to a file
-    through: Callable[[ObliviousRoute], Send] | None = None  # what sends by a registry's relay; None: reports wait
     prepare: Callable[[Rows], object] = lambda _: None  # called in the first transaction; raises: nothing is leased
-    order: Uniform = random.SystemRandom().random  # draws the order in which reports are sent
-    spread: Uniform = random.SystemRandom().random  # draws their delays after a failure
+    order: Uniform = _uniform  # draws the order in which reports are sent
+    spread: Uniform = _uniform  # draws their delays after a failure
     done: Round = field(default_factory=Round)
     _health: CollectorHealth = field(default_factory=CollectorHealth)
     _failures: Failures = field(default_factory=dict)
@@ -169,8 +242,7 @@ class Delivery:
             return self.done
         with self.state.transaction() as rows:
             self.prepare(rows)
-            if self.server is not None:
-                switch_collector(rows, self.server, self.metrics, self.covers)
+            self._notice_move(rows)
             taken = self._take(rows)
         while taken:
             if self._is_over(allowed):
@@ -180,78 +252,114 @@ class Delivery:
             taken = self._process(taken, allowed)
         return self.done
 
+    def _notice_move(self, rows: Rows) -> None:
+        """Clear the failures where reports go to another address that may get some: they were the other collector's."""
+        metrics = self.registry.metrics
+        server = getattr(self.sink, "server", None)
+        now = None if server is None else origin(server)
+        if now is None or rows.recall(ASKED) == now or not any(map(self.covers, metrics.values())):
+            return
+        rows.remember(ASKED, now)
+        for metric in (COLLECTOR, *metrics):
+            CollectorHealth().save(rows, metric)
+
     def _is_over(self, allowed: object) -> bool:
         return self.until - time.monotonic() < LEAST or self.permit() != allowed
 
     def _take(self, rows: Rows) -> list[OutboxRow]:
-        self._health, taken = take_due(rows, self.clock(), self.at_once, self.lease, self.spread)
-        metrics = {row.metric for row in taken}
-        self._failures = {name: CollectorHealth.of(rows, name).failures for name in metrics}
+        """Lease what is due; nothing during the collector's backoff, and nothing of a metric that it refuses for now.
+
+        Of a refused metric one report is sent at a time, and the others follow at their own random times: if they were
+        sent together again and again, they could be recognized as one device's.
+        """
+        now, self._health = self.clock(), CollectorHealth.of(rows)
+        self._health.spread(rows, now, self.spread)
+        if now < self._health.resume <= now + LONGEST_DELAY:  # the backoff lasts, unless the clock was set back since
+            return []
+        for metric in rows.outbox.due_metrics(now):
+            CollectorHealth.of(rows, metric).spread(rows, now, self.spread, metric)
+        taken = rows.outbox.take_due(now, self.at_once, self.lease)
+        self._failures = {row.metric: CollectorHealth.of(rows, row.metric).failures for row in taken}
         return sorted(taken, key=lambda _: self.order())
 
     def _process(self, taken: list[OutboxRow], allowed: object) -> list[OutboxRow]:
         """Send a batch and save the decisions; return what is left of the rows taken, or the next ones."""
         batch, rest, now = taken[: self.batch], taken[self.batch :], self.clock()
-        has_relay = self.through is not None and self._route is not None
+        has_relay = self._through is not None and self.registry.oblivious is not None
+        metrics = self.registry.metrics
         decisions = {
-            row.id: decide_before_sending(row, self.metrics.get(row.metric), now, self.covers, has_relay=has_relay)
+            row.id: decide_before_sending(row, metrics.get(row.metric), now, self.covers, has_relay=has_relay)
             for row in batch
         }
         asked = [row for row in batch if decisions[row.id] is None]
-        failures = {COLLECTOR: self._health.failures} | dict(self._failures)
-        answers = self._send(asked, now, failures, lambda: self.permit() == allowed)
+        answers = self._send(asked, now, lambda: self.permit() == allowed)
         refused = {row.metric for row in asked if row.id in answers and answers[row.id].of_metric}
         stopped = any(row.id not in answers and row.metric not in refused for row in asked) or any(
             decision.resume is not None and not decision.of_metric for decision in answers.values()
         )
         untried = [row for row in rest if stopped or row.metric in refused]
         with self.state.transaction() as rows:
-            self._save(rows, asked, answers)
+            self._save_health(rows, asked, answers)
             for row in batch:
                 decision = answers.get(row.id) or decisions[row.id]
                 if decision is None:
                     untried.append(row)
                 else:
-                    save_decision(rows, row, decision, tried=row.id in answers)
-                    self._count(rows, row, decision)
+                    self._save(rows, row, decision, tried=row.id in answers)
             _give_back(rows, untried)
             rest = [] if stopped else [row for row in rest if row.metric not in refused]
             return rest or ([] if stopped or self._is_over(allowed) else self._take(rows))
 
-    def _send(
-        self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Callable[[], bool]
-    ) -> dict[int, Decision]:
+    def _send(self, rows: Sequence[OutboxRow], now: float, allowed: Callable[[], bool]) -> dict[int, Decision]:
         """Send rows: those of oblivious metrics through the relay, and in no other way."""
-        relayed = [row for row in rows if self.metrics[row.metric].is_oblivious]
-        direct = [row for row in rows if not self.metrics[row.metric].is_oblivious]
-        answers = dict(self.send(direct, now, failures, allowed)) if direct else {}
-        if relayed and self.through is not None and self._route is not None:
-            answers |= self.through(self._route)(relayed, now, failures, allowed)
+        metrics = self.registry.metrics
+        failures = {COLLECTOR: self._health.failures} | dict(self._failures)
+        relayed = [row for row in rows if metrics[row.metric].is_oblivious]
+        direct = [row for row in rows if not metrics[row.metric].is_oblivious]
+        answers = dict(self.sink.deliver(direct, now, failures, allowed)) if direct else {}
+        if relayed and self._through is not None and self.registry.oblivious is not None:
+            answers |= self._through(self.registry.oblivious)(relayed, now, failures, allowed)
         return answers
 
     @property
-    def _route(self) -> ObliviousRoute | None:
-        return getattr(self.metrics, "oblivious", None)  # a mapping of metrics that is no registry has none
+    def _through(self) -> Callable[[ObliviousRoute], Send] | None:
+        """What sends by a registry's relay; None: reports that have to go through one wait."""
+        return getattr(self.sink, "through", None)
 
-    def _save(self, rows: Rows, asked: Sequence[OutboxRow], answers: Mapping[int, Decision]) -> None:
+    def _save_health(self, rows: Rows, asked: Iterable[OutboxRow], answers: Mapping[int, Decision]) -> None:
         """Save the health of the collector and of each metric that was sent: a failure where there was one."""
         by_metric: dict[str, Decision] = {}
         for row in asked:
             if row.id in answers and (row.metric not in by_metric or by_metric[row.metric].resume is None):
                 by_metric[row.metric] = answers[row.id]
-        if by_metric:
-            self._health = save_health(rows, self._health, by_metric, self.clock())
+        if not by_metric:
+            return
+        now = self.clock()
+        failures = (each for each in by_metric.values() if each.resume is not None and not each.of_metric)
+        failed = next(failures, None)
+        for metric, decision in by_metric.items():
+            if failed is None or decision.of_metric:
+                CollectorHealth.of(rows, metric).after(decision, now).save(rows, metric)
+        self._health = CollectorHealth() if failed is None else self._health.after(failed, now)
+        self._health.save(rows)
 
-    def _count(self, rows: Rows, row: OutboxRow, decision: Decision) -> None:
+    def _save(self, rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> None:
+        """Save the decision on a row; a row that ended meanwhile, because consent was withdrawn, does not change."""
+        if tried and decision.answer == "duplicate" and not row.attempts:
+            rows.remember(COPIED, 1)  # this state never sent it, so another copy of the state did
+        rows.outbox.postpone(row.id, decision.due, row.attempts + tried, decision.answer)
+        ended = decision.state is not RowState.WAITING and rows.outbox.finish(row.id, decision.state, decision.answer)
         if decision.state is RowState.SENT:
             self.done = replace(self.done, sent=self.done.sent + 1)
+            metric = self.registry.metrics.get(row.metric)
+            if metric is not None:
+                rows.remember(f"sent {row.metric}", metric.period.number(self.clock()))
         elif decision.state is RowState.DROPPED:
             self.done = self.done.plus(Round(dropped={decision.answer: 1}))
         else:
             self.done = replace(self.done, put_off=self.done.put_off + 1, error=decision.answer)
-        metric = self.metrics.get(row.metric)
-        if decision.state is RowState.SENT and metric is not None:
-            rows.remember(f"sent {row.metric}", metric.period.number(self.clock()))
+        if ended:
+            rows.count("sent" if decision.state is RowState.SENT else f"dropped: {decision.answer}")
 
 
 def _give_back(rows: Rows, untried: Sequence[OutboxRow]) -> None:
@@ -260,10 +368,54 @@ def _give_back(rows: Rows, untried: Sequence[OutboxRow]) -> None:
         rows.outbox.postpone(row.id, row.due, row.attempts, row.answer)
 
 
-def save_decision(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> None:
-    """Save the decision on a row; a row that ended meanwhile, because consent was withdrawn, does not change."""
-    if tried and decision.answer == "duplicate" and not row.attempts:
-        rows.remember(COPIED, 1)  # this state never sent it, so another copy of the state did
-    rows.outbox.postpone(row.id, decision.due, row.attempts + tried, decision.answer)
-    if decision.state is not RowState.WAITING and rows.outbox.finish(row.id, decision.state, decision.answer):
-        rows.count("sent" if decision.state is RowState.SENT else f"dropped: {decision.answer}")
+def warn(decision: Decision, server: str) -> None:
+    """Warn once per process of an answer that needs action; not of a passing problem."""
+    reason = parse_reason(decision.answer)
+    if problem_words(decision.answer) is None:
+        return
+    if decision.answer.startswith(RELAY):
+        message = "%s: %s; reports wait, and are never sent another way"
+        _warn_once(decision.answer, message, server, problem_words(decision.answer))
+    elif reason is None:
+        message = "%s does not answer as a collector does (%s): reports wait; is the address right, or a proxy between?"
+        _warn_once(decision.answer, message, server, decision.answer)
+    else:
+        ends = "it was dropped" if reason.final else "reports wait until their grace is over"
+        _warn_once(decision.answer, "%s refuses (%s): %s; %s", server, reason, reason.detail.rstrip("."), ends)
+
+
+_warn_once: Final = WarnsOnce()
+
+
+def oblivious_transport(route: ObliviousRoute, over: Transport) -> Transport:
+    """Return the transport that encrypts each request anew for the collector and posts it to the relay."""
+    from overstory.protocol.oblivious import formats
+    from overstory.protocol.oblivious.formats import PADDED_TO, REQUEST_TYPE
+    from overstory.protocol.oblivious.messages import seal_request, usable_key
+
+    def send(request: Request) -> Response:
+        began, parts = time.monotonic(), urlsplit(request.url)
+        fields = tuple((name, value) for name, value in request.headers().items() if name != "Connection")
+        try:
+            inner = formats.Request("POST", parts.scheme, parts.netloc, parts.path, fields, request.body)
+            sealed = seal_request(inner.encode(PADDED_TO), usable_key(route.keys))
+        except (WireError, ParameterError):
+            return Response(None, error=NO_KEY, relay=True)
+        left = max(request.timeout - (time.monotonic() - began), 0.001)
+        return opened(over(Request(route.relay, sealed.body, REQUEST_TYPE, timeout=left)), sealed)
+
+    return send
+
+
+def opened(answer: Response, sealed: SealedRequest) -> Response:
+    """Return the collector's response in a relay's answer; the answer itself where there is none in it."""
+    from overstory.protocol.oblivious.formats import RESPONSE_TYPE, read_response
+
+    encrypted = answer.headers.get("content-type", "").partition(";")[0].strip().lower() == RESPONSE_TYPE
+    if answer.status != 200 or not encrypted:
+        return replace(answer, relay=True)
+    try:
+        inner = read_response(sealed.open(answer.body))
+    except (ParameterError, WireError):
+        return Response(None, error=UNOPENED, relay=True)
+    return Response(inner.status, {name.lower(): value for name, value in inner.fields}, inner.body)

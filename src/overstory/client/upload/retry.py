@@ -29,11 +29,11 @@ A retry sends the same bytes again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.upload.http import Response, parse_object
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason, is_own_problem
@@ -43,6 +43,12 @@ Uniform = Callable[[], float]
 
 Covers = Callable[[Metric], bool]
 """Returns whether the person's consent covers a metric as it is now."""
+
+Failures = Mapping[str, int]
+"""Consecutive failures of the collector, and consecutive refusals of each metric."""
+
+COLLECTOR: Final = ""
+"""The key of the collector among those of the metrics."""
 
 RETRIED: Final = frozenset({408, 425, 429})
 DAY: Final = 86_400.0
@@ -117,25 +123,22 @@ def _date(text: str) -> float | None:
         return None
 
 
-def decide_locally(row: OutboxRow, metric: Metric | None, now: float) -> Decision | None:
-    """Return the decision that needs no request; None when the row has to be sent. An unlisted metric is None."""
+def decide_before_sending(
+    row: OutboxRow,
+    metric: Metric | None,  # None where it is not listed
+    now: float,
+    covers: Covers = lambda _: True,
+    *,
+    has_relay: bool = False,
+) -> Decision | None:
+    """Return a decision on a row that is too late, not covered or without its relay; None when it has to be sent."""
     if metric is None:
         return Decision(RowState.DROPPED, Reason.UNKNOWN_METRIC)
     begins = metric.period.start(row.period)  # in the future only after the clock was set back
     if now < begins:
         return Decision(RowState.WAITING, Reason.PERIOD_FUTURE, min(begins, now + DAY))
-    if metric.expired(begins):
-        return Decision(RowState.DROPPED, Reason.METRIC_EXPIRED)
-    return Decision(RowState.DROPPED, Reason.PERIOD_CLOSED) if now >= metric.accept_until(row.period) else None
-
-
-def decide_before_sending(
-    row: OutboxRow, metric: Metric | None, now: float, covers: Covers, *, has_relay: bool = False
-) -> Decision | None:
-    """Return a decision on a row that is too late, not covered or without its relay; None when it has to be sent."""
-    decision = decide_locally(row, metric, now)
-    if decision is not None or metric is None:
-        return decision
+    if metric.expired(begins) or now >= metric.accept_until(row.period):
+        return Decision(RowState.DROPPED, Reason.METRIC_EXPIRED if metric.expired(begins) else Reason.PERIOD_CLOSED)
     if not covers(metric):
         return Decision(RowState.WAITING, NOT_ASKED, now + HELD)
     if metric.is_oblivious and not has_relay:
@@ -152,10 +155,9 @@ def decide(
     response: Response,
     *,
     now: float,
-    failures: int,
+    failures: Failures,  # without this one
     policy: RetryPolicy,
     uniform: Uniform,
-    metric_failures: int = 0,  # consecutive refusals of this metric's reports, without this one
 ) -> Decision:
     """Return what an answer means for a row."""
     state, why = _judge(response, row.batch)
@@ -163,7 +165,7 @@ def decide(
         return Decision(state, why)
     reason = parse_reason(why)
     of_metric = response.relay or (reason is not None and reason.of_metric)
-    in_a_row = metric_failures if of_metric else failures
+    in_a_row = failures.get(row.metric if of_metric else COLLECTOR, 0)
     asked = min(retry_after(response, now, policy), policy.longest_asked / 2)
     again = now + asked * (1 + uniform()) + backoff(max(row.attempts, in_a_row) + 1, policy, uniform)
     if reason in {Reason.PERIOD_FUTURE, Reason.WRONG_SHARD}:
