@@ -17,7 +17,7 @@ from overstory.relay.service import HourlyLimit, RelayService, Troubles
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Taken
 from overstory.supervision.listening import Listening
-from overstory.supervision.upkeep import fill_default_pool, full_pool
+from overstory.supervision.upkeep import fill_default_pool, full_pool, in_thread
 
 
 def hang(thread):
@@ -117,13 +117,9 @@ def test_a_request_that_finds_no_memory_is_counted_and_has_no_line_of_its_own(mo
     assert not caplog.records
 
 
-def stored(messages, senders):
-    return [Taken.STORED] * len(messages)
-
-
-@pytest.mark.parametrize("shuffles", [True, False], ids=["shuffle", "pass-through"])
-def test_a_thread_that_cannot_wake_the_loop_is_waited_for_all_the_same(monkeypatch, shuffles):
-    """What such a thread did was lost: a relay then answered nobody any more."""
+@pytest.fixture
+def nobody_wakes_the_loop(monkeypatch):
+    """Threads without memory: none of them can tell an event loop that it is done."""
     wake = asyncio.BaseEventLoop.call_soon_threadsafe
 
     def without_memory(self, *call, **options):
@@ -132,6 +128,26 @@ def test_a_thread_that_cannot_wake_the_loop_is_waited_for_all_the_same(monkeypat
         return wake(self, *call, **options)
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", without_memory)
+
+
+@pytest.mark.usefixtures("nobody_wakes_the_loop")
+def test_what_a_thread_did_is_there_although_it_could_not_say_so():
+    """With `asyncio.to_thread`, a collector's or a console's request waited for ever."""
+    loop = asyncio.new_event_loop()
+    try:
+        assert loop.run_until_complete(asyncio.wait_for(in_thread(lambda number: 2 * number, 21), 10)) == 42
+    finally:
+        loop.close()
+
+
+def stored(messages, senders):
+    return [Taken.STORED] * len(messages)
+
+
+@pytest.mark.parametrize("shuffles", [True, False], ids=["shuffle", "pass-through"])
+@pytest.mark.usefixtures("nobody_wakes_the_loop")
+def test_a_thread_that_cannot_wake_the_loop_is_waited_for_all_the_same(shuffles):
+    """What such a thread did was lost: a relay then answered nobody any more."""
 
     async def main():
         if shuffles:

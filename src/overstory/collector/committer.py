@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.collector.store.databases.database import DiskFullError, StoreError
 from overstory.supervision.log import SparseLog
+from overstory.supervision.upkeep import in_thread
 
 if TYPE_CHECKING:
     from overstory.collector.store import Received, Store
@@ -132,7 +133,7 @@ class Committer:
                     await self._empty.wait()
         self._queue.put(None)
         if self.alive and not self.hangs:
-            await asyncio.to_thread(self._thread.join)
+            await in_thread(self._thread.join)
 
     def _run(self) -> None:
         """Commit until the end; if the thread fails, refuse everything that waits."""

@@ -28,6 +28,7 @@ from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.wire import is_loopback
 from overstory.supervision.listening import Listening, ServingError
+from overstory.supervision.upkeep import in_thread
 
 if TYPE_CHECKING:
     from overstory.collector.oblivious.opening import KeyRing
@@ -100,7 +101,7 @@ class Server(SupervisedServer):
             for name, work in (
                 ("registry", self._reload_registry),
                 ("certificate", self._reload_certificate),
-                ("tokens", partial(asyncio.to_thread, self._collector.tokens.refresh)),
+                ("tokens", partial(in_thread, self._collector.tokens.refresh)),
                 ("keys", self._reload_keys),
             ):
                 try:
@@ -116,9 +117,9 @@ class Server(SupervisedServer):
     async def _reload_registry(self) -> None:
         if self._reread is None:
             return
-        registry = await asyncio.to_thread(self._reread)
+        registry = await in_thread(self._reread)
         before = self._collector.registry.digest
-        await asyncio.to_thread(self._collector.renew, registry)
+        await in_thread(self._collector.renew, registry)
         facts = _describe(registry)
         changed = "as before" if registry.digest == before else "changed"
         log_event(
@@ -127,14 +128,14 @@ class Server(SupervisedServer):
 
     async def _reload_keys(self) -> None:
         if self._reread_keys is not None:
-            self._collector.oblivious.ring = ring = await asyncio.to_thread(self._reread_keys)
+            self._collector.oblivious.ring = ring = await in_thread(self._reread_keys)
             ids = [key.key_id for key in ring.keys]
             log_event(f"reloaded: keys {', '.join(map(str, ids))} of Oblivious HTTP", event="reload", keys=ids)
 
     async def _reload_certificate(self) -> None:
         if self._listening.certificate is None or self.config.ssl is None:
             return
-        await asyncio.to_thread(self._listening.check_certificate)
+        await in_thread(self._listening.check_certificate)
         # Within the loop: a handshake between the new certificate and its key would fail.
         self.config.ssl.load_cert_chain(self._listening.certificate, self._listening.key)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from overstory.collector.store import Store
 from overstory.collector.telemetry import LOG, StateReporter, Telemetry
 from overstory.protocol.metrics import MetricRegistry
 from overstory.supervision.clock import ClockWatch, steady
-from overstory.supervision.upkeep import Task, Upkeep, ended
+from overstory.supervision.upkeep import Task, Upkeep, ended, in_thread
 
 if TYPE_CHECKING:
     from overstory.collector.oblivious.opening import KeyRing
@@ -87,7 +86,7 @@ class Collector:
 
     async def start(self) -> None:
         """Read the tokens, start the writer and the upkeep."""
-        await asyncio.to_thread(self.tokens.refresh)
+        await in_thread(self.tokens.refresh)
         self.committer.start()
         intervals = self._intervals
         # Permanent threads have their memory and their connection; tokens are read however long a compaction takes.

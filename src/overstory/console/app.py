@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -44,7 +45,7 @@ from overstory.presentation.render_data import as_csv, as_json, for_spreadsheet
 from overstory.presentation.render_html import as_svg
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire import parse_digits
-from overstory.supervision.upkeep import Upkeep, full_pool
+from overstory.supervision.upkeep import Upkeep, full_pool, result_of
 
 SCREENS: Final[tuple[Screen, ...]] = (
     PublicScreen(),
@@ -302,17 +303,18 @@ class Console:
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Run what reads the store or computes; requests are answered meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await result_of(self._threads.submit(work))
 
     async def in_public_thread(self, work: Callable[[], Result]) -> Result:
         """Run what somebody asks for who is not logged in, in one of a few threads."""
         future: Future[Result] = Future()
         self._public_threads.submit(_run_and_rest, future, work)
-        result = asyncio.wrap_future(future)
-        await asyncio.wait([result], timeout=PUBLIC_WAIT)
-        if not result.done() and future.cancel():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PUBLIC_WAIT):
+                return await result_of(future)
+        if future.cancel():
             raise ScreenError(503, "too many pages are being made for people who are not logged in", refresh=5)
-        return await result
+        return await result_of(future)
 
     def _own_routes(self) -> list[Route]:
         return [

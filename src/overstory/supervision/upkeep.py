@@ -6,7 +6,7 @@ task may never be woken when its work is done.
 All threads begin with the daemon. Python's `Thread.start` waits until the new thread has begun, and waits for ever if
 that has no memory to begin. Whoever starts one while memory is short would stand still: a daemon starts its threads
 while there is some. Nor can a thread without memory tell an event loop that it is done: `asyncio.to_thread` then waits
-for ever, and `result_of` does not.
+for ever; `in_thread` and `result_of` do not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from overstory.supervision.log import SparseLog
 
@@ -242,9 +243,20 @@ def full_pool(size: int, name: str) -> ThreadPoolExecutor:
     return pool
 
 
-def fill_default_pool(loop: asyncio.AbstractEventLoop) -> None:
+_POOLS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor]] = WeakKeyDictionary()
+
+
+def fill_default_pool(loop: asyncio.AbstractEventLoop) -> ThreadPoolExecutor:
     """Let the threads begin that an event loop works in; as many as asyncio would start by and by."""
-    loop.set_default_executor(full_pool(min(32, (os.cpu_count() or 1) + 4), "overstory-thread"))
+    _POOLS[loop] = pool = full_pool(min(32, (os.cpu_count() or 1) + 4), "overstory-thread")
+    loop.set_default_executor(pool)
+    return pool
+
+
+async def in_thread(work: Callable[..., Result], *given: Any) -> Result:
+    """Return what `work` returns, from a thread of the event loop's pool."""
+    loop = asyncio.get_running_loop()
+    return await result_of((_POOLS.get(loop) or fill_default_pool(loop)).submit(work, *given))
 
 
 async def result_of(work: Future[Result]) -> Result:

@@ -17,6 +17,7 @@ from overstory.presentation.render_data import for_spreadsheet
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import parse_range, read_store
 from overstory.queries.facts import with_sums
+from overstory.supervision.upkeep import in_thread
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -63,7 +64,7 @@ class CountsPage:
         query = read_query(request)
         metric = self._registry[request.path_params["metric"]]
         async with self._readers:
-            counted = await asyncio.to_thread(self._read, metric, query)
+            counted = await in_thread(self._read, metric, query)
         headers = ALWAYS_TEXT | {"content-type": MEDIA_TYPES.get(query.form, MEDIA_TYPES["csv"])}
         return StreamingResponse(_blocks(counts_text(counted, query.form)), headers=headers)
 

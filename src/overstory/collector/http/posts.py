@@ -11,6 +11,7 @@ from overstory.collector.http.endpoint import Head, ReportEndpoint, Response, er
 from overstory.collector.ingest.ingest import JSON, Decision
 from overstory.collector.settings import Limits
 from overstory.protocol.wire.reasons import Reason
+from overstory.supervision.upkeep import in_thread
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -80,7 +81,7 @@ class Bodies:
         """Return what `work` makes of a body, from another thread; the body is within the bound until then."""
         with self.holding(len(body)):
             async with self._threads:
-                return await asyncio.to_thread(work)
+                return await in_thread(work)
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:

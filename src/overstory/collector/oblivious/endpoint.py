@@ -36,6 +36,7 @@ from overstory.protocol.errors import WireError
 from overstory.protocol.oblivious import formats
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, read_release
 from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason
+from overstory.supervision.upkeep import in_thread
 
 if TYPE_CHECKING:
     from overstory.collector.oblivious.opening import KeyRing
@@ -214,11 +215,11 @@ class ObliviousEndpoint:
     async def _post_slice(self, release: bytes, start: int, messages: Sequence[bytes]) -> list[str | None]:
         """Return what became of each message: None for taken, `AGAIN`, or why it is refused."""
         async with self._opening:  # of several parts, one at a time: each takes a processor
-            opened = await asyncio.to_thread(with_pauses, self._opened, messages)
+            opened = await in_thread(with_pauses, self._opened, messages)
             for message, each in zip(messages, opened, strict=True):
                 self._count(message, each.reason if isinstance(each, WireError) else "")
             admitted = [self._admitted(each) for each in opened]
-            decided = await asyncio.to_thread(with_pauses, self._decided, admitted)
+            decided = await in_thread(with_pauses, self._decided, admitted)
         commits = (self._commit(each, Released(release, place)) for place, each in enumerate(decided, start))
         outcomes = await asyncio.gather(*commits, return_exceptions=True)
         return [
