@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from overstory.files.columns import reader
-from overstory.files.columns.layout import Form, layout_of
-from overstory.files.columns.reader import NO_NUMBERS, blocks, columns_of
+from overstory.files import columns as reader
+from overstory.files.columns import NO_NUMBERS, Form, blocks, columns_of, layout_of
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.trial.column import (

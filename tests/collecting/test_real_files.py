@@ -8,7 +8,7 @@ import gzip
 import numpy as np
 import pytest
 
-from overstory.files.columns.layout import Form
+from overstory.files.columns import Form
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.trial.column import Column, read_population
 

@@ -16,17 +16,21 @@ from hypothesis import strategies as st
 
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
-from overstory.files import candidates
-from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_candidates, write_map
-from overstory.files.columns import reader
+from overstory.files import columns as reader
+from overstory.files import rappor as candidates
 from overstory.files.csv import Skipped, blocks
 from overstory.files.rappor import (
     Holding,
     RapporParameters,
+    hash_candidates,
+    read_candidates,
     read_counts,
+    read_map,
     read_params,
     read_values,
+    write_candidates,
     write_counts,
+    write_map,
     write_params,
 )
 from overstory.protocol.encodings.bits import Bloom
@@ -289,8 +293,8 @@ def test_a_large_map_is_read_without_pandas(tmp_path: Path) -> None:
     path = tmp_path / "map.csv"
     write_map(path, CANDIDATES)
     program = (
-        "import sys; from overstory.files import candidates; candidates.SMALLEST = 1; "
-        f"candidates.read_map({str(path)!r}, num_bits=12, num_hashes=2, num_cohorts=3); "
+        "import sys; from overstory.files import rappor; rappor.SMALLEST = 1; "
+        f"rappor.read_map({str(path)!r}, num_bits=12, num_hashes=2, num_cohorts=3); "
         "print({'pyarrow.csv', 'pandas'} & set(sys.modules))"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

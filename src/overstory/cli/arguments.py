@@ -15,7 +15,7 @@ from overstory.presentation.document import Lines
 from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
-    from overstory.files.columns.layout import Form
+    from overstory.files.columns import Form
     from overstory.files.rappor import RapporParameters
     from overstory.presentation.document import Block
     from overstory.protocol.mechanisms.payloads import BitMechanism
@@ -250,7 +250,7 @@ def add_form(parser: argparse.ArgumentParser) -> None:
 
 def form_of(args: argparse.Namespace) -> Form:
     """Return the format that these options give."""
-    from overstory.files.columns.layout import Form
+    from overstory.files.columns import Form
 
     delimiter = "\t" if args.delimiter in TAB else args.delimiter
     return Form(delimiter, tuple(args.missing), args.strip, args.encoding, not args.no_header)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.blocks import joined
-from overstory.files.columns.reader import SMALLEST, read_block
+from overstory.files.columns import SMALLEST, read_block
 from overstory.files.csv import Block, Skipped, bit_string, blocks, integer, records, row_parser, split_header
 from overstory.files.io import is_standard, reading, writing, writing_text
+from overstory.files.parquet import joined
 from overstory.presentation.render_data import quoted
 from overstory.protocol.encodings.hashing import FAMILIES
 from overstory.protocol.errors import FormatError, ParameterError, WireError

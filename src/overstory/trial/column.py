@@ -15,10 +15,9 @@ from overstory.analysis.postprocess.steps import Processed
 from overstory.analysis.support.registry import Rng
 from overstory.analysis.tables.columns import Label, coded, labels_from, read_column, read_numbers
 from overstory.analysis.tables.output import label_text
-from overstory.files.candidates import read_candidates
-from overstory.files.columns.layout import Form
-from overstory.files.columns.reader import ANY_FORM, BLOCK, NO_NUMBERS, blocks
+from overstory.files.columns import ANY_FORM, BLOCK, NO_NUMBERS, Form, blocks
 from overstory.files.io import Advance
+from overstory.files.rappor import read_candidates
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError

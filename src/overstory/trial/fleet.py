@@ -42,7 +42,7 @@ from overstory.protocol.wire.reasons import Reason, problem_detail
 from overstory.protocol.wire.upload import MEDIA_TYPE, decode_uploads
 
 if TYPE_CHECKING:
-    from overstory.files.columns.layout import Form
+    from overstory.files.columns import Form
 
 
 GROUP: Final = 256
@@ -416,7 +416,7 @@ class Holders:
 
 def read_texts(path: str, column: str, form: Form | None = None) -> Counter[str]:
     """Return how often each text occurs in a column of a CSV or Parquet file; what is missing is left out."""
-    from overstory.files.columns.reader import ANY_FORM, blocks
+    from overstory.files.columns import ANY_FORM, blocks
 
     counts: Counter[str] = Counter()
     for (texts,) in blocks(path, [column], form=form or ANY_FORM):

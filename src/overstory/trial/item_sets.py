@@ -16,8 +16,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.support.item_sets import ItemEstimate
 from overstory.analysis.support.registry import Rng, SimulatedDevices
 from overstory.analysis.tables.output import label_text
-from overstory.files.columns.layout import Form
-from overstory.files.columns.reader import ANY_FORM, blocks
+from overstory.files.columns import ANY_FORM, Form, blocks
 from overstory.files.io import Advance
 from overstory.planning.item_sets import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Lines, Table

@@ -17,8 +17,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.numbers import GeneratorDraws, draw_payloads, positions
 from overstory.analysis.support.registry import Rng, SimulatedDevices, count_reports, generator
 from overstory.analysis.tables.columns import read_numbers
-from overstory.files.columns.layout import Form
-from overstory.files.columns.reader import ANY_FORM, BLOCK, blocks
+from overstory.files.columns import ANY_FORM, BLOCK, Form, blocks
 from overstory.files.io import Advance
 from overstory.planning.registry import best_for_mean
 from overstory.presentation.document import Block, Column, Lines, Table

@@ -13,8 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.columns.layout import Form
-from overstory.files.columns.reader import ANY_FORM, BLOCK, blocks
+from overstory.files.columns import ANY_FORM, BLOCK, Form, blocks
 from overstory.files.io import Advance
 from overstory.protocol.errors import ParameterError
 

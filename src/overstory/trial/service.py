@@ -26,9 +26,16 @@ from overstory.analysis.decoding import Decoded
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import open_store
-from overstory.files.candidates import hash_candidates, write_map
 from overstory.files.io import writing_text
-from overstory.files.rappor import RapporParameters, metrics, write_counts, write_params, write_results
+from overstory.files.rappor import (
+    RapporParameters,
+    hash_candidates,
+    metrics,
+    write_counts,
+    write_map,
+    write_params,
+    write_results,
+)
 from overstory.files.reports import write_packed
 from overstory.planning import plan_from_parameters
 from overstory.protocol.encodings.bits import Bloom

@@ -16,8 +16,7 @@ from overstory.analysis.association.table import pair_table
 from overstory.analysis.support.registry import Rng
 from overstory.analysis.tables.columns import read_column
 from overstory.analysis.tables.output import label_text
-from overstory.files.columns.layout import Form
-from overstory.files.columns.reader import ANY_FORM, NO_NUMBERS, blocks
+from overstory.files.columns import ANY_FORM, NO_NUMBERS, Form, blocks
 from overstory.files.io import Advance
 from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
 from overstory.presentation.formats import finite, percent

@@ -133,7 +133,7 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
     """
     import numpy as np
 
-    from overstory.files.columns.reader import blocks
+    from overstory.files.columns import blocks
     from overstory.protocol.encodings.base import check_count
 
     if args.reports is not None:

@@ -290,7 +290,7 @@ def _decode(
     args: argparse.Namespace, parameters: RapporParameters, counts: SupportCounts, rounds: Rounds, notes: list[str]
 ) -> Decoded:
     from overstory.analysis.decoding import decode
-    from overstory.files.candidates import read_map
+    from overstory.files.rappor import read_map
 
     with reading_bar(args, "reading the map", [args.map]) as advance:
         candidates = read_map(

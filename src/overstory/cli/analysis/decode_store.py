@@ -91,7 +91,7 @@ def read_metric(args: argparse.Namespace) -> Metric:
 
     metric = read_remote_metric(args.url, args.metric)
     if args.candidates:
-        from overstory.files.candidates import read_candidates
+        from overstory.files.rappor import read_candidates
 
         return replace(metric, candidates=tuple(read_candidates(args.candidates)))
     return metric
@@ -165,7 +165,7 @@ def read_options(args: argparse.Namespace) -> EstimateOptions:
 
     candidates = None
     if args.candidates:
-        from overstory.files.candidates import read_candidates
+        from overstory.files.rappor import read_candidates
 
         candidates = tuple(read_candidates(args.candidates))
     steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())

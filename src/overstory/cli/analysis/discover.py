@@ -169,7 +169,7 @@ def _discover(args: argparse.Namespace) -> tuple[Plan, Discovered]:
 
 
 def _known(path: str, domain: CodedDomain) -> list[Any]:
-    from overstory.files.candidates import read_candidates
+    from overstory.files.rappor import read_candidates
 
     try:
         return [domain.parse(text) for text in read_candidates(path)]
@@ -310,7 +310,7 @@ def _write_reading(args: argparse.Namespace, reading: SearchReading) -> None:
 
 def offer_candidates(path: str, discovered: Discovered) -> list[Block]:
     """Write the candidates that a file has, and the detected values after them; return what to say of it."""
-    from overstory.files.candidates import read_candidates, write_candidates
+    from overstory.files.rappor import read_candidates, write_candidates
     from overstory.queries.searches import merged_candidates
 
     before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import IntervalKind
     from overstory.engines.places import ExportedSet
-    from overstory.files.counts import LabelledCounts
+    from overstory.files.labels import LabelledCounts
     from overstory.presentation.document import Block
     from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
     from overstory.protocol.metrics import Metric
@@ -38,7 +38,7 @@ NAME: Final = "estimates"
 
 def is_labelled_form(args: argparse.Namespace) -> bool:
     """Whether the options name reports, or counts with a label; an error where they are of another form too."""
-    from overstory.files.counts import is_labelled
+    from overstory.files.labels import is_labelled
 
     if args.inputs and args.counts:
         raise ParameterError(f"{args.inputs[0]} and --counts are two sources: give one")
@@ -145,7 +145,7 @@ def _of_counts(args: argparse.Namespace) -> CountedEstimate:
     """Read counts with their label, and estimate."""
     from overstory.analysis.support.registry import server_half
     from overstory.cli.rappor.engine_runs import stated_mechanism
-    from overstory.files.counts import read_labelled
+    from overstory.files.labels import read_labelled
 
     labelled: LabelledCounts = read_labelled(args.counts)
     oracle = _oracle(stated_mechanism(args, labelled.label.digest, labelled.label, args.counts))
@@ -213,7 +213,7 @@ def _names(args: argparse.Namespace, mechanism: Mechanism, values: Sequence[Any]
             raise ParameterError(f"--candidates has no effect: {mechanism.name} was counted over its domain")
         return list(labels) if labels else None
     if args.candidates:
-        from overstory.files.candidates import read_candidates
+        from overstory.files.rappor import read_candidates
 
         return read_candidates(args.candidates)
     if not labels:

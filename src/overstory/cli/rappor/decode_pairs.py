@@ -88,7 +88,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _maps(args: argparse.Namespace, parameters: RapporParameters, form: PairForm) -> list[CandidateMap | None]:
-    from overstory.files.candidates import read_map
+    from overstory.files.rappor import read_map
 
     paths = iter((args.map, args.map2))
     shape: dict[str, Any] = {"num_bits": parameters.k, "num_hashes": parameters.h, "num_cohorts": parameters.m}

@@ -206,7 +206,7 @@ def wants_engine(args: argparse.Namespace) -> bool:
     from pathlib import Path
 
     from overstory.engines.folders import is_address
-    from overstory.files.counts import is_labelled
+    from overstory.files.labels import is_labelled
 
     if is_labelled(args.output) or any(getattr(args, name) for name in ALONE) or not args.params:
         return True
@@ -250,7 +250,7 @@ class CountedFiles:
 
 def run_engine(args: argparse.Namespace) -> int:
     """Count by an engine."""
-    from overstory.files.counts import LabelledCounts, is_labelled, write_labelled
+    from overstory.files.labels import LabelledCounts, is_labelled, write_labelled
     from overstory.files.rappor import write_counts
 
     files = find_units(args, args.reports)
@@ -433,7 +433,7 @@ def asked_values(args: argparse.Namespace, mechanism: Any) -> list[int] | None:
     # Counted by bit or seed: strings are looked for when the counts are decoded.
     if encoding is None or encoding.by_seed or encoding.decoded or not args.candidates:
         return None
-    from overstory.files.candidates import read_candidates
+    from overstory.files.rappor import read_candidates
 
     return _symbols(args, read_candidates(args.candidates), mechanism.domain_size)
 

@@ -146,7 +146,7 @@ def _add_map(commands: Any) -> None:
 def _map(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "candidates")
     from overstory.analysis.decoding.candidates import colliding
-    from overstory.files.candidates import hash_candidates, read_candidates, write_map
+    from overstory.files.rappor import hash_candidates, read_candidates, write_map
 
     parameters, mechanism = read_mechanism(args)
     with reading_bar(args, "reading candidates", [args.candidates]) as advance:
@@ -276,9 +276,9 @@ def _convert(args: argparse.Namespace) -> int:
         raise ParameterError("-o -: Parquet cannot be written to standard output; name a file")
     if args.period and not args.registry:
         raise ParameterError("--period has no effect without --registry, whose metric says how long a period is")
-    from overstory.files.blocks import write_blocks
     from overstory.files.csv import Skipped
     from overstory.files.labels import Label
+    from overstory.files.parquet import write_blocks
 
     mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
     period = None

@@ -16,7 +16,7 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from overstory.collector.store import Store
     from overstory.collector.store.copies.export import Exported, OutsideRetention, Selection
-    from overstory.files.manifests import Manifest
+    from overstory.files.labels import Manifest
     from overstory.protocol.metrics import MetricRegistry
 
 EXPORT = """\

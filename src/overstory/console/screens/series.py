@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field as Parameter
 
-from overstory.analysis.decoding.caveats import NEEDED_SHARE
-from overstory.analysis.decoding.decoder import Decoded
+from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference.combination import total
 from overstory.analysis.selection import Adjustment, normal_reach, people_variance
 from overstory.analysis.tables.output import estimate_table

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.reports import ReportBatch
     from overstory.engines.folders import Folder
-    from overstory.files.manifests import Manifest, PartFile
+    from overstory.files.labels import Manifest, PartFile
     from overstory.protocol.metrics import MetricRegistry
 
 
@@ -298,7 +298,7 @@ class Export:
 
     def _export(self, one: ReportSet) -> None:
         """Bring a set to the destination, wherever an earlier export was killed."""
-        from overstory.files.manifests import Manifest, manifest_name
+        from overstory.files.labels import Manifest, manifest_name
 
         attempt = begin(self._database, one, self._destination)
         if attempt is None:
@@ -316,8 +316,7 @@ class Export:
 
     def _write(self, one: ReportSet, attempt: str) -> str | None:
         """Write the parts and commit their manifest; None when the reports are deleted, or another export took over."""
-        from overstory.files.labels import Label
-        from overstory.files.manifests import Manifest
+        from overstory.files.labels import Label, Manifest
 
         key, entry = one.key, self._entries.get((one.key.metric, one.key.digest))
         if entry is None:
@@ -350,9 +349,8 @@ class Export:
         import numpy as np
 
         from overstory.engines.folders import file_checksum
-        from overstory.files.blocks import write_blocks
-        from overstory.files.labels import Label
-        from overstory.files.manifests import PartFile, part_name
+        from overstory.files.labels import Label, PartFile, part_name
+        from overstory.files.parquet import write_blocks
         from overstory.protocol.encodings.base import MAX_COHORTS
 
         cohorts = entry.mechanism.num_cohorts
@@ -419,7 +417,7 @@ class Export:
 
 
 def _partition(one: ReportSet) -> str:
-    from overstory.files.manifests import partition_path
+    from overstory.files.labels import partition_path
 
     return partition_path(one.key.metric, one.key.period, one.key.digest)
 
@@ -428,7 +426,7 @@ def verify(database: Database, folder: Folder) -> tuple[int, list[str]]:
     """Compare a destination with the database: return the number of its sets, and what is wrong."""
     from overstory.engines.folders import Folder as Below
     from overstory.engines.places import ExportedSet
-    from overstory.files.manifests import Manifest, manifest_name, partition_path
+    from overstory.files.labels import Manifest, manifest_name, partition_path
 
     wrong: list[str] = []
     with database.snapshot() as connection:

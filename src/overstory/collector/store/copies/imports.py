@@ -119,9 +119,8 @@ class _Adding:
     def _batches(self, number: int) -> Generator[tuple[int, ReportBatch], None, None]:
         """Yield the reports of each row group of a part that was not added, with its number."""
         from overstory.engines.places import open_place
-        from overstory.files.blocks import joined, read_blocks
         from overstory.files.labels import label_of
-        from overstory.files.parquet import opened
+        from overstory.files.parquet import joined, opened, read_blocks
 
         part = self.one.manifest.parts[number]
         address = self.one.address(part)
