@@ -15,7 +15,7 @@ from overstory.analysis.support.registry import SimulatedDevices
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import read_store
-from overstory.queries.estimates import EstimateOptions
+from overstory.queries.readings import EstimateOptions
 from overstory.queries.streams import Shape, estimates_answer
 from support.registry_texts import registry_of
 from support.running import within

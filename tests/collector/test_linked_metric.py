@@ -47,7 +47,7 @@ def test_decoding_finds_the_shares_of_a_population(tmp_path: Path) -> None:
             store.add([received_batch(metric, period, sent)])
         counted = read_store(store, metric)
     series: Any = read(counted)
-    table = series.parts[0].tables[0].table
+    table = series.parts[0].estimate[0].table
     assert series.parts[0].reports_per_device == 2  # every device may have reported in both periods
     assert (np.abs(table.shares - shares) < 5 * table.standard_errors).all()
     assert table.standard_errors.max() < 0.02

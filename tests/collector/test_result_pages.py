@@ -12,9 +12,9 @@ from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.queries import streams
-from overstory.queries.counts import read_store
-from overstory.queries.estimates import EstimateOptions, read_estimates
-from overstory.queries.facts import with_sums
+from overstory.queries.counts import read_store, with_sums
+from overstory.queries.estimates import read_estimates
+from overstory.queries.readings import EstimateOptions
 from overstory.queries.streams import Deferred, TooLargeError, check_cells, check_counts
 from support.store_samples import DAY, NOW, pages_of, received, registry, reports
 

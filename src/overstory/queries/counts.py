@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,6 +49,16 @@ class CountsStore(Protocol):
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
         """Stored reports, made with the metric's own parameters."""
+        ...
+
+
+class SumsStore(CountsStore, Protocol):
+    """A store that has sums of reports, too."""
+
+    def sums(
+        self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
+    ) -> dict[int, ReportSums]:
+        """Sums of reports by period, by which crafted ones are noticed."""
         ...
 
 
@@ -297,6 +307,15 @@ def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
 
     smallest = {metric.period.parse_label(row["period"]): int(row["smallest_release"]) for row in parsed["periods"]}
     return ReleasedPeriods(smallest, metric.groups is not None)
+
+
+def with_sums(store: SumsStore, counted: PeriodCounts) -> PeriodCounts:
+    """Return counts with the sums of their reports, by which crafted ones are noticed."""
+    if counted.first is None or counted.last is None:
+        return counted
+    group = counted.group
+    chosen = None if group is None else stored_groups(store, counted.metric, group)
+    return replace(counted, sums=store.sums(counted.metric, counted.first, counted.last, chosen))
 
 
 def stored_groups(store: CountsStore, metric: Metric, group: str) -> set[str]:

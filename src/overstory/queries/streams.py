@@ -16,8 +16,8 @@ from overstory.analysis.tables.output import Row, file_columns, records
 from overstory.presentation.document import Column
 from overstory.presentation.render_data import csv_lines, csv_records, for_spreadsheet
 from overstory.protocol.errors import ParameterError
-from overstory.queries.estimates import EstimateOptions, estimate_counts, read_estimates
-from overstory.queries.readings import read
+from overstory.queries.estimates import estimate_counts, read_estimates
+from overstory.queries.readings import EstimateOptions, read
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from overstory.analysis.selection import Adjustment
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation
-    from overstory.queries.readings import Reading
+    from overstory.queries.readings import Aggregation
 
 Form = Literal["json", "csv", "spreadsheet"]
 
@@ -127,7 +126,10 @@ class Answer:
 def estimates_answer(counted: PeriodCounts, reading: Aggregation, options: EstimateOptions, shape: Shape) -> Answer:
     """Return an answer whose pieces are not computed yet; TooLargeError when it would have too many cells."""
     if counted.metric.reading == "table":
-        return _reading_answer(read(counted, reading, options), shape)
+        # As `decode` gives it: level and limit are the reading's own.
+        tables = read(counted, reading, options)
+        lines = [_json(tables.to_json())] if shape.form == "json" else tables.csv_lines()
+        return Answer("".join(for_spreadsheet(lines) if shape.form == "spreadsheet" else lines), (), "", "")
     chosen = options.candidates if options.candidates is not None else counted.metric.labels
     ranges = min(1, len(counted.periods)) if reading == "total" else len(counted.periods)
     check_cells(len(chosen), ranges, shape.limit)
@@ -136,24 +138,11 @@ def estimates_answer(counted: PeriodCounts, reading: Aggregation, options: Estim
         return Deferred(*arguments)
 
     series = read_estimates(counted, reading, options, estimator=later)
-    pieces = [Piece(series.ends(part), _deferred(part.estimate), shape) for part in series.parts]
+    pieces = [Piece(series.ends(part), part.estimate, shape) for part in series.parts]
     if shape.form == "json":
         about = {**series.summary(), "checks": [check.to_json() for check in series.checks], "level": shape.level}
         return Answer(f'{_json(about)[:-1]},"readings":[', pieces, ",", "]}")
     return Answer(_header(shape, options.adjustment), pieces, "", "")
-
-
-def _reading_answer(reading: Reading, shape: Shape) -> Answer:
-    """Return an answer of one kind of metric as `decode` gives it; its level and limit are the reading's own."""
-    if shape.form == "json":
-        return Answer(_json(reading.to_json()), (), "", "")
-    lines = reading.csv_lines()
-    return Answer("".join(lines if shape.form == "csv" else for_spreadsheet(lines)), (), "", "")
-
-
-def _deferred(estimate: Any) -> Deferred:
-    assert isinstance(estimate, Deferred)
-    return estimate
 
 
 def _header(shape: Shape, adjustment: Adjustment) -> str:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from overstory.cli.rappor.decode_pairs import PairAnswer
     from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
+    from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation, EstimateOptions
-    from overstory.queries.readings import RangeComparison, Reading
+    from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
-    Answer = Reading | RangeComparison | CountedEstimate | PairAnswer
+    Answer = Reading | Comparison | CountedEstimate | PairAnswer
     RangeReader = Callable[..., PeriodCounts]
     """From the labels of the first and last period, either of them None, and a group, or None: all devices."""
 
@@ -132,7 +132,7 @@ def _open(args: argparse.Namespace, metric: Metric) -> Iterator[Callable[..., Pe
         yield lambda first, last, group: read_remote(args.url, token, metric, first, last, group=group)
     elif args.store:
         from overstory.cli.stores import open_stores
-        from overstory.queries.facts import with_sums
+        from overstory.queries.counts import with_sums
 
         with open_stores(args.store) as store:
             yield lambda first, last, group: with_sums(store, read_store(store, metric, first, last, group=group))
@@ -161,7 +161,7 @@ def _assuming(args: argparse.Namespace, counted: PeriodCounts) -> PeriodCounts:
 
 def read_options(args: argparse.Namespace) -> EstimateOptions:
     """Return the options of an estimate."""
-    from overstory.queries.estimates import EstimateOptions
+    from overstory.queries.readings import EstimateOptions
 
     candidates = None
     if args.candidates:
@@ -202,8 +202,7 @@ NO_EFFECT: Final = (("plot", "--plot"), ("steps", "--steps"), ("delta", "--delta
 
 def run_compare(args: argparse.Namespace) -> int:
     """Compare two ranges of periods, or two groups."""
-    from overstory.queries.comparison import check_apart, parse_span
-    from overstory.queries.readings import compare
+    from overstory.queries.comparison import check_apart, compare, parse_span
 
     form, what = ("--compare", "two ranges") if args.compare else ("--compare-groups", "differences of two groups")
     of_ranges = (("first", "--from"), ("last", "--to")) if args.compare else ()
@@ -228,7 +227,7 @@ def run_compare(args: argparse.Namespace) -> int:
     return 0
 
 
-def _compared_blocks(compared: RangeComparison, written: Path | None, *, everything: bool) -> Iterator[Block]:
+def _compared_blocks(compared: Comparison, written: Path | None, *, everything: bool) -> Iterator[Block]:
     yield from compared.blocks(None if everything else MOST_ROWS)
     ranges = [
         f"{name}: {'' if counted.group is None else f'group {counted.group}, '}"

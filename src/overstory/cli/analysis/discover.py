@@ -241,7 +241,7 @@ def _option(name: str) -> str:
 
 def run_store(args: argparse.Namespace) -> int:
     from overstory.cli.analysis.decode_store import open_source, progress_shown, read_metric
-    from overstory.queries.estimates import EstimateOptions
+    from overstory.queries.readings import EstimateOptions
     from overstory.queries.searches import read_search
 
     args.url = None

@@ -20,9 +20,8 @@ from starlette.exceptions import HTTPException
 from overstory.analysis.selection import Adjustment, Correction, IntervalKind
 from overstory.collector.http.endpoint import ALWAYS_TEXT
 from overstory.protocol.errors import ParameterError
-from overstory.queries.counts import parse_range, read_store
-from overstory.queries.estimates import Aggregation, EstimateOptions
-from overstory.queries.facts import with_sums
+from overstory.queries.counts import parse_range, read_store, with_sums
+from overstory.queries.readings import Aggregation, EstimateOptions
 from overstory.queries.streams import Answer, Form, Piece, Shape, check_counts, counts_text, estimates_answer
 
 if TYPE_CHECKING:

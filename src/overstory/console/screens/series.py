@@ -57,7 +57,8 @@ from overstory.presentation.document import (
 )
 from overstory.presentation.formats import UNKNOWN, interval, percent, thousands
 from overstory.protocol.errors import ParameterError
-from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries
+from overstory.queries.estimates import EstimateSeries
+from overstory.queries.readings import Aggregation, EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate

@@ -20,8 +20,7 @@ from overstory.engines.reducer import check_label, read_unit
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.queries.counts import read_store
-from overstory.queries.facts import with_sums
+from overstory.queries.counts import read_store, with_sums
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch

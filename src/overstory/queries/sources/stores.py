@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from overstory.protocol.errors import ParameterError
-from overstory.queries.facts import SumsStore
+from overstory.queries.counts import SumsStore
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
