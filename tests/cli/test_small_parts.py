@@ -6,8 +6,8 @@ import pytest
 
 import overstory
 from overstory.cli import checkout
+from overstory.cli.analysis.decode import estimate_blocks
 from overstory.cli.main import main
-from overstory.cli.output import estimate_blocks
 from overstory.presentation.render_text import as_text
 
 

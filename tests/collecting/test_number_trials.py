@@ -9,7 +9,7 @@ import pytest
 import overstory
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
-from overstory.trial.numbers import LEARNED, collect_numbers, mean_error, measure_means, survey_numbers
+from overstory.trial.numbers import LEARNED, Numbers, collect_numbers, mean_error, measure_means, survey_numbers
 from support.running import within
 
 NUMBERS = np.random.default_rng(1).beta(2, 5, 20_000) * 2
@@ -125,6 +125,6 @@ def test_numbers_in_python():
 
 def test_large_columns_are_counted_in_chunks():
     numbers, seen = np.full(150_000, 0.5), []
-    trial = collect_numbers(numbers, "mean", minimum=0, maximum=1, rng=1, advance=seen.append)
+    trial = collect_numbers(Numbers(numbers), "mean", minimum=0, maximum=1, rng=1, advance=seen.append)
     assert seen == [1 << 17, 150_000 - (1 << 17)]
     assert trial.estimate.num_reports == 150_000

@@ -129,6 +129,52 @@ def add_pair(parser: Any) -> None:
     parser.add_argument("--boolean", metavar="NAME", help="the one of them that is one bit: true or false")
 
 
+ENGINES: Final = ("local", "dask", "spark")
+UNFINISHED: Final = ".unfinished"
+ENGINE_ALONE: Final = ("engine", "workers", "scheduler", "master", "no_verify", "resume", "dry_run")
+"""Options that only an engine takes."""
+
+
+def add_engines(parser: argparse.ArgumentParser, *, with_candidates: bool = True, unfinished: bool = True) -> None:
+    """Add the options; a command may have ``--candidates`` already, or resume only where a file is named."""
+    group = parser.add_argument_group("of Parquet and packed batches, by an engine")
+    group.add_argument("--engine", choices=ENGINES, help="what counts: processes here, Dask or Spark (default: local)")
+    group.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
+    group.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask scheduler, such as tcp://host:8786")
+    group.add_argument("--master", metavar="URL", help="of Spark, such as spark://host:7077 (default: this machine)")
+    if with_candidates:
+        group.add_argument(
+            "--candidates", metavar="FILE", help="values to count, one per line; needed where an oracle has no domain"
+        )
+    group.add_argument("--no-verify", action="store_true", help="count without comparing the files' checksums")
+    group.add_argument(
+        "--resume",
+        metavar="FILE",
+        help="where finished units are written; a run that was killed goes on from there "
+        f"(default: {f'the name of the output and {UNFINISHED}' if unfinished else 'nowhere'})",
+    )
+    group.add_argument("--dry-run", action="store_true", help="print what would be read and how long it may take")
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Add ``--params``, ``--registry`` and their own."""
+    group = parser.add_argument_group("what made the reports (unless given: the label of a Parquet file)")
+    add_option(group, "--params")
+    add_hashing(group, otherwise="any", note="; packed and Parquet files are checked against it")
+    add_option(group, "--registry")
+    group.add_argument("--metric", metavar="ID", help="with --registry: the metric")
+
+
+def check_sources(args: argparse.Namespace) -> None:
+    """Refuse two sources, or half of one."""
+    if args.params and args.registry:
+        raise ParameterError("--params and --registry are two sources: give one")
+    if bool(args.registry) != bool(args.metric):
+        raise ParameterError("--registry and --metric belong together: the file, and the metric's id in it")
+    if (args.hash_family or args.hash_key) and not args.params:
+        raise ParameterError("--hash-family and --hash-key have no effect without --params")
+
+
 def hashing(args: argparse.Namespace) -> dict[str, Any]:
     """Return the hash family and key that were asked for, as what makes a RAPPOR takes them."""
     asked = {"hash_family": args.hash_family, "hash_key": args.hash_key}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from overstory.analysis.difference import Difference, difference
-from overstory.presentation.document import Column
+from overstory.presentation.document import Column, Lines
 from overstory.presentation.render_data import csv_lines
+from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries, read_estimates
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
     F64 = NDArray[np.float64]
+
+MOST_ROWS: Final = 20
+"""Values in a text, beside those that changed."""
 
 SHARED_NOISE: Final = (
     "devices that report in both ranges and keep their values share noise: the intervals are then too long, never too "
@@ -69,6 +73,8 @@ class Comparison:
         The columns of a file; unless given, those of shares.
     """
 
+    name: ClassVar[str] = "comparison"
+
     a: PeriodCounts
     b: PeriodCounts
     difference: Any
@@ -104,10 +110,21 @@ class Comparison:
         columns = self.columns or file_columns(self.difference.adjustment)
         return csv_lines(columns, ([row[column.name] for column in columns] for row in self.rows()))
 
-    def blocks(self, limit: int | None = None) -> list[Block]:
+    def table(self, limit: int | None = None) -> list[Block]:
         """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""
         blocks: list[Block] = replace(self.difference, notes=self.notes).blocks(limit=limit)
         return blocks
+
+    def blocks(self, *, everything: bool = True, written: str | None = None) -> Iterator[Block]:
+        """Return the same with the two ranges; see `Reading.blocks`."""
+        yield from self.table(None if everything else MOST_ROWS)
+        ranges = [
+            f"{name}: {'' if counted.group is None else f'group {counted.group}, '}"
+            f"{plural(counted.num_reports, 'report')} from {counted.label(counted.first)} to "
+            f"{counted.label(counted.last)}"
+            for name, counted in (("a", self.a), ("b", self.b))
+        ]
+        yield Lines(*ranges, *([] if written is None else [f"every value: {written}"]))
 
 
 def _span_json(counted: PeriodCounts) -> dict[str, Any]:
@@ -211,7 +228,7 @@ def compare_ranges(
     return compare_series(*(read_estimates(counted, "total", chosen) for counted in (a, b)), overlap=overlap)
 
 
-def check_comparable(a: PeriodCounts, b: PeriodCounts, overlap: float = 0.0, refusal: str = "") -> None:
+def check_comparable(a: PeriodCounts, b: PeriodCounts, *, overlap: float = 0.0, refusal: str = "") -> None:
     """Refuse ranges with a common period, without reports, with reports of other parameters, or with an overlap."""
     for counted in (a, b):
         for other in counted.others:

@@ -238,7 +238,9 @@ def compare_numbers(
     a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
 ) -> Comparison:
     """Return the means and shares of one range of periods less those of another; see `compare_ranges`."""
-    check_comparable(a, b, overlap, "an overlap is declared for shares of values: differences of numbers assume none")
+    check_comparable(
+        a, b, overlap=overlap, refusal="an overlap is declared for shares of values: differences of numbers assume none"
+    )
     series = [read_numbers(counted, "total", options) for counted in (a, b)]
     first, second = (each.parts[0].estimate for each in series)
     notes = (*series[0].notes, *series[1].notes, *first.notes, *second.notes)

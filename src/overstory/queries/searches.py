@@ -215,7 +215,10 @@ def compare_searches(
 ) -> Comparison:
     """Return the shares of the values that two searches have in common, of one range less those of the other."""
     check_comparable(
-        a, b, overlap, "a device answers a search once, so none is in both ranges: an overlap has no meaning"
+        a,
+        b,
+        overlap=overlap,
+        refusal="a device answers a search once, so none is in both ranges: an overlap has no meaning",
     )
     chosen = options or EstimateOptions()
     kind: IntervalKind = chosen.interval_kind or "population"

@@ -121,8 +121,10 @@ def read_tables(
         except TooFewReportsError as error:
             few.append(f"{counted.label(period)}: {error}")
             return None
-        detected = {"alpha": chosen.alpha, "correction": chosen.correction, "adjustment": chosen.adjustment}
-        return tuple(TableSummary(table, **detected) for table in tables)
+        return tuple(
+            TableSummary(table, alpha=chosen.alpha, correction=chosen.correction, adjustment=chosen.adjustment)
+            for table in tables
+        )
 
     parts = estimate_parts(counted, kind, chosen, summarize)
     if few and not parts:
@@ -220,7 +222,9 @@ def compare_tables(
     Every cell and every share in a row is one of the values that are tested. A row that is too small in one of the
     ranges has no shares to compare. Ranges with a declared overlap are refused.
     """
-    check_comparable(a, b, overlap, "an overlap is declared for shares of values: differences of tables assume none")
+    check_comparable(
+        a, b, overlap=overlap, refusal="an overlap is declared for shares of values: differences of tables assume none"
+    )
     chosen = options or EstimateOptions()
     series = [read_tables(counted, "total", chosen) for counted in (a, b)]
     summaries = [each.parts[0].estimate for each in series]

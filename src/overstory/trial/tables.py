@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +16,15 @@ from overstory.analysis.association.table import pair_table
 from overstory.analysis.support.registry import Rng
 from overstory.analysis.tables.columns import read_column
 from overstory.analysis.tables.output import label_text
-from overstory.files.columns import ANY_FORM, NO_NUMBERS, Form, blocks
+from overstory.files.columns import NO_NUMBERS, blocks
 from overstory.files.io import Advance
 from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
 from overstory.presentation.formats import finite, percent
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
-from overstory.trial.column import MANY_NUMBERS, all_numbers, round_bins, symbols
-from overstory.trial.population import READ_OFF, Population, empty
-from overstory.trial.run import TrialBudget, TrialResult, collect, seed_of
+from overstory.trial.population import MANY_NUMBERS, READ_OFF, Population, all_numbers, empty, round_bins, symbols
+from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of
 
 I64 = NDArray[np.int64]
 FEW_BINS: Final = 10
@@ -55,7 +54,7 @@ class Pairs:
         return Population(cells, self.counts.ravel(), self.missing, notes=self.notes)
 
 
-def count_pairs(path: str, columns: Sequence[str], *, form: Form = ANY_FORM, advance: Advance | None = None) -> Pairs:
+def count_pairs(path: str, columns: Sequence[str], **how: Any) -> Pairs:
     """Count the rows of every pair of two columns' values, in one pass; many different numbers are counted in bins.
 
     A row without a value in one of the columns counts as missing.
@@ -65,7 +64,7 @@ def count_pairs(path: str, columns: Sequence[str], *, form: Form = ANY_FORM, adv
     numbers: tuple[dict[str, int], dict[str, int]] = {}, {}
     rows_of: dict[tuple[int, int], int] = {}
     missing = 0
-    for values in blocks(path, list(columns), form=form, advance=advance):
+    for values in blocks(path, list(columns), **how):
         codes = [texts.numbered(known) for texts, known in zip(values, numbers, strict=True)]
         there = (codes[0] >= 0) & (codes[1] >= 0)
         missing += int(np.count_nonzero(~there))
@@ -126,7 +125,7 @@ SHOWN: Final = 12
 
 
 @dataclass(frozen=True, eq=False)
-class TableTrial:
+class TableTrial(Trial):
     """What a collection of two columns learned, next to the truth.
 
     Attributes
@@ -139,9 +138,18 @@ class TableTrial:
         Shares, intervals, the test of independence and Cramer's V of the two columns.
     """
 
+    columns: ClassVar[Sequence[Column]] = (
+        *map(Column, ("row", "column", "true_share", "true_share_in_row")),
+        *map(Column, ROW[2:]),
+    )
+
     pairs: Pairs
     result: TrialResult
     summary: TableSummary
+
+    @property
+    def title(self) -> str:
+        return " and ".join(self.pairs.names)
 
     @property
     def truth(self) -> NDArray[np.float64]:
@@ -331,7 +339,3 @@ def survey_table(columns: Any, epsilon: float = 1.0, *, oracle: str = "auto", rn
     np.add.at(counts, (read[0].codes, read[1].codes), 1)
     pairs = arranged(names, [[label_text(label) for label in column.labels] for column in read], counts, 0)
     return collect_pairs(pairs, TrialBudget(epsilon), oracle, seed_of(rng))
-
-
-COLUMNS: Final = (*map(Column, ("row", "column", "true_share", "true_share_in_row")), *map(Column, ROW[2:]))
-"""The columns of a file of what was learned."""

@@ -301,7 +301,7 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
     from overstory.trial.numbers import read_column_of_numbers
 
     with seekable(args.file) as path:
-        numbers, _ = read_column_of_numbers(path, args.column, form=form_of(args))
+        numbers = read_column_of_numbers(path, args.column, form=form_of(args)).values
     args.reports = numbers.size
     return numbers
 

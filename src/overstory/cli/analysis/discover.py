@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import (
+    ENGINE_ALONE,
     add_command,
+    add_engines,
     add_form,
     add_interval,
     add_option,
@@ -25,8 +27,6 @@ from overstory.cli.arguments import (
     seekable,
 )
 from overstory.cli.progress import progress, reading_bar
-from overstory.cli.rappor.decode_counts import ENGINE_ALONE
-from overstory.cli.rappor.engine_runs import add_engines
 from overstory.presentation.document import Lines, Paragraph
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import FormatError, ParameterError

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_hashing, add_option, print_outcome, shown
+from overstory.cli.arguments import UNFINISHED, print_outcome, shown
 from overstory.cli.progress import progress
 from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
@@ -170,35 +170,12 @@ def notes_of_repeats(resumed: int, repeated: int, units: int | None = None) -> l
     return notes + ([f"{repeated:,} units were counted again, because a worker was lost"] if repeated else [])
 
 
-ENGINES: Final = ("local", "dask", "spark")
 ALONE: Final = ("engine", "workers", "scheduler", "master", "dry_run", "no_verify", "resume", "candidates", "registry")
 """Options that only an engine takes: any of them asks for one."""
-UNFINISHED: Final = ".unfinished"
 LONG: Final = 1 << 16
 """Values of a list that workers of a cluster read themselves: it does not travel with every unit."""
 LARGE: Final = 1 << 27
 """Bytes of files that are counted in units also where nobody asks for it."""
-
-
-def add_engines(parser: argparse.ArgumentParser, *, with_candidates: bool = True, unfinished: bool = True) -> None:
-    """Add the options; a command may have ``--candidates`` already, or resume only where a file is named."""
-    group = parser.add_argument_group("of Parquet and packed batches, by an engine")
-    group.add_argument("--engine", choices=ENGINES, help="what counts: processes here, Dask or Spark (default: local)")
-    group.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
-    group.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask scheduler, such as tcp://host:8786")
-    group.add_argument("--master", metavar="URL", help="of Spark, such as spark://host:7077 (default: this machine)")
-    if with_candidates:
-        group.add_argument(
-            "--candidates", metavar="FILE", help="values to count, one per line; needed where an oracle has no domain"
-        )
-    group.add_argument("--no-verify", action="store_true", help="count without comparing the files' checksums")
-    group.add_argument(
-        "--resume",
-        metavar="FILE",
-        help="where finished units are written; a run that was killed goes on from there "
-        f"(default: {f'the name of the output and {UNFINISHED}' if unfinished else 'nowhere'})",
-    )
-    group.add_argument("--dry-run", action="store_true", help="print what would be read and how long it may take")
 
 
 def wants_engine(args: argparse.Namespace) -> bool:
@@ -379,25 +356,6 @@ def _print_run(args: argparse.Namespace, files: CountedFiles, run: Run) -> None:
     print_outcome(
         args, outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(files.engine.name, run))
     )
-
-
-def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Add ``--params``, ``--registry`` and their own."""
-    group = parser.add_argument_group("what made the reports (unless given: the label of a Parquet file)")
-    add_option(group, "--params")
-    add_hashing(group, otherwise="any", note="; packed and Parquet files are checked against it")
-    add_option(group, "--registry")
-    group.add_argument("--metric", metavar="ID", help="with --registry: the metric")
-
-
-def check_sources(args: argparse.Namespace) -> None:
-    """Refuse two sources, or half of one."""
-    if args.params and args.registry:
-        raise ParameterError("--params and --registry are two sources: give one")
-    if bool(args.registry) != bool(args.metric):
-        raise ParameterError("--registry and --metric belong together: the file, and the metric's id in it")
-    if (args.hash_family or args.hash_key) and not args.params:
-        raise ParameterError("--hash-family and --hash-key have no effect without --params")
 
 
 def stated_mechanism(args: argparse.Namespace, digest: bytes, label: Label | None, source: str) -> LocalRandomizer:

@@ -7,26 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import (
     add_command,
+    add_engines,
     add_hashing,
     add_option,
     add_output,
     add_pair,
     add_reporting,
     add_skipping,
+    add_sources,
     check_pipes,
+    check_sources,
     print_outcome,
     read_mechanism,
     shown,
 )
 from overstory.cli.progress import reading_bar, tell_skipped
-from overstory.cli.rappor.engine_runs import (
-    add_engines,
-    add_sources,
-    check_sources,
-    run_engine,
-    stated_mechanism,
-    wants_engine,
-)
+from overstory.cli.rappor.engine_runs import run_engine, stated_mechanism, wants_engine
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:

@@ -315,7 +315,7 @@ def compared_view(
     newest = f"{metric.period.label(last)} ({state_words(data, metric, last)})"
     blocks = (
         *head,
-        *(_for_a_page(block) for block in compared.blocks()),
+        *(_for_a_page(block) for block in compared.table()),
         *tail,
         Heading(2, "What these numbers rest on"),
         KeyValues((("Differences", "range a less range b"), ("Last period of a", newest))),

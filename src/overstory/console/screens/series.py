@@ -356,7 +356,8 @@ class _Page:
         )
 
     def _part_rows(self, number: int) -> list[dict[str, Any]]:
-        return self.series.parts[number].estimate.rows(level=self.query.level)
+        rows: list[dict[str, Any]] = self.series.parts[number].estimate.rows(level=self.query.level)
+        return rows
 
     def _tables(self, shown: Shown) -> Iterator[Block]:
         part = self.series.parts[-1]
