@@ -5,38 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from overstory.presentation.document import Block
-
-
-class Answer(Protocol):
-    """Estimates, or differences of estimates, and the facts to read them by."""
-
-    @property
-    def name(self) -> str:
-        """What files with it are called."""
-        ...
-
-    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return everything, or of the values those that were detected or changed."""
-        ...
-
-    def csv_lines(self) -> Iterable[str]:
-        """Return a header and a line per estimate."""
-        ...
-
-    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterable[Block]:
-        """Return what a person reads; `written` names the file that has it all."""
-        ...
+    from overstory.queries.readings import Answer
 
 
 def show_answer(args: argparse.Namespace, answer: Answer) -> None:

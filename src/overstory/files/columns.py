@@ -472,7 +472,8 @@ def blocks(
     layout = None if is_parquet(path) else layout_of(path, form, columns)
     check_columns(path, columns_of(path) if layout is None else layout.names, columns)
     no_numbers = NO_NUMBERS.union(form.missing)
-    if layout is not None and (small := _small(path, layout, columns, block)) is not None:
+    is_small = Path(path).stat().st_size <= min(SMALLEST, block)
+    if layout is not None and is_small and (small := read_plain(path, layout, columns)) is not None:
         texts = [FewTexts([None if field in form.missing else field for field in fields]) for fields in small]
         first_column = numbers_of(small[0], no_numbers) if numbers else texts[0]
         if first_column is not None:
@@ -505,16 +506,11 @@ def _json(
         yield tuple(block)
 
 
-def _small(path: str, layout: Layout, columns: Sequence[str], block: int) -> list[Fields] | None:
-    """Return the columns of a file that is one small block, None in place of what is missing; None of all others."""
-    return read_plain(path, layout, columns) if Path(path).stat().st_size <= min(SMALLEST, block) else None
-
-
 def _csv(
     path: str, layout: Layout, columns: Sequence[str], advance: Advance | None, block: int
 ) -> Iterator[tuple[Any, ...]]:
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import compute, csv
 
     raw = [layout.raw_names[layout.names.index(name)] for name in columns]
     quotes = _Quotes()
@@ -536,7 +532,8 @@ def _csv(
                     quoted_strings_can_be_null=False,
                 ),
             ):
-                yield tuple(_stripped(batch.column(name), layout) for name in raw)
+                fields = (batch.column(name) for name in raw)
+                yield tuple(compute.utf8_trim_whitespace(values) if layout.strip else values for values in fields)
         except pa.ArrowException as error:
             raise fault(path, layout, None, NO_NUMBERS) or _unsound(path, error) from error
     if quotes.odd and (problem := fault(path, layout, None, NO_NUMBERS)):
@@ -565,12 +562,6 @@ class _Quotes:
                 self.closed = True
 
         return _Watched()
-
-
-def _stripped(values: Any, layout: Layout) -> Any:
-    from pyarrow import compute
-
-    return compute.utf8_trim_whitespace(values) if layout.strip else values
 
 
 def _parquet(path: str, columns: Sequence[str], advance: Advance | None) -> Iterator[tuple[Any, ...]]:

@@ -475,11 +475,8 @@ def _reports(batch: Any, label: Label, source: str) -> ReportBatch:
     cohorts, bits = batch.column("cohort"), batch.column("bits")
     if cohorts.null_count or bits.null_count:
         raise FormatError("expected a value in every row, found nulls", source=source)
-    octets, column = _octets(bits, -(-label.num_bits // 8)), np.from_dlpack(cohorts)  # `to_numpy` would import pandas
+    width, raw = -(-label.num_bits // 8), np.frombuffer(bits.buffers()[1], np.uint8)
+    octets = raw[bits.offset * width : (bits.offset + len(bits)) * width].reshape(-1, width)
+    column = np.from_dlpack(cohorts)  # `to_numpy` would import pandas
     check_columns(label, octets, column, source, ("bits", "cohort"))
     return ReportBatch.from_octets(column, octets, num_bits=label.num_bits, num_cohorts=label.num_cohorts)
-
-
-def _octets(bits: Any, width: int) -> NDArray[np.uint8]:
-    raw = np.frombuffer(bits.buffers()[1], np.uint8)
-    return raw[bits.offset * width : (bits.offset + len(bits)) * width].reshape(-1, width)

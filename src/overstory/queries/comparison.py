@@ -162,16 +162,13 @@ def parse_span(metric: Metric, text: str) -> tuple[int, int]:
     """
     first, dots, last = text.partition("..")
     if not first or (dots and not last):
-        raise ParameterError(f"{text!r} is no range of periods: give FIRST..LAST, such as {_example(metric)}")
+        number = metric.period.number(1_790_000_000)
+        example = f"{metric.period.label(number - 3)}..{metric.period.label(number)}"
+        raise ParameterError(f"{text!r} is no range of periods: give FIRST..LAST, such as {example}")
     start, end = parse_range(metric, first, last or first)
     assert start is not None
     assert end is not None
     return start, end
-
-
-def _example(metric: Metric) -> str:
-    number = metric.period.number(1_790_000_000)
-    return f"{metric.period.label(number - 3)}..{metric.period.label(number)}"
 
 
 def check_apart(metric: Metric, a: tuple[int, int], b: tuple[int, int]) -> None:

@@ -222,17 +222,13 @@ class PeriodCounts:
 
     def csv_lines(self) -> Iterator[str]:
         """Yield a header, and a line for each cohort of each period: its reports, and how often each bit was set."""
-        yield csv_line(["period", "cohort", "reports", *self._columns()])
+        labels, mechanism = self.metric.labels, self.metric.mechanism
+        size = self.counts[self.periods[0]].num_bits if self.periods else mechanism.payload_bits
+        yield csv_line(["period", "cohort", "reports", *server_half(mechanism).count_names(size, labels)])
         for period in self.periods:
             counts, label = self.counts[period], self.label(period)
             for cohort, ones in enumerate(counts.ones.tolist()):
                 yield csv_line([label, cohort, int(counts.totals[cohort]), *ones])
-
-    def _columns(self) -> list[str]:
-        """Return the names of the counts."""
-        labels, mechanism = self.metric.labels, self.metric.mechanism
-        size = self.counts[self.periods[0]].num_bits if self.periods else mechanism.payload_bits
-        return server_half(mechanism).count_names(size, labels)
 
 
 def read_store(

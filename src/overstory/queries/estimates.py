@@ -42,10 +42,20 @@ Estimator = Callable[[Metric, SupportCounts, float, EstimateOptions, Sequence[st
 
 @dataclass(frozen=True, eq=False)
 class EstimateSeries(RangeReading):
-    """Shares of a metric's values over a range of periods; see `RangeReading`.
+    """Estimates of a metric over a range of periods; `parts` is empty when there are no reports.
 
     Attributes
     ----------
+    counted
+        The support counts that the estimates are of.
+    kind
+        What `parts` are: one total, one for each period, or cumulative ones.
+    options
+        The options, with `interval_kind` filled in.
+    parts
+        The estimates, in the order of their periods.
+    notes
+        What a reader must know before trusting the numbers.
     checks
         Of each period: what honest devices cannot have sent; alarms among them are notes of the estimates, too.
     """

@@ -123,19 +123,11 @@ class PeriodEstimate:
     estimate: Any
 
 
-class Reading(Protocol):
-    """Estimates of one metric over a range of periods."""
+class Answer(Protocol):
+    """Estimates, or differences of estimates, as a person asks for them."""
 
     name: ClassVar[str]
     """What a file with it is called."""
-    is_of_shares: ClassVar[bool]
-    """Whether the estimate of a part has a share for each value."""
-
-    @property
-    def metric(self) -> Metric: ...
-
-    @property
-    def parts(self) -> tuple[PeriodEstimate, ...]: ...
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
         """Return the estimates, unless `everything` of detected values alone, and the facts to read them by."""
@@ -149,6 +141,19 @@ class Reading(Protocol):
         """Return what a person reads; `everything`: not only what was detected; `written`: a file that has it all."""
         ...
 
+
+class Reading(Answer, Protocol):
+    """Estimates of one metric over a range of periods."""
+
+    is_of_shares: ClassVar[bool]
+    """Whether the estimate of a part has a share for each value."""
+
+    @property
+    def metric(self) -> Metric: ...
+
+    @property
+    def parts(self) -> tuple[PeriodEstimate, ...]: ...
+
     def panels(self) -> tuple[list[Panel], str]:
         """Return the parts of a picture, and what is left out; none without reports."""
         ...
@@ -156,21 +161,7 @@ class Reading(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RangeReading:
-    """Estimates of a metric over a range of periods; `parts` is empty when there are no reports.
-
-    Attributes
-    ----------
-    counted
-        The support counts that the estimates are of.
-    kind
-        What `parts` are: one total, one for each period, or cumulative ones.
-    options
-        The options, with `interval_kind` filled in.
-    parts
-        The estimates, in the order of their periods.
-    notes
-        What a reader must know before trusting the numbers.
-    """
+    """Estimates of a metric over a range of periods, whatever its kind; see `EstimateSeries`."""
 
     name: ClassVar[str] = "estimates"
     is_of_shares: ClassVar[bool] = False

@@ -22,7 +22,6 @@ from overstory.queries.readings import EstimateOptions, read
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import Adjustment
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.readings import Aggregation
@@ -142,11 +141,8 @@ def estimates_answer(counted: PeriodCounts, reading: Aggregation, options: Estim
     if shape.form == "json":
         about = {**series.summary(), "checks": [check.to_json() for check in series.checks], "level": shape.level}
         return Answer(f'{_json(about)[:-1]},"readings":[', pieces, ",", "]}")
-    return Answer(_header(shape, options.adjustment), pieces, "", "")
-
-
-def _header(shape: Shape, adjustment: Adjustment) -> str:
-    return "".join(csv_lines((Column("from"), Column("to"), *file_columns(shape.level, adjustment)), ()))
+    columns = (Column("from"), Column("to"), *file_columns(shape.level, options.adjustment))
+    return Answer("".join(csv_lines(columns, ())), pieces, "", "")
 
 
 def counts_text(counted: PeriodCounts, form: Form) -> Iterator[str]:

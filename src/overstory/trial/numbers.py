@@ -124,14 +124,13 @@ class NumberTrial(Trial):
 
     def blocks(self) -> Iterator[Block]:
         """Return a table of estimates next to the truth, and what to read it by."""
-        rows = [
-            {
-                "what": f"{row['kind']} {row['of']}".strip(),
-                **{name: number_text(row["kind"], row[name]) for name in ("truth", "value", "low", "high")},
-                "holds": "" if row["holds"] else "missed",
-            }
-            for row in self.rows()
-        ]
+        rows = []
+        for row in self.rows():
+            form = ".2%" if row["kind"] == "share" else ".4g"
+            numbers = {name: row[name] for name in ("truth", "value", "low", "high")}
+            shown = {name: one if isinstance(one, str) else format(one, form) for name, one in numbers.items()}
+            what = f"{row['kind']} {row['of']}".strip()
+            rows.append({"what": what, **shown, "holds": "" if row["holds"] else "missed"})
         yield Table("", SHOWN, rows)
         yield Lines(
             f"{self.estimate.num_reports:,} numbers of {self.name}, each reported once by {self.mechanism.name}; "
@@ -150,13 +149,6 @@ SHOWN: Final = (
     ),
     Column("holds", "", is_left=True),
 )
-
-
-def number_text(kind: str, number: float | str) -> str:
-    """Return a number as a person reads it; of a share in percent."""
-    if isinstance(number, str):
-        return number
-    return f"{number:.2%}" if kind == "share" else f"{number:.4g}"
 
 
 def holds(row: Quantity, true: float) -> bool:

@@ -156,14 +156,6 @@ class Life:
     reports: tuple[int, ...]
 
 
-def life_of_a_report(summary: Summary) -> Picture:
-    """Draw one device's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
-    result, population = summary.result, summary.result.population
-    first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
-    filters = cast("BitMechanism", result.mechanism)
-    return draw_life(filters, live(filters, population.labels[first], result.seed))
-
-
 def live(mechanism: BitMechanism, value: str, seed: int) -> Life:
     """Return what a device whose secret follows from `seed` makes of a value."""
     secret = KeyedEntropy(b"the device of figure 1", str(seed).encode()).bits(256).to_bytes(32, "big")
@@ -173,7 +165,7 @@ def live(mechanism: BitMechanism, value: str, seed: int) -> Life:
 
 
 def draw_life(mechanism: BitMechanism, life: Life) -> Picture:
-    """Draw the rows of bits, from the value to the reports."""
+    """Draw one device's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
     from overstory.presentation import figures
 
     rows = [life.true, life.permanent, *life.reports]
@@ -214,13 +206,6 @@ def _row(axes: Any, row: int, bits: int, own: int, width: int) -> None:
         axes.broken_barh(spans, (row - 0.36, 0.72), facecolor=colour, linewidth=0)
 
 
-def privacy_spent(mechanism: Mechanism) -> Picture:
-    """Draw the exact epsilon of n reports of one value."""
-    numbers = range(1, MOST_REPORTS + 1)
-    loss = Loss("an unchanged value", [mechanism.epsilon_n(n) for n in numbers])
-    return loss_over_reports("spent", "Exact epsilon of n reports of one value.", numbers, [loss])
-
-
 MOST_ROWS: Final = 1_000
 
 
@@ -240,11 +225,15 @@ def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
     if mechanism.encoding.decoded:
         yield Heading(2, "What one device sent")
         yield Paragraph("The collector gets one of the rows below the dashed line, and the cohort's number.")
-        yield Figure(life_of_a_report(summary))
+        population, filters = summary.result.population, cast("BitMechanism", mechanism)
+        first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
+        yield Figure(draw_life(filters, live(filters, population.labels[first], summary.result.seed)))
     yield Heading(2, "What it cost in privacy")
     yield Paragraph(statement(mechanism).plain_words())
     if mechanism.epsilon_permanent > mechanism.epsilon_report:
-        yield Figure(privacy_spent(mechanism))
+        numbers = range(1, MOST_REPORTS + 1)
+        loss = Loss("an unchanged value", [mechanism.epsilon_n(n) for n in numbers])
+        yield Figure(loss_over_reports("spent", "Exact epsilon of n reports of one value.", numbers, [loss]))
     if summary.advice is not None:
         yield from _advice(summary, summary.advice)
     yield Heading(2, "Every number")

@@ -209,20 +209,16 @@ class TableTrial(Trial):
     def sentences(self) -> list[str]:
         """Return what was collected, and how near it came to the truth."""
         low, high = self.summary.table.interval(self.summary.level)
+        cost = f"{self.result.mechanism.name}, epsilon {epsilon_text(self.result.mechanism.epsilon_report)}"
         inside = int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
         same = " (of the values that are not left out)" if self.summary.v and any(self.summary.v.left_out) else ""
         return [
             f"Collected: {len(self.pairs):,} rows, each one report of its pair; {self.truth.size:,} pairs of values",
             f"Truth: Cramer's V of these rows is {self.true_v:.2f}{same}",
             f"Intervals: {inside:,} of the {self.truth.size:,} pairs' 95% intervals hold the truth",
-            self._privacy(),
+            f"Privacy: {cost} for the pair; a change of either value is another pair",
             *(f"note: {note}" for note in self._notes()),
         ]
-
-    def _privacy(self) -> str:
-        mechanism = self.result.mechanism
-        epsilon = epsilon_text(mechanism.epsilon_report)
-        return f"Privacy: {mechanism.name}, epsilon {epsilon} for the pair; a change of either value is another pair"
 
     def blocks(self, *, is_conditional: bool = False) -> Iterator[Block]:
         """Return what the terminal shows; with `is_conditional` the rows' differences in place of all shares."""

@@ -75,8 +75,9 @@ class CandidateMap:
         if given.dtype.kind not in "iu":
             raise ParameterError(f"positions must be whole numbers, not {given.dtype}")
         if int(given.min()) < 0 or int(given.max()) >= self.num_bits:
-            outside = _outside(given, self.num_bits)
-            raise ParameterError(f"positions must lie in 0 .. {self.num_bits - 1}, found {outside}")
+            place = tuple(int(x) for x in np.argwhere((given < 0) | (given >= self.num_bits))[0])
+            where = "cohort {}, candidate {}, hash {}".format(*place)
+            raise ParameterError(f"positions must lie in 0 .. {self.num_bits - 1}, found {given[place]} ({where})")
         kind = np.uint8 if self.num_bits <= 256 else np.uint16
         compact = np.ascontiguousarray(given, dtype=kind).view()
         compact.flags.writeable = False
@@ -131,12 +132,6 @@ class CandidateMap:
         cohorts = np.arange(self.num_cohorts)[:, None, None]
         matrix[cohorts, chosen, np.arange(chosen.shape[1])[None, :, None]] = 1.0
         return matrix.reshape(self.num_rows, chosen.shape[1])
-
-
-def _outside(positions: NDArray[Any], num_bits: int) -> str:
-    cohort, candidate, hash_index = (int(x) for x in np.argwhere((positions < 0) | (positions >= num_bits))[0])
-    value = int(positions[cohort, candidate, hash_index])
-    return f"{value} (cohort {cohort}, candidate {candidate}, hash {hash_index})"
 
 
 DENSE_CELLS = 1 << 20

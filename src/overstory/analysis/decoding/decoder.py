@@ -353,7 +353,9 @@ def decode(
     per_device = check_reports_per_device(reports_per_device)
     first = None if permanent is None else (float(permanent.keep_one), float(permanent.raise_zero))
     model = linear_model(counts, groups.map, p_star, q_star, permanent=first, reports_per_device=per_device)
-    fit = _silent(model) if counts.num_reports == 0 else _fit(model, method, complete=complete)
+    size = groups.map.num_candidates
+    silent = Fit(np.zeros(size), np.full(size, np.inf), np.zeros(size), 0.0, np.inf, 1.0, 0, "gls")
+    fit = _fit(model, method, complete=complete) if counts.num_reports else silent
     # Shares times N: counts, raw counts and standard errors; the reported count is divided among equal columns.
     reports = counts.num_reports
     scale = reports or 1
@@ -409,22 +411,9 @@ def _fit_all(model: LinearModel, *, complete: bool) -> Fit:
             fit = fit_gls(model, complete=complete)
         except SingularDesignError:
             return fit_pursuit(model)
-        if not _is_crowded(model, fit):
+        # Variance inflation: the fit's variance over 1 / x'Wx, that of a candidate alone, at the median candidate.
+        # Among M others on n rows of random bits it is about n / (n - M): past `INFLATION`, finding the few that
+        # matter costs less than telling all apart.
+        if median(fit.variances * correlate(model.candidates, model.weights)) <= INFLATION:
             return fit
     return fit_pursuit(model)
-
-
-def _is_crowded(model: LinearModel, fit: Fit) -> bool:
-    """Whether telling the candidates apart costs more than finding the few that matter.
-
-    A candidate alone would have variance 1 / x'Wx; among M others on n rows of random bits about n / (n - M) times
-    that.
-    """
-    # Variance inflation: the fit's variance over 1 / x'Wx, at the median candidate.
-    return median(fit.variances * correlate(model.candidates, model.weights)) > INFLATION
-
-
-def _silent(model: LinearModel) -> Fit:
-    """Return what no reports say: nothing."""
-    size = model.candidates.num_candidates
-    return Fit(np.zeros(size), np.full(size, np.inf), np.zeros(size), 0.0, np.inf, 1.0, 0, "gls")

@@ -369,7 +369,11 @@ def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[st
     used = model.weights > 0
     moment = correlate(candidates, np.where(used, model.response, 0.0))[picked]
     # Ordinary least squares: f = (X'X)^-1 X'y, Var f = s^2 (X'X)^-1, s^2 the residual variance.
-    inverted = _inverse(gram(candidates, used.astype(np.float64), picked))
+    matrix = gram(candidates, used.astype(np.float64), picked)
+    try:
+        inverted = inverse(matrix)
+    except SingularDesignError:  # the picked columns depend on each other
+        inverted = np.asarray(np.linalg.pinv(matrix, hermitian=True))
     f = inverted @ moment
     raw[picked] = f
     # s^2 = ||y - X f||^2 / (rows - picked); the channel's own noise where no degree of freedom is left.
@@ -390,11 +394,3 @@ def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[st
         "lasso",
         notes=notes,
     )
-
-
-def _inverse(matrix: F64) -> F64:
-    """Invert, or where the picked columns depend on each other give the pseudo-inverse."""
-    try:
-        return inverse(matrix)
-    except SingularDesignError:
-        return np.asarray(np.linalg.pinv(matrix, hermitian=True))

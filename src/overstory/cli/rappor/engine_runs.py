@@ -180,6 +180,7 @@ LARGE: Final = 1 << 27
 
 def wants_engine(args: argparse.Namespace) -> bool:
     """Whether an engine counts: where it was asked for, or the inputs are more than one process should count."""
+    import glob
     from pathlib import Path
 
     from overstory.engines.folders import is_address
@@ -187,16 +188,11 @@ def wants_engine(args: argparse.Namespace) -> bool:
 
     if is_labelled(args.output) or any(getattr(args, name) for name in ALONE) or not args.params:
         return True
-    if any(is_address(name) or Path(name).is_dir() or _is_glob(name) for name in args.reports):
+    if any(is_address(name) or Path(name).is_dir() for name in args.reports):
+        return True
+    if any(glob.has_magic(name) and not Path(name).exists() for name in args.reports):
         return True
     return not args.skip_bad and _are_large(args.reports)
-
-
-def _is_glob(name: str) -> bool:
-    import glob
-    from pathlib import Path
-
-    return glob.has_magic(name) and not Path(name).exists()
 
 
 def _are_large(names: list[str]) -> bool:
