@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from overstory.kernels.columns import are_few
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     Positions = NDArray[np.integer[Any]]
     F64 = NDArray[np.float64]
+    Out = TypeVar("Out", NDArray[np.float64], NDArray[np.uint64])
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,14 +176,15 @@ def correlate(candidates: CandidateMap, rows: F64) -> F64:
     if add_slowly(candidates, table, out):
         return out
     from overstory.kernels import design_matrix
+
+    return _in_parts(design_matrix.correlate, candidates.positions, table, candidates.distinct, out=out)
+
+
+def _in_parts(kernel: Callable[..., object], *given: Any, out: Out, smallest: int = PART) -> Out:
+    """Let a kernel fill what it returns, the candidates divided among threads."""
     from overstory.kernels.threads import in_parts
 
-    positions, distinct = candidates.positions, candidates.distinct
-
-    def part(first: int, stop: int) -> None:
-        design_matrix.correlate(positions, table, distinct, first, stop, out)
-
-    in_parts(part, out.size, None, smallest=PART)
+    in_parts(lambda first, stop: kernel(*given, first, stop, out), out.size, None, smallest=smallest)
     return out
 
 
@@ -212,15 +214,9 @@ def squared_lengths(candidates: CandidateMap, basis: F64, centre: F64) -> F64:
             out += total * total
         return out
     from overstory.kernels import design_matrix
-    from overstory.kernels.threads import in_parts
 
-    positions, distinct = candidates.positions, candidates.distinct
-
-    def part(first: int, stop: int) -> None:
-        design_matrix.squared_lengths(positions, table, centre, distinct, first, stop, out)
-
-    in_parts(part, out.size, None, smallest=PART // 8)
-    return out
+    given = candidates.positions, table, centre, candidates.distinct
+    return _in_parts(design_matrix.squared_lengths, *given, out=out, smallest=PART // 8)
 
 
 def predict(candidates: CandidateMap, coefficients: F64) -> F64:
@@ -236,26 +232,19 @@ def predict(candidates: CandidateMap, coefficients: F64) -> F64:
 
 def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
     """Return 64 bits per candidate that agree whenever two columns are equal, shape (M,)."""
+    if is_small(candidates):
+        # Equal columns have equal sums of odd cubes, modulo 2**64; others hardly ever.
+        rows = np.arange(1, 2 * candidates.num_rows, 2, dtype=np.uint64) ** 3
+        return np.asarray(rows @ candidates.dense().astype(np.uint64))
     from overstory.kernels.small_hashes import split_mix
 
-    if is_small(candidates):
-        # A pseudo-random number per row; equal columns have equal sums, modulo 2**64.
-        rows = split_mix(np.arange(candidates.num_rows, dtype=np.uint64))
-        return np.asarray(rows @ candidates.dense().astype(np.uint64))
     out = np.zeros(candidates.num_candidates, np.uint64)
     numbers = np.arange(candidates.num_cohorts)[:, None] << 16 | np.arange(candidates.num_bits)
     if add_slowly(candidates, split_mix(numbers.astype(np.uint64)), out):
         return out
     from overstory.kernels import design_matrix
-    from overstory.kernels.threads import in_parts
 
-    positions, distinct = candidates.positions, candidates.distinct
-
-    def part(first: int, stop: int) -> None:
-        design_matrix.fingerprints(positions, distinct, first, stop, out)
-
-    in_parts(part, out.size, None, smallest=PART)
-    return out
+    return _in_parts(design_matrix.fingerprints, candidates.positions, candidates.distinct, out=out)
 
 
 def column_rows(candidates: CandidateMap, columns: NDArray[np.intp]) -> NDArray[np.int64]:
