@@ -175,7 +175,7 @@ def _fault(
                 return FormatError(problem, source=path, line=line)
             if index is not None and fields and not (number == 0 and layout.header):
                 text_of_field = fields[index].strip()
-                if text_of_field not in no_numbers and not _is_number(text_of_field):
+                if text_of_field not in no_numbers and not is_number(text_of_field):
                     problem = f"the column is to hold numbers, found {text_of_field[:40]!r}"
                     return FormatError(problem, source=path, line=line, field=layout.names[index])
             line = reader.line_num + 1
@@ -200,7 +200,8 @@ def line_of(path: str, form: Form, column: str, value: str) -> int | None:
     return None
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether Python reads a text as a number, without underscores in it."""
     try:
         float(text)
     except ValueError:

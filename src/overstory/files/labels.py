@@ -180,6 +180,8 @@ VERSION: Final = 1
 ID: Final = re.compile(r"[0-9a-f]{32}")
 MANIFEST_NAME: Final = re.compile(r"manifest-[0-9a-f]{32}\.json")
 PART_NAME: Final = re.compile(r"part-[0-9a-f]{32}-[0-9]+\.parquet")
+OWN: Final = ("id", "store", "metric", "period", "period_seconds", "period_label", "group")
+"""Fields of a manifest that are written as they are."""
 LARGEST: Final = 1 << 24
 """Bytes of a manifest that is read."""
 
@@ -244,13 +246,7 @@ class Manifest:
         fields = {
             "format": FORMAT,
             "version": VERSION,
-            "id": self.id,
-            "store": self.store,
-            "metric": self.metric,
-            "period": self.period,
-            "period_seconds": self.period_seconds,
-            "period_label": self.period_label,
-            "group": self.group,
+            **{name: getattr(self, name) for name in OWN},
             "digest": mechanism["digest"],
             "mechanism": mechanism,
             "reports": self.num_reports,
@@ -280,11 +276,10 @@ class Manifest:
     @classmethod
     def _of_fields(cls, fields: dict[str, Any], source: str) -> Manifest:
         label = Label.from_json(json.dumps(fields["mechanism"]).encode(), source)
-        own = ("id", "store", "metric", "period", "period_seconds", "period_label", "group")
         parts = tuple(
             PartFile(**{name: part[name] for name in ("file", "bytes", "crc32", "reports")}) for part in fields["parts"]
         )
-        same = {name: fields[name] for name in own}
+        same = {name: fields[name] for name in OWN}
         return cls(**same, label=label, totals=tuple(fields["cohort_totals"]), parts=parts)
 
     def _contradiction(self, fields: dict[str, Any]) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.columns import ANY_FORM, NO_NUMBERS, Form, blocks
+from overstory.files.columns import ANY_FORM, NO_NUMBERS, Form, blocks, is_number
 from overstory.files.io import Advance
 from overstory.files.rappor import read_candidates
 from overstory.protocol.domains import Bins
@@ -401,15 +401,5 @@ def _is_several(label: str, labels: Sequence[str]) -> bool:
 
 
 def all_numbers(values: Sequence[str]) -> bool:
-    """Whether every one of the texts is a number."""
-    return all(_number(value) for value in values)
-
-
-def _number(text: str) -> bool:
-    if text[:1] == "0" and text[1:2].isdecimal():  # 00501 is a postcode
-        return False
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
+    """Whether every one of the texts is a number, and none a postcode, as 00501 is."""
+    return all(is_number(text) and not (text[:1] == "0" and text[1:2].isdecimal()) for text in values)

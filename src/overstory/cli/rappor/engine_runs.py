@@ -36,16 +36,8 @@ INPUTS: Final = ("inputs", "reports")
 @contextmanager
 def count_units(args: argparse.Namespace, files: CountedFiles, unfinished: str | None) -> Iterator[Run]:
     """Yield the counts of files; what is finished is kept until they are written."""
-    from overstory.engines.driver import Checkpoint, fingerprint
-
-    check_resume(args, unfinished)
-    checkpoint, path = None, args.resume or unfinished
-    if path is not None:
-        run_id = fingerprint(files.job, files.places, files.units)
-        checkpoint = _own(Checkpoint(path, run_id), asked=args.resume is not None)
-    yield _count(args, files.engine, files.job, files.units, checkpoint)
-    if checkpoint is not None:
-        checkpoint.remove()
+    with _kept_jobs(args, files.engine, args.resume or unfinished, []) as count_next:
+        yield count_next(files.job, files)
 
 
 @contextmanager
@@ -54,30 +46,12 @@ def counting_jobs(
 ) -> Iterator[Callable[[Job, Files], Run]]:
     """Yield what counts one job after the other; with ``--resume``, each keeps what is finished until all are.
 
-    The first is kept in the file that is named, the others beside it. What was not counted by this run, or twice, is
-    printed on the error stream; before it, where the options name the engine, how fast it was and what was spilled.
+    What was not counted by this run, or twice, is printed on the error stream; before it, where the options name the
+    engine, how fast it was and what was spilled.
     """
-    from overstory.engines.driver import Checkpoint, fingerprint
-
-    check_resume(args)
-    kept: list[Checkpoint] = []
     runs: list[Run] = []
-
-    def count_next(job: Job, files: Files) -> Run:
-        checkpoint = None
-        if args.resume is not None:
-            path = f"{args.resume}.{len(kept)}" if kept else args.resume
-            checkpoint = _own(Checkpoint(path, fingerprint(job, files.places, files.units)), asked=True)
-            kept.append(checkpoint)
-        run = _count(args, engine, job, files.units, checkpoint, is_watched=is_watched)
-        if checkpoint is not None:
-            checkpoint.write(run.collections, run.finished, at_once=True)
-        runs.append(run)
-        return run
-
-    yield count_next
-    for checkpoint in kept:
-        checkpoint.remove()
+    with _kept_jobs(args, engine, args.resume, runs, is_watched=is_watched) as count_next:
+        yield count_next
     if args.quiet or not runs:
         return
     whole = _whole_of(runs)
@@ -86,9 +60,37 @@ def counting_jobs(
         print(f"overstory: {note}", file=sys.stderr)
 
 
-def check_resume(args: argparse.Namespace, unfinished: str | None = None) -> None:
+@contextmanager
+def _kept_jobs(
+    args: argparse.Namespace, engine: Engine, path: str | None, runs: list[Run], *, is_watched: bool = True
+) -> Iterator[Callable[[Job, Files | CountedFiles], Run]]:
+    """Yield what counts a job; what is finished of the first is kept in a file, of others in files beside it."""
+    from overstory.engines.driver import Checkpoint, count, fingerprint
+
+    _check_resume(args, path)
+    kept: list[Checkpoint] = []
+
+    def count_next(job: Job, files: Files | CountedFiles) -> Run:
+        checkpoint = None
+        if path is not None:
+            run_id = fingerprint(job, files.places, files.units)
+            checkpoint = Checkpoint(f"{path}.{len(kept)}" if kept else path, run_id)
+            kept.append(_own(checkpoint, asked=args.resume is not None))
+        size, quiet = sum(unit.num_bytes for unit in files.units), args.quiet or not is_watched
+        with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
+            run = count(engine, job, files.units, checkpoint=checkpoint, advance=bar.advance)
+        if checkpoint is not None:
+            checkpoint.write(run.collections, run.finished, at_once=True)
+        runs.append(run)
+        return run
+
+    yield count_next
+    for checkpoint in kept:
+        checkpoint.remove()
+
+
+def _check_resume(args: argparse.Namespace, path: str | None) -> None:
     """Refuse a file for what is finished that is also a result or an input: it is removed at the end."""
-    path = args.resume or unfinished
     if path is None:
         return
     of_resume = re.compile(rf"{re.escape(_real(path))}(\.[0-9]+)?")
@@ -133,23 +135,6 @@ def _own(checkpoint: Checkpoint, *, asked: bool) -> Checkpoint:
     print(f"overstory: {checkpoint.path} {problem}: counting from the start", file=sys.stderr)
     checkpoint.path.unlink(missing_ok=True)
     return checkpoint
-
-
-def _count(
-    args: argparse.Namespace,
-    engine: Engine,
-    job: Job,
-    units: list[Unit],
-    checkpoint: Checkpoint | None,
-    *,
-    is_watched: bool = True,
-) -> Run:
-    from overstory.engines.driver import count
-
-    size = sum(unit.num_bytes for unit in units)
-    quiet = args.quiet or not is_watched
-    with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
-        return count(engine, job, units, checkpoint=checkpoint, advance=bar.advance)
 
 
 def run_sentences(engine: str, run: Run) -> list[str]:
