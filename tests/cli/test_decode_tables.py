@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -46,7 +44,6 @@ def folder(tmp_path_factory: Any) -> Path:
             "oracle": '"divided"',
             "parameters": '{oracle = "oue", epsilon = 2.0}',
         },
-        "empty": {"domain": CRASHES, "oracle": '"oue"', "parameters": "{epsilon = 2.0}"},
     }
     (path / "metrics.toml").write_text(registry_of(metrics, expires="2040-01-01"))
     registry = load_registry(path / "metrics.toml")
@@ -88,14 +85,6 @@ def test_json_has_everything(folder: Path) -> None:
     assert sum(cell["reported"] for cell in table["cells"]) == pytest.approx(1.0)
 
 
-def test_csv_has_a_line_per_cell_and_day(folder: Path) -> None:
-    """Unbiased shares with intervals, by period."""
-    lines = list(csv.DictReader(io.StringIO(_decode(folder, "--metric", "crashes", "--per-period", "-o", "-"))))
-    assert len(lines) == 12
-    assert list(lines[0])[:7] == ["from", "to", "row_variable", "row", "column_variable", "column", "proportion"]
-    assert {line["from"] for line in lines} == {"2026-09-04", "2026-09-05"}
-
-
 def test_three_variables_are_three_tables(folder: Path) -> None:
     """Of each two; nothing depends on anything here, and V has an upper bound alone."""
     text = _decode(folder, "--metric", "three", "--reports-per-device", "1")
@@ -130,11 +119,6 @@ def test_files_and_pictures(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "tables.csv").read_text().count("\n") == 7
     assert json.loads((tmp_path / "tables.json").read_text())["metric"] == "crashes"
     assert "<svg" in (tmp_path / "crashes.svg").read_text()
-
-
-def test_no_reports(folder: Path) -> None:
-    """Said, not estimated."""
-    assert "no reports of empty" in _decode(folder, "--metric", "empty")
 
 
 @pytest.mark.parametrize("name", ["crashes", "either"])
