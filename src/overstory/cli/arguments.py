@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.parser import Formatter
 from overstory.presentation.document import Lines
 from overstory.protocol.errors import OverstoryError, ParameterError
 
@@ -103,6 +102,8 @@ def add_command(
     commands: Any, name: str, summary: str, *, more: str = "", example: str, options: Iterable[Option] = ()
 ) -> argparse.ArgumentParser:
     """Add a command whose help ends with an example."""
+    from overstory.cli.main import Formatter
+
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
