@@ -35,7 +35,6 @@ from overstory.client.state.state import State
 from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
 from overstory.client.upload.retry import RetryPolicy, retry_after
 from overstory.client.upload.sender import ReportSender
-from overstory.protocol.domains import StringTable
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.wire.reasons import Reason, problem_detail
@@ -363,9 +362,10 @@ class ValueDistribution:
 
 def _pairs(metric: Metric, candidates: Sequence[str] | None) -> list[tuple[Any, ...]]:
     """Return the pairs of candidates and listed values; none where a variable has no candidates."""
-    if not isinstance(metric.domain, StringTable):
+    variables = getattr(metric.domain, "of", ())
+    if not variables:
         return []
-    lists = zip_longest(metric.domain.of, metric.candidate_lists)
+    lists = zip_longest(variables, metric.candidate_lists)
     return list(product(*(part.examples() or candidates or listed or () for part, listed in lists)))
 
 

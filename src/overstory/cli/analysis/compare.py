@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from overstory.cli.arguments import (
     add_command,
@@ -309,14 +309,12 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
     """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
     from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
-    from overstory.protocol.numeric.randomizer import NumericRandomizer
 
     low, high = args.numeric
     names = list(FAMILIES["numbers"].builders)
     with progress("collections are simulated", len(names) * (numbers is not None)) as bar:
         for place, name in enumerate(names):
-            built = any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high)
-            assert isinstance(built, NumericRandomizer)
+            built = cast("NumericRandomizer", any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high))
             row = _exact(built, args.reports)
             if numbers is not None:
                 row |= _measured_numbers(args, built, numbers, place)
