@@ -445,15 +445,12 @@ def opened(raw: Any, source: str, *, verify: bool = True) -> Iterator[Any]:
     except (FormatError, MemoryError):
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError) as error:
-        if isinstance(error, OSError) and _is_of_the_system(error):
+        # What Arrow says of a damaged file is an OSError without a number, as of a store that does not answer.
+        is_bare = type(error) is OSError and error.errno is None and not STORES.match(str(error))
+        if isinstance(error, OSError) and not is_bare:
             raise
         reason = str(error).strip().partition("\n")[0]
         raise FormatError(f"this is no sound Parquet file ({reason})", source=source) from error
-
-
-def _is_of_the_system(error: OSError) -> bool:
-    """Whether the disk or the network failed; what Arrow says of a damaged file is an OSError without a number, too."""
-    return type(error) is not OSError or error.errno is not None or STORES.match(str(error)) is not None
 
 
 def _columns(label: Label) -> dict[str, Any]:

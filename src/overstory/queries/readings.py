@@ -240,10 +240,13 @@ class RangeReading:
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
         """Return the estimates, and the facts to read them by; see `Reading`."""
         yield from self.shown(everything=everything)
-        notes = (*self.notes, *(note for part in self.parts for note in self.part_notes(part)))
+        every = (*self.notes, *(note for part in self.parts for note in self.part_notes(part)))
+        # That there are no reports stands in the sentences already.
+        notes = [note for note in dict.fromkeys(every) if self.counted.periods or note != NO_REPORTS]
+        left_out = [f"{len(notes) - MOST_NOTES} more: see --json"] if len(notes) > MOST_NOTES else []
         yield Lines(
             *self._sentences(),
-            *note_lines(self.counted, notes),
+            *(f"note: {note}" for note in (*notes[:MOST_NOTES], *left_out)),
             *([] if written is None else [f"every {self.every}: {written}"]),
         )
 
@@ -311,13 +314,6 @@ class RangeReading:
     def panel(self, part: PeriodEstimate) -> Panel:
         """Return the picture of a part."""
         raise NotImplementedError
-
-
-def note_lines(counted: PeriodCounts, notes: Iterable[str]) -> list[str]:
-    """Return notes as lines, each once; that there are no reports stands in the sentences already."""
-    shown = [note for note in dict.fromkeys(notes) if counted.periods or note != NO_REPORTS]
-    left_out = [f"{len(shown) - MOST_NOTES} more: see --json"] if len(shown) > MOST_NOTES else []
-    return [f"note: {note}" for note in [*shown[:MOST_NOTES], *left_out]]
 
 
 def estimate_parts(

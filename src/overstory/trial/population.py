@@ -384,7 +384,9 @@ def _without_marks(population: Population) -> Population:
 def _suspected(population: Population) -> Population:
     """Note which of the values look as if they stood for none, or for several."""
     marks = [label for label in population.labels if label in NO_NUMBERS]
-    several = [label for label in population.labels if _is_several(label, population.labels)]
+    # Answers with several choices are joined by semicolons in surveys.
+    parts = {label: [part.strip() for part in label.split(";")] for label in population.labels if ";" in label}
+    several = [label for label, choices in parts.items() if any(part in population.labels for part in choices)]
     notes = [f"{mark!r} was counted as a value: if it means no value, give --missing '{mark}'" for mark in marks]
     if several:
         answers = f"{several[0]!r} and similar answers"
@@ -392,12 +394,6 @@ def _suspected(population: Population) -> Population:
             f"{answers} join several choices: each was counted as a value of its own; --separator ';' counts choices"
         )
     return replace(population, notes=(*population.notes, *notes))
-
-
-def _is_several(label: str, labels: Sequence[str]) -> bool:
-    """Whether a label joins others by semicolons, as answers with several choices do in surveys."""
-    parts = [part.strip() for part in label.split(";")]
-    return len(parts) > 1 and any(part in labels for part in parts)
 
 
 def all_numbers(values: Sequence[str]) -> bool:

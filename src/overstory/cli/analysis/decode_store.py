@@ -64,16 +64,18 @@ def _find(args: argparse.Namespace) -> list[ExportedSet]:
 def _print_exported(args: argparse.Namespace) -> int:
     """Print what would be read."""
     from overstory.cli.rappor.engine_runs import CountedFiles, engine_of, print_expected
+    from overstory.engines.units import Job
     from overstory.protocol.metrics import load_registry
     from overstory.queries.counts import parse_range
-    from overstory.queries.sources.exported import job_of
 
     metric, engine = load_registry(args.registry)[args.metric], engine_of(args)
     first, last = parse_range(metric, args.first, args.last)
     with _open_exported(args, metric) as exported:
         periods = [0, *exported.periods(metric.id)]
         files = exported.files(metric, periods[0] if first is None else first, periods[-1] if last is None else last)
-    return print_expected(args, CountedFiles(metric.mechanism, engine, job_of(metric), files.places, files.units))
+    return print_expected(
+        args, CountedFiles(metric.mechanism, engine, Job.of(metric.mechanism), files.places, files.units)
+    )
 
 
 def run_store(args: argparse.Namespace) -> int:
