@@ -24,15 +24,14 @@ import numpy as np
 import psutil
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.cli.parser import whole_number
+from overstory.cli.main import whole_number
 from overstory.engines.dask_cluster import DaskEngine
 from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_places, open_place
 from overstory.engines.spark_session import SparkEngine
 from overstory.engines.units import Job, read_contents, unit_bytes, units_of
-from overstory.files.blocks import write_blocks
 from overstory.files.labels import Label
-from overstory.files.parquet import opened, write_parquet
+from overstory.files.parquet import opened, write_blocks, write_parquet
 from overstory.files.reports import write_packed
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism

@@ -19,7 +19,7 @@ import numpy as np
 from decode_accuracy import Channel, positions
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.candidates import CandidateMap
-from overstory.analysis.decoding.lasso import lasso, penalty
+from overstory.analysis.decoding.sparse import lasso, penalty
 from overstory.analysis.reports import SupportCounts
 
 sys.path.append(str(Path(__file__).parents[1]))  # for the papers

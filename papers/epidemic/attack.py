@@ -18,7 +18,7 @@ from overstory.analysis.decoding import decode
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.selection import clopper_pearson
-from overstory.files.candidates import hash_candidates
+from overstory.files.rappor import hash_candidates
 from overstory.privacy.attacks import posterior
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.bits import rappor_one_time

@@ -25,7 +25,7 @@ from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.positions import positions_of
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.analysis.variance import reports_per_device
-from overstory.files.candidates import hash_candidates
+from overstory.files.rappor import hash_candidates
 from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from papers.study import accumulate

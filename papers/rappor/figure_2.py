@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from overstory.files.candidates import hash_candidates
+from overstory.files.rappor import hash_candidates
 from overstory.protocol.mechanisms.bits import rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from papers import figures

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from overstory.analysis.postprocess.steps import postprocess
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
-    from overstory.trial.column import Survey, survey
     from overstory.trial.item_sets import SetTrial, survey_sets
     from overstory.trial.numbers import NumberTrial, survey_numbers
     from overstory.trial.tables import TableTrial, survey_table
+    from overstory.trial.values import Survey, survey
 
 __version__ = "0.2.0.dev0"
 __all__ = [
@@ -65,14 +65,14 @@ __getattr__, __dir__ = lazy_names(
         "ReportBatch": "analysis.reports",
         "SetTrial": "trial.item_sets",
         "SupportCounts": "analysis.reports",
-        "Survey": "trial.column",
+        "Survey": "trial.values",
         "NumberTrial": "trial.numbers",
         "TableTrial": "trial.tables",
         "difference": "analysis.difference",
         "oracle": "analysis.oracle",
         "postprocess": "analysis.postprocess.steps",
         "ratio": "analysis.difference",
-        "survey": "trial.column",
+        "survey": "trial.values",
         "survey_sets": "trial.item_sets",
         "survey_numbers": "trial.numbers",
         "survey_table": "trial.tables",

@@ -7,8 +7,8 @@ import pytest
 
 from overstory.analysis.decoding import candidates as design
 from overstory.analysis.decoding import decode
-from overstory.analysis.decoding import lasso as lasso_module
-from overstory.analysis.decoding.lasso import lasso, penalty
+from overstory.analysis.decoding import sparse as lasso_module
+from overstory.analysis.decoding.sparse import lasso, penalty
 from support.random_collections import random_map, report
 
 HELD = np.concatenate(([50_000, 20_000, 10_000], np.zeros(297, int)))

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from scipy import linalg, special
 
 from overstory.analysis import selection
-from overstory.analysis.decoding import gls
-from overstory.analysis.decoding.chi_square import chi2_tail
-from overstory.analysis.decoding.gls import simplex_least_squares
-from overstory.analysis.decoding.model import median
+from overstory.analysis.decoding import model as gls
+from overstory.analysis.decoding.model import median, simplex_least_squares
+from overstory.analysis.selection import chi2_tail
 
 DEGREES = (1, 2, 3, 4, 9, 18, 19, 20, 21, 63, 255, 1000)
 

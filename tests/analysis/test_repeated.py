@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import overstory
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.candidates import CandidateMap
-from overstory.analysis.decoding.caveats import cohort_balance
+from overstory.analysis.decoding.decoder import cohort_balance
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.variance import ONE_EACH, Clustering, clustering, design_effect, reports_per_device
 from overstory.protocol.errors import ParameterError

@@ -14,8 +14,7 @@ from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.estimates import EstimateOptions
-from overstory.queries.readings import read
+from overstory.queries.readings import EstimateOptions, read
 from support.registry_texts import registry_of
 from support.running import within
 from support.store_samples import received_batch

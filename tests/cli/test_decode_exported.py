@@ -15,8 +15,7 @@ from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_sets
 from overstory.engines.units import Job
 from overstory.protocol.metrics import Metric, parse_registry
-from overstory.queries.counts import read_store
-from overstory.queries.facts import with_sums
+from overstory.queries.counts import read_store, with_sums
 from overstory.queries.sources import exported
 from overstory.queries.sources.exported import ExportedReports, read_exported
 from support.exported_store import LATER, PERIODS, add, export_all, fill, registry, registry_toml, small_parts

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from overstory.analysis.support.registry import SimulatedDevices
-from overstory.files.candidates import hash_candidates, write_map
-from overstory.files.rappor import RapporParameters, write_params
+from overstory.files.rappor import RapporParameters, hash_candidates, write_map, write_params
 from overstory.protocol.mechanisms.joint import joint
 from support.association_populations import population
 from support.running import within

@@ -11,7 +11,7 @@ import pytest
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
-from overstory.queries import estimates
+from overstory.queries import readings
 from support.registry_texts import COLOURS, LISTED, registry_of
 from support.running import within
 from support.served import served
@@ -122,7 +122,7 @@ def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
 
 
 def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(estimates, "MOST_PANELS", 2)
+    monkeypatch.setattr(readings, "MOST_PANELS", 2)
     decode(folder, *COLOUR, "--cumulative", "--plot", "two.svg")
     shown = texts(folder / "two.svg")
     assert "2 of 3 ranges shown, the last" in shown

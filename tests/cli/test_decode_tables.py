@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -43,7 +41,6 @@ def folder(tmp_path_factory: Any) -> Path:
             "oracle": '"divided"',
             "parameters": '{oracle = "oue", epsilon = 2.0}',
         },
-        "empty": {"domain": CRASHES, "oracle": '"oue"', "parameters": "{epsilon = 2.0}"},
     }
     (path / "metrics.toml").write_text(registry_of(metrics, expires="2040-01-01"))
     registry = load_registry(path / "metrics.toml")
@@ -83,14 +80,6 @@ def test_json_has_everything(folder: Path) -> None:
     assert crashed["share_in_row_low"] < 0.13 / 0.47 < crashed["share_in_row_high"]
     assert [value["value"] for value in table["marginals"]["version"]] == ["1.0", "2.0", "another version"]
     assert sum(cell["reported"] for cell in table["cells"]) == pytest.approx(1.0)
-
-
-def test_csv_has_a_line_per_cell_and_day(folder: Path) -> None:
-    """Unbiased shares with intervals, by period."""
-    lines = list(csv.DictReader(io.StringIO(_decode(folder, "--metric", "crashes", "--per-period", "-o", "-"))))
-    assert len(lines) == 12
-    assert list(lines[0])[:7] == ["from", "to", "row_variable", "row", "column_variable", "column", "proportion"]
-    assert {line["from"] for line in lines} == {"2026-09-04", "2026-09-05"}
 
 
 def test_three_variables_are_three_tables(folder: Path) -> None:

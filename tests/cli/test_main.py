@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from overstory.cli import main as main_module
-from overstory.cli.main import COMMANDS, MODULES, SUMMARIES, explain, main
-from overstory.cli.parser import Parser
+from overstory.cli.main import COMMANDS, MODULES, SUMMARIES, Parser, explain, main
 from overstory.protocol.errors import FormatError
 from support.running import overstory, python, within
 

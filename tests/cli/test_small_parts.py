@@ -1,8 +1,8 @@
 """The table of estimates, and what needs a checkout."""
 
 import overstory
+from overstory.cli.analysis.decode import estimate_blocks
 from overstory.cli.main import main
-from overstory.cli.output import estimate_blocks
 from overstory.presentation.render_text import as_text
 
 

@@ -152,23 +152,6 @@ def test_missing_values_send_nothing_and_an_empty_list_is_a_set():
     assert learned.people.sizes.tolist() == [50, 50, 50]
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--separator", ""], "give the text between two items"),
-        (["--separator", ";", "--oracle", "grr"], "there is no mechanism 'grr' for sets"),
-        (["--separator", ";", "--bins", "0", "1", "2"], "--bins is for one value in a row"),
-        (["--separator", ";", "--reports-per-device", "3"], "sets are reported in one round"),
-        (["--separator", ";", "--most", "9"], "most = 9"),
-        (["--most", "3"], "give --separator too"),
-        (["--separator", "|||", "--column", "who"], "--column"),
-    ],
-)
-def test_what_does_not_fit_is_named(file, tmp_path, capsys, more, words):
-    assert main(["collect", str(file), "--column", "languages", *more, "-o", str(tmp_path)]) == 2
-    assert words in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("column", [["a", "a"], [], [3, 4], [["a"], 5]])
 def test_a_column_that_is_none_of_sets_is_refused(column):
     with pytest.raises(ParameterError):

@@ -94,25 +94,6 @@ def test_rows_are_compared_with_the_largest(folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--column", "version", "--column", "version"), "two different columns"),
-        (("--column", "version", "--column", "crash", "--column", "seconds"), "two different columns"),
-        (("--column", "version", "--column", "crash", "--bins", "0", "1", "2"), "--bins is for one column"),
-        (("--column", "version", "--column", "crash", "--people", "10"), "--people is for one column"),
-        (("--column", "version", "--conditional"), "--conditional compares the values of a first column"),
-        (("--column", "version", "--column", "os"), "os"),
-    ],
-)
-def test_what_does_not_fit_is_refused(folder: Path, options: tuple[str, ...], message: str) -> None:
-    """One message, exit code 2."""
-    ran = run("collect", "crashes.csv", *options, cwd=folder)
-    assert ran.returncode == 2
-    assert message in ran.stderr
-    assert "Traceback" not in ran.stderr
-
-
 def test_intervals_hold_the_truth_of_the_rows() -> None:
     """At least 95% of the intervals (they count the sampling of people too); wrong once in a million, seeds fixed."""
     pairs = Pairs(("x", "y"), (("a", "b", "c"), ("no", "yes")), np.round(SHARES * 20_000).astype(np.int64))

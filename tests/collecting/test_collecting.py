@@ -14,7 +14,7 @@ from overstory.protocol.mechanisms.registry import mechanism
 from overstory.trial.page import short
 from overstory.trial.population import Population, arranged, count_devices
 from overstory.trial.run import TrialBudget, chunks, collect
-from overstory.trial.summary import SHARES, advise
+from overstory.trial.values import SHARES, advise
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), min_size=1, max_size=50)
 COUNTS = np.array([30_000, 12_000, 6_000, 2_000])

@@ -11,23 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from overstory.files.columns import reader
-from overstory.files.columns.layout import Form, layout_of
-from overstory.files.columns.reader import NO_NUMBERS, blocks, columns_of
+from overstory.files import columns as reader
+from overstory.files.columns import NO_NUMBERS, Form, blocks, columns_of, layout_of
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.trial.column import (
+from overstory.trial.population import (
     MANY_NUMBERS,
+    NOT_LISTED,
     Column,
+    TooManyValuesError,
     all_numbers,
     chosen_bins,
     count_bins,
-    quantile,
+    count_values,
     read_population,
     round_bins,
     symbols,
 )
-from overstory.trial.population import NOT_LISTED, TooManyValuesError, count_values
+from overstory.trial.values import quantile
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6)
 ROWS = st.lists(st.one_of(st.none(), TEXT), min_size=1, max_size=40)
@@ -211,22 +212,21 @@ def test_text_among_numbers_and_lists_and_broken_files(folder):
 
 
 def test_many_numbers_become_bins_and_many_words_do_not(folder):
-    rng = np.random.default_rng(0)
     few, many = MANY_NUMBERS, MANY_NUMBERS + 1
     (folder / "few.csv").write_text("c\n" + "\n".join(map(str, range(few))))
     (folder / "many.csv").write_text("c\n" + "\n".join(map(str, range(many))))
     (folder / "words.csv").write_text("c\n" + "\n".join(f"w{i}" for i in range(many)))
-    assert len(read_population(Column(str(folder / "few.csv"), "c"), rng).labels) == few
-    assert read_population(Column(str(folder / "many.csv"), "c"), rng).edges
-    assert read_population(Column(str(folder / "many.csv"), "c", most=10), rng).edges
-    assert not read_population(Column(str(folder / "words.csv"), "c"), rng).edges
+    assert len(read_population(Column(str(folder / "few.csv"), "c"), 1).labels) == few
+    assert read_population(Column(str(folder / "many.csv"), "c"), 1).edges
+    assert read_population(Column(str(folder / "many.csv"), "c", most=10), 1).edges
+    assert not read_population(Column(str(folder / "words.csv"), "c"), 1).edges
     with pytest.raises(TooManyValuesError):
-        read_population(Column(str(folder / "words.csv"), "c", most=10), rng)
+        read_population(Column(str(folder / "words.csv"), "c", most=10), 1)
 
 
 def test_people_are_drawn_from_the_rows(folder):
     write_csv(folder / "p.csv", ["a"] * 3 + ["b"])
-    population = read_population(Column(str(folder / "p.csv"), "c", people=40_000), np.random.default_rng(1))
+    population = read_population(Column(str(folder / "p.csv"), "c", people=40_000), 1)
     assert len(population) == 40_000
     assert abs(population.shares[0] - 0.75) < 5 * (0.75 * 0.25 / 40_000) ** 0.5
     assert population.notes[-1] == "40,000 people were drawn from your 4 rows, with replacement"

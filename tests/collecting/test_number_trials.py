@@ -9,7 +9,7 @@ import pytest
 import overstory
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
-from overstory.trial.numbers import LEARNED, collect_numbers, mean_error, measure_means, survey_numbers
+from overstory.trial.numbers import LEARNED, Numbers, collect_numbers, mean_error, measure_means, survey_numbers
 from support.running import within
 
 NUMBERS = np.random.default_rng(1).beta(2, 5, 20_000) * 2
@@ -58,29 +58,6 @@ def test_a_range_that_is_not_given_is_chosen_and_said_to_be(homes, tmp_path):
     assert 0 <= trial["parameters"]["minimum"] <= 0.1
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--numeric", "--bins", 0, 1, 2), "--bins is for values that are counted: --numeric takes none"),
-        (("--numeric", "--reports-per-device", 2), "all reports of a number are the same"),
-        (("--numeric", "--min", 2, "--max", 1), "minimum = 2.0 is not below maximum = 1.0"),
-        (("--numeric", "--oracle", "grr"), "grr gives no mean of numbers: choose auto or one of duchi"),
-        (("--numeric", "ranges", "--oracle", "duchi"), "duchi gives no ranges of numbers"),
-        (("--min", 2), "--min is an end of the range of --numeric"),
-    ],
-)
-def test_options_that_cannot_be(homes, options, says):
-    done = within("collect", homes, "--column", "kwh", *options, cwd=homes.parent)
-    assert done.returncode == 2
-    assert says in done.stderr
-
-
-def test_a_column_without_numbers_is_one_error(homes):
-    done = within("collect", homes, "--column", "who", "--numeric", cwd=homes.parent)
-    assert done.returncode == 2
-    assert "who" in done.stderr
-
-
 def test_mechanisms_are_measured_on_a_column(homes):
     asked = ("compare", homes, "--column", "kwh", "--numeric", 0, 2, "--epsilon", 1)
     rows = json.loads(within(*asked, "--json", "--measure", 200, cwd=homes.parent).stdout)["randomizers"]
@@ -91,13 +68,6 @@ def test_mechanisms_are_measured_on_a_column(homes):
         assert row["measured_runs"] == 200
     text = within(*asked, "--measure", 2, cwd=homes.parent).stdout
     assert "measured: root mean square error of 2 simulated collections" in text
-
-
-@pytest.mark.parametrize("options", [("--column", "kwh"), ("--reports", 5, "--column", "kwh"), ("--plot", "x.svg")])
-def test_a_comparison_that_cannot_be(homes, options):
-    done = within("compare", "--numeric", 0, 2, "--epsilon", 1, *options, cwd=homes.parent)
-    assert done.returncode == 2
-    assert "--numeric" in done.stderr
 
 
 @pytest.mark.parametrize("kind", [Duchi, Piecewise, Hybrid, SquareWave])
@@ -125,6 +95,6 @@ def test_numbers_in_python():
 
 def test_large_columns_are_counted_in_chunks():
     numbers, seen = np.full(150_000, 0.5), []
-    trial = collect_numbers(numbers, "mean", minimum=0, maximum=1, rng=1, advance=seen.append)
+    trial = collect_numbers(Numbers(numbers), "mean", minimum=0, maximum=1, rng=1, advance=seen.append)
     assert seen == [1 << 17, 150_000 - (1 << 17)]
     assert trial.estimate.num_reports == 150_000

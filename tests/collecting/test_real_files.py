@@ -5,12 +5,11 @@ The shapes are those of UCI's household power and Adult and of Stack Overflow's 
 
 import gzip
 
-import numpy as np
 import pytest
 
-from overstory.files.columns.layout import Form
+from overstory.files.columns import Form
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.trial.column import Column, read_population
+from overstory.trial.population import Column, read_population
 
 POWER = "Date;Time;Global_active_power;Voltage\n" + "".join(
     f"16/12/2006;17:{i % 60:02}:00;" + ("?;?\n" if i % 50 == 7 else f"{i % 700 / 100:.3f};{234 + i % 97 / 10:.3f}\n")
@@ -28,7 +27,7 @@ SURVEY = "Respondent,MainBranch,Hobbyist,Age,Comment\n" + "".join(
 
 
 def population(path, name, **form):
-    return read_population(Column(str(path), name, form=Form(**form)), np.random.default_rng(1))
+    return read_population(Column(str(path), name, form=Form(**form)), 1)
 
 
 def held(found):
@@ -177,7 +176,7 @@ def test_a_number_that_is_none_is_named_with_line_and_field(written):
     """A10: `In CSV column #0: CSV conversion error to double: invalid value '?'`: wrong column, no line."""
     path = written("n;c\n" + "".join(f"{i};{i / 4}\n" for i in range(5000)) + "5000;1,5\n")
     with pytest.raises(FormatError, match=r"line 5002, field c: the column is to hold numbers, found '1,5'"):
-        read_population(Column(str(path), "c", bins=(0.0, 10.0, 5)), np.random.default_rng(1))
+        read_population(Column(str(path), "c", bins=(0.0, 10.0, 5)), 1)
 
 
 def test_a_quote_inside_a_plain_field_is_text(written):

@@ -18,7 +18,7 @@ from overstory.collector.store import open_store, restore
 from overstory.collector.store.copies.export import Export, Selection
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets
-from overstory.files.manifests import Manifest
+from overstory.files.labels import Manifest
 from overstory.protocol.errors import FormatError, ParameterError
 from support.exported_store import (
     LATER,

@@ -1,10 +1,8 @@
-"""A metric of linked reports: a table from a store, the registry's text, the public page, and what is refused."""
+"""A metric of linked reports: the registry's text, the public page, and what is refused."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,15 +10,11 @@ import pytest
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.ingest.validation import ReportFormat
-from overstory.collector.store import open_store
 from overstory.privacy.registry.page import metric_page
 from overstory.protocol.metrics import metric_from_json, parse_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
-from overstory.queries.counts import read_store
-from overstory.queries.readings import read
 from support.collector_in_process import ABOUT, NOW, TODAY, batch_id
 from support.registry_texts import registry_of
-from support.store_samples import received_batch
 
 CRASHES = (
     '{kind = "table", names = ["version", "crash"], of = ['
@@ -32,25 +26,6 @@ USUAL = '{of = [{oracle = "grr", epsilon = 2.0}, {oracle = "basic-rappor", f = 0
 def registry_text(parameters: str = USUAL, **keys: str) -> str:
     metric = {"domain": CRASHES, "oracle": '"joint"', "parameters": parameters, **keys}
     return registry_of({"crashes": metric}, **{**ABOUT, "expires": "2099-01-01"})
-
-
-def test_decoding_finds_the_shares_of_a_population(tmp_path: Path) -> None:
-    """40,000 devices in two periods at the usual noise: every cell within five standard errors."""
-    registry = parse_registry(registry_text())
-    metric = registry["crashes"]
-    shares = np.array([[0.30, 0.05], [0.25, 0.15], [0.2, 0.05]])
-    held = np.random.default_rng(1).choice(6, 40_000, p=shares.ravel())
-    devices = SimulatedDevices.holding(metric.mechanism, range(6), held, np.random.default_rng(2))
-    with open_store(str(tmp_path / "store.db"), registry, create=True) as store:
-        for number, start in enumerate((0, 20_000)):
-            sent, period = devices.report(start=start, stop=start + 20_000), TODAY - number
-            store.add([received_batch(metric, period, sent)])
-        counted = read_store(store, metric)
-    series: Any = read(counted)
-    table = series.parts[0].tables[0].table
-    assert series.parts[0].reports_per_device == 2  # every device may have reported in both periods
-    assert (np.abs(table.shares - shares) < 5 * table.standard_errors).all()
-    assert table.standard_errors.max() < 0.02
 
 
 def test_the_registry_reads_itself_again_and_refuses_what_is_wrong() -> None:

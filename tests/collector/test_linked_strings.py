@@ -25,8 +25,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from overstory.queries.counts import read_store
-from overstory.queries.estimates import EstimateOptions
-from overstory.queries.readings import read
+from overstory.queries.readings import EstimateOptions, read
 from overstory.queries.sources.remote import read_remote
 from papers.beyond.association import CHECKS, EMPTY, LOW, checks_passed
 from support.collector_in_process import ABOUT, batch_id

@@ -10,7 +10,8 @@ from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.queries import PeriodCounts, RemoteError, parse_range, read_remote, read_store
-from overstory.queries.estimates import EstimateOptions, read_estimates
+from overstory.queries.estimates import read_estimates
+from overstory.queries.readings import EstimateOptions
 from support.collector_doubles import bad_server, http, replying
 from support.registry_texts import COLOURS, STRINGS, registry_of
 

@@ -10,8 +10,7 @@ from overstory.collector.http import counts
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
-from overstory.queries.counts import read_store
-from overstory.queries.facts import with_sums
+from overstory.queries.counts import read_store, with_sums
 from support.store_samples import DAY, NOW, pages_of, received, registry, reports
 
 PERIODS = range(20_000, 20_004)

@@ -16,8 +16,7 @@ from overstory.collector.store import Received, open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.tables import shard_of
-from overstory.queries.counts import read_store
-from overstory.queries.facts import with_sums
+from overstory.queries.counts import read_store, with_sums
 from overstory.queries.sources.stores import SeveralStores
 from support.exported_store import export_all, sum_folder
 from support.registry_texts import COLOURS, LISTED, registry_of

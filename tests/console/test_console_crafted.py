@@ -12,9 +12,8 @@ from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import load_registry
-from overstory.queries.counts import read_store
+from overstory.queries.counts import read_store, with_sums
 from overstory.queries.estimates import read_estimates
-from overstory.queries.facts import with_sums
 from support.console_alarms import make_store
 from support.running import within
 from support.store_samples import received_batch

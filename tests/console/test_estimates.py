@@ -18,7 +18,8 @@ from overstory.console.estimates.worker import Worker, WorkerError
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Heading
 from overstory.protocol.errors import ParameterError
-from overstory.queries.estimates import EstimateOptions, read_estimates
+from overstory.queries.estimates import read_estimates
+from overstory.queries.readings import EstimateOptions
 from support.console_in_process import PublicScreen, client_of, console_on, open_test_store
 from support.console_weeks import registry, weeks
 

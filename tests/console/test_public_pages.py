@@ -17,7 +17,8 @@ from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.tables import ObliviousRoute
 from overstory.queries.counts import read_store
-from overstory.queries.estimates import EstimateOptions, read_estimates
+from overstory.queries.estimates import read_estimates
+from overstory.queries.readings import EstimateOptions
 from support.console_in_process import client_of, console_on
 from support.console_store import NOW
 from support.devices import Clock

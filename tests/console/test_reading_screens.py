@@ -13,8 +13,7 @@ import pytest
 
 from overstory.console.data import ConsoleData
 from overstory.queries.counts import read_store
-from overstory.queries.estimates import EstimateOptions
-from overstory.queries.readings import read
+from overstory.queries.readings import EstimateOptions, read
 from support.console_browser import NARROW, axe_violations, logged_in, served_console
 from support.console_in_process import analyst_of
 from support.console_readings import DAY, DEVICES, METRICS, NOW, READINGS, make_reading_store

@@ -8,6 +8,7 @@ A new kind of domain, or a mechanism that is no frequency oracle, adds a line to
 from __future__ import annotations
 
 import copy
+import csv
 import hashlib
 import inspect
 import json
@@ -21,6 +22,8 @@ import pytest
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.client import Client, Outcome, Randomizer
+from overstory.presentation.render_text import as_text
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import BUILDERS, FAMILIES, REGISTRY, any_mechanism
 from overstory.protocol.metrics import Metric, load_registry, metric_from_json
 from overstory.protocol.metrics.metric_table import DOMAIN_KEYS
@@ -269,3 +272,39 @@ def test_estimates_are_within_five_standard_errors(metrics: Any, kind: str, grou
 def test_a_wrong_estimate_is_noticed(metrics: Any, kind: str) -> None:
     """Estimates a third too large, in the unit of the values."""
     assert max(map(abs, departures(metrics[False][kind], kind, None, shift=0.33))) > 5
+
+
+PARTS: Final[dict[Any, list[tuple[int, int]]]] = {
+    "total": [(1, 2)],
+    "per-period": [(1, 1), (2, 2)],
+    "cumulative": [(1, 1), (1, 2)],
+}
+
+
+@pytest.mark.parametrize("aggregation", PARTS)
+@pytest.mark.parametrize("kind", READ)
+def test_json_file_text_and_picture_have_the_same_parts(metrics: Any, kind: str, aggregation: Any) -> None:
+    """One walk reads all kinds: what a part is of, and that each form has it, is said once."""
+    metric = metrics[False][kind]
+    counts = counted(metric, sent(metric, kind)[0])
+    reading = read(PeriodCounts(metric, 1, 2, {1: counts, 2: counts}), aggregation)
+    ends = [tuple(map(metric.period.label, part)) for part in PARTS[aggregation]]
+    assert [(part["from"], part["to"]) for part in reading.to_json()["readings"]] == ends
+    rows = list(csv.DictReader(reading.csv_lines()))
+    assert list(dict.fromkeys((row["from"], row["to"]) for row in rows)) == ends
+    assert len(rows) % len(ends) == 0
+    assert len(reading.panels()[0]) >= 1
+    text = as_text(reading.blocks(written="every.csv"))
+    assert f"{2 * counts.num_reports:,} reports of {metric.id} in 2 periods between {ends[0][0]} and" in text
+    assert f"every {reading.every}: every.csv\n" in text
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_no_reports_are_said_and_not_estimated(metrics: Any, kind: str) -> None:
+    metric = metrics[False][kind]
+    nothing = PeriodCounts(metric, 1, 2, {})
+    reading = read(nothing)
+    assert (reading.to_json()["readings"], reading.panels()) == ([], ([], ""))
+    assert as_text(reading.blocks()).startswith(f"no reports of {metric.id} between")
+    with pytest.raises(ParameterError, match="reading = 'weekly': choose one of total, per-period, cumulative"):
+        read(nothing, "weekly")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from overstory.files import blocks
+from overstory.files import parquet as blocks
 from support.engine_files import RAPPOR, Collection
 from support.object_store import object_store
 

@@ -18,7 +18,7 @@ from overstory.cli.main import main
 from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_places
 from overstory.engines.units import Job, read_contents, units_of
-from overstory.files.counts import read_labelled
+from overstory.files.labels import read_labelled
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
 from overstory.protocol.mechanisms.joint import joint

@@ -19,7 +19,7 @@ from overstory.engines.driver import EngineError, LocalEngine, count
 from overstory.engines.places import find_places
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, units_of
-from overstory.files.candidates import read_candidates
+from overstory.files.rappor import read_candidates
 from overstory.protocol.search.mechanism import prefix_search
 from support.searched_files import in_files, searched_files
 

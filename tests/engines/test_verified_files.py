@@ -19,7 +19,7 @@ from overstory.engines.places import ExportedSet, find_places, find_sets
 from overstory.engines.reducer import count_unit
 from overstory.engines.units import Job, Unit, read_contents, units_of
 from overstory.protocol.errors import FormatError, OverstoryError
-from overstory.queries.sources.exported import ExportedReports, Files, job_of
+from overstory.queries.sources.exported import ExportedReports, Files
 from support.engine_files import ORACLES, Collection
 from support.exported_store import export_all, fill, registry, small_parts, sum_folder
 from support.object_store import put
@@ -94,7 +94,7 @@ def test_each_file_is_read_once_more_whatever_its_units_are(tmp_path: Path, monk
     places = find_places([str(tmp_path / "whole" / "metric=bloom")])
     units = units_of(read_contents(places), 1)
     assert len(units) > len(places)
-    for job in (job_of(metric), job_of(metric, verify=False)):
+    for job in (Job.of(metric.mechanism), Job.of(metric.mechanism, verify=False)):
         count(Here(), job, units)
     assert checked == [place.address for place in places]
 

@@ -9,17 +9,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.reports import ReportBatch
-from overstory.files import candidates
+from overstory.files import rappor as candidates
 from overstory.files import reports as reports_module
-from overstory.files.candidates import read_candidates, read_map, write_map
 from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_parquet, write_parquet
 from overstory.files.rappor import (
     Holding,
+    read_candidates,
     read_counts,
+    read_map,
     read_params,
     read_values,
     write_counts,
+    write_map,
     write_params,
 )
 from overstory.files.reports import read_packed, read_reports, read_reports_csv, write_packed

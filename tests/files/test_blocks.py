@@ -13,9 +13,19 @@ from pyarrow import parquet
 import overstory
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts, load_kernels
-from overstory.files import blocks
-from overstory.files.blocks import GroupedBatch, joined, write_blocks
-from overstory.files.parquet import ROWS, Label, opened, read_label, read_parquet, read_row_groups, write_parquet
+from overstory.files import parquet as blocks
+from overstory.files.parquet import (
+    ROWS,
+    GroupedBatch,
+    Label,
+    joined,
+    opened,
+    read_label,
+    read_parquet,
+    read_row_groups,
+    write_blocks,
+    write_parquet,
+)
 from overstory.files.reports import sum_reports
 from overstory.protocol.errors import FormatError
 

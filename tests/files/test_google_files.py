@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overstory.files.candidates import read_map
-from overstory.files.rappor import RapporParameters, read_counts, read_params
+from overstory.files.rappor import RapporParameters, read_counts, read_map, read_params
 from overstory.files.reports import read_reports, sum_reports
 from overstory.protocol.errors import FormatError
 

@@ -16,17 +16,21 @@ from hypothesis import strategies as st
 
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
-from overstory.files import candidates
-from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_candidates, write_map
-from overstory.files.columns import reader
+from overstory.files import columns as reader
+from overstory.files import rappor as candidates
 from overstory.files.csv import Skipped, blocks
 from overstory.files.rappor import (
     Holding,
     RapporParameters,
+    hash_candidates,
+    read_candidates,
     read_counts,
+    read_map,
     read_params,
     read_values,
+    write_candidates,
     write_counts,
+    write_map,
     write_params,
 )
 from overstory.protocol.encodings.bits import Bloom
@@ -90,40 +94,6 @@ def test_params_survive(tmp_path: Path) -> None:
 
 def test_params_are_found_by_their_header(tmp_path: Path) -> None:
     assert read_params(written(tmp_path, "note,f,q,p,m,h,k\nx,0.5,0.75,0.25,3,2,12\n")) == PARAMETERS
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "the file is empty: expected a header with k,h,m,p,q,f"),
-        ("\n\n", "the file is empty"),
-        ("12,2,3,.25,.75,.5\n", "line 1: expected a header with k,h,m,p,q,f; k, h, m, p, q, f not found"),
-        ("k,h,m,p,q\n12,2,3,.2,.7\n", "line 1: expected a header with k,h,m,p,q,f; f not found in 'k,h,m,p,q'"),
-        ("k,k,h,m,p,q,f\n1,1,2,3,.2,.7,.5\n", "names k twice"),
-        ("k,h,m,p,q,f\n", "expected one row under the header, found 0"),
-        (GOOD_PARAMS + "12,2,3,0.25,0.75,0.5\n", "expected one row under the header, found 2"),
-        ("k,h,m,p,q,f\n12,2,3,.2,.7\n", "line 2: expected 6 fields, as in the header, found 5"),
-        ("k,h,m,p,q,f\n12.5,2,3,.2,.7,.5\n", "line 2, field k: expected a whole number from 1 to 65536, found '12.5'"),
-        ("k,h,m,p,q,f\n12,2,0,.2,.7,.5\n", "field m: expected a whole number from 1"),
-        ("k,h,m,p,q,f\n12,2,3,nan,.7,.5\n", "field p: expected a number such as 0.5, found 'nan'"),
-        ("k,h,m,p,q,f\n12,2,3,50%,.7,.5\n", "field p: expected a number such as 0.5, found '50%'"),
-        ("k,h,m,p,q,f\n12,2,3,1.5,.7,.5\n", "line 2: p = 1.5 is not a probability"),
-        ("k,h,m,p,q,f\n12,2,3,.5,.5,.5\n", "line 2: p = q"),
-        ("k,h,m,p,q,f\n12,2,3,.2,.7,1\n", "line 2: f = 1"),
-        ("k,h,m,p,q,f\n12,12,3,.2,.7,.5\n", "line 2: num_hashes"),
-        (
-            GOOD_PARAMS.encode("utf-16"),
-            "this is UTF-16 text: save it as UTF-8, or convert it (iconv -f utf-16 -t utf-8)",
-        ),
-        (b"PK\x03\x04\x14\x00", "this is a zip archive or an Excel workbook: unpack it, or save the sheet as CSV"),
-    ],
-)
-def test_params_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
-    path = written(tmp_path, text)
-    with pytest.raises(FormatError) as caught:
-        read_params(path)
-    assert str(caught.value).startswith(str(path))
-    assert says in str(caught.value)
 
 
 HOLDINGS = st.lists(st.builds(Holding, TEXT, st.integers(0, 2), TEXT), max_size=8)
@@ -192,29 +162,6 @@ def test_counts_survive(tmp_path_factory: pytest.TempPathFactory, cohorts: int, 
     path = tmp_path_factory.mktemp("counts") / "counts.csv"
     write_counts(path, SupportCounts(totals, ones))
     assert read_counts(path, cohorts, bits) == SupportCounts(totals, ones)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "the file is empty: expected 2 rows, one per cohort (m)"),
-        ("5,1,2\n", "expected 2 rows, one per cohort (m), or a multiple of that, found 1"),
-        ("5,1,2\n" * 3, "expected 2 rows, one per cohort (m), or a multiple of that, found 3"),
-        ("5,1,2\n5,1\n", "line 2: expected 3 fields, the cohort's reports and 2 bit counts (k), found 2"),
-        ("5,1,2\n5,1,2,3\n", "line 2: expected 3 fields"),
-        ("5,1,2\n5,1,6\n", "line 2, field bit1: the bit is set 6 times in 5 reports: expected at most 5"),
-        ("5,1,2\n5,1,-1\n", "line 2, field bit1: expected a whole number from 0"),
-        ("5,1,2\n5,1.0,1\n", "line 2, field bit0: expected a whole number from 0"),
-        ("5,1,2\nx,1,1\n", "line 2, field total: expected a whole number from 0"),
-        ("total,bit0,bit1\n5,1,2\n", "line 1, field total: expected a whole number"),
-        (f"5,1,2\n{1 << 63},1,1\n", "line 2, field total: expected a whole number"),
-    ],
-)
-def test_counts_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
-    path = written(tmp_path, text)
-    with pytest.raises(FormatError) as caught:
-        read_counts(path, 2, 2)
-    assert says in str(caught.value)
 
 
 def test_a_map_is_written_as_google_writes_it(tmp_path: Path) -> None:
@@ -289,8 +236,8 @@ def test_a_large_map_is_read_without_pandas(tmp_path: Path) -> None:
     path = tmp_path / "map.csv"
     write_map(path, CANDIDATES)
     program = (
-        "import sys; from overstory.files import candidates; candidates.SMALLEST = 1; "
-        f"candidates.read_map({str(path)!r}, num_bits=12, num_hashes=2, num_cohorts=3); "
+        "import sys; from overstory.files import rappor; rappor.SMALLEST = 1; "
+        f"rappor.read_map({str(path)!r}, num_bits=12, num_hashes=2, num_cohorts=3); "
         "print({'pyarrow.csv', 'pandas'} & set(sys.modules))"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
@@ -310,12 +257,66 @@ def test_a_csv_of_candidates_may_quote_them(tmp_path: Path) -> None:
         read_candidates(written(tmp_path, "plain\na,b\n"))
 
 
-@pytest.mark.parametrize(
-    ("text", "says"), [("", "the file is empty"), (b"ok\n\xff\n", "line 2, field candidate: expect")]
-)
-def test_candidates_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
-    with pytest.raises(FormatError, match=says):
-        read_candidates(written(tmp_path, text, "names.txt"))
+NONE: dict[str, tuple[Callable[[Path], object], list[tuple[Any, str]]]] = {
+    "params": (
+        read_params,
+        [
+            ("", "the file is empty: expected a header with k,h,m,p,q,f"),
+            ("\n\n", "the file is empty"),
+            ("12,2,3,.25,.75,.5\n", "line 1: expected a header with k,h,m,p,q,f; k, h, m, p, q, f not found"),
+            ("k,h,m,p,q\n12,2,3,.2,.7\n", "line 1: expected a header with k,h,m,p,q,f; f not found in 'k,h,m,p,q'"),
+            ("k,k,h,m,p,q,f\n1,1,2,3,.2,.7,.5\n", "names k twice"),
+            ("k,h,m,p,q,f\n", "expected one row under the header, found 0"),
+            (GOOD_PARAMS + "12,2,3,0.25,0.75,0.5\n", "expected one row under the header, found 2"),
+            ("k,h,m,p,q,f\n12,2,3,.2,.7\n", "line 2: expected 6 fields, as in the header, found 5"),
+            (
+                "k,h,m,p,q,f\n12.5,2,3,.2,.7,.5\n",
+                "line 2, field k: expected a whole number from 1 to 65536, found '12.5'",
+            ),
+            ("k,h,m,p,q,f\n12,2,0,.2,.7,.5\n", "field m: expected a whole number from 1"),
+            ("k,h,m,p,q,f\n12,2,3,nan,.7,.5\n", "field p: expected a number such as 0.5, found 'nan'"),
+            ("k,h,m,p,q,f\n12,2,3,50%,.7,.5\n", "field p: expected a number such as 0.5, found '50%'"),
+            ("k,h,m,p,q,f\n12,2,3,1.5,.7,.5\n", "line 2: p = 1.5 is not a probability"),
+            ("k,h,m,p,q,f\n12,2,3,.5,.5,.5\n", "line 2: p = q"),
+            ("k,h,m,p,q,f\n12,2,3,.2,.7,1\n", "line 2: f = 1"),
+            ("k,h,m,p,q,f\n12,12,3,.2,.7,.5\n", "line 2: num_hashes"),
+            (
+                GOOD_PARAMS.encode("utf-16"),
+                "this is UTF-16 text: save it as UTF-8, or convert it (iconv -f utf-16 -t utf-8)",
+            ),
+            (b"PK\x03\x04\x14\x00", "this is a zip archive or an Excel workbook: unpack it, or save the sheet as CSV"),
+        ],
+    ),
+    "counts": (
+        lambda path: read_counts(path, 2, 2),
+        [
+            ("", "the file is empty: expected 2 rows, one per cohort (m)"),
+            ("5,1,2\n", "expected 2 rows, one per cohort (m), or a multiple of that, found 1"),
+            ("5,1,2\n" * 3, "expected 2 rows, one per cohort (m), or a multiple of that, found 3"),
+            ("5,1,2\n5,1\n", "line 2: expected 3 fields, the cohort's reports and 2 bit counts (k), found 2"),
+            ("5,1,2\n5,1,2,3\n", "line 2: expected 3 fields"),
+            ("5,1,2\n5,1,6\n", "line 2, field bit1: the bit is set 6 times in 5 reports: expected at most 5"),
+            ("5,1,2\n5,1,-1\n", "line 2, field bit1: expected a whole number from 0"),
+            ("5,1,2\n5,1.0,1\n", "line 2, field bit0: expected a whole number from 0"),
+            ("5,1,2\nx,1,1\n", "line 2, field total: expected a whole number from 0"),
+            ("total,bit0,bit1\n5,1,2\n", "line 1, field total: expected a whole number"),
+            (f"5,1,2\n{1 << 63},1,1\n", "line 2, field total: expected a whole number"),
+        ],
+    ),
+    "candidates": (
+        read_candidates,
+        [("", "the file is empty"), (b"ok\n\xff\n", "line 2, field candidate: expect")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "says"), [(kind, *row) for kind, (_, rows) in NONE.items() for row in rows])
+def test_a_file_that_is_none_is_named_with_its_fault(tmp_path: Path, kind: str, text: Any, says: str) -> None:
+    path = written(tmp_path, text, f"{kind}.{'txt' if kind == 'candidates' else 'csv'}")
+    with pytest.raises(FormatError) as caught:
+        NONE[kind][0](path)
+    assert str(caught.value).startswith(str(path))
+    assert says in str(caught.value)
 
 
 def test_a_record_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from overstory.cli import parser
+from overstory.cli import main as parser
 from overstory.presentation import render_text
 from overstory.presentation.document import Figure, Heading, KeyValues, Lines, Link, Paragraph, Preformatted, Table
 from overstory.presentation.render_text import Layout, as_text, print_document

@@ -15,7 +15,7 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.registry import count_reports
 from overstory.engines.places import find_places
 from overstory.engines.units import Job, Unit, read_contents, units_of
-from overstory.files import blocks
+from overstory.files import parquet as blocks
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
 from support import exported_store

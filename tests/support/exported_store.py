@@ -97,7 +97,7 @@ def parts_there(folder: Path) -> set[str]:
 def small_parts(set_to: Callable[[Any, str, Any], object]) -> None:
     """Make chunks, parts and row groups so small that a few hundred reports are several of each."""
     from overstory.collector.store import counts
-    from overstory.files import blocks
+    from overstory.files import parquet as blocks
 
     set_to(counts, "CHUNK_BYTES", 80)
     set_to(export, "TOGETHER", 160)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.candidates import hash_candidates
-from overstory.files.rappor import Holding, RapporParameters
+from overstory.files.rappor import Holding, RapporParameters, hash_candidates
 from overstory.presentation.render_data import quoted
 
 PARAMETERS = RapporParameters(k=12, h=2, m=3, p=0.25, q=0.75, f=0.5)

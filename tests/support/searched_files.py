@@ -8,7 +8,7 @@ import numpy as np
 
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import SimulatedDevices
-from overstory.files import blocks
+from overstory.files import parquet as blocks
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
 from overstory.protocol.metrics import load_registry

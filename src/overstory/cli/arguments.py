@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.parser import Formatter
 from overstory.presentation.document import Lines
 from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
-    from overstory.files.columns.layout import Form
+    from overstory.files.columns import Form
     from overstory.files.rappor import RapporParameters
     from overstory.presentation.document import Block
     from overstory.protocol.mechanisms.payloads import BitMechanism
@@ -103,6 +102,8 @@ def add_command(
     commands: Any, name: str, summary: str, *, more: str = "", example: str, options: Iterable[Option] = ()
 ) -> argparse.ArgumentParser:
     """Add a command whose help ends with an example."""
+    from overstory.cli.main import Formatter
+
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
@@ -127,6 +128,52 @@ def add_pair(parser: Any) -> None:
     meaning = "the two variables of every report: columns of its files"
     parser.add_argument("--pair", nargs=2, metavar="NAME", help=meaning)
     parser.add_argument("--boolean", metavar="NAME", help="the one of them that is one bit: true or false")
+
+
+ENGINES: Final = ("local", "dask", "spark")
+UNFINISHED: Final = ".unfinished"
+ENGINE_ALONE: Final = ("engine", "workers", "scheduler", "master", "no_verify", "resume", "dry_run")
+"""Options that only an engine takes."""
+
+
+def add_engines(parser: argparse.ArgumentParser, *, with_candidates: bool = True, unfinished: bool = True) -> None:
+    """Add the options; a command may have ``--candidates`` already, or resume only where a file is named."""
+    group = parser.add_argument_group("of Parquet and packed batches, by an engine")
+    group.add_argument("--engine", choices=ENGINES, help="what counts: processes here, Dask or Spark (default: local)")
+    group.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
+    group.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask scheduler, such as tcp://host:8786")
+    group.add_argument("--master", metavar="URL", help="of Spark, such as spark://host:7077 (default: this machine)")
+    if with_candidates:
+        group.add_argument(
+            "--candidates", metavar="FILE", help="values to count, one per line; needed where an oracle has no domain"
+        )
+    group.add_argument("--no-verify", action="store_true", help="count without comparing the files' checksums")
+    group.add_argument(
+        "--resume",
+        metavar="FILE",
+        help="where finished units are written; a run that was killed goes on from there "
+        f"(default: {f'the name of the output and {UNFINISHED}' if unfinished else 'nowhere'})",
+    )
+    group.add_argument("--dry-run", action="store_true", help="print what would be read and how long it may take")
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Add ``--params``, ``--registry`` and their own."""
+    group = parser.add_argument_group("what made the reports (unless given: the label of a Parquet file)")
+    add_option(group, "--params")
+    add_hashing(group, otherwise="any", note="; packed and Parquet files are checked against it")
+    add_option(group, "--registry")
+    group.add_argument("--metric", metavar="ID", help="with --registry: the metric")
+
+
+def check_sources(args: argparse.Namespace) -> None:
+    """Refuse two sources, or half of one."""
+    if args.params and args.registry:
+        raise ParameterError("--params and --registry are two sources: give one")
+    if bool(args.registry) != bool(args.metric):
+        raise ParameterError("--registry and --metric belong together: the file, and the metric's id in it")
+    if (args.hash_family or args.hash_key) and not args.params:
+        raise ParameterError("--hash-family and --hash-key have no effect without --params")
 
 
 def hashing(args: argparse.Namespace) -> dict[str, Any]:
@@ -250,7 +297,7 @@ def add_form(parser: argparse.ArgumentParser) -> None:
 
 def form_of(args: argparse.Namespace) -> Form:
     """Return the format that these options give."""
-    from overstory.files.columns.layout import Form
+    from overstory.files.columns import Form
 
     delimiter = "\t" if args.delimiter in TAB else args.delimiter
     return Form(delimiter, tuple(args.missing), args.strip, args.encoding, not args.no_header)

@@ -1,35 +1,56 @@
-"""Estimates for a person: a table with intervals, what must be known to read it, and pictures in files."""
+"""An answer as a person asks for it: printed, written into files, and drawn."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.analysis.selection import bound_text, interval_words
-from overstory.analysis.tables.output import estimate_table, plot_height
-from overstory.presentation.document import Block, Lines, Paragraph
-from overstory.privacy.text import epsilons_text, plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from overstory.queries.readings import Answer
 
-def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: str | None) -> Iterator[Block]:
-    """Return the rows of a decoding, and what must be known to read them."""
-    yield estimate_table(rows) if rows else Paragraph("nothing was detected")
-    detected = f"{about['detected']:,} of {plural(about['candidates'], 'candidate')} detected"
-    yield Lines(
-        f"{detected} in {plural(about['reports'], 'report')} ({bound_text(about['correction'], about['alpha'])})",
-        f"{about['allocated_mass']:.1%} of the reports allocated to candidates; goodness of fit "
-        f"{about['residual_dispersion']:.2f} (1 = as expected); method {about['method']}",
-        f"intervals: {interval_words(about['interval'], about['adjustment'])}",
-        f"privacy: {epsilons_text(about)}",
-        *(f"note: {note}" for note in about["notes"]),
-        *([] if results is None else [f"every candidate: {results}"]),
-    )
+
+def show_answer(args: argparse.Namespace, answer: Answer) -> None:
+    """Write an answer to the files that the options ask for, and print it as JSON or as blocks that name the file."""
+    if args.output == "-":
+        from overstory.files.io import writing_csv
+
+        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
+            text.writelines(answer.csv_lines())
+        return
+    written = str(_write(args, answer)) if args.output else None
+    if args.json:
+        print(_json(args, answer))
+    else:
+        from overstory.presentation.render_text import print_document
+
+        print_document(answer.blocks(everything=args.all, written=None if args.quiet else written))
+
+
+def _json(args: argparse.Namespace, answer: Answer) -> str:
+    """Return the facts and what was detected, or all values where the options say so."""
+    return json.dumps(answer.to_json(everything=args.all), separators=(",", ":"), allow_nan=False)
+
+
+def _write(args: argparse.Namespace, answer: Answer) -> Path:
+    """Write NAME.csv (every value) and NAME.json (what was detected, and the facts to read it by)."""
+    from overstory.files.io import writing_csv, writing_text
+
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    with writing_csv(folder / f"{answer.name}.csv", spreadsheet=args.spreadsheet) as text:
+        text.writelines(answer.csv_lines())
+    with writing_text(folder / f"{answer.name}.json") as text:
+        text.write(_json(args, answer) + "\n")
+    return folder / f"{answer.name}.csv"
 
 
 def draw_panels(path: str, panels: Sequence[Any], title: str = "") -> None:
@@ -47,6 +68,8 @@ def draw_panels(path: str, panels: Sequence[Any], title: str = "") -> None:
 
 def draw_estimate(path: str, estimate: Any) -> None:
     """Draw what a decoding, or an oracle, estimates."""
+    from overstory.analysis.tables.output import plot_height
+
     with picture(path, height=plot_height(estimate)) as figure:
         estimate.plot(figure.subplots())
 

@@ -33,7 +33,7 @@ from overstory.analysis.decoding.decoder import Decoded
 from overstory.console.view import ScreenError
 from overstory.protocol.metrics.period import DAY, WEEK
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.facts import check_periods
+from overstory.queries.estimates import check_periods
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.crafted import Check

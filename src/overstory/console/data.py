@@ -14,14 +14,14 @@ from overstory.console.estimates.worker import WorkerError
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import parse_range, read_store
-from overstory.queries.estimates import EstimateOptions
+from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.collector.store import StoreReader
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation, EstimateSeries
-    from overstory.queries.readings import Reading
+    from overstory.queries.estimates import EstimateSeries
+    from overstory.queries.readings import Aggregation, Reading
     from overstory.queries.sources.stores import SeveralStores
 
 

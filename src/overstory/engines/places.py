@@ -26,13 +26,13 @@ from overstory.engines.folders import (
     shown_address,
     without_secrets,
 )
-from overstory.files.manifests import LARGEST, MANIFEST_NAME, PART_NAME, Manifest, PartFile, manifest_name
+from overstory.files.labels import LARGEST, MANIFEST_NAME, PART_NAME, Manifest, PartFile, manifest_name
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from overstory.files.manifests import PartFile
+    from overstory.files.labels import PartFile
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.folders import stream_checksum
 from overstory.engines.places import open_place
 from overstory.engines.units import PACKED, Job, Unit
-from overstory.files.blocks import joined
 from overstory.files.labels import label_of
-from overstory.files.parquet import opened, read_row_groups
+from overstory.files.parquet import joined, opened, read_row_groups
 from overstory.kernels.threads import at_most
 from overstory.protocol.errors import FormatError, WireError
 from overstory.protocol.wire.upload import HEADER, batch_length, decode_batch

@@ -21,11 +21,10 @@ from overstory.analysis.support.registry import count_reports, server_half
 from overstory.analysis.support.work import Work
 from overstory.engines.folders import shown_address
 from overstory.engines.places import Place, open_place
-from overstory.files.blocks import has_blocks
-from overstory.files.candidates import read_candidates
 from overstory.files.io import GZIP_MAGIC
 from overstory.files.labels import Label, label_of
-from overstory.files.parquet import opened, reports_of_row_groups
+from overstory.files.parquet import has_blocks, opened, reports_of_row_groups
+from overstory.files.rappor import read_candidates
 from overstory.files.reports import PARQUET_MAGIC
 from overstory.protocol.errors import FormatError, WireError
 from overstory.protocol.mechanisms.base import LocalRandomizer

@@ -194,20 +194,16 @@ def records(
                     yield convert(fields)
                 first = start + reader.line_num
         except (FormatError, csv.Error) as error:
-            refusal = _placed(error, source, block.first_line + first)
+            problem, name = f"this is no CSV record ({error})", None
+            if isinstance(error, FormatError):
+                problem, name = error.problem, error.field
+            refusal = FormatError(problem, source=source, line=block.first_line + first, field=name)
             if skipped is None:
                 raise refusal from error
             skipped.add(refusal)
             first += 1
         else:
             return
-
-
-def _placed(error: FormatError | csv.Error, source: str, line: int) -> FormatError:
-    """Return the error of a record with its file and line."""
-    if isinstance(error, FormatError):
-        return FormatError(error.problem, source=source, line=line, field=error.field)
-    return FormatError(f"this is no CSV record ({error})", source=source, line=line)
 
 
 def read_records(path: FilePath, convert: Callable[[list[str]], T], *, advance: Advance | None = None) -> Iterator[T]:

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.blocks import joined
-from overstory.files.columns.reader import SMALLEST, read_block
+from overstory.files.columns import SMALLEST, read_block
 from overstory.files.csv import Block, Skipped, bit_string, blocks, integer, records, row_parser, split_header
 from overstory.files.io import is_standard, reading, writing, writing_text
+from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted
 from overstory.protocol.encodings.hashing import FAMILIES
 from overstory.protocol.errors import FormatError, ParameterError, WireError
 from overstory.protocol.wire.upload import HEADER, MAGIC, Batch, batch_length, decode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -67,34 +67,41 @@ def read_reports(
 
     Packed and Parquet files are labelled: that their reports were made with the parameters is checked.
     """
-    source = os.fspath(path)
-    start = _first_bytes(path)
-    expected = LabelCheck(source, parameters, hash_family, hash_key)
-    if start == MAGIC:
-        for batch in read_packed(path, skipped=skipped, advance=advance):
-            expected.check(batch.num_bits, batch.num_cohorts, batch.digest)
-            yield ReportBatch.from_wire(batch)
-    elif start == PARQUET_MAGIC:
-        from overstory.files.parquet import read_label, read_parquet
+    expected = LabelCheck(os.fspath(path), parameters, hash_family, hash_key)
+    return read_batches(path, expected.check, (parameters.k, parameters.m), skipped=skipped, advance=advance)
 
+
+def read_batches(
+    path: FilePath,
+    check: Callable[[int, int, bytes], object],  # refuses a label: bits, cohorts and digest of reports
+    shape: tuple[int, int] | None,  # bits and cohorts of reports.csv, which has no label; None: it is refused
+    *,
+    skipped: Skipped | None = None,
+    advance: Advance | None = None,
+) -> Iterator[ReportBatch]:
+    """Yield the reports of a file of any format in batches, in a stream."""
+    start = start_of(path)
+    if start == "packed":
+        for batch in read_packed(path, skipped=skipped, advance=advance):
+            check(batch.num_bits, batch.num_cohorts, batch.digest)
+            yield ReportBatch.from_wire(batch)
+    elif start == "parquet":
         label = read_label(path)
-        expected.check(label.num_bits, label.num_cohorts, label.digest)
+        check(label.num_bits, label.num_cohorts, label.digest)
         yield from read_parquet(path, advance=advance)
+    elif shape is not None:
+        yield from read_reports_csv(path, *shape, skipped=skipped, advance=advance)
     else:
-        yield from read_reports_csv(path, parameters.k, parameters.m, skipped=skipped, advance=advance)
+        problem = "neither Parquet nor packed batches; of reports.csv, give --params"
+        raise FormatError(problem, source=os.fspath(path))
 
 
 def start_of(path: FilePath) -> str:
-    """Return what a file is by its first bytes: packed, parquet, or else csv."""
-    return {MAGIC: "packed", PARQUET_MAGIC: "parquet"}.get(_first_bytes(path), "csv")
-
-
-def _first_bytes(path: FilePath) -> bytes:
-    """A pipe can be read once only: it carries CSV."""
+    """Return what a file is by its first bytes: packed, parquet, or else csv; a pipe, read once only, carries CSV."""
     if not Path(path).is_file():
-        return b""
+        return "csv"
     with reading(path) as stream:
-        return stream.read(4)
+        return {MAGIC: "packed", PARQUET_MAGIC: "parquet"}.get(stream.read(4), "csv")
 
 
 class LabelCheck:

@@ -12,7 +12,8 @@ from overstory._lazy import lazy_names
 if TYPE_CHECKING:
     from overstory.queries.comparison import Comparison, compare_ranges, parse_span
     from overstory.queries.counts import CountsStore, PeriodCounts, parse_range, read_store
-    from overstory.queries.estimates import EstimateOptions, EstimateSeries, PeriodEstimate, read_estimates
+    from overstory.queries.estimates import EstimateSeries, read_estimates
+    from overstory.queries.readings import EstimateOptions, PeriodEstimate
     from overstory.queries.sources.remote import RemoteError, read_remote, read_remote_metric
 
 __all__ = [
@@ -35,10 +36,10 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "EstimateOptions": "queries.estimates",
+        "EstimateOptions": "queries.readings",
         "PeriodCounts": "queries.counts",
         "CountsStore": "queries.counts",
-        "PeriodEstimate": "queries.estimates",
+        "PeriodEstimate": "queries.readings",
         "EstimateSeries": "queries.estimates",
         "RemoteError": "queries.sources.remote",
         "Comparison": "queries.comparison",

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from overstory.analysis.difference import Difference, difference
-from overstory.presentation.document import Column
+from overstory.presentation.document import Column, Lines
 from overstory.presentation.render_data import csv_lines
+from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts, parse_range
-from overstory.queries.estimates import EstimateOptions, EstimateSeries, read_estimates
-from overstory.queries.tables import read_tables
+from overstory.queries.estimates import EstimateSeries, read_estimates
+from overstory.queries.readings import EstimateOptions, reading_function
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from overstory.analysis.association.summary import TableSummary
     from overstory.analysis.selection import Adjustment
     from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
 
     F64 = NDArray[np.float64]
+
+MOST_ROWS: Final = 20
+"""Values in a text, beside those that changed."""
 
 SHARED_NOISE: Final = (
     "devices that report in both ranges and keep their values share noise: the intervals are then too long, never too "
@@ -55,59 +57,74 @@ def file_columns(adjustment: Adjustment) -> tuple[Column, ...]:
     return (*CSV, Column("corrected_difference")) if adjustment == "conditional" else CSV
 
 
-class ComparedRanges:
-    """What every comparison of two ranges of periods has: their counts, and the facts about them."""
-
-    a: PeriodCounts
-    b: PeriodCounts
-
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.a.metric
-
-    def facts(self) -> dict[str, Any]:
-        """Return the metric and both ranges as JSON values."""
-        built = self.metric.mechanism
-        about = {"metric": self.metric.id, "title": self.metric.title, "oracle": built.name}
-        return {**about, "digest": built.digest.hex(), "a": _span_json(self.a), "b": _span_json(self.b)}
-
-
 @dataclass(frozen=True, eq=False)
-class Comparison(ComparedRanges):
-    """The shares of a metric's values in one range of periods less those in another.
+class Comparison:
+    """What is learned of a metric in one range of periods less that in another: shares of values, or numbers.
 
     Attributes
     ----------
     a, b
         The support counts of the two ranges.
     difference
-        The difference of the two estimates.
+        The difference of the two estimates: a `Difference`, or of numbers a `NumberDifferences`.
     notes
         What a reader must know before trusting the numbers.
+    columns
+        The columns of a file; unless given, those of shares.
     """
+
+    name: ClassVar[str] = "comparison"
 
     a: PeriodCounts
     b: PeriodCounts
-    difference: Difference
+    difference: Any
     notes: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+    @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.a.metric
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
         """Return JSON values: both ranges, the overall test, and a difference for each value, or each that changed."""
-        return {**self.facts(), **self.difference.to_json(everything=everything), "notes": list(self.notes)}
+        built = self.metric.mechanism
+        return {
+            "metric": self.metric.id,
+            "title": self.metric.title,
+            "oracle": built.name,
+            "digest": built.digest.hex(),
+            "a": _span_json(self.a),
+            "b": _span_json(self.b),
+            **self.difference.to_json(everything=everything),
+            "notes": list(self.notes),
+        }
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per value, the surest difference first; unknown numbers are None."""
-        return self.difference.rows()
+        rows: list[dict[str, Any]] = self.difference.rows()
+        return rows
 
     def csv_lines(self) -> Iterator[str]:
         """Return a header and a line per value."""
-        columns = file_columns(self.difference.adjustment)
+        columns = self.columns or file_columns(self.difference.adjustment)
         return csv_lines(columns, ([row[column.name] for column in columns] for row in self.rows()))
 
-    def blocks(self, limit: int | None = None) -> list[Block]:
+    def table(self, limit: int | None = None) -> list[Block]:
         """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""
-        return replace(self.difference, notes=self.notes).blocks(limit=limit)
+        blocks: list[Block] = replace(self.difference, notes=self.notes).blocks(limit=limit)
+        return blocks
+
+    def blocks(self, *, everything: bool = True, written: str | None = None) -> Iterator[Block]:
+        """Return the same with the two ranges; see `Reading.blocks`."""
+        yield from self.table(None if everything else MOST_ROWS)
+        ranges = [
+            f"{name}: {'' if counted.group is None else f'group {counted.group}, '}"
+            f"{plural(counted.num_reports, 'report')} from {counted.label(counted.first)} to "
+            f"{counted.label(counted.last)}"
+            for name, counted in (("a", self.a), ("b", self.b))
+        ]
+        yield Lines(*ranges, *([] if written is None else [f"every value: {written}"]))
 
 
 def _span_json(counted: PeriodCounts) -> dict[str, Any]:
@@ -145,16 +162,13 @@ def parse_span(metric: Metric, text: str) -> tuple[int, int]:
     """
     first, dots, last = text.partition("..")
     if not first or (dots and not last):
-        raise ParameterError(f"{text!r} is no range of periods: give FIRST..LAST, such as {_example(metric)}")
+        number = metric.period.number(1_790_000_000)
+        example = f"{metric.period.label(number - 3)}..{metric.period.label(number)}"
+        raise ParameterError(f"{text!r} is no range of periods: give FIRST..LAST, such as {example}")
     start, end = parse_range(metric, first, last or first)
     assert start is not None
     assert end is not None
     return start, end
-
-
-def _example(metric: Metric) -> str:
-    number = metric.period.number(1_790_000_000)
-    return f"{metric.period.label(number - 3)}..{metric.period.label(number)}"
 
 
 def check_apart(metric: Metric, a: tuple[int, int], b: tuple[int, int]) -> None:
@@ -162,6 +176,14 @@ def check_apart(metric: Metric, a: tuple[int, int], b: tuple[int, int]) -> None:
     if a[0] <= b[1] and b[0] <= a[1]:
         label = metric.period.label(max(a[0], b[0]))
         raise ParameterError(f"both ranges hold {label}: its reports would be compared with themselves")
+
+
+def compare(
+    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
+) -> Comparison:
+    """Return what changed between two ranges of periods of a metric of any kind; see `compare_ranges`."""
+    both: Comparison = reading_function(a.metric, 1, options)(a, b, options, overlap=overlap)
+    return both
 
 
 def compare_ranges(
@@ -203,18 +225,25 @@ def compare_ranges(
     return compare_series(*(read_estimates(counted, "total", chosen) for counted in (a, b)), overlap=overlap)
 
 
-def check_comparable(a: PeriodCounts, b: PeriodCounts) -> None:
-    """Refuse ranges with a common period, without reports, or with reports of other parameters."""
+def check_comparable(a: PeriodCounts, b: PeriodCounts, *, overlap: float = 0.0, refusal: str = "") -> None:
+    """Refuse ranges with a common period, without reports, with reports of other parameters, or with an overlap."""
     for counted in (a, b):
-        _check_parameters(counted)
+        for other in counted.others:
+            raise ParameterError(
+                f"{counted.metric.id} has {other.reports:,} reports from {counted.label(other.first)} to "
+                f"{counted.label(other.last)} that were made with the parameters {other.digest.hex()}, and this "
+                f"registry has {counted.metric.mechanism.digest.hex()}: such reports mean something else, and cannot "
+                "be compared"
+            )
         if not counted.num_reports:
             raise ParameterError(
                 f"{_words(counted)} has no reports of {counted.metric.id}: there is nothing to compare"
             )
-    if _two_groups(a, b):
-        return
-    spans = [(counted.periods[0], counted.periods[-1]) for counted in (a, b)]
-    check_apart(a.metric, *spans)
+    if not _two_groups(a, b):
+        spans = [(counted.periods[0], counted.periods[-1]) for counted in (a, b)]
+        check_apart(a.metric, *spans)
+    if overlap:
+        raise ParameterError(refusal)
 
 
 def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
@@ -222,9 +251,18 @@ def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
     return a.group is not None and b.group is not None and a.group != b.group
 
 
-def shared_noise(a: PeriodCounts, b: PeriodCounts) -> str:
-    """Return the note on devices that are in both ranges."""
-    return MOVED if _two_groups(a, b) else SHARED_NOISE
+def compared(
+    a: PeriodCounts,
+    b: PeriodCounts,
+    both: Any,
+    notes: Iterable[str],
+    *,
+    overlap: float = 0.0,
+    columns: tuple[Column, ...] = (),
+) -> Comparison:
+    """Return a comparison with its notes, each once, and that on devices which are in both ranges."""
+    shared = () if overlap else (MOVED if _two_groups(a, b) else SHARED_NOISE,)
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *shared))), columns)
 
 
 def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0) -> Comparison:
@@ -234,56 +272,7 @@ def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0
     both = difference(first, second, interval_kind=kind, overlap=overlap, alpha=alpha)
     both = replace(both, adjustment=a.options.adjustment)
     notes = (*a.notes, *b.notes, *first.notes, *second.notes, *both.notes)
-    shared = () if overlap else (shared_noise(a.counted, b.counted),)
-    return Comparison(a.counted, b.counted, both, tuple(dict.fromkeys((*notes, *shared))))
-
-
-def compare_tables(
-    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
-) -> Comparison:
-    """Return the cells of a metric's tables, and the shares in each row, of one range less those of another.
-
-    Every cell and every share in a row is one of the values that are tested. A row that is too small in one of the
-    ranges has no shares to compare. Ranges with a declared overlap are refused.
-    """
-    check_comparable(a, b)
-    if overlap:
-        raise ParameterError("an overlap is declared for shares of values: differences of tables assume none")
-    chosen = options or EstimateOptions()
-    series = [read_tables(counted, "total", chosen) for counted in (a, b)]
-    summaries = [each.parts[0].tables for each in series]
-    labels, columns, left_out = [], [], []
-    for first, second in zip(*summaries, strict=True):
-        names, numbers, without = _table_shares(first, second)
-        labels += names
-        columns.append(numbers)
-        left_out += without
-    shares, errors = np.split(np.concatenate(columns, axis=1), 2)
-    notes = [
-        *series[0].notes,
-        *series[1].notes,
-        *(note for each in summaries for one in each for note in one.table.notes),
-    ]
-    if left_out:
-        notes.append(f"no shares in the rows {', '.join(left_out)}: too few reports in one of the ranges")
-    both = less(labels, shares, errors, (a.num_reports, b.num_reports), chosen)
-    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, shared_noise(a, b)))))
-
-
-def _table_shares(first: TableSummary, second: TableSummary) -> tuple[list[str], F64, list[str]]:
-    """Return the names of cells and of shares in rows, their numbers in both tables, and the rows that have none."""
-    (row, column), (rows, columns) = first.table.names, first.table.labels
-    names = [f"{row}={x}, {column}={y}" for x, y in product(rows, columns)]
-    cells = [each.table for each in (first, second)]
-    known = first.conditional.estimable & second.conditional.estimable
-    given = [each.conditional for each in (first, second)]
-    names += [f"{column}={y} in {row}={x}" for x, y in product(np.array(rows, object)[known], columns)]
-    numbers = [
-        np.concatenate((getattr(cell, what).ravel(), getattr(part, what)[known].ravel()))
-        for what in ("shares", "standard_errors")
-        for cell, part in zip(cells, given, strict=True)
-    ]
-    return names, np.stack(numbers), [f"{row}={x}" for x, is_known in zip(rows, known, strict=True) if not is_known]
+    return compared(a.counted, b.counted, both, notes, overlap=overlap)
 
 
 def less(values: list[str], shares: F64, errors: F64, reports: tuple[int, int], options: EstimateOptions) -> Difference:
@@ -299,15 +288,6 @@ def less(values: list[str], shares: F64, errors: F64, reports: tuple[int, int], 
         second=shares[1],
         adjustment=options.adjustment,
     )
-
-
-def _check_parameters(counted: PeriodCounts) -> None:
-    for other in counted.others:
-        raise ParameterError(
-            f"{counted.metric.id} has {other.reports:,} reports from {counted.label(other.first)} to "
-            f"{counted.label(other.last)} that were made with the parameters {other.digest.hex()}, and this registry "
-            f"has {counted.metric.mechanism.digest.hex()}: such reports mean something else, and cannot be compared"
-        )
 
 
 def _words(counted: PeriodCounts) -> str:

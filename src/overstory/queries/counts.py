@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,6 +49,16 @@ class CountsStore(Protocol):
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
         """Stored reports, made with the metric's own parameters."""
+        ...
+
+
+class SumsStore(CountsStore, Protocol):
+    """A store that has sums of reports, too."""
+
+    def sums(
+        self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
+    ) -> dict[int, ReportSums]:
+        """Sums of reports by period, by which crafted ones are noticed."""
         ...
 
 
@@ -212,17 +222,13 @@ class PeriodCounts:
 
     def csv_lines(self) -> Iterator[str]:
         """Yield a header, and a line for each cohort of each period: its reports, and how often each bit was set."""
-        yield csv_line(["period", "cohort", "reports", *self._columns()])
+        labels, mechanism = self.metric.labels, self.metric.mechanism
+        size = self.counts[self.periods[0]].num_bits if self.periods else mechanism.payload_bits
+        yield csv_line(["period", "cohort", "reports", *server_half(mechanism).count_names(size, labels)])
         for period in self.periods:
             counts, label = self.counts[period], self.label(period)
             for cohort, ones in enumerate(counts.ones.tolist()):
                 yield csv_line([label, cohort, int(counts.totals[cohort]), *ones])
-
-    def _columns(self) -> list[str]:
-        """Return the names of the counts."""
-        labels, mechanism = self.metric.labels, self.metric.mechanism
-        size = self.counts[self.periods[0]].num_bits if self.periods else mechanism.payload_bits
-        return server_half(mechanism).count_names(size, labels)
 
 
 def read_store(
@@ -297,6 +303,15 @@ def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
 
     smallest = {metric.period.parse_label(row["period"]): int(row["smallest_release"]) for row in parsed["periods"]}
     return ReleasedPeriods(smallest, metric.groups is not None)
+
+
+def with_sums(store: SumsStore, counted: PeriodCounts) -> PeriodCounts:
+    """Return counts with the sums of their reports, by which crafted ones are noticed."""
+    if counted.first is None or counted.last is None:
+        return counted
+    group = counted.group
+    chosen = None if group is None else stored_groups(store, counted.metric, group)
+    return replace(counted, sums=store.sums(counted.metric, counted.first, counted.last, chosen))
 
 
 def stored_groups(store: CountsStore, metric: Metric, group: str) -> set[str]:

@@ -21,8 +21,7 @@ from overstory.presentation.render_data import csv_lines
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.estimates import EstimateOptions, EstimateSeries
-from overstory.queries.readings import Panel, Reading, read
+from overstory.queries.readings import EstimateOptions, Panel, Reading, read
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from overstory.analysis.postprocess.small_areas import Smoothed
     from overstory.protocol.metrics import Metric
     from overstory.protocol.metrics.groups import Groups
-    from overstory.queries.estimates import Aggregation
+    from overstory.queries.readings import Aggregation
 
 MOST_ROWS: Final = 20
 
@@ -238,7 +237,7 @@ def read_groups(
     )
     left_out = whole.num_reports - sum(own.num_reports for own in counted.values())
     reading = GroupedReading(total, parts, hidden, left_out)
-    if not isinstance(total, EstimateSeries) or kind != "total" or not total.parts:
+    if not total.is_of_shares or kind != "total" or not total.parts:
         if smoothing:
             raise ParameterError("smoothing is of shares, over a range of periods in total: read those")
         return reading
@@ -251,5 +250,5 @@ def read_groups(
 
 def _estimate(part: GroupReading) -> Estimate | None:
     """Return a group's one estimate; None without reports, or where it is of another kind."""
-    series = part.reading
-    return series.parts[0].estimate if isinstance(series, EstimateSeries) and series.parts else None
+    reading = part.reading
+    return reading.parts[0].estimate if reading.is_of_shares and reading.parts else None

@@ -2,100 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from overstory.analysis.numeric.quantities import NumberDifference, NumberEstimate, Quantity, estimate_numbers, subtract
+from overstory.analysis.numeric.quantities import NumberDifference, Quantity, estimate_numbers, subtract
 from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.presentation.render_data import csv_lines
 from overstory.protocol.errors import ParameterError
-from overstory.queries.comparison import ComparedRanges, check_comparable, shared_noise
-from overstory.queries.estimates import (
-    AGGREGATIONS,
+from overstory.queries.comparison import Comparison, check_comparable, compared
+from overstory.queries.readings import (
     Aggregation,
     EstimateOptions,
-    check_repeats,
-    last_parts,
-    not_counted,
-    parts_of,
+    Panel,
+    PeriodEstimate,
+    RangeReading,
+    estimate_parts,
+    range_notes,
 )
-from overstory.queries.facts import HOW, NO_REPORTS, RangePart, RangeReading, note_lines, range_facts, range_sentences
-from overstory.queries.readings import Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from overstory.protocol.domains import AnyDomain
-    from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
 
 NAMES: Final = {"mean": "mean", "quantile": "quantile", "share": "share of"}
-CSV: Final = tuple(map(Column, ("from", "to", "estimate", "of", "value", "standard_error", "low", "high")))
-WHAT_INTERVALS_HOLD: Final = "95% intervals for all devices like these: randomization, and which devices reported"
+CSV: Final = tuple(map(Column, ("estimate", "of", "value", "standard_error", "low", "high")))
 
 
-@dataclass(frozen=True, eq=False)
-class NumberPart(RangePart):
-    """What is learned of the periods `first` to `last`."""
-
-    estimate: NumberEstimate
-
-
-@dataclass(frozen=True, eq=False)
 class NumberSeries(RangeReading):
-    """What is learned of a metric of numbers over a range of periods; `parts` is empty when there are no reports."""
+    """What is learned of a metric of numbers over a range of periods: a `NumberEstimate` of each part."""
 
-    name: ClassVar[str] = "estimates"
+    every = "estimate"
 
-    counted: PeriodCounts  # what the estimates are of
-    kind: Aggregation  # of `parts`
-    parts: tuple[NumberPart, ...] = field(repr=False)
-    notes: tuple[str, ...] = ()  # what a reader must know before trusting the numbers
+    def own_facts(self) -> dict[str, Any]:
+        return {"estimates": self.metric.reading}
 
-    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
-        facts = range_facts(self.counted, self.kind, "population", self.notes, estimates=self.metric.reading)
-        readings = [{**self.part_facts(part), **part.estimate.to_json()} for part in self.parts]
-        return {**facts, "readings": readings}
+    def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
+        learned: dict[str, Any] = part.estimate.to_json()
+        return learned
 
-    def rows(self) -> Iterator[tuple[NumberPart, Quantity]]:
-        """Yield every estimate with its range of periods."""
-        return ((part, quantity) for part in self.parts for quantity in part.estimate.quantities)
+    def columns(self) -> Sequence[Column]:
+        return CSV
 
-    def csv_lines(self) -> Iterator[str]:
-        lines = (
-            (*self.ends(part).values(), row.kind, row.of, row.value, row.standard_error, row.low, row.high)
-            for part, row in self.rows()
-        )
-        return csv_lines(CSV, lines)
+    def records(self, part: PeriodEstimate, limit: int | None) -> Iterable[Sequence[Any]]:  # noqa: ARG002 - every one
+        for row in part.estimate.quantities:
+            yield row.kind, row.of, row.value, row.standard_error, row.low, row.high
 
-    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:  # noqa: ARG002 - all of it is shown
-        rows = [self._row(part, row) for part, row in self.rows()]
+    def shown(self, *, everything: bool) -> Iterator[Block]:  # noqa: ARG002 - all of it is shown
+        rows = [
+            {
+                "period": self.counted.label(part.last),
+                "what": f"{NAMES[row.kind]} {row.of}".strip(),
+                **{name: shown(row, getattr(row, name)) for name in ("value", "standard_error", "low", "high")},
+            }
+            for part in self.parts
+            for row in part.estimate.quantities
+        ]
         if rows:
             first = () if self.kind == "total" else (Column("period", is_left=True),)
             yield Table("", (*first, *COLUMNS), rows)
-        every = (*self.notes, *(note for part in self.parts for note in part.estimate.notes))
-        notes = note_lines(self.counted, every)
-        sentences = range_sentences(self.counted, f"estimated {HOW[self.kind]}", WHAT_INTERVALS_HOLD)
-        yield Lines(*sentences, *notes, *([] if written is None else [f"every estimate: {written}"]))
+
+    def interval_text(self) -> str:
+        return "95% intervals for all devices like these: randomization, and which devices reported"
 
     def panels(self) -> tuple[list[Panel], str]:
         """Return one panel of means where these are all that is learned, else one for each of the last ranges."""
         parts = [part for part in self.parts if part.estimate.quantities]
         if parts and self.metric.reading == "mean":
             return [Panel(3.0, _means(self, parts))], ""
-        last, left_out = last_parts(parts)
-        return [Panel(3.0, _shares(self, part)) for part in last], left_out
+        return super().panels()
 
-    def _row(self, part: NumberPart, row: Quantity) -> dict[str, Any]:
-        return {
-            "period": self.counted.label(part.last),
-            "what": f"{NAMES[row.kind]} {row.of}".strip(),
-            **{name: shown(row, getattr(row, name)) for name in ("value", "standard_error", "low", "high")},
-        }
+    def panel(self, part: PeriodEstimate) -> Panel:
+        return Panel(3.0, _shares(self, part))
 
 
-def _means(series: NumberSeries, parts: list[NumberPart]) -> Callable[[Axes], None]:
+def _means(series: NumberSeries, parts: list[PeriodEstimate]) -> Callable[[Axes], None]:
     def draw(ax: Axes) -> None:
         rows = [row for part in parts for row in part.estimate.of_kind("mean")]
         low, middle, high = ([float(getattr(row, name)) for row in rows] for name in ("low", "value", "high"))
@@ -110,7 +92,7 @@ def _means(series: NumberSeries, parts: list[NumberPart]) -> Callable[[Axes], No
     return draw
 
 
-def _shares(series: NumberSeries, part: NumberPart) -> Callable[[Axes], None]:
+def _shares(series: NumberSeries, part: PeriodEstimate) -> Callable[[Axes], None]:
     def draw(ax: Axes) -> None:
         rows = list(part.estimate.of_kind("share"))
         numeric = all(row.start is not None and row.stop is not None for row in rows)
@@ -156,21 +138,22 @@ def read_numbers(
 ) -> NumberSeries:
     """Estimate what is learned of a metric of numbers; of the options, only the number of reports per device fits."""
     chosen, metric = options or EstimateOptions(), counted.metric
-    if kind not in AGGREGATIONS:
-        raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
-    _check_options(metric, chosen)
-    check_repeats(counted, kind, chosen)
-    ranges = [_symbols(metric.domain, text) for text in chosen.ranges]
-    parts = tuple(
-        NumberPart(
-            first,
-            last,
-            each,
-            estimate_numbers(metric.mechanism, metric.domain, counts, reports_per_device=each, ranges=ranges),
-        )
-        for first, last, counts, each in parts_of(counted, kind, chosen)
+    choices = "a method or a complete list"
+    refused = {"candidates": "candidates", "method": choices, "complete": choices, "steps": "post-processing"}
+    chosen.refuse(
+        {name: f"{metric.id} is a metric of numbers: {what} is for shares of values" for name, what in refused.items()}
     )
-    return NumberSeries(counted, kind, parts, tuple(_notes(counted, kind, chosen)))
+    ranges = [_symbols(metric.domain, text) for text in chosen.ranges]
+    parts = estimate_parts(
+        counted,
+        kind,
+        chosen,
+        lambda _, counts, per_device: estimate_numbers(
+            metric.mechanism, metric.domain, counts, reports_per_device=per_device, ranges=ranges
+        ),
+    )
+    described = replace(chosen, interval_kind="population")
+    return NumberSeries(counted, kind, described, parts, range_notes(counted, _notes(counted, kind, chosen)))
 
 
 def _symbols(domain: AnyDomain, text: str) -> tuple[int, int]:
@@ -195,19 +178,7 @@ def _symbols(domain: AnyDomain, text: str) -> tuple[int, int]:
     return ends[0]
 
 
-def _check_options(metric: Metric, options: EstimateOptions) -> None:
-    for name, given in (
-        ("candidates", options.candidates is not None),
-        ("a method or a complete list", options.method != "gls" or options.complete),
-        ("post-processing", bool(options.steps)),
-    ):
-        if given:
-            raise ParameterError(f"{metric.id} is a metric of numbers: {name} is for shares of values")
-
-
 def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Iterator[str]:
-    if not counted.periods:
-        yield NO_REPORTS
     if len(counted.periods) > 1 and kind != "per-period" and options.reports_per_device is None:
         yield (
             f"standard errors assume {len(counted.periods)} reports per device, all of one value, the worst case; use "
@@ -215,7 +186,6 @@ def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -
         )
     elif len(counted.periods) > 1 and kind == "per-period":
         yield "a device sends the same report of a value in every period: errors of different periods are alike"
-    yield from not_counted(counted)
 
 
 DIFFERENCES: Final = (
@@ -230,24 +200,21 @@ DIFFERENCES: Final = (
 FIELDS: Final = ("a", "b", "difference", "standard_error", "low", "high", "q_value", "changed")
 
 
-@dataclass(frozen=True, eq=False)
-class NumberComparison(ComparedRanges):
-    """What is learned of one range of periods less that of another."""
+@dataclass(frozen=True)
+class NumberDifferences:
+    """What is learned of one range of periods less that of another; see `Comparison`."""
 
-    a: PeriodCounts
-    b: PeriodCounts
     differences: tuple[NumberDifference, ...]
     notes: tuple[str, ...] = ()
 
-    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
-        rows = [{"estimate": row.kind, "of": row.of} | {f: getattr(row, f) for f in FIELDS} for row in self.differences]
-        return {**self.facts(), "differences": rows, "notes": list(self.notes)}
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {"estimate": row.kind, "of": row.of, **{name: getattr(row, name) for name in FIELDS}}
+            for row in self.differences
+        ]
 
-    def csv_lines(self) -> Iterator[str]:
-        columns = map(Column, ("estimate", "of", *FIELDS))
-        return csv_lines(
-            tuple(columns), ((d.kind, d.of, *(getattr(d, name) for name in FIELDS)) for d in self.differences)
-        )
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
+        return {"differences": self.rows()}
 
     def blocks(self, limit: int | None = None) -> list[Block]:
         rows = [
@@ -269,13 +236,14 @@ def _signed(row: NumberDifference, name: str) -> str:
 
 def compare_numbers(
     a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
-) -> NumberComparison:
+) -> Comparison:
     """Return the means and shares of one range of periods less those of another; see `compare_ranges`."""
-    check_comparable(a, b)
-    if overlap:
-        raise ParameterError("an overlap is declared for shares of values: differences of numbers assume none")
-    first, second = (read_numbers(counted, "total", options) for counted in (a, b))
-    estimates = [series.parts[0].estimate for series in (first, second)]
-    notes = (*first.notes, *second.notes, *estimates[0].notes, *estimates[1].notes, shared_noise(a, b))
+    check_comparable(
+        a, b, overlap=overlap, refusal="an overlap is declared for shares of values: differences of numbers assume none"
+    )
+    series = [read_numbers(counted, "total", options) for counted in (a, b)]
+    first, second = (each.parts[0].estimate for each in series)
+    notes = (*series[0].notes, *series[1].notes, *first.notes, *second.notes)
     alpha = (options or EstimateOptions()).alpha
-    return NumberComparison(a, b, tuple(subtract(estimates[0], estimates[1], alpha)), tuple(dict.fromkeys(notes)))
+    both = NumberDifferences(tuple(subtract(first, second, alpha)))
+    return compared(a, b, both, notes, columns=tuple(map(Column, ("estimate", "of", *FIELDS))))

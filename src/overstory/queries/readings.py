@@ -1,24 +1,97 @@
-"""Readings: what is estimated of a metric, and how it is shown. Each kind of metric has one.
+"""Readings: what is estimated of a metric over a range of periods, and how it is shown. Each kind of metric has one.
 
-A reading of a new kind is a class with these methods, and a line in `READINGS`.
+The walk is the same for all: the counts of each part of the range, its reports per device, and what the metric's kind
+learns of both. A reading of a new kind is a `RangeReading` that says what is its own, and a line in `READINGS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, get_args
 
+from overstory.analysis.selection import interval_words
+from overstory.analysis.variance import check_reports_per_device
+from overstory.presentation.document import Block, Column, Lines
+from overstory.presentation.render_data import csv_lines
+from overstory.privacy.text import epsilons_text, plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from overstory.presentation.document import Block
+    from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.selection import Adjustment, Correction, IntervalKind
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation, EstimateOptions
+
+Aggregation = Literal["total", "per-period", "cumulative"]
+"""One estimate of the range; one of each period; one of each period together with all earlier ones."""
+
+AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
+NO_REPORTS: Final = "there are no reports in this range"
+HOW: Final = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
+"""By aggregation: what is estimated."""
+MOST_NOTES: Final = 12
+MOST_PANELS: Final = 12
+"""Periods in one picture."""
+
+
+@dataclass(frozen=True)
+class EstimateOptions:
+    """Options of an estimate.
+
+    Attributes
+    ----------
+    reports_per_device
+        Reports of one device in the range; None: the number of periods with reports. Cumulative estimates use it for
+        each part of the range, but at most the part's number of periods.
+    candidates
+        Strings to estimate instead of the metric's own list; only where counts are by cohort or seed.
+    alpha, correction
+        What counts as detected: see `Estimate.detected`.
+    method, complete
+        For Bloom filters: see `decode`.
+    steps
+        The names of post-processing steps, in order; see `overstory.postprocess`.
+    interval_kind
+        What intervals describe (see `Estimate`). None: the population for estimates by period and cumulative ones,
+        which are compared; these reports for a total.
+    adjustment
+        What the intervals of detected values are corrected for; see `Estimate.interval`.
+    ranges
+        Ranges whose shares are asked for, as texts such as ``18:25``, both ends included; of metrics of ranges alone.
+    progress
+        Called by long work, a search, with what is being done and how much is done, from 0 to 1.
+    """
+
+    reports_per_device: float | None = None
+    candidates: tuple[str, ...] | None = None
+    alpha: float = 0.05
+    correction: Correction = "fdr"
+    method: str = "gls"
+    complete: bool = False
+    steps: tuple[str, ...] = ()
+    interval_kind: IntervalKind | None = None
+    adjustment: Adjustment = "fcr"
+    ranges: tuple[str, ...] = ()
+    progress: Callable[[str, float], object] | None = field(default=None, compare=False, repr=False)
+
+    def kind_of_intervals(self, reading: Aggregation) -> IntervalKind:
+        """Return the chosen kind, or the default for this aggregation."""
+        default: IntervalKind = "reports" if reading == "total" else "population"
+        return default if self.interval_kind is None else self.interval_kind
+
+    def refuse(self, problems: Mapping[str, str]) -> None:
+        """Raise ParameterError where one of these options is not its default; `problems` says why it does not fit."""
+        for name, problem in problems.items():
+            if getattr(self, name) != getattr(PLAIN, name):
+                raise ParameterError(problem)
+
+
+PLAIN: Final = EstimateOptions()
 
 
 @dataclass(frozen=True)
@@ -29,16 +102,32 @@ class Panel:
     draw: Callable[[Axes], None]
 
 
-class Reading(Protocol):
-    """Estimates of one metric over a range of periods."""
+@dataclass(frozen=True, eq=False)
+class PeriodEstimate:
+    """The estimate of the periods `first` to `last`.
+
+    Attributes
+    ----------
+    first, last
+        The numbers of the first and the last period, both included.
+    reports_per_device
+        Reports of one device, as assumed for the standard errors.
+    estimate
+        The estimate, by the metric's labels or candidates; of numbers a `NumberEstimate`, of several variables a tuple
+        of tables.
+    """
+
+    first: int
+    last: int
+    reports_per_device: float
+    estimate: Any
+
+
+class Answer(Protocol):
+    """Estimates, or differences of estimates, as a person asks for them."""
 
     name: ClassVar[str]
     """What a file with it is called."""
-
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        ...
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
         """Return the estimates, unless `everything` of detected values alone, and the facts to read them by."""
@@ -52,16 +141,246 @@ class Reading(Protocol):
         """Return what a person reads; `everything`: not only what was detected; `written`: a file that has it all."""
         ...
 
+
+class Reading(Answer, Protocol):
+    """Estimates of one metric over a range of periods."""
+
+    is_of_shares: ClassVar[bool]
+    """Whether the estimate of a part has a share for each value."""
+
+    @property
+    def metric(self) -> Metric: ...
+
+    @property
+    def parts(self) -> tuple[PeriodEstimate, ...]: ...
+
     def panels(self) -> tuple[list[Panel], str]:
         """Return the parts of a picture, and what is left out; none without reports."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class RangeReading:
+    """Estimates of a metric over a range of periods, whatever its kind; see `EstimateSeries`."""
+
+    name: ClassVar[str] = "estimates"
+    is_of_shares: ClassVar[bool] = False
+    every: ClassVar[str] = "value"  # what a line of the file is of
+    how: ClassVar[str] = "estimated"
+
+    counted: PeriodCounts
+    kind: Aggregation
+    options: EstimateOptions
+    parts: tuple[PeriodEstimate, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.counted.metric
+
+    @property
+    def interval_kind(self) -> IntervalKind:
+        """What the intervals of all parts describe."""
+        return self.options.kind_of_intervals(self.kind)
+
+    def ends(self, part: PeriodEstimate) -> dict[str, Any]:
+        """Return the labels of a part's first and last period."""
+        return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
+
+    def when(self, part: PeriodEstimate) -> str:
+        """Return the same as a title has them: one label where these are the same period."""
+        first, last = self.ends(part).values()
+        return str(first) if first == last else f"{first} to {last}"
+
+    def summary(self) -> dict[str, Any]:
+        """Return the facts that all parts have in common, as JSON values."""
+        counted, built = self.counted, self.metric.mechanism
+        ever = built.epsilon_permanent
+        return {
+            "metric": self.metric.id,
+            "title": self.metric.title,
+            "oracle": built.name,
+            "period": str(self.metric.period),
+            **({} if counted.group is None else {"group": counted.group}),
+            "from": counted.label(counted.first),
+            "to": counted.label(counted.last),
+            "reading": self.kind,
+            "reports": counted.num_reports,
+            "periods_with_reports": len(counted.periods),
+            "interval": self.interval_kind,
+            **self.own_facts(),
+            "epsilon_report": built.epsilon_report,
+            "epsilon_permanent": ever if math.isfinite(ever) else None,
+            **counted.central_json(),
+            "notes": list(self.notes),
+            "other_parameters": counted.others_json(),
+        }
+
+    def to_json(self, limit: int | None = None, *, everything: bool = True) -> dict[str, Any]:
+        """Return the summary, the checks where there are any and, under ``readings``, each part with its range.
+
+        A part has at most `limit` values; unless `everything`, those that were detected.
+        """
+        readings = [
+            {
+                **self.ends(part),
+                "reports_per_device": part.reports_per_device,
+                **self.part_json(part, limit, everything=everything),
+            }
+            for part in self.parts
+        ]
+        return {**self.summary(), **self.checks_json(), "readings": readings}
+
+    def csv_lines(self, limit: int | None = None) -> Iterator[str]:
+        """Return a header and a line per range and estimate."""
+        lines = ((*self.ends(part).values(), *record) for part in self.parts for record in self.records(part, limit))
+        return csv_lines((Column("from"), Column("to"), *self.columns()), lines)
+
+    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
+        """Return the estimates, and the facts to read them by; see `Reading`."""
+        yield from self.shown(everything=everything)
+        every = (*self.notes, *(note for part in self.parts for note in self.part_notes(part)))
+        # That there are no reports stands in the sentences already.
+        notes = [note for note in dict.fromkeys(every) if self.counted.periods or note != NO_REPORTS]
+        left_out = [f"{len(notes) - MOST_NOTES} more: see --json"] if len(notes) > MOST_NOTES else []
+        yield Lines(
+            *self._sentences(),
+            *(f"note: {note}" for note in (*notes[:MOST_NOTES], *left_out)),
+            *([] if written is None else [f"every {self.every}: {written}"]),
+        )
+
+    def _sentences(self) -> list[str]:
+        """Return what was read, how, and what it costs."""
+        counted, built = self.counted, self.metric.mechanism
+        first, last = (counted.label(end) for end in (counted.first, counted.last))
+        between = f" between {first} and {last}" if first else ""
+        of = self.metric.id + ("" if counted.group is None else f" in the group {counted.group}")
+        if not counted.periods:
+            return [f"no reports of {of}{between}"]
+        epsilons = {name: getattr(built, name) for name in ("epsilon_report", "epsilon_permanent")}
+        read = f"{plural(counted.num_reports, 'report')} of {of} in {plural(len(counted.periods), 'period')}{between}"
+        return [
+            f"{read}; {self.how} {HOW[self.kind]}{self.detected_by()}",
+            f"intervals: {self.interval_text()}",
+            f"privacy: {built.name}, {epsilons_text(epsilons)}",
+            *counted.central_sentences(),
+        ]
+
+    def panels(self) -> tuple[list[Panel], str]:
+        """Return a panel for each of the last ranges; see `Reading`."""
+        last = self.parts[-MOST_PANELS:]
+        left_out = f"{len(last)} of {len(self.parts)} ranges shown, the last" if len(last) < len(self.parts) else ""
+        return [self.panel(part) for part in last], left_out
+
+    # What is a kind's own.
+
+    def own_facts(self) -> dict[str, Any]:
+        """Return facts that come after the interval."""
+        return {}
+
+    def checks_json(self) -> dict[str, Any]:
+        """Return what is said of crafted reports."""
+        return {}
+
+    def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:
+        """Return the estimate of a part as JSON values."""
+        raise NotImplementedError
+
+    def columns(self) -> Sequence[Column]:
+        """Return the columns of a file, after those of the range."""
+        raise NotImplementedError
+
+    def records(self, part: PeriodEstimate, limit: int | None) -> Iterable[Sequence[Any]]:
+        """Return the fields of a file's lines, at most `limit`."""
+        raise NotImplementedError
+
+    def shown(self, *, everything: bool) -> Iterator[Block]:
+        """Return the tables that a person reads."""
+        raise NotImplementedError
+
+    def part_notes(self, part: PeriodEstimate) -> Iterable[str]:
+        """Return what must be known of a part."""
+        return tuple(part.estimate.notes)
+
+    def detected_by(self) -> str:
+        """Return by which rule values are detected, after a semicolon; empty where none are."""
+        return ""
+
+    def interval_text(self) -> str:
+        """Return what the intervals hold."""
+        return interval_words(self.interval_kind, self.options.adjustment)
+
+    def panel(self, part: PeriodEstimate) -> Panel:
+        """Return the picture of a part."""
+        raise NotImplementedError
+
+
+def estimate_parts(
+    counted: PeriodCounts,
+    kind: Aggregation,
+    options: EstimateOptions,
+    estimate: Callable[[int, SupportCounts, float], Any],
+) -> tuple[PeriodEstimate, ...]:
+    """Return what `estimate` makes of each part: from its last period, its counts, and its reports per device.
+
+    A part of which it makes None is left out. Refused is a number of reports per device that these periods cannot have.
+    """
+    if kind not in AGGREGATIONS:
+        raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
+    _check_repeats(counted, kind, options.reports_per_device)
+    parts, so_far = [], None
+    for number, period in enumerate(counted.periods, start=1):
+        own = counted.counts[period]
+        so_far = own if so_far is None or kind == "per-period" else so_far + own
+        if kind == "total" and number < len(counted.periods):
+            continue
+        each = number if options.reports_per_device is None else min(options.reports_per_device, number)
+        per_device = 1.0 if kind == "per-period" else float(each)
+        first = period if kind == "per-period" else counted.periods[0]
+        learned = estimate(period, so_far, per_device)
+        if learned is not None:
+            parts.append(PeriodEstimate(first, period, per_device, learned))
+    return tuple(parts)
+
+
+def _check_repeats(counted: PeriodCounts, kind: Aggregation, given: float | None) -> None:
+    if given is None:
+        return
+    check_reports_per_device(given)
+    if kind == "per-period" and given != 1:
+        raise ParameterError("in one period a device reports once: reports per device are for longer ranges")
+    if given > max(1, len(counted.periods)):
+        raise ParameterError(
+            f"{given:g} reports per device, but there are reports in {len(counted.periods)} periods, and a device "
+            "reports once in each"
+        )
+
+
+def range_notes(counted: PeriodCounts, own: Iterable[str]) -> tuple[str, ...]:
+    """Return a kind's own notes with those on missing, deleted and other reports."""
+    notes = [*([] if counted.periods else [NO_REPORTS]), *own]
+    taken_out = sum(counted.taken_out.values())
+    if taken_out:
+        came = counted.num_reports + taken_out
+        notes.append(
+            f"past retention: {counted.num_reports:,} of {came:,} reports are in the counts that stay; which ones does "
+            "not depend on their values"
+        )
+    notes += [
+        f"{other.reports:,} reports from {counted.label(other.first)} to {counted.label(other.last)} were made "
+        f"with other parameters (digest {other.digest.hex()}): they mean something else and are not in these "
+        "estimates; a registry file with those parameters reads them"
+        for other in counted.others
+    ]
+    return tuple(notes)
 
 
 NUMBERS: Final = ("numbers:read_numbers", "numbers:compare_numbers")
 READINGS: Final[Mapping[str, tuple[str, str]]] = {
     "shares": ("estimates:read_estimates", "comparison:compare_ranges"),
     "items": ("estimates:read_items", "comparison:compare_ranges"),
-    "table": ("tables:read_tables", "comparison:compare_tables"),
+    "table": ("tables:read_tables", "tables:compare_tables"),
     "search": ("searches:read_search", "searches:compare_searches"),
     "mean": NUMBERS,
     "distribution": NUMBERS,
@@ -73,56 +392,18 @@ Each is loaded when it is first used.
 """
 
 
-class RangeComparison(Protocol):
-    """What changed between two ranges of periods."""
-
-    @property
-    def a(self) -> PeriodCounts:
-        """The counts of the first range."""
-        ...
-
-    @property
-    def b(self) -> PeriodCounts:
-        """The counts of the second."""
-        ...
-
-    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return the differences, unless `everything` of changed values alone, and the facts to read them by."""
-        ...
-
-    def csv_lines(self) -> Iterable[str]:
-        """Return a header and a line per difference."""
-        ...
-
-    def blocks(self, limit: int | None = None) -> Iterable[Block]:
-        """Return what a person reads; at most `limit` rows where there are many."""
-        ...
-
-
 def read(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None) -> Reading:
     """Return the reading of a metric from its counts; ParameterError where there is none or an option does not fit."""
-    _check_ranges(counted.metric, options)
-    reading: Reading = _function(counted.metric, 0)(counted, kind, options)
+    reading: Reading = reading_function(counted.metric, 0, options)(counted, kind, options)
     return reading
 
 
-def compare(
-    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
-) -> RangeComparison:
-    """Return what changed between two ranges of periods, `a` less `b`; see `compare_ranges`."""
-    _check_ranges(a.metric, options)
-    compared: RangeComparison = _function(a.metric, 1)(a, b, options, overlap=overlap)
-    return compared
-
-
-def _check_ranges(metric: Metric, options: EstimateOptions | None) -> None:
+def reading_function(metric: Metric, place: int, options: EstimateOptions | None) -> Any:
+    """Return the function at this place of a metric's entry in `READINGS`."""
     if options is not None and options.ranges and metric.reading != "ranges":
         raise ParameterError(
             f"{metric.id} is not collected by ranges: --range {options.ranges[0]} does not apply to it"
         )
-
-
-def _function(metric: Metric, place: int) -> Any:
     if metric.reading not in READINGS:
         raise ParameterError(f"{metric.id}: this version has no reading for {metric.reading}: upgrade overstory")
     module, _, function = READINGS[metric.reading][place].partition(":")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import StringIO
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 
@@ -27,15 +27,13 @@ from overstory.protocol.metrics import Metric
 from overstory.protocol.search.mechanism import SearchMechanism
 from overstory.queries.comparison import Comparison, check_comparable, less
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.facts import RangeReading
-from overstory.queries.readings import Panel
+from overstory.queries.readings import Aggregation, EstimateOptions, Panel, PeriodEstimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from overstory.analysis.selection import IntervalKind
     from overstory.discovery.simulation import Progress
-    from overstory.queries.estimates import Aggregation, EstimateOptions
 
 NO_ANSWERS: Final = (
     "{}: a search reads the answers themselves, and only their counts are here: read the store, with --store"
@@ -43,20 +41,25 @@ NO_ANSWERS: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class SearchReading(RangeReading):
+class SearchReading:
     """What a search of a metric's stored answers found."""
 
     name: ClassVar[str] = "search"
+    is_of_shares: ClassVar[bool] = False
+    parts: ClassVar[tuple[PeriodEstimate, ...]] = ()
 
     counted: PeriodCounts  # how many devices answered each question, by period
     discovered: Discovered
     stored: int  # answers that were read; those past retention are counted alone
 
     @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.counted.metric
+
+    @property
     def _search(self) -> SearchMechanism:
-        search = self.metric.mechanism
-        assert isinstance(search, SearchMechanism)
-        return search
+        return cast("SearchMechanism", self.metric.mechanism)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -132,11 +135,8 @@ def read_search(
     The counts must say where the reports are, as those of `read_store` do. Options that have a meaning here are alpha,
     correction, what intervals are for, and a function that is told how far the search is.
     """
-    from overstory.queries.estimates import EstimateOptions
-
     metric, chosen = counted.metric, options or EstimateOptions()
-    search = metric.mechanism
-    assert isinstance(search, SearchMechanism)
+    search = cast("SearchMechanism", metric.mechanism)
     _check(metric, kind, chosen)
     if counted.group is not None:
         raise ParameterError(f"{metric.id}: a search reads the answers of all groups together")
@@ -214,11 +214,12 @@ def compare_searches(
     a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
 ) -> Comparison:
     """Return the shares of the values that two searches have in common, of one range less those of the other."""
-    check_comparable(a, b)
-    if overlap:
-        raise ParameterError("a device answers a search once, so none is in both ranges: an overlap has no meaning")
-    from overstory.queries.estimates import EstimateOptions
-
+    check_comparable(
+        a,
+        b,
+        overlap=overlap,
+        refusal="a device answers a search once, so none is in both ranges: an overlap has no meaning",
+    )
     chosen = options or EstimateOptions()
     kind: IntervalKind = chosen.interval_kind or "population"
     searches = [read_search(counted, "total", replace(chosen, interval_kind=kind)) for counted in (a, b)]

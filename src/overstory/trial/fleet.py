@@ -32,14 +32,13 @@ from overstory.client.state.state import State, committed
 from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
 from overstory.client.upload.retry import RetryPolicy, retry_after
-from overstory.protocol.domains import StringTable
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.wire.reasons import Reason, problem_detail
 from overstory.protocol.wire.upload import MEDIA_TYPE, decode_uploads
 
 if TYPE_CHECKING:
-    from overstory.files.columns.layout import Form
+    from overstory.files.columns import Form
 
 
 GROUP: Final = 256
@@ -360,9 +359,10 @@ class ValueDistribution:
 
 def _pairs(metric: Metric, candidates: Sequence[str] | None) -> list[tuple[Any, ...]]:
     """Return the pairs of candidates and listed values; none where a variable has no candidates."""
-    if not isinstance(metric.domain, StringTable):
+    variables = getattr(metric.domain, "of", ())
+    if not variables:
         return []
-    lists = zip_longest(metric.domain.of, metric.candidate_lists)
+    lists = zip_longest(variables, metric.candidate_lists)
     return list(product(*(part.examples() or candidates or listed or () for part, listed in lists)))
 
 
@@ -413,7 +413,7 @@ class Holders:
 
 def read_texts(path: str, column: str, form: Form | None = None) -> Counter[str]:
     """Return how often each text occurs in a column of a CSV or Parquet file; what is missing is left out."""
-    from overstory.files.columns.reader import ANY_FORM, blocks
+    from overstory.files.columns import ANY_FORM, blocks
 
     counts: Counter[str] = Counter()
     for (texts,) in blocks(path, [column], form=form or ANY_FORM):

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import add
-from typing import Any, Final, cast
+from functools import cached_property
+from typing import Any, ClassVar, Final, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.support.item_sets import ItemEstimate
-from overstory.analysis.support.registry import Rng, SimulatedDevices
-from overstory.analysis.tables.output import label_text
-from overstory.files.columns.layout import Form
-from overstory.files.columns.reader import ANY_FORM, blocks
+from overstory.analysis.support.registry import Rng
+from overstory.analysis.tables.output import label_text, write_csv
+from overstory.files.columns import blocks
 from overstory.files.io import Advance
 from overstory.planning.item_sets import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Lines, Table
@@ -28,7 +26,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import FAMILIES
 from overstory.trial.population import READ_OFF, empty
-from overstory.trial.run import TrialBudget, chunks, seed_of
+from overstory.trial.run import Memory, Trial, TrialBudget, seed_of, send
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -70,15 +68,13 @@ class SetPeople:
         return holders
 
 
-def count_sets(
-    path: str, column: str, separator: str, *, form: Form = ANY_FORM, advance: Advance | None = None
-) -> SetPeople:
+def count_sets(path: str, column: str, separator: str, **how: Any) -> SetPeople:
     """Count the rows of every set of a column's texts, in one pass; spaces around an item are not part of it."""
     if not separator:
         raise ParameterError("--separator: give the text between two items, such as ';'")
     rows: Counter[str] = Counter()
     missing = 0
-    for (texts,) in blocks(path, [column], form=form, advance=advance):
+    for (texts,) in blocks(path, [column], **how):
         numbers: dict[str, int] = {}
         codes = texts.numbered(numbers)
         missing += int(np.count_nonzero(codes < 0))
@@ -107,7 +103,7 @@ def arranged(rows: Iterable[tuple[Iterable[str], int]], missing: int) -> SetPeop
 
 
 @dataclass(frozen=True, eq=False)
-class SetTrial:
+class SetTrial(Trial):
     """What a collection of sets learned, next to the truth.
 
     Attributes
@@ -123,6 +119,8 @@ class SetTrial:
     is_fitted
         Whether the sizes of the rows' sets chose how many items of one set count.
     """
+
+    every: ClassVar[str] = "Every item"
 
     people: SetPeople
     oracle: FrequencyOracle
@@ -151,6 +149,10 @@ class SetTrial:
         true = dict(zip(self.people.items, (self.truth / len(self.people)).tolist(), strict=True))
         for row in self.estimate.rows():
             yield {**row, "true_share": true[row["value"]]}
+
+    def write_csv(self, text: TextIO) -> None:
+        """Write every item with its true count."""
+        write_csv(self.estimate, text, {"truth": self.truth.round().astype(int).tolist()})
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -245,15 +247,9 @@ def collect_sets(
         mechanism, instead = ranking[0].mechanism, other_mechanism(ranking)
     else:
         mechanism = cast("Mechanism", builders[oracle](domain_size=size, most=counted, epsilon=budget.epsilon))
-    pair, rng = FrequencyOracle(mechanism), np.random.default_rng([seed, 1])
-
-    def batches() -> Iterator[Any]:
-        for symbols in chunks(people.counts):
-            yield pair.accumulate(SimulatedDevices.holding(mechanism, people.sets, symbols, rng).report())
-            advance(len(symbols))
-
-    learned = pair.estimate(reduce(add, batches()), people.items)
-    assert isinstance(learned, ItemEstimate)
+    pair, rng, way = FrequencyOracle(mechanism), np.random.default_rng([seed, 1]), Memory()
+    counts = way.carry(mechanism, send(mechanism, people.sets, people.counts, rng, way.size, advance))
+    learned = cast("ItemEstimate", pair.estimate(counts, people.items))
     return SetTrial(people, pair, learned, instead, oracle == "auto" and most is None)
 
 
@@ -311,7 +307,6 @@ def survey_sets(
 
 
 def _values(column: Any) -> Sequence[Any]:
-    """Return a column's values as Python's own."""
     for method in ("to_pylist", "to_list", "tolist"):
         if hasattr(column, method):
             values: Sequence[Any] = getattr(column, method)()

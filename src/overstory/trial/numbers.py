@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,9 @@ from overstory.analysis.numeric.means import MeanOracle
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.numbers import GeneratorDraws, draw_payloads, positions
-from overstory.analysis.support.registry import Rng, SimulatedDevices, count_reports, generator
+from overstory.analysis.support.registry import Rng, SimulatedDevices, generator
 from overstory.analysis.tables.columns import read_numbers
-from overstory.files.columns.layout import Form
-from overstory.files.columns.reader import ANY_FORM, BLOCK, blocks
+from overstory.files.columns import blocks
 from overstory.files.io import Advance
 from overstory.planning.registry import best_for_mean
 from overstory.presentation.document import Block, Column, Lines, Table
@@ -31,8 +30,8 @@ from overstory.protocol.mechanisms.registry import FAMILIES, any_mechanism
 from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.trial.column import TAILS, round_bins, symbols
-from overstory.trial.population import empty
+from overstory.trial.population import TAILS, empty, round_bins, symbols
+from overstory.trial.run import CHUNK, Memory, Trial
 
 F64 = NDArray[np.float64]
 
@@ -40,7 +39,6 @@ Learned = Literal["mean", "distribution", "ranges"]
 LEARNED: Final[tuple[Learned, ...]] = get_args(Learned)
 RANGE_BINS: Final = 64
 """Bins that ranges are asked for in."""
-CHUNK: Final = 1 << 17
 ROUNDS: Final = 20
 """Collections that `measure_means` simulates."""
 CHOSEN: Final = (
@@ -50,7 +48,25 @@ CHOSEN: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class NumberTrial:
+class Numbers:
+    """Who takes part, and which number each row holds: the truth that no collector would see."""
+
+    values: F64  # finite, shape (n,)
+    missing: int = 0  # rows without a number; they send nothing
+    name: str = "the column"
+
+    def __len__(self) -> int:
+        return self.values.size
+
+    @classmethod
+    def of(cls, every: F64, name: str = "the column") -> Numbers:
+        """Return the finite ones of a column."""
+        finite = every[np.isfinite(every)]
+        return cls(finite, every.size - finite.size, name)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberTrial(Trial):
     """A simulated collection of numbers, next to the truth that no collector would see.
 
     Attributes
@@ -68,6 +84,11 @@ class NumberTrial:
     notes : tuple of str
         What a reader must know before trusting the numbers.
     """
+
+    columns: ClassVar[Sequence[Column]] = tuple(
+        map(Column, ("kind", "of", "truth", "value", "standard_error", "low", "high"))
+    )
+    every: ClassVar[str] = "Every estimate"
 
     name: str
     mechanism: LocalRandomizer
@@ -103,14 +124,13 @@ class NumberTrial:
 
     def blocks(self) -> Iterator[Block]:
         """Return a table of estimates next to the truth, and what to read it by."""
-        rows = [
-            {
-                "what": f"{row['kind']} {row['of']}".strip(),
-                **{name: number_text(row["kind"], row[name]) for name in ("truth", "value", "low", "high")},
-                "holds": "" if row["holds"] else "missed",
-            }
-            for row in self.rows()
-        ]
+        rows = []
+        for row in self.rows():
+            form = ".2%" if row["kind"] == "share" else ".4g"
+            numbers = {name: row[name] for name in ("truth", "value", "low", "high")}
+            shown = {name: one if isinstance(one, str) else format(one, form) for name, one in numbers.items()}
+            what = f"{row['kind']} {row['of']}".strip()
+            rows.append({"what": what, **shown, "holds": "" if row["holds"] else "missed"})
         yield Table("", SHOWN, rows)
         yield Lines(
             f"{self.estimate.num_reports:,} numbers of {self.name}, each reported once by {self.mechanism.name}; "
@@ -121,27 +141,14 @@ class NumberTrial:
         )
 
 
-def _text(text: str) -> str:
-    return text
-
-
 SHOWN: Final = (
     Column("what", "", is_left=True),
-    Column("truth", "truth", _text),
-    Column("value", "estimate", _text),
-    Column("low", "95% from", _text),
-    Column("high", "to", _text),
+    *(
+        Column(name, title, str)
+        for name, title in (("truth", "truth"), ("value", "estimate"), ("low", "95% from"), ("high", "to"))
+    ),
     Column("holds", "", is_left=True),
 )
-COLUMNS: Final = tuple(map(Column, ("kind", "of", "truth", "value", "standard_error", "low", "high")))
-"""The columns of the file."""
-
-
-def number_text(kind: str, number: float | str) -> str:
-    """Return a number as a person reads it; of a share in percent."""
-    if isinstance(number, str):
-        return number
-    return f"{number:.2%}" if kind == "share" else f"{number:.4g}"
 
 
 def holds(row: Quantity, true: float) -> bool:
@@ -149,24 +156,13 @@ def holds(row: Quantity, true: float) -> bool:
     return not isinstance(row.low, str) and not isinstance(row.high, str) and row.low <= true <= row.high
 
 
-def read_column_of_numbers(
-    path: str, column: str, *, form: Form = ANY_FORM, advance: Advance | None = None, block: int = BLOCK
-) -> tuple[F64, int]:
-    """Return a file's numbers, float64 of shape (n,), and how many rows have none."""
-    read = [values for (values,) in blocks(path, [column], numbers=True, form=form, advance=advance, block=block)]
-    every = np.concatenate(read) if read else np.empty(0)
-    numbers = every[np.isfinite(every)]
-    if not numbers.size:
-        raise empty(path, column, int(every.size))
-    return numbers, int(every.size - numbers.size)
-
-
-def chosen_range(numbers: F64, minimum: float | None, maximum: float | None) -> tuple[Interval, bool]:
-    """Return the range of the collection, and whether an end of it was chosen by the numbers themselves."""
-    low, high = np.quantile(numbers, TAILS).tolist()
-    around = round_bins(low, high, RANGE_BINS)
-    ends = around.minimum if minimum is None else minimum, around.maximum if maximum is None else maximum
-    return Interval(*ends), minimum is None or maximum is None
+def read_column_of_numbers(path: str, column: str, **how: Any) -> Numbers:
+    """Return a file's numbers; see `blocks` for how it is read."""
+    read = [values for (values,) in blocks(path, [column], numbers=True, **how)]
+    numbers = Numbers.of(np.concatenate(read) if read else np.empty(0), column)
+    if not len(numbers):
+        raise empty(path, column, numbers.missing)
+    return numbers
 
 
 def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interval) -> LocalRandomizer:
@@ -191,48 +187,49 @@ def _check_oracle(oracle: str, names: Sequence[str], learned: str) -> None:
 
 
 def collect_numbers(
-    numbers: F64,
+    held: Numbers,
     learned: Learned = "mean",
     *,
     epsilon: float = 1.0,
     oracle: str = "auto",
     minimum: float | None = None,
     maximum: float | None = None,
-    name: str = "the column",
-    missing: int = 0,
     rng: Rng = None,
-    advance: Advance | None = None,
+    advance: Advance = lambda _: None,
 ) -> NumberTrial:
-    """Let each number, which is finite, be reported once, and learn from the reports alone."""
-    domain, is_chosen = chosen_range(numbers, minimum, maximum)
+    """Let each number be reported once, and learn from the reports alone."""
+    numbers = held.values
+    low, high = np.quantile(numbers, TAILS).tolist()
+    around = round_bins(low, high, RANGE_BINS)
+    domain = Interval(around.minimum if minimum is None else minimum, around.maximum if maximum is None else maximum)
     built, drawn = mechanism_for(learned, oracle, epsilon, domain), generator(rng)
-    shown: Interval | Bins = domain
-    if isinstance(built, RangeRandomizer):
-        shown = Bins(domain.minimum, domain.maximum, RANGE_BINS)
-    counts = None
-    for start in range(0, numbers.size, CHUNK):
-        batch = _reports(built, shown, numbers[start : start + CHUNK], drawn)
-        added = count_reports(built, batch)
-        counts = added if counts is None else counts + added
-        if advance is not None:
+    shown: Any = Bins(domain.minimum, domain.maximum, RANGE_BINS) if learned == "ranges" else domain
+    draw: Callable[..., ReportBatch] = _draw_ranges if learned == "ranges" else _draw_numbers
+
+    def batches() -> Iterator[ReportBatch]:
+        for start in range(0, numbers.size, CHUNK):
+            batch = draw(built, shown, numbers[start : start + CHUNK], drawn)
+            yield batch
             advance(len(batch))
-    assert counts is not None
+
+    counts = Memory().carry(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
-    notes = [CHOSEN] if is_chosen else []
+    notes = [CHOSEN] if minimum is None or maximum is None else []
     if outside:
         notes.append(f"{outside:,} numbers lie outside the range and count as the nearest end")
     estimate = estimate_numbers(built, shown, counts)
     truth = tuple(_truth(row, np.clip(numbers, domain.minimum, domain.maximum), domain) for row in estimate.quantities)
-    return NumberTrial(name, built, estimate, truth, missing, tuple(notes))
+    return NumberTrial(held.name, built, estimate, truth, held.missing, tuple(notes))
 
 
-def _reports(built: LocalRandomizer, shown: Interval | Bins, numbers: F64, rng: np.random.Generator) -> ReportBatch:
-    if isinstance(built, NumericRandomizer):
-        payloads = draw_payloads(built, positions(built, numbers), GeneratorDraws(rng, numbers.size))
-        bits = payloads.astype(np.uint64).reshape(-1, 1)
-        return ReportBatch(np.zeros(numbers.size, np.uint16), bits, built.payload_bits, 1)
-    assert isinstance(shown, Bins)
+def _draw_ranges(built: LocalRandomizer, shown: Bins, numbers: F64, rng: np.random.Generator) -> ReportBatch:
     return SimulatedDevices.holding(built, range(shown.count), symbols(shown, numbers), rng).report()
+
+
+def _draw_numbers(built: Any, _: Interval, numbers: F64, rng: np.random.Generator) -> ReportBatch:
+    payloads = draw_payloads(built, positions(built, numbers), GeneratorDraws(rng, numbers.size))
+    bits = payloads.astype(np.uint64).reshape(-1, 1)
+    return ReportBatch(np.zeros(numbers.size, np.uint16), bits, built.payload_bits, 1)
 
 
 def _truth(row: Quantity, numbers: F64, domain: Interval) -> float:
@@ -291,20 +288,10 @@ def survey_numbers(
     >>> trial.mechanism.name, trial.held, round(trial.truth[0])
     ('hybrid', 1, 40)
     """
-    every = read_numbers(column)
-    numbers = every[np.isfinite(every)]
-    if not numbers.size:
+    held = Numbers.of(read_numbers(column))
+    if not len(held):
         raise ParameterError("the column holds no numbers")
-    return collect_numbers(
-        numbers,
-        learn,
-        epsilon=epsilon,
-        oracle=oracle,
-        minimum=minimum,
-        maximum=maximum,
-        missing=int(every.size - numbers.size),
-        rng=rng,
-    )
+    return collect_numbers(held, learn, epsilon=epsilon, oracle=oracle, minimum=minimum, maximum=maximum, rng=rng)
 
 
 def mean_error(built: NumericRandomizer, numbers: F64) -> float:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.tables.output import not_detected, share_interval
 from overstory.client import Randomizer
-from overstory.files.io import writing_text
 from overstory.planning.sample_size import smallest_share
 from overstory.presentation import svg
 from overstory.presentation.charts.curves import Loss, loss_over_reports
@@ -30,16 +28,16 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import if_detected, p_value, percent, thousands
-from overstory.presentation.render_html import as_page
 from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, OURS, THEIRS, VERMILION, Picture
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.sampling import KeyedEntropy, SeededEntropy
-from overstory.trial.summary import Advice, Summary
+
+if TYPE_CHECKING:
+    from overstory.trial.values import Advice, Summary
 
 
 def against_truth(
@@ -158,14 +156,6 @@ class Life:
     reports: tuple[int, ...]
 
 
-def life_of_a_report(summary: Summary) -> Picture:
-    """Draw one device's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
-    result, population = summary.result, summary.result.population
-    assert isinstance(result.mechanism, BitMechanism)
-    first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
-    return draw_life(result.mechanism, live(result.mechanism, population.labels[first], result.seed))
-
-
 def live(mechanism: BitMechanism, value: str, seed: int) -> Life:
     """Return what a device whose secret follows from `seed` makes of a value."""
     secret = KeyedEntropy(b"the device of figure 1", str(seed).encode()).bits(256).to_bytes(32, "big")
@@ -175,7 +165,7 @@ def live(mechanism: BitMechanism, value: str, seed: int) -> Life:
 
 
 def draw_life(mechanism: BitMechanism, life: Life) -> Picture:
-    """Draw the rows of bits, from the value to the reports."""
+    """Draw one device's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
     from overstory.presentation import figures
 
     rows = [life.true, life.permanent, *life.reports]
@@ -214,24 +204,11 @@ def _row(axes: Any, row: int, bits: int, own: int, width: int) -> None:
         axes.broken_barh(spans, (row - 0.36, 0.72), facecolor=colour, linewidth=0)
 
 
-def privacy_spent(mechanism: Mechanism) -> Picture:
-    """Draw the exact epsilon of n reports of one value."""
-    numbers = range(1, MOST_REPORTS + 1)
-    loss = Loss("an unchanged value", [mechanism.epsilon_n(n) for n in numbers])
-    return loss_over_reports("spent", "Exact epsilon of n reports of one value.", numbers, [loss])
-
-
 MOST_ROWS: Final = 1_000
 
 
-def write_page(summary: Summary, path: Path, command: str) -> Path:
-    """Write the page, and return its path."""
-    with writing_text(path) as text:
-        text.write(as_page(_page(summary, command), title=f"Overstory: {summary.subject.title}"))
-    return path
-
-
-def _page(summary: Summary, command: str) -> Iterator[Block]:
+def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
+    """Return what the page shows."""
     mechanism = summary.result.mechanism
     yield from _facts(summary)
     yield Heading(2, "What was true, and what was learned")
@@ -243,14 +220,18 @@ def _page(summary: Summary, command: str) -> Iterator[Block]:
             Column("learned", text="{:.4g}".format),
         )
         yield Table("Quantiles, by the bins", columns, summary.quantiles())
-    if isinstance(mechanism.encoding, Bloom):
+    if mechanism.encoding.decoded:
         yield Heading(2, "What one device sent")
         yield Paragraph("The collector gets one of the rows below the dashed line, and the cohort's number.")
-        yield Figure(life_of_a_report(summary))
+        population, filters = summary.result.population, cast("BitMechanism", mechanism)
+        first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
+        yield Figure(draw_life(filters, live(filters, population.labels[first], summary.result.seed)))
     yield Heading(2, "What it cost in privacy")
     yield Paragraph(statement(mechanism).plain_words())
     if mechanism.epsilon_permanent > mechanism.epsilon_report:
-        yield Figure(privacy_spent(mechanism))
+        numbers = range(1, MOST_REPORTS + 1)
+        loss = Loss("an unchanged value", [mechanism.epsilon_n(n) for n in numbers])
+        yield Figure(loss_over_reports("spent", "Exact epsilon of n reports of one value.", numbers, [loss]))
     if summary.advice is not None:
         yield from _advice(summary, summary.advice)
     yield Heading(2, "Every number")

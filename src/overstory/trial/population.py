@@ -1,21 +1,26 @@
-"""A column's histogram, read in one pass: the values, and how many rows have each.
+"""Who takes part in a trial, and what they hold: read from a column in one pass, in a stream.
 
-Where each row is a device of its own, the histogram is all that a trial needs. Where several rows belong to one device,
-`Devices` has them by device, because a device's reports share its permanent responses.
+Where each row is a device of its own, a histogram is all that a trial needs. Where several rows belong to one device,
+`Devices` has them by device, because a device's reports share its permanent responses. Numbers are counted in equal
+bins, given or chosen.
+
+The functions that read a file take, after what they ask for, how `overstory.files.columns.blocks` is to read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.columns.layout import Form
-from overstory.files.columns.reader import ANY_FORM, BLOCK, blocks
+from overstory.files.columns import ANY_FORM, NO_NUMBERS, Form, blocks, is_number
 from overstory.files.io import Advance
+from overstory.files.rappor import read_candidates
+from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
 
 MOST_VALUES: Final = 10_000
@@ -26,7 +31,9 @@ READ_OFF: Final = (
     "(`overstory discover`)"
 )
 
+I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
 
 
 class TooManyValuesError(ParameterError):
@@ -62,19 +69,18 @@ class Population:
 
 
 def count_values(
-    path: str,
-    column: str,
-    *,
-    most: int = MOST_VALUES,
-    candidates: Sequence[str] | None = None,
-    form: Form = ANY_FORM,
-    advance: Advance | None = None,
-    block: int = BLOCK,
+    path: str, column: str, *, most: int = MOST_VALUES, candidates: Sequence[str] | None = None, **how: Any
 ) -> Population:
     """Count the rows of every distinct value, as text; the values not among `candidates` as one, ``(not listed)``."""
     listed = None if candidates is None else dict.fromkeys([*candidates, NOT_LISTED], 0)
-    read = blocks(path, [column], form=form, advance=advance, block=block)
-    rows_of, missing = _histogram(read, path, column, most, listed)
+    rows_of, missing = dict(listed or {}), 0
+    for (values,) in blocks(path, [column], **how):
+        missing += values.missing
+        for text, count in values.counted().items():
+            name = text if listed is None or text in listed else NOT_LISTED
+            rows_of[name] = rows_of.get(name, 0) + count
+        if listed is None and len(rows_of) > most:
+            raise too_many(path, column, most, rows_of)
     if not sum(rows_of.values()):
         raise empty(path, column, missing)
     # A list of candidates keeps its order; values that were read off are sorted, so the rows' order does not show.
@@ -84,20 +90,6 @@ def count_values(
         labels, counts = (*labels, ANOTHER), np.append(counts, 0)
     note = READ_OFF if candidates is None else f"values that are not on your list count as one: {NOT_LISTED}"
     return Population(labels, counts, missing, notes=(note,))
-
-
-def _histogram(
-    read: Iterable[tuple[Any, ...]], path: str, column: str, most: int, listed: Mapping[str, int] | None
-) -> tuple[dict[str, int], int]:
-    rows_of, missing = dict(listed or {}), 0
-    for (values,) in read:
-        missing += values.missing
-        for text, count in values.counted().items():
-            name = text if listed is None or text in listed else NOT_LISTED
-            rows_of[name] = rows_of.get(name, 0) + count
-        if listed is None and len(rows_of) > most:
-            raise too_many(path, column, most, rows_of)
-    return rows_of, missing
 
 
 def too_many(path: str, column: str, most: int, seen: Any) -> TooManyValuesError:
@@ -119,8 +111,6 @@ def empty(path: str, column: str, missing: int) -> ParameterError:
 
 MOST_DEVICES: Final = 5_000_000
 MOST_REPORTS: Final = 10_000
-
-I32 = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,21 +156,12 @@ def arranged(devices: NDArray[np.integer], symbols: NDArray[np.integer]) -> Devi
     return Devices(symbols[order].astype(np.int32), np.bincount(turn))
 
 
-def count_devices(
-    path: str,
-    column: str,
-    device_column: str,
-    *,
-    most: int = MOST_VALUES,
-    form: Form = ANY_FORM,
-    advance: Advance | None = None,
-    block: int = BLOCK,
-) -> Population:
+def count_devices(path: str, column: str, device_column: str, *, most: int = MOST_VALUES, **how: Any) -> Population:
     """Read the rows of every device; see `count_values`. Memory is 8 bytes a row, and a dictionary of the devices."""
     values: dict[str, int] = {}
     owners: dict[str, int] = {}
     held, device_of, missing = [], [], 0
-    for symbols, devices in blocks(path, [column, device_column], form=form, advance=advance, block=block):
+    for symbols, devices in blocks(path, [column, device_column], **how):
         numbers = symbols.numbered(values)
         there = numbers >= 0
         missing += symbols.missing
@@ -222,3 +203,199 @@ def _people(held: I32, device_of: I32, values: dict[str, int], missing: int, pat
         labels = (*labels, ANOTHER)
     counts = np.bincount(symbols, minlength=len(labels)).astype(np.int64)
     return Population(labels, counts, missing, arranged(device_of, symbols), notes=(READ_OFF,))
+
+
+SAMPLE: Final = 100_000
+"""Numbers that bins are chosen by."""
+USUAL_BINS: Final = 20
+LEAST_WIDTH: Final = 1e-300
+"""Of a bin that is chosen: the powers of ten below have few digits left, or none."""
+TAILS: Final = (0.01, 0.99)
+"""Between these quantiles of the column the bins are chosen."""
+
+
+def count_bins(path: str, column: str, bins: Bins, *, chosen: bool = False, **how: Any) -> Population:
+    """Count the rows in every bin; numbers outside go to the nearest bin, what is no finite number is missing."""
+    counts, missing, outside = np.zeros(bins.count, np.int64), 0, 0
+    for numbers, absent in _finite(path, column, how):
+        missing += absent
+        outside += int(np.count_nonzero((numbers < bins.minimum) | (numbers > bins.maximum)))
+        counts += np.bincount(symbols(bins, numbers), minlength=bins.count)
+    if not counts.sum():
+        raise empty(path, column, missing)
+    notes = []
+    if chosen:
+        notes.append(
+            f"the bins were chosen by your file's own numbers ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real "
+            "collection must fix them beforehand: --bins MIN MAX COUNT"
+        )
+    if outside:
+        notes.append(f"{outside:,} numbers lie outside the bins and count in the nearest")
+    return Population(bins.labels, counts, missing, edges=bins.edges, notes=tuple(notes))
+
+
+def _finite(path: str, column: str, how: Mapping[str, Any]) -> Iterator[tuple[F64, int]]:
+    """Yield each block's numbers, and how many of its rows have none that is finite."""
+    for (values,) in blocks(path, [column], numbers=True, **how):
+        numbers = values[np.isfinite(values)]
+        yield numbers, len(values) - len(numbers)
+
+
+def symbols(bins: Bins, numbers: F64) -> I64:
+    """Return each number's bin, by the domain's own edges.
+
+    >>> symbols(Bins(0, 1, 10), np.array([-1.0, 0.0, 0.29999, 0.3, 1.0, 7.0])).tolist()
+    [0, 0, 2, 3, 9, 9]
+    """
+    return np.searchsorted(np.array(bins.edges[1:-1]), numbers, side="right").astype(np.int64)
+
+
+def chosen_bins(path: str, column: str, rng: np.random.Generator, **how: Any) -> Bins:
+    """Choose about twenty round bins between the column's extreme quantiles, by a uniform sample.
+
+    The sample has the numbers with the smallest random keys: it is the same however the file is cut.
+    """
+    sample, keys, missing = np.empty(0), np.empty(0), 0
+    for numbers, absent in _finite(path, column, how):
+        missing += absent
+        sample, keys = np.append(sample, numbers), np.append(keys, rng.random(len(numbers)))
+        if len(sample) > SAMPLE:
+            first = np.argpartition(keys, SAMPLE)[:SAMPLE]
+            sample, keys = sample[first], keys[first]
+    if not sample.size:
+        raise empty(path, column, missing)
+    low, high = np.quantile(sample, TAILS).tolist()
+    return round_bins(low, high, USUAL_BINS)
+
+
+def round_bins(low: float, high: float, count: int) -> Bins:
+    """Return bins of a round width (1, 2 or 5 times a power of ten) that cover ``low .. high``.
+
+    >>> bins = round_bins(0.13, 9.7, 20)
+    >>> bins.minimum, bins.maximum, bins.count
+    (0.0, 10.0, 20)
+    >>> round_bins(7.0, 7.0, 20).labels
+    ('[6.5, 7.5)', '[7.5, 8.5]')
+    """
+    if high <= low:
+        return Bins(low - 0.5, low + 1.5, 2)
+    least = (high - low) / count
+    if not LEAST_WIDTH < least < math.inf:
+        raise ParameterError(
+            f"numbers from {low:g} to {high:g} lie too far apart, or too close together, to choose bins: give --bins "
+            "MIN MAX COUNT"
+        )
+    power = math.floor(math.log10(least))
+    step = next(factor for factor in (1, 2, 5, 10) if factor * 10.0**power >= least * (1 - 1e-9))
+    first, last = math.floor(low / (step * 10.0**power)), math.ceil(high / (step * 10.0**power))
+    # The nearest floats, so that limits are what they are written as.
+    return Bins(float(f"{first * step}e{power}"), float(f"{last * step}e{power}"), max(last - first, 2))
+
+
+MANY_NUMBERS: Final = 50
+"""More distinct values than that, all of them numbers, are taken as numbers: bins."""
+
+MOST_PEOPLE: Final = 10**10
+"""Nobody needs more people than there are."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Which column of which file, and how it is to be read."""
+
+    path: str
+    name: str
+    bins: tuple[float, float, int] | None = None  # minimum, maximum, count, for a column of numbers
+    candidates: str | None = None  # a file of the values to look for, one a line
+    device: str | None = None  # the column that says whose row it is
+    most: int = MOST_VALUES  # most distinct values
+    people: int | None = None  # devices, drawn from the rows with replacement; unless given, each row is one
+    form: Form = ANY_FORM  # how a CSV file is written, as far as the user says
+
+    def __post_init__(self) -> None:
+        if sum(option is not None for option in (self.bins, self.candidates, self.device)) > 1:
+            raise ParameterError("give one of --bins, --candidates and --device-column")
+        if self.most < 2:
+            raise ParameterError(f"--most-values {self.most}: give a whole number from 2")
+        if self.people is not None and self.device is not None:
+            raise ParameterError("--people draws rows one by one: give it or --device-column, not both")
+        if self.people is not None and not 1 <= self.people <= MOST_PEOPLE:
+            raise ParameterError(f"--people {self.people}: give a whole number from 1 to {MOST_PEOPLE:,}")
+
+
+def read_population(column: Column, seed: int = 0, advance: Advance | None = None) -> Population:
+    """Read who takes part, and what they hold; a seed decides what is sampled or drawn.
+
+    Numbers without bins get them chosen when they have more distinct values than `MANY_NUMBERS`.
+    """
+    rng = np.random.default_rng([seed, 0])
+    population = _counted(column, rng, advance)
+    if column.people is None:
+        return population
+    drawn = rng.multinomial(column.people, population.shares)
+    note = f"{column.people:,} people were drawn from your {len(population):,} rows, with replacement"
+    return replace(population, counts=drawn, notes=(*population.notes, note))
+
+
+def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) -> Population:
+    path, name = column.path, column.name
+    how: dict[str, Any] = {"form": column.form, "advance": advance}
+    if column.device is not None:
+        return count_devices(path, name, column.device, most=column.most, **how)
+    if column.bins is not None:
+        return count_bins(path, name, Bins(*column.bins), **how)
+    if column.candidates is not None:
+        return count_values(path, name, candidates=read_candidates(column.candidates), **how)
+    try:
+        population = count_values(path, name, most=column.most, **how)
+    except TooManyValuesError as error:
+        if not _numeric(error.seen):
+            raise
+    else:
+        if not _numeric(population.labels):
+            return _suspected(population)
+        if len(_numeric(population.labels)) <= MANY_NUMBERS:
+            return _without_marks(population)
+    bins = chosen_bins(path, name, rng, form=column.form)
+    return count_bins(path, name, bins, chosen=True, form=column.form)
+
+
+def _numeric(labels: Sequence[str]) -> list[str]:
+    """Return the numbers of a column of numbers, without its marks for no value; nothing for other columns."""
+    numbers = [label for label in labels if label not in NO_NUMBERS and label != ANOTHER]
+    return numbers if numbers and all_numbers(numbers) else []
+
+
+def _without_marks(population: Population) -> Population:
+    """Take `?`, `NA`, NaN and infinities out of a column of a few different numbers: they are missing."""
+    numbers = {label for label in _numeric(population.labels) if math.isfinite(float(label))}
+    finite = [i for i, label in enumerate(population.labels) if label in numbers]
+    marks = [i for i, label in enumerate(population.labels) if label not in numbers and label != ANOTHER]
+    if not marks or not finite:
+        return population
+    labels, counts = tuple(population.labels[i] for i in finite), population.counts[finite]
+    if len(finite) == 1:
+        labels, counts = (*labels, ANOTHER), np.append(counts, 0)
+    return replace(
+        population, labels=labels, counts=counts, missing=population.missing + int(population.counts[marks].sum())
+    )
+
+
+def _suspected(population: Population) -> Population:
+    """Note which of the values look as if they stood for none, or for several."""
+    marks = [label for label in population.labels if label in NO_NUMBERS]
+    # Answers with several choices are joined by semicolons in surveys.
+    parts = {label: [part.strip() for part in label.split(";")] for label in population.labels if ";" in label}
+    several = [label for label, choices in parts.items() if any(part in population.labels for part in choices)]
+    notes = [f"{mark!r} was counted as a value: if it means no value, give --missing '{mark}'" for mark in marks]
+    if several:
+        answers = f"{several[0]!r} and similar answers"
+        notes.append(
+            f"{answers} join several choices: each was counted as a value of its own; --separator ';' counts choices"
+        )
+    return replace(population, notes=(*population.notes, *notes))
+
+
+def all_numbers(values: Sequence[str]) -> bool:
+    """Whether every one of the texts is a number, and none a postcode, as 00501 is."""
+    return all(is_number(text) and not (text[:1] == "0" and text[1:2].isdecimal()) for text in values)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
 from operator import add
-from typing import Any, Final, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Final, Protocol, TextIO
 
 import numpy as np
 
@@ -16,16 +17,19 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.registry import Rng, generator
+from overstory.analysis.support.registry import Rng, SimulatedDevices, count_reports, generator
 from overstory.analysis.variance import check_reports_per_device
+from overstory.files.io import writing_text
 from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs
+from overstory.presentation.document import Block, Column
+from overstory.presentation.render_data import csv_lines
+from overstory.presentation.render_html import as_page
 from overstory.protocol.encodings.base import whole_number
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, build_from
-from overstory.trial.population import Population
+from overstory.trial.population import Devices, Population
 
 CHUNK: Final = 1 << 17
 """Devices at a time."""
@@ -37,6 +41,44 @@ def seed_of(rng: Rng) -> int:
     """Return the seed of a simulation: the whole number that was given, or one that is drawn."""
     drawn, seed = generator(rng), whole_number(rng)
     return seed if isinstance(seed, int) else int(drawn.integers(1 << 63))
+
+
+class Trial:
+    """What a simulated collection learned, next to the truth that no collector would see."""
+
+    columns: ClassVar[Sequence[Column]] = ()  # of a file of `rows`
+    every: ClassVar[str] = ""  # what the file has, where there is no page
+
+    @property
+    def title(self) -> str:
+        """Of the page."""
+        return ""
+
+    def rows(self) -> Iterable[Mapping[str, Any]]:
+        """Return a dictionary per estimate, with the truth."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        raise NotImplementedError
+
+    def blocks(self) -> Iterator[Block]:
+        """Return what the terminal shows."""
+        raise NotImplementedError
+
+    def page(self, command: str) -> Iterator[Block]:
+        """Return what the page shows, and the command that made it; of a trial that has one."""
+        raise NotImplementedError
+
+    def write_csv(self, text: TextIO) -> None:
+        """Write every estimate with the truth."""
+        text.writelines(csv_lines(self.columns, ([row[column.name] for column in self.columns] for row in self.rows())))
+
+    def write_page(self, path: Path, command: str) -> Path:
+        """Write the page, and return its path."""
+        with writing_text(path) as text:
+            text.write(as_page(self.page(command), title=f"Overstory: {self.title}"))
+        return path
 
 
 @dataclass(frozen=True)
@@ -123,7 +165,7 @@ class TrialResult:
     def limit(self) -> float | None:
         """The root mean square error that the best unbiased decoder of filters can expect; None for other reports."""
         mechanism, shares, num_reports = self.mechanism, self.population.shares.tolist(), len(self.population)
-        if not isinstance(mechanism.encoding, Bloom) or self.reports_per_device != 1:
+        if not mechanism.encoding.decoded or self.reports_per_device != 1:
             return None
         errors = [count_error(mechanism, num_reports, share, len(shares)) / num_reports for share in shares]
         return float(np.sqrt(np.mean(np.square(errors))))
@@ -135,7 +177,7 @@ class Transport(Protocol):
     size: int
     """Devices that report at a time."""
 
-    def carry(self, oracle: FrequencyOracle, batches: Iterable[ReportBatch]) -> SupportCounts:
+    def carry(self, mechanism: LocalRandomizer, batches: Iterable[ReportBatch]) -> SupportCounts:
         """Take every batch, and return the counts of all."""
         ...
 
@@ -145,8 +187,8 @@ class Memory:
 
     size = CHUNK
 
-    def carry(self, oracle: FrequencyOracle, batches: Iterable[ReportBatch]) -> SupportCounts:
-        return reduce(add, map(oracle.accumulate, batches))
+    def carry(self, mechanism: LocalRandomizer, batches: Iterable[ReportBatch]) -> SupportCounts:
+        return reduce(add, (count_reports(mechanism, batch) for batch in batches))
 
 
 def collect(
@@ -163,31 +205,45 @@ def collect(
     if isinstance(oracle, str):
         oracle = budget.mechanism(oracle, len(population.labels), len(population))
     pair, way = FrequencyOracle(oracle), transport or Memory()
+    values: Sequence[Any] = population.labels if oracle.encoding.decoded else range(oracle.domain_size or 0)
+    rng = np.random.default_rng([seed, 1])
+    sent = (
+        send(oracle, values, population.counts, rng, way.size, advance, budget.reports)
+        if population.devices is None
+        else _send_rows(oracle, values, population.devices, rng, way.size, advance)
+    )
+    estimate = _estimate(population, budget, pair, way.carry(oracle, sent))
+    return TrialResult(population, pair, estimate, seed, budget)
 
-    def batches() -> Iterator[ReportBatch]:
-        for batch in _sent(population, budget, pair, np.random.default_rng([seed, 1]), way.size):
+
+def send(
+    mechanism: LocalRandomizer,
+    values: Sequence[Any],  # that there are
+    counts: np.ndarray[Any, Any],  # how many devices hold each
+    rng: np.random.Generator,
+    size: int,  # devices that report at a time
+    advance: Advance,
+    reports: int = 1,  # of each device
+) -> Iterator[ReportBatch]:
+    """Yield what devices send that hold these values."""
+    for symbols in chunks(counts, size):
+        fleet = SimulatedDevices.holding(mechanism, values, symbols, rng)
+        for index in range(reports):
+            yield fleet.report(index)
+            advance(len(symbols))
+
+
+def _send_rows(
+    mechanism: Mechanism, values: Sequence[Any], devices: Devices, rng: np.random.Generator, size: int, advance: Advance
+) -> Iterator[ReportBatch]:
+    """Yield the reports of devices that have several rows: all first ones, then all second ones, and so on."""
+    rounds = list(devices.rounds())
+    fleet = SimulatedDevices.holding(mechanism, values, rounds[0], rng)
+    for index, symbols in enumerate(rounds):
+        reporting = replace(fleet, symbols=symbols, cohorts=fleet.cohorts[: len(symbols)])
+        for batch in reporting.batches(index, size=size):
             yield batch
             advance(len(batch.cohorts))
-
-    counts = way.carry(pair, batches())
-    return TrialResult(population, pair, _estimate(population, budget, pair, counts), seed, budget)
-
-
-def _sent(
-    population: Population, budget: TrialBudget, oracle: FrequencyOracle, rng: np.random.Generator, size: int
-) -> Iterator[ReportBatch]:
-    names = population.labels if oracle.mechanism.encoding.decoded else None
-    if population.devices is not None:
-        rounds = list(population.devices.rounds())
-        fleet = oracle.devices(rounds[0], rng, candidates=names)
-        for index, symbols in enumerate(rounds):
-            reporting = replace(fleet, symbols=symbols, cohorts=fleet.cohorts[: len(symbols)])
-            yield from reporting.batches(index, size=size)
-        return
-    for symbols in chunks(population.counts, size):
-        fleet = oracle.devices(symbols, rng, candidates=names)
-        for index in range(budget.reports):
-            yield fleet.report(index)
 
 
 def chunks(counts: np.ndarray[Any, Any], size: int = CHUNK) -> Iterator[np.ndarray[Any, Any]]:

@@ -17,29 +17,37 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from overstory.analysis.decoding import Decoded
-from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import open_store
-from overstory.files.candidates import hash_candidates, write_map
 from overstory.files.io import writing_text
-from overstory.files.rappor import RapporParameters, metrics, write_counts, write_params, write_results
+from overstory.files.rappor import (
+    RapporParameters,
+    hash_candidates,
+    metrics,
+    write_counts,
+    write_map,
+    write_params,
+    write_results,
+)
 from overstory.files.reports import write_packed
 from overstory.planning import plan_from_parameters
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
 from overstory.trial.covid import ATTRIBUTION, CONFIRMED
 from overstory.trial.population import Devices, Population
 from overstory.trial.run import Advance, TrialBudget, collect
-from overstory.trial.summary import Subject, Summary
+from overstory.trial.values import Subject, Summary
+
+if TYPE_CHECKING:
+    from overstory.analysis.decoding import Decoded
 
 READY: Final = "listening on http://"
 PATIENCE: Final = 60.0
@@ -168,12 +176,12 @@ class OverHttp:
     folder: Path
     size = 10_000  # reports of one upload
 
-    def carry(self, oracle: FrequencyOracle, batches: Iterable[ReportBatch]) -> SupportCounts:
+    def carry(self, mechanism: LocalRandomizer, batches: Iterable[ReportBatch]) -> SupportCounts:
         """Post every batch, as a relay of many devices would; take the counts from the store when all are committed."""
         paths = Paths.below(self.folder)
         registry = write_registry(paths.registry, paths.candidates, self.parameters, dt.datetime.now(dt.UTC).date())
         metric = registry[METRIC]
-        assert metric.mechanism.digest == oracle.mechanism.digest
+        assert metric.mechanism.digest == mechanism.digest
         for end in ("", "-wal", "-shm"):  # reports of an earlier demonstration would be counted, too
             paths.store.with_name(paths.store.name + end).unlink(missing_ok=True)
         with CollectorService(paths.registry, paths.store, paths.log) as service:
@@ -248,12 +256,11 @@ def demonstrate(
     write_params(paths.params, parameters)
     with writing_text(paths.candidates) as text:
         text.writelines(f"{state}\n" for state in population.labels)
-    assert isinstance(mechanism.encoding, Bloom)
     write_map(paths.map, hash_candidates(population.labels, mechanism.encoding))
     budget = TrialBudget(mechanism.epsilon_report, mechanism.epsilon_permanent)
     result = collect(population, budget, mechanism, seed, advance, OverHttp(parameters, folder))
-    assert isinstance(result.estimate, Decoded)
-    write_results(folder, result.estimate, metrics(result.estimate, parameters, mechanism))
+    decoded = cast("Decoded", result.estimate)
+    write_results(folder, decoded, metrics(decoded, parameters, mechanism))
     who = f"{len(population):,} simulated respondents"
     plan = plan_from_parameters(mechanism, len(population), len(population.labels))
     facts = {

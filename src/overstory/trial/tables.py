@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,15 @@ from overstory.analysis.association.table import pair_table
 from overstory.analysis.support.registry import Rng
 from overstory.analysis.tables.columns import read_column
 from overstory.analysis.tables.output import label_text
-from overstory.files.columns.layout import Form
-from overstory.files.columns.reader import ANY_FORM, NO_NUMBERS, blocks
+from overstory.files.columns import NO_NUMBERS, blocks
 from overstory.files.io import Advance
 from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
 from overstory.presentation.formats import finite, percent
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
-from overstory.trial.column import MANY_NUMBERS, all_numbers, round_bins, symbols
-from overstory.trial.population import READ_OFF, Population, empty
-from overstory.trial.run import TrialBudget, TrialResult, collect, seed_of
+from overstory.trial.population import MANY_NUMBERS, READ_OFF, Population, all_numbers, empty, round_bins, symbols
+from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of
 
 I64 = NDArray[np.int64]
 FEW_BINS: Final = 10
@@ -56,7 +54,7 @@ class Pairs:
         return Population(cells, self.counts.ravel(), self.missing, notes=self.notes)
 
 
-def count_pairs(path: str, columns: Sequence[str], *, form: Form = ANY_FORM, advance: Advance | None = None) -> Pairs:
+def count_pairs(path: str, columns: Sequence[str], **how: Any) -> Pairs:
     """Count the rows of every pair of two columns' values, in one pass; many different numbers are counted in bins.
 
     A row without a value in one of the columns counts as missing.
@@ -66,7 +64,7 @@ def count_pairs(path: str, columns: Sequence[str], *, form: Form = ANY_FORM, adv
     numbers: tuple[dict[str, int], dict[str, int]] = {}, {}
     rows_of: dict[tuple[int, int], int] = {}
     missing = 0
-    for values in blocks(path, list(columns), form=form, advance=advance):
+    for values in blocks(path, list(columns), **how):
         codes = [texts.numbered(known) for texts, known in zip(values, numbers, strict=True)]
         there = (codes[0] >= 0) & (codes[1] >= 0)
         missing += int(np.count_nonzero(~there))
@@ -127,7 +125,7 @@ SHOWN: Final = 12
 
 
 @dataclass(frozen=True, eq=False)
-class TableTrial:
+class TableTrial(Trial):
     """What a collection of two columns learned, next to the truth.
 
     Attributes
@@ -140,9 +138,18 @@ class TableTrial:
         Shares, intervals, the test of independence and Cramer's V of the two columns.
     """
 
+    columns: ClassVar[Sequence[Column]] = (
+        *map(Column, ("row", "column", "true_share", "true_share_in_row")),
+        *map(Column, ROW[2:]),
+    )
+
     pairs: Pairs
     result: TrialResult
     summary: TableSummary
+
+    @property
+    def title(self) -> str:
+        return " and ".join(self.pairs.names)
 
     @property
     def truth(self) -> NDArray[np.float64]:
@@ -202,20 +209,16 @@ class TableTrial:
     def sentences(self) -> list[str]:
         """Return what was collected, and how near it came to the truth."""
         low, high = self.summary.table.interval(self.summary.level)
+        cost = f"{self.result.mechanism.name}, epsilon {epsilon_text(self.result.mechanism.epsilon_report)}"
         inside = int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
         same = " (of the values that are not left out)" if self.summary.v and any(self.summary.v.left_out) else ""
         return [
             f"Collected: {len(self.pairs):,} rows, each one report of its pair; {self.truth.size:,} pairs of values",
             f"Truth: Cramer's V of these rows is {self.true_v:.2f}{same}",
             f"Intervals: {inside:,} of the {self.truth.size:,} pairs' 95% intervals hold the truth",
-            self._privacy(),
+            f"Privacy: {cost} for the pair; a change of either value is another pair",
             *(f"note: {note}" for note in self._notes()),
         ]
-
-    def _privacy(self) -> str:
-        mechanism = self.result.mechanism
-        epsilon = epsilon_text(mechanism.epsilon_report)
-        return f"Privacy: {mechanism.name}, epsilon {epsilon} for the pair; a change of either value is another pair"
 
     def blocks(self, *, is_conditional: bool = False) -> Iterator[Block]:
         """Return what the terminal shows; with `is_conditional` the rows' differences in place of all shares."""
@@ -332,7 +335,3 @@ def survey_table(columns: Any, epsilon: float = 1.0, *, oracle: str = "auto", rn
     np.add.at(counts, (read[0].codes, read[1].codes), 1)
     pairs = arranged(names, [[label_text(label) for label in column.labels] for column in read], counts, 0)
     return collect_pairs(pairs, TrialBudget(epsilon), oracle, seed_of(rng))
-
-
-COLUMNS: Final = (*map(Column, ("row", "column", "true_share", "true_share_in_row")), *map(Column, ROW[2:]))
-"""The columns of a file of what was learned."""

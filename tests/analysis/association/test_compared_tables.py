@@ -14,8 +14,8 @@ from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry, parse_registry
+from overstory.queries.comparison import compare
 from overstory.queries.counts import PeriodCounts, read_store
-from overstory.queries.readings import compare
 from support.association_populations import drawn_table, population
 from support.console_readings import METRICS, add_devices
 from support.registry_texts import registry_of

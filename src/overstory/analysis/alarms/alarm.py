@@ -29,15 +29,15 @@ import numpy as np
 
 from overstory.analysis import selection
 from overstory.analysis.alarms.crafted import DECODERS_OWN
-from overstory.analysis.decoding.caveats import (
+from overstory.analysis.decoding.decoder import (
     SURE,
     UNBALANCED,
+    Decoded,
     cohorts_differ,
     dispersion_reach,
     misses_strings,
     residuals_vary,
 )
-from overstory.analysis.decoding.decoder import Decoded
 from overstory.presentation.formats import finite
 from overstory.protocol.errors import ParameterError
 

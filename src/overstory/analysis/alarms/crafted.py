@@ -38,9 +38,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from overstory.analysis.alarms.sums import WATCHED, Watch, expected_buckets
-from overstory.analysis.decoding.caveats import WHY_COHORTS, WHY_RESIDUALS
-from overstory.analysis.decoding.chi_square import chi2_tail
-from overstory.analysis.selection import binomial_law, holm, upper_p_values
+from overstory.analysis.decoding.decoder import WHY_COHORTS, WHY_RESIDUALS
+from overstory.analysis.selection import binomial_law, chi2_tail, holm, upper_p_values
 from overstory.analysis.support.base import pair_covariance
 from overstory.presentation.formats import finite
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits

@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from overstory.analysis.decoding.chi_square import chi2_tail
-from overstory.analysis.selection import check_alpha
+from overstory.analysis.selection import check_alpha, chi2_tail
 from overstory.analysis.support.base import pair_covariance
 from overstory.analysis.variance import clustering, support_noise
 

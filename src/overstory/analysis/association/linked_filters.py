@@ -25,7 +25,7 @@ from overstory.analysis.association.independence import orthogonal
 from overstory.analysis.association.linked import DecodedVariable, filter_variable, finite_variable
 from overstory.analysis.association.table import Marginal, TableEstimate
 from overstory.analysis.decoding import CandidateMap
-from overstory.analysis.decoding.gls import SingularDesignError, inverse
+from overstory.analysis.decoding.model import SingularDesignError, inverse
 from overstory.analysis.support.linked import PairCounts, pair_counts
 from overstory.analysis.variance import check_reports_per_device
 from overstory.protocol.encodings.bits import Bloom

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from overstory.kernels.columns import are_few
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     Positions = NDArray[np.integer[Any]]
     F64 = NDArray[np.float64]
+    Out = TypeVar("Out", NDArray[np.float64], NDArray[np.uint64])
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +76,9 @@ class CandidateMap:
         if given.dtype.kind not in "iu":
             raise ParameterError(f"positions must be whole numbers, not {given.dtype}")
         if int(given.min()) < 0 or int(given.max()) >= self.num_bits:
-            outside = _outside(given, self.num_bits)
-            raise ParameterError(f"positions must lie in 0 .. {self.num_bits - 1}, found {outside}")
+            place = tuple(int(x) for x in np.argwhere((given < 0) | (given >= self.num_bits))[0])
+            where = "cohort {}, candidate {}, hash {}".format(*place)
+            raise ParameterError(f"positions must lie in 0 .. {self.num_bits - 1}, found {given[place]} ({where})")
         kind = np.uint8 if self.num_bits <= 256 else np.uint16
         compact = np.ascontiguousarray(given, dtype=kind).view()
         compact.flags.writeable = False
@@ -133,12 +135,6 @@ class CandidateMap:
         return matrix.reshape(self.num_rows, chosen.shape[1])
 
 
-def _outside(positions: NDArray[Any], num_bits: int) -> str:
-    cohort, candidate, hash_index = (int(x) for x in np.argwhere((positions < 0) | (positions >= num_bits))[0])
-    value = int(positions[cohort, candidate, hash_index])
-    return f"{value} (cohort {cohort}, candidate {candidate}, hash {hash_index})"
-
-
 DENSE_CELLS = 1 << 20
 """Up to this many cells a design matrix is written out (8 MB); past it, it stays a list of positions."""
 
@@ -180,14 +176,15 @@ def correlate(candidates: CandidateMap, rows: F64) -> F64:
     if add_slowly(candidates, table, out):
         return out
     from overstory.kernels import design_matrix
+
+    return _in_parts(design_matrix.correlate, candidates.positions, table, candidates.distinct, out=out)
+
+
+def _in_parts(kernel: Callable[..., object], *given: Any, out: Out, smallest: int = PART) -> Out:
+    """Let a kernel fill what it returns, the candidates divided among threads."""
     from overstory.kernels.threads import in_parts
 
-    positions, distinct = candidates.positions, candidates.distinct
-
-    def part(first: int, stop: int) -> None:
-        design_matrix.correlate(positions, table, distinct, first, stop, out)
-
-    in_parts(part, out.size, None, smallest=PART)
+    in_parts(lambda first, stop: kernel(*given, first, stop, out), out.size, None, smallest=smallest)
     return out
 
 
@@ -217,15 +214,9 @@ def squared_lengths(candidates: CandidateMap, basis: F64, centre: F64) -> F64:
             out += total * total
         return out
     from overstory.kernels import design_matrix
-    from overstory.kernels.threads import in_parts
 
-    positions, distinct = candidates.positions, candidates.distinct
-
-    def part(first: int, stop: int) -> None:
-        design_matrix.squared_lengths(positions, table, centre, distinct, first, stop, out)
-
-    in_parts(part, out.size, None, smallest=PART // 8)
-    return out
+    given = candidates.positions, table, centre, candidates.distinct
+    return _in_parts(design_matrix.squared_lengths, *given, out=out, smallest=PART // 8)
 
 
 def predict(candidates: CandidateMap, coefficients: F64) -> F64:
@@ -241,26 +232,19 @@ def predict(candidates: CandidateMap, coefficients: F64) -> F64:
 
 def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
     """Return 64 bits per candidate that agree whenever two columns are equal, shape (M,)."""
+    if is_small(candidates):
+        # Equal columns have equal sums of odd cubes, modulo 2**64; others hardly ever.
+        rows = np.arange(1, 2 * candidates.num_rows, 2, dtype=np.uint64) ** 3
+        return np.asarray(rows @ candidates.dense().astype(np.uint64))
     from overstory.kernels.small_hashes import split_mix
 
-    if is_small(candidates):
-        # A pseudo-random number per row; equal columns have equal sums, modulo 2**64.
-        rows = split_mix(np.arange(candidates.num_rows, dtype=np.uint64))
-        return np.asarray(rows @ candidates.dense().astype(np.uint64))
     out = np.zeros(candidates.num_candidates, np.uint64)
     numbers = np.arange(candidates.num_cohorts)[:, None] << 16 | np.arange(candidates.num_bits)
     if add_slowly(candidates, split_mix(numbers.astype(np.uint64)), out):
         return out
     from overstory.kernels import design_matrix
-    from overstory.kernels.threads import in_parts
 
-    positions, distinct = candidates.positions, candidates.distinct
-
-    def part(first: int, stop: int) -> None:
-        design_matrix.fingerprints(positions, distinct, first, stop, out)
-
-    in_parts(part, out.size, None, smallest=PART)
-    return out
+    return _in_parts(design_matrix.fingerprints, candidates.positions, candidates.distinct, out=out)
 
 
 def column_rows(candidates: CandidateMap, columns: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from overstory.analysis import selection
-from overstory.analysis.decoding.chi_square import chi2_tail
 from overstory.analysis.estimate import freeze_columns
+from overstory.analysis.selection import chi2_tail
 from overstory.analysis.support.base import SupportErrors
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import UNKNOWN, finite, interval, p_value, percent

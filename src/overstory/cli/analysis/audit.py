@@ -138,7 +138,7 @@ def _mechanism(args: argparse.Namespace) -> tuple[LocalRandomizer, Metric | None
 
 
 def _map(args: argparse.Namespace, mechanism: Any) -> CandidateMap:
-    from overstory.files.candidates import read_map
+    from overstory.files.rappor import read_map
 
     encoding = mechanism.encoding
     if not encoding.decoded:

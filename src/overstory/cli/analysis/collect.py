@@ -6,7 +6,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -27,16 +27,9 @@ from overstory.presentation.document import Paragraph
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.presentation.document import Column as ShownColumn
-    from overstory.trial.column import Column
-    from overstory.trial.item_sets import SetTrial
-    from overstory.trial.numbers import NumberTrial
-    from overstory.trial.run import TrialBudget
-    from overstory.trial.summary import Summary
-    from overstory.trial.tables import TableTrial
-
-    WriteLearned = Callable[..., None]
-    """Writes what was learned as CSV into a path, as a spreadsheet takes it or exactly; ``-`` is standard output."""
+    from overstory.trial.population import Column, Population
+    from overstory.trial.run import Trial, TrialBudget
+    from overstory.trial.values import Summary
 
 MORE = """\
 Each row of the column is one device, which randomizes its value and sends it. The reports are counted and decoded, and
@@ -87,7 +80,15 @@ def add_parser(subparsers: Any) -> None:
         metavar="M",
         help="with --separator: as many items of one row count (default: as many as make the least error)",
     )
-    add_numbers(parser)
+    parser.add_argument(
+        "--numeric",
+        nargs="?",
+        const="mean",
+        choices=("mean", "distribution", "ranges"),
+        help="collect numbers as they are, and learn their mean (default), their distribution, or shares of ranges",
+    )
+    parser.add_argument("--min", type=float, metavar="A", help="with --numeric: the least number (default: chosen)")
+    parser.add_argument("--max", type=float, metavar="B", help="with --numeric: the greatest number (default: chosen)")
     add_form(parser)
     _add_collection(parser)
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
@@ -130,47 +131,100 @@ def _add_collection(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_pipes(args)
-    several = len(args.column) > 1
-    if several:
-        if args.separator is not None or args.most is not None:
-            raise ParameterError("--separator and --most are for one column: give one --column")
-    else:
-        (args.column,) = args.column
-        _check_single(args)
-    if several or (args.separator is None and args.numeric is None):
-        check_without_numbers(args)
+    _check(args)
     with seekable(args.file) as name:
-        if several:
-            return run_table(args, name, _budget(args))
-        if args.separator is not None:
-            return run_sets(args, name, _budget(args))
-        if args.numeric is not None:
-            return run_numbers(args, name, _budget(args))
-        summary = _collected(args, _column(args, name), _budget(args))
-    from overstory.trial.page import terminal_blocks, write_page
-
-    write_learned = partial(write_estimate, summary.result.shown, summary.result.population.counts.tolist())
+        trial = _trial(args, name, _budget(args))
     if args.output == "-":
-        write_learned(args.output, spreadsheet=args.spreadsheet)
+        _write_learned(args, trial, "-")
         return 0
-    page = write_together(args, summary, write_learned, lambda path: write_page(summary, path, _command(args)))
-    values, closing = summary.to_json() | {"page": str(page)}, Paragraph(f"Page: {page}")
-    print_answer(args, values, chain(terminal_blocks(summary), [closing]))
+    folder = Path(args.output)
+    _write_together(args, trial, folder)
+    page = None if trial.every else folder / "collect.html"
+    closing = f"Page: {page}" if page else f"{trial.every}: {folder / 'learned.csv'}"
+    shown = trial.blocks(is_conditional=True) if args.conditional else trial.blocks()  # type: ignore[call-arg]
+    values = trial.to_json() | ({"page": str(page)} if page else {})
+    print_answer(args, values, chain(shown, [Paragraph(closing)]))
     return 0
 
 
-def _check_single(args: argparse.Namespace) -> None:
-    if args.conditional:
+VALUES_ALONE = ("bins", "candidates", "device_column", "people")
+"""Options of one column that has one value in a row."""
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse options that do not go together; `args.columns` are the columns, `args.column` is the only one."""
+    args.columns, several = args.column, len(args.column) > 1
+    args.column = args.columns[0]
+    if several and (args.separator is not None or args.most is not None):
+        raise ParameterError("--separator and --most are for one column: give one --column")
+    if args.conditional and not several:
         raise ParameterError("--conditional compares the values of a first column: give two, --column A --column B")
     if args.most is not None and args.separator is None:
         raise ParameterError("--most is for several items in a row: give --separator too, such as --separator ';'")
+    if several or (args.separator is None and args.numeric is None):
+        for name in ("min", "max"):
+            if getattr(args, name) is not None:
+                raise ParameterError(f"--{name} is an end of the range of --numeric: give both")
+
+
+def _check_options(args: argparse.Namespace, names: Iterable[str] = (), instead: str = "") -> None:
+    """Refuse a seed below 0, and options that do not go with this way; `instead` says what would be right."""
+    if args.seed < 0:
+        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
+    for name in names:
+        if getattr(args, name) is not None:
+            raise ParameterError(f"--{name.replace('_', '-')} is for {instead}")
+
+
+def _trial(args: argparse.Namespace, path: str, budget: TrialBudget) -> Trial:
+    """Read the file, and let its rows report: pairs of two columns, sets, numbers, or values."""
+    read, collect = _ways(args, path, budget)
+    with progress("reading", Path(path).stat().st_size) as bar:
+        held = read(advance=bar.advance)
+    with progress("devices report", len(held) * budget.reports) as bar:
+        return collect(held, advance=bar.advance)
+
+
+def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Callable[..., Any], Callable[..., Trial]]:
+    """Return what reads a file of this kind, and what collects it."""
+    form = form_of(args)
+    if len(args.columns) > 1:
+        from overstory.trial.tables import collect_pairs, count_pairs
+
+        _check_options(args, VALUES_ALONE, "one column: leave it out, or give one --column")
+        collect = partial(collect_pairs, budget=budget, oracle=args.oracle, seed=args.seed)
+        return partial(count_pairs, path, args.columns, form=form), collect
+    if args.separator is not None:
+        from overstory.trial.item_sets import collect_sets, count_sets
+
+        _check_options(args, VALUES_ALONE, "one value in a row: leave it out, or --separator")
+        chosen = {"budget": budget, "oracle": args.oracle, "seed": args.seed, "most": args.most}
+        return partial(count_sets, path, args.column, args.separator, form=form), partial(collect_sets, **chosen)
+    if args.numeric is not None:
+        import numpy as np
+
+        from overstory.trial.numbers import collect_numbers, read_column_of_numbers
+
+        values = (*VALUES_ALONE, "epsilon_permanent")
+        _check_options(args, values, "values that are counted: --numeric takes none")
+        if budget.reports != 1:
+            raise ParameterError("--reports-per-device: all reports of a number are the same, so a second adds nothing")
+        chosen = {"learned": args.numeric, "epsilon": budget.epsilon, "oracle": args.oracle}
+        chosen |= {"minimum": args.min, "maximum": args.max}
+        rng = np.random.default_rng([args.seed, 3])
+        return partial(read_column_of_numbers, path, args.column, form=form), partial(
+            collect_numbers, rng=rng, **chosen
+        )
+    from overstory.trial.population import read_population
+
+    _check_options(args)
+    column = _column(args, path)
+    return partial(read_population, column, seed=args.seed), partial(_collect_values, args, column, budget)
 
 
 def _column(args: argparse.Namespace, path: str) -> Column:
-    from overstory.trial.column import Column
+    from overstory.trial.population import Column
 
-    if args.seed < 0:
-        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
     bins = None
     if args.bins is not None:
         low, high, count = args.bins
@@ -179,6 +233,18 @@ def _column(args: argparse.Namespace, path: str) -> Column:
         bins = low, high, int(count)
     asked = (path, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
     return Column(*asked, form=form_of(args))
+
+
+def _collect_values(
+    args: argparse.Namespace, column: Column, budget: TrialBudget, population: Population, advance: Callable[..., Any]
+) -> Summary:
+    from dataclasses import replace
+
+    from overstory.trial.run import collect
+    from overstory.trial.values import Summary, advise, subject_of
+
+    result = collect(population, budget, args.oracle, args.seed, advance)
+    return Summary(subject_of(replace(column, path=args.file), result), result, advise(result))
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:
@@ -196,229 +262,44 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
     return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
 
 
-def _collected(args: argparse.Namespace, column: Column, budget: TrialBudget) -> Summary:
-    from dataclasses import replace
-
-    import numpy as np
-
-    from overstory.trial.column import read_population
-    from overstory.trial.run import collect
-    from overstory.trial.summary import Summary, advise, subject_of
-
-    size = Path(column.path).stat().st_size
-    with progress("reading", size) as bar:
-        population = read_population(column, np.random.default_rng([args.seed, 0]), bar.advance)
-    with progress("devices report", len(population) * budget.reports) as bar:
-        result = collect(population, budget, args.oracle, args.seed, bar.advance)
-    return Summary(subject_of(replace(column, path=args.file), result), result, advise(result))
-
-
-def _begun(args: argparse.Namespace, columns: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Return the command with its columns, those of these options that were given, and its oracle."""
-    command = ["overstory", "collect", args.file, *chain.from_iterable(("--column", name) for name in columns)]
-    for name in names:
+def _command(args: argparse.Namespace) -> str:
+    """Return the command that makes the page again."""
+    command = ["overstory", "collect", args.file, *chain.from_iterable(("--column", name) for name in args.columns)]
+    for name in ("epsilon", "epsilon_permanent", "device_column", "candidates", "people"):
         if getattr(args, name) is not None:
             command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
-    return [*command, "--oracle", args.oracle]
-
-
-def _command(args: argparse.Namespace) -> str:
-    command = _begun(args, [args.column], ("epsilon", "epsilon_permanent", "device_column", "candidates", "people"))
+    command += ["--oracle", args.oracle]
     if args.bins is not None:
         command += ["--bins", *(repr(number).removesuffix(".0") for number in args.bins)]
-    command += form_words(args)
-    command += ["--reports-per-device", str(args.reports_per_device), "--most-values", str(args.most_values)]
+    command += [*(["--conditional"] if args.conditional else []), *form_words(args)]
+    command += ["--reports-per-device", str(args.reports_per_device)]
+    if len(args.columns) == 1:
+        command += ["--most-values", str(args.most_values)]
     return shlex.join([*command, "--seed", str(args.seed)])
 
 
-def check_options(args: argparse.Namespace, names: Iterable[str], instead: str) -> None:
-    """Refuse a seed below 0, and options that do not go with this way; `instead` says what would be right."""
-    if args.seed < 0:
-        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
-    for name in names:
-        if getattr(args, name) is not None:
-            raise ParameterError(f"--{name.replace('_', '-')} is for {instead}")
+def _write_learned(args: argparse.Namespace, trial: Trial, path: str) -> None:
+    from overstory.files.io import writing_csv
+
+    with writing_csv(path, spreadsheet=args.spreadsheet) as text:
+        trial.write_csv(text)
 
 
-def _write_json(path: Path, trial: NumberTrial | SetTrial | Summary | TableTrial) -> None:
-    from overstory.files.io import writing_text
-
-    with writing_text(path) as text:
-        text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
-
-
-def warn_of_replaced(path: Path) -> None:
-    """Say on standard error that a result is replaced, if there is one."""
-    if path.exists():
-        print(f"overstory collect: replaced the result in {path.parent}; -o DIR keeps both", file=sys.stderr)
-
-
-def write_together(
-    args: argparse.Namespace,
-    trial: Summary | TableTrial,
-    write_learned: WriteLearned,
-    write_page: Callable[[Path], object],
-) -> Path:
-    """Write every estimate, the JSON and the page, all or none; return the page's path. Say what they replace."""
+def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> None:
+    """Write every estimate, the JSON and the page, if there is one, all or none. Say what they replace."""
     import tempfile
 
-    folder = Path(args.output)
+    from overstory.files.io import writing_text
+
     folder.mkdir(parents=True, exist_ok=True)
-    page = folder / "collect.html"
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
         part = Path(name)
-        write_learned(str(part / "learned.csv"), spreadsheet=args.spreadsheet)
-        _write_json(part / "collect.json", trial)
-        write_page(part / page.name)
-        warn_of_replaced(page)
+        _write_learned(args, trial, str(part / "learned.csv"))
+        with writing_text(part / "collect.json") as text:
+            text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
+        if not trial.every:
+            trial.write_page(part / "collect.html", _command(args))
+        if (folder / "learned.csv").exists():
+            print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
         for file in sorted(part.iterdir()):
             file.replace(folder / file.name)
-    return page
-
-
-def show_trial(args: argparse.Namespace, trial: NumberTrial | SetTrial, write_learned: WriteLearned, every: str) -> int:
-    """Write learned.csv and collect.json, and print the trial; with ``-o -`` only the CSV, to standard output."""
-    if args.output == "-":
-        write_learned("-", spreadsheet=args.spreadsheet)
-        return 0
-    folder = Path(args.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    warn_of_replaced(folder / "learned.csv")
-    write_learned(str(folder / "learned.csv"), spreadsheet=args.spreadsheet)
-    _write_json(folder / "collect.json", trial)
-    closing = Paragraph(f"{every}: {folder / 'learned.csv'}")
-    print_answer(args, trial.to_json(), chain(trial.blocks(), [closing]))
-    return 0
-
-
-NOT_OF_NUMBERS = ("bins", "candidates", "device_column", "people", "epsilon_permanent")
-"""Options of values that are counted one by one."""
-
-
-def add_numbers(parser: Any) -> None:
-    parser.add_argument(
-        "--numeric",
-        nargs="?",
-        const="mean",
-        choices=("mean", "distribution", "ranges"),
-        help="collect numbers as they are, and learn their mean (default), their distribution, or shares of ranges",
-    )
-    parser.add_argument("--min", type=float, metavar="A", help="with --numeric: the least number (default: chosen)")
-    parser.add_argument("--max", type=float, metavar="B", help="with --numeric: the greatest number (default: chosen)")
-
-
-def run_numbers(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
-    from overstory.trial.numbers import COLUMNS
-
-    trial = _collected_numbers(args, path, budget)
-    return show_trial(args, trial, partial(_write_rows, COLUMNS, trial), "Every estimate")
-
-
-def check_without_numbers(args: argparse.Namespace) -> None:
-    """Refuse the ends of a range where nothing is collected as a number."""
-    for name in ("min", "max"):
-        if getattr(args, name) is not None:
-            raise ParameterError(f"--{name} is an end of the range of --numeric: give both")
-
-
-def _collected_numbers(args: argparse.Namespace, path: str, budget: TrialBudget) -> NumberTrial:
-    import numpy as np
-
-    from overstory.trial.numbers import collect_numbers, read_column_of_numbers
-
-    check_options(args, NOT_OF_NUMBERS, "values that are counted: --numeric takes none")
-    if budget.reports != 1:
-        raise ParameterError("--reports-per-device: all reports of a number are the same, so a second adds nothing")
-    with progress("reading", Path(path).stat().st_size) as bar:
-        numbers, missing = read_column_of_numbers(path, args.column, form=form_of(args), advance=bar.advance)
-    with progress("devices report", numbers.size) as bar:
-        return collect_numbers(
-            numbers,
-            args.numeric,
-            epsilon=budget.epsilon,
-            oracle=args.oracle,
-            minimum=args.min,
-            maximum=args.max,
-            name=args.column,
-            missing=missing,
-            rng=np.random.default_rng([args.seed, 3]),
-            advance=bar.advance,
-        )
-
-
-OF_VALUES = ("bins", "candidates", "device_column", "people")
-"""Options of one column that has one value in a row."""
-
-
-def run_sets(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
-    trial = _collected_sets(args, path, budget)
-    truth = trial.truth.round().astype(int).tolist()
-    return show_trial(args, trial, partial(write_estimate, trial.estimate, truth), "Every item")
-
-
-def _collected_sets(args: argparse.Namespace, path: str, budget: TrialBudget) -> SetTrial:
-    from overstory.trial.item_sets import collect_sets, count_sets
-
-    check_options(args, OF_VALUES, "one value in a row: leave it out, or --separator")
-    with progress("reading", Path(path).stat().st_size) as bar:
-        people = count_sets(path, args.column, args.separator, form=form_of(args), advance=bar.advance)
-    with progress("devices report", len(people)) as bar:
-        return collect_sets(people, budget, args.oracle, args.seed, most=args.most, advance=bar.advance)
-
-
-def run_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> int:
-    from overstory.files.io import writing_text
-    from overstory.presentation.render_html import as_page
-    from overstory.trial.tables import COLUMNS
-
-    trial = _collected_table(args, path, budget)
-    write_learned = partial(_write_rows, COLUMNS, trial)
-    if args.output == "-":
-        write_learned(args.output, spreadsheet=args.spreadsheet)
-        return 0
-
-    def write_page(path: Path) -> None:
-        with writing_text(path) as text:
-            page = trial.page(_command_of_table(args))
-            text.write(as_page(page, title=f"Overstory: {' and '.join(trial.pairs.names)}"))
-
-    page = write_together(args, trial, write_learned, write_page)
-    shown = chain(trial.blocks(is_conditional=args.conditional), [Paragraph(f"Page: {page}")])
-    print_answer(args, trial.to_json() | {"page": str(page)}, shown)
-    return 0
-
-
-def _collected_table(args: argparse.Namespace, path: str, budget: TrialBudget) -> TableTrial:
-    from overstory.trial.tables import collect_pairs, count_pairs
-
-    check_options(args, OF_VALUES, "one column: leave it out, or give one --column")
-    with progress("reading", Path(path).stat().st_size) as bar:
-        pairs = count_pairs(path, args.column, form=form_of(args), advance=bar.advance)
-    with progress("devices report", len(pairs) * budget.reports) as bar:
-        return collect_pairs(pairs, budget, args.oracle, args.seed, bar.advance)
-
-
-def _command_of_table(args: argparse.Namespace) -> str:
-    command = _begun(args, args.column, ("epsilon", "epsilon_permanent"))
-    command += [*(["--conditional"] if args.conditional else []), *form_words(args)]
-    return shlex.join([*command, "--reports-per-device", str(args.reports_per_device), "--seed", str(args.seed)])
-
-
-def write_estimate(estimate: Any, truth: list[int], path: str, *, spreadsheet: bool) -> None:
-    """Write an estimate next to the truth, as CSV."""
-    from overstory.analysis.tables.output import write_csv
-    from overstory.files.io import writing_csv
-
-    with writing_csv(path, spreadsheet=spreadsheet) as text:
-        write_csv(estimate, text, {"truth": truth})
-
-
-def _write_rows(
-    columns: Sequence[ShownColumn], trial: NumberTrial | TableTrial, path: str, *, spreadsheet: bool
-) -> None:
-    """Write a trial's rows as CSV."""
-    from overstory.files.io import writing_csv
-    from overstory.presentation.render_data import csv_lines
-
-    with writing_csv(path, spreadsheet=spreadsheet) as text:
-        text.writelines(csv_lines(columns, ([row[column.name] for column in columns] for row in trial.rows())))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from overstory.cli.arguments import (
     add_command,
@@ -133,7 +133,7 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
     """
     import numpy as np
 
-    from overstory.files.columns.reader import blocks
+    from overstory.files.columns import blocks
     from overstory.protocol.encodings.base import check_count
 
     if args.reports is not None:
@@ -301,7 +301,7 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
     from overstory.trial.numbers import read_column_of_numbers
 
     with seekable(args.file) as path:
-        numbers, _ = read_column_of_numbers(path, args.column, form=form_of(args))
+        numbers = read_column_of_numbers(path, args.column, form=form_of(args)).values
     args.reports = numbers.size
     return numbers
 
@@ -309,14 +309,12 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
     """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
     from overstory.protocol.mechanisms.registry import FAMILIES, any_mechanism
-    from overstory.protocol.numeric.randomizer import NumericRandomizer
 
     low, high = args.numeric
     names = list(FAMILIES["numbers"].builders)
     with progress("collections are simulated", len(names) * (numbers is not None)) as bar:
         for place, name in enumerate(names):
-            built = any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high)
-            assert isinstance(built, NumericRandomizer)
+            built = cast("NumericRandomizer", any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high))
             row = _exact(built, args.reports)
             if numbers is not None:
                 row |= _measured_numbers(args, built, numbers, place)

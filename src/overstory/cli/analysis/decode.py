@@ -7,7 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import (
+    ENGINE_ALONE,
     add_command,
+    add_engines,
     add_hashing,
     add_interval,
     add_option,
@@ -16,17 +18,19 @@ from overstory.cli.arguments import (
     add_reporting,
     check_pipes,
     check_plot,
+    given,
     read_mechanism,
 )
 from overstory.cli.progress import reading_bar
-from overstory.cli.rappor.decode_counts import is_labelled_form
-from overstory.cli.rappor.engine_runs import add_engines
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from overstory.analysis.decoding import Decoded
     from overstory.analysis.reports import SupportCounts
     from overstory.files.rappor import RapporParameters
+    from overstory.presentation.document import Block
     from overstory.protocol.channels import Rounds
 
 
@@ -163,32 +167,62 @@ def _add_readings(stored: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_plot(args.plot)
-    if args.inputs and args.registry:
-        from overstory.cli.rappor.decode_counts import is_exported_form, run_exported
+    if args.inputs and args.registry and _is_exported_form(args):
+        from overstory.cli.analysis.decode_store import run_exported
 
-        if is_exported_form(args):
-            _check_single(args)
-            _check_ranges(args)
-            return run_exported(args, _run_metric)
-    if is_labelled_form(args):
-        from overstory.cli.analysis.decode_store import show_answer
-        from overstory.cli.rappor.decode_counts import run_labelled
+        _check_single(args)
+        _check_ranges(args)
+        return run_exported(args)
+    if _is_labelled_form(args):
+        from overstory.cli.rappor.decode_files import run_labelled
 
-        return run_labelled(args, show_answer)
+        return run_labelled(args)
     if args.pair:
-        from overstory.cli.analysis.decode_store import show_answer
-        from overstory.cli.rappor.decode_pairs import run_pairs
+        from overstory.cli.rappor.decode_files import run_pairs
 
-        return run_pairs(args, show_answer)
+        return run_pairs(args)
     _check_single(args)
-    return _run_metric(args) if _is_of_a_store(args) else _run_files(args)
+    if _is_of_a_store(args):
+        from overstory.cli.analysis.decode_store import run_metric
+
+        return run_metric(args)
+    return _run_files(args)
 
 
-def _run_metric(args: argparse.Namespace) -> int:
-    """Read a metric of a registry, or compare two ranges or groups."""
-    from overstory.cli.analysis.decode_store import run_compare, run_store
+OTHER_FORMS = (
+    *("map", "pair", "boolean", "map2", "reports", "store", "url", "token", "first", "last", "group", "by_group"),
+    *("smooth", "per_period", "cumulative", "compare", "compare_groups", "overlap", "delta", "honest", "range"),
+)
+OF_NO_FOLDER = ("params", "hash_family", "hash_key", "counts", "map", "boolean", "map2", "reports", "pair", "token")
 
-    return run_compare(args) if args.compare or args.compare_groups else run_store(args)
+
+def _is_exported_form(args: argparse.Namespace) -> bool:
+    """Whether the inputs are exported folders alone; an error where the options are of another form too."""
+    from overstory.engines.places import is_exported
+
+    if not all(map(is_exported, args.inputs)):
+        return False
+    for name in ("store", "url"):
+        if getattr(args, name):
+            raise ParameterError(f"--{name} and {args.inputs[0]} are two sources: give one")
+    if wrong := given(args, OF_NO_FOLDER):
+        raise ParameterError(f"{wrong[0]} has no effect on exported folders: their manifests say what made the reports")
+    return True
+
+
+def _is_labelled_form(args: argparse.Namespace) -> bool:
+    """Whether the options name reports, or counts with a label; an error where they are of another form too."""
+    if args.inputs and args.counts:
+        raise ParameterError(f"{args.inputs[0]} and --counts are two sources: give one")
+    if not args.inputs and not (args.counts and args.counts.endswith(".json")):
+        if wrong := given(args, ENGINE_ALONE):
+            raise ParameterError(f"{wrong[0]} has no effect unless files of reports are named")
+        return False
+    if args.inputs and (wrong := given(args, OTHER_FORMS)):
+        raise ParameterError(f"{wrong[0]} has no effect on files of reports: `overstory decode --help` shows the forms")
+    if not args.inputs and (wrong := given(args, (*OTHER_FORMS, *ENGINE_ALONE, "params"))):
+        raise ParameterError(f"{wrong[0]} has no effect on counts with a label")
+    return True
 
 
 FILES_ALONE = ("params", "counts", "map", "hash_family", "hash_key")
@@ -278,7 +312,6 @@ def _run_files(args: argparse.Namespace) -> int:
         shown = {**about, "estimates": decoded.rows(everything=args.all)}
         print(json.dumps(shown, separators=(",", ":"), allow_nan=False))
     elif not to_pipe:
-        from overstory.cli.output import estimate_blocks
         from overstory.presentation.render_text import print_document
 
         rows = decoded.rows(everything=args.all)
@@ -290,7 +323,7 @@ def _decode(
     args: argparse.Namespace, parameters: RapporParameters, counts: SupportCounts, rounds: Rounds, notes: list[str]
 ) -> Decoded:
     from overstory.analysis.decoding import decode
-    from overstory.files.candidates import read_map
+    from overstory.files.rappor import read_map
 
     with reading_bar(args, "reading the map", [args.map]) as advance:
         candidates = read_map(
@@ -313,4 +346,24 @@ def _decode(
         permanent=rounds.permanent,
         reports_per_device=1.0 if args.reports_per_device is None else args.reports_per_device,
         interval_kind=args.interval or "reports",
+    )
+
+
+def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: str | None) -> Iterator[Block]:
+    """Return the rows of a decoding, and what must be known to read them."""
+    from overstory.analysis.selection import bound_text, interval_words
+    from overstory.analysis.tables.output import estimate_table
+    from overstory.presentation.document import Lines, Paragraph
+    from overstory.privacy.text import epsilons_text, plural
+
+    yield estimate_table(rows) if rows else Paragraph("nothing was detected")
+    detected = f"{about['detected']:,} of {plural(about['candidates'], 'candidate')} detected"
+    yield Lines(
+        f"{detected} in {plural(about['reports'], 'report')} ({bound_text(about['correction'], about['alpha'])})",
+        f"{about['allocated_mass']:.1%} of the reports allocated to candidates; goodness of fit "
+        f"{about['residual_dispersion']:.2f} (1 = as expected); method {about['method']}",
+        f"intervals: {interval_words(about['interval'], about['adjustment'])}",
+        f"privacy: {epsilons_text(about)}",
+        *(f"note: {note}" for note in about["notes"]),
+        *([] if results is None else [f"every candidate: {results}"]),
     )

@@ -3,32 +3,79 @@
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import check_pipes, token_of_environment
+from overstory.cli.output import draw_panels, show_answer
 from overstory.cli.progress import progress
-from overstory.presentation.document import Lines
-from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from overstory.cli.rappor.decode_counts import CountedEstimate
-    from overstory.cli.rappor.decode_pairs import PairAnswer
-    from overstory.presentation.document import Block
+    from overstory.engines.places import ExportedSet
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation, EstimateOptions
-    from overstory.queries.readings import RangeComparison, Reading
+    from overstory.queries.groups import GroupedReading
+    from overstory.queries.readings import Aggregation, EstimateOptions, Reading
+    from overstory.queries.sources.exported import ExportedReports
 
-    Answer = Reading | RangeComparison | CountedEstimate | PairAnswer
     RangeReader = Callable[..., PeriodCounts]
     """From the labels of the first and last period, either of them None, and a group, or None: all devices."""
+
+
+def run_metric(args: argparse.Namespace) -> int:
+    """Read a metric of a registry, or compare two ranges or groups."""
+    return run_compare(args) if args.compare or args.compare_groups else run_store(args)
+
+
+def run_exported(args: argparse.Namespace) -> int:
+    """Read a metric of exported folders; the only one that they hold, unless the options name one."""
+    if args.metric is None:
+        from overstory.queries.sources.exported import only_metric
+
+        args.metric = only_metric(_find(args))
+    return _print_exported(args) if args.dry_run else run_metric(args)
+
+
+@contextmanager
+def _open_exported(args: argparse.Namespace, metric: Metric) -> Iterator[ExportedReports]:
+    """Yield the exported reports; what is finished is kept, where the options name a file, until they are read."""
+    from overstory.cli.rappor.engine_runs import counting_jobs, engine_of
+    from overstory.queries.sources.exported import ExportedReports
+
+    engine = engine_of(args)
+    with counting_jobs(args, engine, is_watched=not metric.mechanism.reads_reports) as count:
+        yield ExportedReports(_find(args), count, getattr(engine, "workers", None) or 8, not args.no_verify)
+
+
+def _find(args: argparse.Namespace) -> list[ExportedSet]:
+    from overstory.cli.rappor.engine_runs import check_engine
+    from overstory.engines.places import check_once, find_sets
+
+    check_engine(args, args.inputs)
+    sets = [one for source in args.inputs for one in find_sets(source)]
+    check_once(sets)
+    return sets
+
+
+def _print_exported(args: argparse.Namespace) -> int:
+    """Print what would be read."""
+    from overstory.cli.rappor.engine_runs import CountedFiles, engine_of, print_expected
+    from overstory.engines.units import Job
+    from overstory.protocol.metrics import load_registry
+    from overstory.queries.counts import parse_range
+
+    metric, engine = load_registry(args.registry)[args.metric], engine_of(args)
+    first, last = parse_range(metric, args.first, args.last)
+    with _open_exported(args, metric) as exported:
+        periods = [0, *exported.periods(metric.id)]
+        files = exported.files(metric, periods[0] if first is None else first, periods[-1] if last is None else last)
+    return print_expected(
+        args, CountedFiles(metric.mechanism, engine, Job.of(metric.mechanism), files.places, files.units)
+    )
 
 
 def run_store(args: argparse.Namespace) -> int:
@@ -37,18 +84,12 @@ def run_store(args: argparse.Namespace) -> int:
     check_pipes(args)
     reading = _reading(args, metric, kind)
     if args.plot:
-        from overstory.cli.output import draw_panels
-
         draw_panels(args.plot, *reading.panels())
-
-    def blocks(written: Path | None) -> Iterable[Block]:
-        return reading.blocks(everything=args.all, written=None if written is None else str(written))
-
-    show_answer(args, reading, reading.name, blocks)
+    show_answer(args, reading)
     return 0
 
 
-def _reading(args: argparse.Namespace, metric: Metric, kind: Aggregation) -> Reading:
+def _reading(args: argparse.Namespace, metric: Metric, kind: Aggregation) -> Reading | GroupedReading:
     """Return the reading of all devices, of one group, or of each group."""
     from overstory.queries.groups import read_groups
     from overstory.queries.readings import read
@@ -62,25 +103,6 @@ def _reading(args: argparse.Namespace, metric: Metric, kind: Aggregation) -> Rea
             return read(counted, kind, watched)
 
 
-def show_answer(
-    args: argparse.Namespace, answer: Answer, name: str, blocks: Callable[[Path | None], Iterable[Block]]
-) -> None:
-    """Write an answer to the files that the options ask for, and print it as JSON or as blocks that name the file."""
-    if args.output == "-":
-        from overstory.files.io import writing_csv
-
-        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
-            text.writelines(answer.csv_lines())
-        return
-    written = _write(args, answer, name) if args.output else None
-    if args.json:
-        print(_json(args, answer))
-    else:
-        from overstory.presentation.render_text import print_document
-
-        print_document(blocks(None if args.quiet else written))
-
-
 def read_metric(args: argparse.Namespace) -> Metric:
     """Return the metric that the options name, of the registry's file or of the collector's."""
     if args.registry:
@@ -91,7 +113,7 @@ def read_metric(args: argparse.Namespace) -> Metric:
 
     metric = read_remote_metric(args.url, args.metric)
     if args.candidates:
-        from overstory.files.candidates import read_candidates
+        from overstory.files.rappor import read_candidates
 
         return replace(metric, candidates=tuple(read_candidates(args.candidates)))
     return metric
@@ -132,15 +154,14 @@ def _open(args: argparse.Namespace, metric: Metric) -> Iterator[Callable[..., Pe
         yield lambda first, last, group: read_remote(args.url, token, metric, first, last, group=group)
     elif args.store:
         from overstory.cli.stores import open_stores
-        from overstory.queries.facts import with_sums
+        from overstory.queries.counts import with_sums
 
         with open_stores(args.store) as store:
             yield lambda first, last, group: with_sums(store, read_store(store, metric, first, last, group=group))
     else:
-        from overstory.cli.rappor.decode_counts import open_exported
         from overstory.queries.sources.exported import read_exported
 
-        with open_exported(args, metric) as exported:
+        with _open_exported(args, metric) as exported:
             yield lambda first, last, group: read_exported(exported, metric, first, last, group=group)
 
 
@@ -161,11 +182,11 @@ def _assuming(args: argparse.Namespace, counted: PeriodCounts) -> PeriodCounts:
 
 def read_options(args: argparse.Namespace) -> EstimateOptions:
     """Return the options of an estimate."""
-    from overstory.queries.estimates import EstimateOptions
+    from overstory.queries.readings import EstimateOptions
 
     candidates = None
     if args.candidates:
-        from overstory.files.candidates import read_candidates
+        from overstory.files.rappor import read_candidates
 
         candidates = tuple(read_candidates(args.candidates))
     steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())
@@ -175,35 +196,12 @@ def read_options(args: argparse.Namespace) -> EstimateOptions:
     )
 
 
-def _json(args: argparse.Namespace, answer: Answer) -> str:
-    """Return the facts and what was detected, or all values where the options say so."""
-    return json.dumps(answer.to_json(everything=args.all), separators=(",", ":"), allow_nan=False)
-
-
-def _write(args: argparse.Namespace, answer: Answer, name: str) -> Path:
-    """Write NAME.csv (every value) and NAME.json (what was detected, and the facts to read it by)."""
-    from overstory.files.io import writing_csv, writing_text
-
-    folder = Path(args.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    with writing_csv(folder / f"{name}.csv", spreadsheet=args.spreadsheet) as text:
-        text.writelines(answer.csv_lines())
-    with writing_text(folder / f"{name}.json") as text:
-        text.write(_json(args, answer) + "\n")
-    return folder / f"{name}.csv"
-
-
-MOST_ROWS: Final = 20
-"""Values in the text, and those that changed."""
-
-
 NO_EFFECT: Final = (("plot", "--plot"), ("steps", "--steps"), ("delta", "--delta"), ("honest", "--honest"))
 
 
 def run_compare(args: argparse.Namespace) -> int:
     """Compare two ranges of periods, or two groups."""
-    from overstory.queries.comparison import check_apart, parse_span
-    from overstory.queries.readings import compare
+    from overstory.queries.comparison import check_apart, compare, parse_span
 
     form, what = ("--compare", "two ranges") if args.compare else ("--compare-groups", "differences of two groups")
     of_ranges = (("first", "--from"), ("last", "--to")) if args.compare else ()
@@ -224,15 +222,5 @@ def run_compare(args: argparse.Namespace) -> int:
     with open_source(args, metric) as read_range:  # a search reads the answers themselves
         a, b = (read_range(*ends) for ends in ranges)
         compared = compare(a, b, read_options(args), overlap=args.overlap or 0.0)
-    show_answer(args, compared, "comparison", lambda written: _compared_blocks(compared, written, everything=args.all))
+    show_answer(args, compared)
     return 0
-
-
-def _compared_blocks(compared: RangeComparison, written: Path | None, *, everything: bool) -> Iterator[Block]:
-    yield from compared.blocks(None if everything else MOST_ROWS)
-    ranges = [
-        f"{name}: {'' if counted.group is None else f'group {counted.group}, '}"
-        f"{plural(counted.num_reports, 'report')} from {counted.label(counted.first)} to {counted.label(counted.last)}"
-        for name, counted in (("a", compared.a), ("b", compared.b))
-    ]
-    yield Lines(*ranges, *([] if written is None else [f"every value: {written}"]))

@@ -52,7 +52,6 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from overstory.files.rappor import RapporParameters
-    from overstory.trial.page import terminal_blocks, write_page
     from overstory.trial.service import demonstrate, draw_population
 
     if args.seed < 0:
@@ -61,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
     population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
     with progress("devices report", len(population)) as bar:
         summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
-    page = write_page(summary, Path(args.output, "demo.html"), _command(args))
+    page = summary.write_page(Path(args.output, "demo.html"), _command(args))
     files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
-    print_answer(args, summary.to_json() | {"page": str(page)}, chain(terminal_blocks(summary), [files]))
+    print_answer(args, summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
     if args.console:
         from overstory.cli.service.console import show_store
         from overstory.trial.service import Paths

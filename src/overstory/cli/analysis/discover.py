@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import (
+    ENGINE_ALONE,
     add_command,
+    add_engines,
     add_form,
     add_interval,
     add_option,
@@ -25,8 +27,6 @@ from overstory.cli.arguments import (
     seekable,
 )
 from overstory.cli.progress import progress, reading_bar
-from overstory.cli.rappor.decode_counts import ENGINE_ALONE
-from overstory.cli.rappor.engine_runs import add_engines
 from overstory.presentation.document import Lines, Paragraph
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import FormatError, ParameterError
@@ -169,7 +169,7 @@ def _discover(args: argparse.Namespace) -> tuple[Plan, Discovered]:
 
 
 def _known(path: str, domain: CodedDomain) -> list[Any]:
-    from overstory.files.candidates import read_candidates
+    from overstory.files.rappor import read_candidates
 
     try:
         return [domain.parse(text) for text in read_candidates(path)]
@@ -241,7 +241,7 @@ def _option(name: str) -> str:
 
 def run_store(args: argparse.Namespace) -> int:
     from overstory.cli.analysis.decode_store import open_source, progress_shown, read_metric
-    from overstory.queries.estimates import EstimateOptions
+    from overstory.queries.readings import EstimateOptions
     from overstory.queries.searches import read_search
 
     args.url = None
@@ -310,7 +310,7 @@ def _write_reading(args: argparse.Namespace, reading: SearchReading) -> None:
 
 def offer_candidates(path: str, discovered: Discovered) -> list[Block]:
     """Write the candidates that a file has, and the detected values after them; return what to say of it."""
-    from overstory.files.candidates import read_candidates, write_candidates
+    from overstory.files.rappor import read_candidates, write_candidates
     from overstory.queries.searches import merged_candidates
 
     before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []

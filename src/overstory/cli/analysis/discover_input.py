@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.discovery import CodedIntegers, CodedStrings, ModelStrings, NoCodeError
-from overstory.files.columns.layout import line_of
-from overstory.files.columns.reader import blocks, is_json, is_parquet
+from overstory.files.columns import blocks, is_json, is_parquet, line_of
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
 from overstory.protocol.domains.models import MOST_ORDER, MOST_WIDTH, ORDER, WIDTH
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
 
     from overstory.discovery import CodedDomain
-    from overstory.files.columns.layout import Form
+    from overstory.files.columns import Form
     from overstory.files.io import Advance
 
 SHOWN: Final = 40
@@ -44,7 +43,7 @@ def domain_of(args: argparse.Namespace) -> CodedDomain:
 
 
 def _model(path: str, order: int | None, width: int | None) -> CodedDomain:
-    from overstory.files.candidates import read_candidates
+    from overstory.files.rappor import read_candidates
 
     check_count("--order", ORDER if order is None else order, 0, MOST_ORDER)
     check_count("--width", WIDTH if width is None else width, 8, MOST_WIDTH)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_hashing, add_option, print_outcome, shown
+from overstory.cli.arguments import UNFINISHED, print_outcome, shown
 from overstory.cli.progress import progress
 from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
@@ -36,16 +36,8 @@ INPUTS: Final = ("inputs", "reports")
 @contextmanager
 def count_units(args: argparse.Namespace, files: CountedFiles, unfinished: str | None) -> Iterator[Run]:
     """Yield the counts of files; what is finished is kept until they are written."""
-    from overstory.engines.driver import Checkpoint, fingerprint
-
-    check_resume(args, unfinished)
-    checkpoint, path = None, args.resume or unfinished
-    if path is not None:
-        run_id = fingerprint(files.job, files.places, files.units)
-        checkpoint = _own(Checkpoint(path, run_id), asked=args.resume is not None)
-    yield _count(args, files.engine, files.job, files.units, checkpoint)
-    if checkpoint is not None:
-        checkpoint.remove()
+    with _kept_jobs(args, files.engine, args.resume or unfinished, []) as count_next:
+        yield count_next(files.job, files)
 
 
 @contextmanager
@@ -54,30 +46,12 @@ def counting_jobs(
 ) -> Iterator[Callable[[Job, Files], Run]]:
     """Yield what counts one job after the other; with ``--resume``, each keeps what is finished until all are.
 
-    The first is kept in the file that is named, the others beside it. What was not counted by this run, or twice, is
-    printed on the error stream; before it, where the options name the engine, how fast it was and what was spilled.
+    What was not counted by this run, or twice, is printed on the error stream; before it, where the options name the
+    engine, how fast it was and what was spilled.
     """
-    from overstory.engines.driver import Checkpoint, fingerprint
-
-    check_resume(args)
-    kept: list[Checkpoint] = []
     runs: list[Run] = []
-
-    def count_next(job: Job, files: Files) -> Run:
-        checkpoint = None
-        if args.resume is not None:
-            path = f"{args.resume}.{len(kept)}" if kept else args.resume
-            checkpoint = _own(Checkpoint(path, fingerprint(job, files.places, files.units)), asked=True)
-            kept.append(checkpoint)
-        run = _count(args, engine, job, files.units, checkpoint, is_watched=is_watched)
-        if checkpoint is not None:
-            checkpoint.write(run.collections, run.finished, at_once=True)
-        runs.append(run)
-        return run
-
-    yield count_next
-    for checkpoint in kept:
-        checkpoint.remove()
+    with _kept_jobs(args, engine, args.resume, runs, is_watched=is_watched) as count_next:
+        yield count_next
     if args.quiet or not runs:
         return
     whole = _whole_of(runs)
@@ -86,9 +60,37 @@ def counting_jobs(
         print(f"overstory: {note}", file=sys.stderr)
 
 
-def check_resume(args: argparse.Namespace, unfinished: str | None = None) -> None:
+@contextmanager
+def _kept_jobs(
+    args: argparse.Namespace, engine: Engine, path: str | None, runs: list[Run], *, is_watched: bool = True
+) -> Iterator[Callable[[Job, Files | CountedFiles], Run]]:
+    """Yield what counts a job; what is finished of the first is kept in a file, of others in files beside it."""
+    from overstory.engines.driver import Checkpoint, count, fingerprint
+
+    _check_resume(args, path)
+    kept: list[Checkpoint] = []
+
+    def count_next(job: Job, files: Files | CountedFiles) -> Run:
+        checkpoint = None
+        if path is not None:
+            run_id = fingerprint(job, files.places, files.units)
+            checkpoint = Checkpoint(f"{path}.{len(kept)}" if kept else path, run_id)
+            kept.append(_own(checkpoint, asked=args.resume is not None))
+        size, quiet = sum(unit.num_bytes for unit in files.units), args.quiet or not is_watched
+        with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
+            run = count(engine, job, files.units, checkpoint=checkpoint, advance=bar.advance)
+        if checkpoint is not None:
+            checkpoint.write(run.collections, run.finished, at_once=True)
+        runs.append(run)
+        return run
+
+    yield count_next
+    for checkpoint in kept:
+        checkpoint.remove()
+
+
+def _check_resume(args: argparse.Namespace, path: str | None) -> None:
     """Refuse a file for what is finished that is also a result or an input: it is removed at the end."""
-    path = args.resume or unfinished
     if path is None:
         return
     of_resume = re.compile(rf"{re.escape(_real(path))}(\.[0-9]+)?")
@@ -134,23 +136,6 @@ def _own(checkpoint: Checkpoint, *, asked: bool) -> Checkpoint:
     return checkpoint
 
 
-def _count(
-    args: argparse.Namespace,
-    engine: Engine,
-    job: Job,
-    units: list[Unit],
-    checkpoint: Checkpoint | None,
-    *,
-    is_watched: bool = True,
-) -> Run:
-    from overstory.engines.driver import count
-
-    size = sum(unit.num_bytes for unit in units)
-    quiet = args.quiet or not is_watched
-    with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
-        return count(engine, job, units, checkpoint=checkpoint, advance=bar.advance)
-
-
 def run_sentences(engine: str, run: Run) -> list[str]:
     """Return how the counting went, in sentences: the rates first."""
     from overstory.presentation.formats import in_bytes
@@ -168,56 +153,29 @@ def notes_of_repeats(resumed: int, repeated: int, units: int | None = None) -> l
     return notes + ([f"{repeated:,} units were counted again, because a worker was lost"] if repeated else [])
 
 
-ENGINES: Final = ("local", "dask", "spark")
 ALONE: Final = ("engine", "workers", "scheduler", "master", "dry_run", "no_verify", "resume", "candidates", "registry")
 """Options that only an engine takes: any of them asks for one."""
-UNFINISHED: Final = ".unfinished"
 LONG: Final = 1 << 16
 """Values of a list that workers of a cluster read themselves: it does not travel with every unit."""
 LARGE: Final = 1 << 27
 """Bytes of files that are counted in units also where nobody asks for it."""
 
 
-def add_engines(parser: argparse.ArgumentParser, *, with_candidates: bool = True, unfinished: bool = True) -> None:
-    """Add the options; a command may have ``--candidates`` already, or resume only where a file is named."""
-    group = parser.add_argument_group("of Parquet and packed batches, by an engine")
-    group.add_argument("--engine", choices=ENGINES, help="what counts: processes here, Dask or Spark (default: local)")
-    group.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
-    group.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask scheduler, such as tcp://host:8786")
-    group.add_argument("--master", metavar="URL", help="of Spark, such as spark://host:7077 (default: this machine)")
-    if with_candidates:
-        group.add_argument(
-            "--candidates", metavar="FILE", help="values to count, one per line; needed where an oracle has no domain"
-        )
-    group.add_argument("--no-verify", action="store_true", help="count without comparing the files' checksums")
-    group.add_argument(
-        "--resume",
-        metavar="FILE",
-        help="where finished units are written; a run that was killed goes on from there "
-        f"(default: {f'the name of the output and {UNFINISHED}' if unfinished else 'nowhere'})",
-    )
-    group.add_argument("--dry-run", action="store_true", help="print what would be read and how long it may take")
-
-
 def wants_engine(args: argparse.Namespace) -> bool:
     """Whether an engine counts: where it was asked for, or the inputs are more than one process should count."""
-    from pathlib import Path
-
-    from overstory.engines.folders import is_address
-    from overstory.files.counts import is_labelled
-
-    if is_labelled(args.output) or any(getattr(args, name) for name in ALONE) or not args.params:
-        return True
-    if any(is_address(name) or Path(name).is_dir() or _is_glob(name) for name in args.reports):
-        return True
-    return not args.skip_bad and _are_large(args.reports)
-
-
-def _is_glob(name: str) -> bool:
     import glob
     from pathlib import Path
 
-    return glob.has_magic(name) and not Path(name).exists()
+    from overstory.engines.folders import is_address
+    from overstory.files.labels import is_labelled
+
+    if is_labelled(args.output) or any(getattr(args, name) for name in ALONE) or not args.params:
+        return True
+    if any(is_address(name) or Path(name).is_dir() for name in args.reports):
+        return True
+    if any(glob.has_magic(name) and not Path(name).exists() for name in args.reports):
+        return True
+    return not args.skip_bad and _are_large(args.reports)
 
 
 def _are_large(names: list[str]) -> bool:
@@ -248,7 +206,7 @@ class CountedFiles:
 
 def run_engine(args: argparse.Namespace) -> int:
     """Count by an engine."""
-    from overstory.files.counts import LabelledCounts, is_labelled, write_labelled
+    from overstory.files.labels import LabelledCounts, is_labelled, write_labelled
     from overstory.files.rappor import write_counts
 
     files = find_units(args, args.reports)
@@ -378,25 +336,6 @@ def _print_run(args: argparse.Namespace, files: CountedFiles, run: Run) -> None:
     )
 
 
-def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Add ``--params``, ``--registry`` and their own."""
-    group = parser.add_argument_group("what made the reports (unless given: the label of a Parquet file)")
-    add_option(group, "--params")
-    add_hashing(group, otherwise="any", note="; packed and Parquet files are checked against it")
-    add_option(group, "--registry")
-    group.add_argument("--metric", metavar="ID", help="with --registry: the metric")
-
-
-def check_sources(args: argparse.Namespace) -> None:
-    """Refuse two sources, or half of one."""
-    if args.params and args.registry:
-        raise ParameterError("--params and --registry are two sources: give one")
-    if bool(args.registry) != bool(args.metric):
-        raise ParameterError("--registry and --metric belong together: the file, and the metric's id in it")
-    if (args.hash_family or args.hash_key) and not args.params:
-        raise ParameterError("--hash-family and --hash-key have no effect without --params")
-
-
 def stated_mechanism(args: argparse.Namespace, digest: bytes, label: Label | None, source: str) -> LocalRandomizer:
     """Return the mechanism of reports with this digest."""
     if args.params:
@@ -430,7 +369,7 @@ def asked_values(args: argparse.Namespace, mechanism: Any) -> list[int] | None:
     # Counted by bit or seed: strings are looked for when the counts are decoded.
     if encoding is None or encoding.by_seed or encoding.decoded or not args.candidates:
         return None
-    from overstory.files.candidates import read_candidates
+    from overstory.files.rappor import read_candidates
 
     return _symbols(args, read_candidates(args.candidates), mechanism.domain_size)
 

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import (
     add_command,
+    add_engines,
     add_hashing,
     add_option,
     add_output,
     add_pair,
     add_reporting,
     add_skipping,
+    add_sources,
     check_pipes,
+    check_sources,
     print_outcome,
     read_mechanism,
     shown,
 )
 from overstory.cli.progress import reading_bar, tell_skipped
-from overstory.cli.rappor.engine_runs import (
-    add_engines,
-    add_sources,
-    check_sources,
-    run_engine,
-    stated_mechanism,
-    wants_engine,
-)
+from overstory.cli.rappor.engine_runs import run_engine, stated_mechanism, wants_engine
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from overstory.analysis.reports import ReportBatch, SupportCounts
+    from overstory.analysis.reports import SupportCounts
     from overstory.cli.rappor.devices import Fleet
     from overstory.files.csv import Skipped
     from overstory.files.rappor import Holding
@@ -146,7 +143,7 @@ def _add_map(commands: Any) -> None:
 def _map(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "candidates")
     from overstory.analysis.decoding.candidates import colliding
-    from overstory.files.candidates import hash_candidates, read_candidates, write_map
+    from overstory.files.rappor import hash_candidates, read_candidates, write_map
 
     parameters, mechanism = read_mechanism(args)
     with reading_bar(args, "reading candidates", [args.candidates]) as advance:
@@ -276,9 +273,10 @@ def _convert(args: argparse.Namespace) -> int:
         raise ParameterError("-o -: Parquet cannot be written to standard output; name a file")
     if args.period and not args.registry:
         raise ParameterError("--period has no effect without --registry, whose metric says how long a period is")
-    from overstory.files.blocks import write_blocks
     from overstory.files.csv import Skipped
     from overstory.files.labels import Label
+    from overstory.files.parquet import write_blocks
+    from overstory.files.reports import read_batches
 
     mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
     period = None
@@ -287,7 +285,12 @@ def _convert(args: argparse.Namespace) -> int:
 
         period = load_registry(args.registry)[args.metric].period.parse_label(args.period)
     with reading_bar(args, "converting", args.inputs) as advance:
-        batches = (batch for path in args.inputs for batch in _batches(args, path, mechanism, skipped, advance))
+        shape = (mechanism.payload_bits, mechanism.num_cohorts) if args.params else None
+        batches = (
+            batch
+            for path in args.inputs
+            for batch in read_batches(path, partial(_check, mechanism, path), shape, skipped=skipped, advance=advance)
+        )
         number = write_blocks(args.output, batches, Label.of(mechanism), metric=args.metric, period=period)
     tell_skipped(skipped, "records")
     outcome = {"reports": number, "skipped": skipped.count if skipped else 0, "output": args.output}
@@ -315,33 +318,7 @@ def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
     return read_params(args.params).mechanism(**hashing, hash_key=args.hash_key)
 
 
-def _batches(
-    args: argparse.Namespace,
-    path: str,
-    mechanism: LocalRandomizer,
-    skipped: Skipped | None,
-    advance: Callable[[int], object] | None,
-) -> Iterator[ReportBatch]:
-    from overstory.analysis.reports import ReportBatch
-    from overstory.files.parquet import read_label, read_parquet
-    from overstory.files.reports import read_packed, read_reports_csv, start_of
-
-    start = start_of(path)
-    if start == "parquet":
-        _check(read_label(path).digest, mechanism, path)
-        yield from read_parquet(path, advance=advance)
-    elif start == "packed":
-        for batch in read_packed(path, skipped=skipped, advance=advance):
-            _check(batch.digest, mechanism, path)
-            yield ReportBatch.from_wire(batch)
-    elif args.params:
-        bits, cohorts = mechanism.payload_bits, mechanism.num_cohorts
-        yield from read_reports_csv(path, bits, cohorts, skipped=skipped, advance=advance)
-    else:
-        raise FormatError("neither Parquet nor packed batches; of reports.csv, give --params", source=path)
-
-
-def _check(digest: bytes, mechanism: LocalRandomizer, path: str) -> None:
+def _check(mechanism: LocalRandomizer, path: str, num_bits: int, num_cohorts: int, digest: bytes) -> None:  # noqa: ARG001 - the digest says it all
     if digest != mechanism.digest:
         raise FormatError(
             f"these reports are of other parameters than those of {mechanism.name} stated or read first: convert them "

@@ -15,7 +15,7 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.collector.store.copies.export import Exported, Selection
-    from overstory.files.manifests import Manifest
+    from overstory.files.labels import Manifest
     from overstory.protocol.metrics import MetricRegistry
 
 EXPORT = """\

@@ -134,7 +134,7 @@ def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[st
         }
     candidates = None
     if args.candidates is not None:
-        from overstory.files.candidates import read_candidates
+        from overstory.files.rappor import read_candidates
 
         candidates = list(read_candidates(args.candidates))
     return {metric.id: ValueDistribution.of_shape(metric, args.population, candidates) for metric in metrics}

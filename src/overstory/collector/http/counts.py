@@ -15,8 +15,7 @@ from overstory.analysis.support.registry import server_half
 from overstory.collector.http.endpoint import ALWAYS_TEXT
 from overstory.presentation.render_data import for_spreadsheet
 from overstory.protocol.errors import ParameterError
-from overstory.queries.counts import parse_range, read_store
-from overstory.queries.facts import with_sums
+from overstory.queries.counts import parse_range, read_store, with_sums
 from overstory.supervision.upkeep import in_thread
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from overstory.analysis.reports import SupportCounts
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries
-    from overstory.queries.readings import Reading
+    from overstory.queries.estimates import EstimateSeries
+    from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 
 MOST_BYTES: Final = 64 << 20

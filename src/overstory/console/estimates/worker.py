@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch
     from overstory.console.estimates.estimates import Task
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation, EstimateOptions
-    from overstory.queries.readings import Reading
+    from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 
 MOST_ANSWERS: Final = 5_000_000

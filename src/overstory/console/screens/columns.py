@@ -13,7 +13,8 @@ from overstory.presentation.charts.numbers import counts_over_time
 from overstory.presentation.charts.series import MOST_COLUMNS, Event
 from overstory.protocol.metrics.period import DAY, Period
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries, PeriodEstimate
+from overstory.queries.estimates import EstimateSeries
+from overstory.queries.readings import Aggregation, EstimateOptions, PeriodEstimate
 
 if TYPE_CHECKING:
     from overstory.collector.store.operations import Note

@@ -36,19 +36,19 @@ from overstory.queries.comparison import (
     SHARED_NOISE,
     Comparison,
     check_comparable,
+    compare,
     compare_series,
     file_columns,
     parse_span,
 )
-from overstory.queries.estimates import EstimateOptions
-from overstory.queries.readings import compare
+from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
+    from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.readings import RangeComparison
 
 MOST_DRAWN: Final = 50
 """Values in the picture and in the page's table; the downloads have all."""
@@ -143,7 +143,7 @@ class _Page:
         facts = {"metric": self.metric.id, "reason": reason}
         return View(self.metric.title, (*blocks, *self._releases()), facts=facts, status=status)
 
-    def of_another_reading(self, compared: RangeComparison) -> View:
+    def of_another_reading(self, compared: Comparison) -> View:
         head = tuple(self._head(f"{self.metric.title}: {self._words(0)} against {self._words(1)}"))
         return compared_view(self.data, self.metric, compared, head, (self._form(), *self._releases()))
 

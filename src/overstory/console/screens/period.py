@@ -50,7 +50,8 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import interval, percent
-from overstory.queries.estimates import EstimateOptions, EstimateSeries
+from overstory.queries.estimates import EstimateSeries
+from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData

@@ -38,9 +38,7 @@ from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
 from overstory.privacy.text import epsilon_text, factor
 from overstory.protocol.metrics.metric import SLACK
-from overstory.queries.estimates import EstimateOptions
-from overstory.queries.numbers import NumberPart
-from overstory.queries.tables import PeriodTables
+from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.analysis.association.summary import TableSummary
@@ -103,16 +101,16 @@ def rounded_reading(reading: Any) -> Any:
     """Return a reading whose estimates are rounded, so that whatever is computed of it tells no more than these."""
     if reading.metric.reading == "search":
         return replace(reading, discovered=_rounded_counts(reading.discovered))
-    return replace(reading, parts=tuple(map(_rounded_part, reading.parts)))
+    rounded_one = ROUNDED.get(reading.metric.reading, _rounded_counts)
+    return replace(reading, parts=tuple(replace(part, estimate=rounded_one(part.estimate)) for part in reading.parts))
 
 
-def _rounded_part(part: Any) -> Any:
-    if isinstance(part, PeriodTables):
-        return replace(part, tables=tuple(map(_rounded_table, part.tables)))
-    if isinstance(part, NumberPart):
-        quantities = tuple(replace(row, **rounded(row.to_json())) for row in part.estimate.quantities)
-        return replace(part, estimate=replace(part.estimate, quantities=quantities))
-    return replace(part, estimate=_rounded_counts(part.estimate))
+def _rounded_numbers(estimate: Any) -> Any:
+    return replace(estimate, quantities=tuple(replace(row, **rounded(row.to_json())) for row in estimate.quantities))
+
+
+def _rounded_tables(tables: Any) -> tuple[TableSummary, ...]:
+    return tuple(map(_rounded_table, tables))
 
 
 def _rounded_counts(estimate: Any) -> Any:
@@ -130,6 +128,9 @@ def _rounded_table(summary: TableSummary) -> TableSummary:
         table = replace(table, own_shares=tuple(map(of, table.own_shares)))
     return replace(summary, table=table)
 
+
+ROUNDED: Final = {"table": _rounded_tables, **dict.fromkeys(("mean", "distribution", "ranges"), _rounded_numbers)}
+"""By reading: what rounds the estimate of a part; of shares, `_rounded_counts`."""
 
 MEANING: Final = (
     "Each device adds random noise to its answer before it sends it, so that no single report tells for certain what "

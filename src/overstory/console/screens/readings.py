@@ -46,10 +46,11 @@ if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
+    from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries, ItemSeries
+    from overstory.queries.estimates import EstimateSeries, ItemSeries
     from overstory.queries.numbers import NumberSeries
-    from overstory.queries.readings import RangeComparison, Reading
+    from overstory.queries.readings import Aggregation, EstimateOptions, Reading
     from overstory.queries.tables import TableSeries
 
 
@@ -134,7 +135,7 @@ FEW: Final = 10
 
 def table_pictures(name: str, reading: TableSeries) -> Iterator[Picture]:
     """Yield a picture of each table of the last range."""
-    for number, summary in enumerate(reading.parts[-1].tables if reading.parts else (), start=1):
+    for number, summary in enumerate(reading.parts[-1].estimate if reading.parts else (), start=1):
         if summary.table.num_reports:
             yield table_picture(f"{name}-{number}", summary)
 
@@ -192,9 +193,9 @@ def marginal_tables(reading: Any) -> Iterator[Block]:
     """Yield the shares of each variable's values, each variable once."""
     if not reading.parts:
         return
-    left = dict.fromkeys(name for summary in reading.parts[-1].tables for name in summary.table.names)
+    left = dict.fromkeys(name for summary in reading.parts[-1].estimate for name in summary.table.names)
     yield Heading(2, "Each variable by itself")
-    for summary in reading.parts[-1].tables:
+    for summary in reading.parts[-1].estimate:
         for name, rows in summary.to_json()["marginals"].items():
             if name in left:
                 del left[name]
@@ -307,14 +308,14 @@ def series_view(
 
 
 def compared_view(
-    data: ConsoleData, metric: Metric, compared: RangeComparison, head: Sequence[Block], tail: Sequence[Block]
+    data: ConsoleData, metric: Metric, compared: Comparison, head: Sequence[Block], tail: Sequence[Block]
 ) -> View:
     """Return the page of two ranges whose numbers are no shares, between the blocks `head` and `tail`."""
     last = compared.a.periods[-1]
     newest = f"{metric.period.label(last)} ({state_words(data, metric, last)})"
     blocks = (
         *head,
-        *(_for_a_page(block) for block in compared.blocks()),
+        *(_for_a_page(block) for block in compared.table()),
         *tail,
         Heading(2, "What these numbers rest on"),
         KeyValues((("Differences", "range a less range b"), ("Last period of a", newest))),
@@ -389,7 +390,7 @@ def _typed(cells: Sequence[str]) -> list[Any]:
         return list(cells)
 
 
-def _facts(reading: Reading | RangeComparison) -> dict[str, Any]:
+def _facts(reading: Reading | Comparison) -> dict[str, Any]:
     return {name: value for name, value in reading.to_json().items() if name != "title"}
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field as Parameter
 
-from overstory.analysis.decoding.caveats import NEEDED_SHARE
-from overstory.analysis.decoding.decoder import Decoded
+from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference.combination import total
 from overstory.analysis.selection import Adjustment, normal_reach, people_variance
 from overstory.analysis.tables.output import estimate_table
@@ -58,7 +57,8 @@ from overstory.presentation.document import (
 )
 from overstory.presentation.formats import UNKNOWN, interval, percent, thousands
 from overstory.protocol.errors import ParameterError
-from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries
+from overstory.queries.estimates import EstimateSeries
+from overstory.queries.readings import Aggregation, EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
@@ -356,7 +356,8 @@ class _Page:
         )
 
     def _part_rows(self, number: int) -> list[dict[str, Any]]:
-        return self.series.parts[number].estimate.rows(level=self.query.level)
+        rows: list[dict[str, Any]] = self.series.parts[number].estimate.rows(level=self.query.level)
+        return rows
 
     def _tables(self, shown: Shown) -> Iterator[Block]:
         part = self.series.parts[-1]

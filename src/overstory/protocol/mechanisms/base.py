@@ -77,6 +77,7 @@ class LocalRandomizer(ABC):
     payload: ClassVar[str]  # the kind of report: what it reveals is looked up by it in `overstory.privacy`
     reading: ClassVar[str] = "shares"  # how estimates are read, where the domain does not say
     reads_reports: ClassVar[bool] = False  # whether an estimate needs the reports themselves, and counts are not enough
+    counts_values: ClassVar[bool] = False  # whether it is a frequency oracle: what is estimated are single values
     once: ClassVar[bool] = False  # whether a device sends one report by these parameters, and then no other
 
     if TYPE_CHECKING:  # at run time a property would be taken for the default of a dataclass's field
@@ -222,6 +223,8 @@ class LocalRandomizer(ABC):
 
 class Mechanism(LocalRandomizer):
     """The device's half of a frequency oracle; a subclass says what its payload is and how likely it is."""
+
+    counts_values: ClassVar[bool] = True
 
     name: str
     parameters: Mapping[str, Any]

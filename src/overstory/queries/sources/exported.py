@@ -20,8 +20,7 @@ from overstory.engines.reducer import check_label, read_unit
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.queries.counts import read_store
-from overstory.queries.facts import with_sums
+from overstory.queries.counts import read_store, with_sums
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch
@@ -129,7 +128,7 @@ class ExportedReports:
     def counts(
         self, metric: Metric, first: int, last: int, *, groups: Collection[str] | None = None
     ) -> dict[int, SupportCounts]:
-        job = job_of(metric, verify=self.verify)
+        job = Job.of(metric.mechanism, verify=self.verify)
 
         def read(files: Files, keys: Sequence[Counted]) -> None:
             counted = self.counting(job, files).collections
@@ -153,7 +152,7 @@ class ExportedReports:
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
         """Yield the reports themselves, read by this process."""
-        job, chosen = job_of(metric, verify=self.verify), self._chosen(metric, first, last)
+        job, chosen = Job.of(metric.mechanism, verify=self.verify), self._chosen(metric, first, last)
         for unit in self._files(metric, chosen).units if chosen else ():
             yield from read_unit(job, unit, metric.mechanism)
 
@@ -162,7 +161,9 @@ class ExportedReports:
         chosen = self._chosen(metric, first, last)
         units = self._files(metric, chosen).units if chosen else []
         files = Files(self._places(chosen), [replace(unit, collection=0) for unit in units])
-        return search_answers(lambda asked: self.counting(asked, files).counts, job_of(metric, verify=self.verify))
+        return search_answers(
+            lambda asked: self.counting(asked, files).counts, Job.of(metric.mechanism, verify=self.verify)
+        )
 
     def files(self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None) -> Files:
         """Return the files of a range of periods, and the units that their counts need."""
@@ -234,11 +235,6 @@ def only_metric(sets: Iterable[ExportedSet]) -> str:
     if len(names) != 1:
         raise ParameterError(f"reports of {', '.join(names)} are there: choose one by --metric")
     return names[0]
-
-
-def job_of(metric: Metric, *, verify: bool = True) -> Job:
-    """Return the job of counting a metric's reports as a store counts them."""
-    return Job.of(metric.mechanism, verify=verify)
 
 
 def _key(metric: Metric, one: ExportedSet) -> Counted:

@@ -11,67 +11,29 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from overstory.protocol.errors import ParameterError
-from overstory.queries.facts import SumsStore
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.privacy.shuffle.central import Released
     from overstory.protocol.metrics import Metric
-    from overstory.protocol.metrics.tables import Shards
 
 Key = TypeVar("Key")
 Value = TypeVar("Value", bound=Any)
 
 
-class Served(Protocol):
-    """Which shard a store holds, and by which registry it was served last."""
-
-    @property
-    def shard(self) -> int:
-        """Its number."""
-        ...
-
-    @property
-    def shards(self) -> Shards:
-        """The registry's shards."""
-        ...
-
-    @property
-    def mechanisms(self) -> Mapping[str, str]:
-        """The digest of each metric's mechanism."""
-        ...
-
-
-class ShardStore(SumsStore, Protocol):
-    """A store of one shard; `overstory.collector.store.StoreReader` has these methods, and those of the console."""
-
-    @property
-    def url(self) -> str:
-        """The database's URL, without a password."""
-        ...
-
-    def served_shard(self) -> Served | None:
-        """Return which shard the store holds; None where it is of a registry without shards."""
-        ...
-
-    def close(self) -> None:
-        """Close the database."""
-        ...
-
-
 class SeveralStores:
-    """The stores of several shards of one registry, with the methods of one `StoreReader`.
+    """The stores of several shards of one registry, each a `StoreReader`, with the methods of one.
 
     A store that is given twice is refused; so is one without a shard, or with one that another holds too, or that was
     served with another registry.
     """
 
-    def __init__(self, stores: Sequence[ShardStore]) -> None:
-        self._stores: tuple[Any, ...] = tuple(stores)
+    def __init__(self, stores: Sequence[Any]) -> None:
+        self._stores = tuple(stores)
         served = {store.url: store.served_shard() for store in stores}
         if len(served) < len(stores):
             twice = next(url for url, times in Counter(store.url for store in stores).items() if times > 1)
@@ -177,10 +139,10 @@ class SeveralStores:
         self.close()
 
 
-def _check_shards(served: Mapping[str, Served | None]) -> Served:
+def _check_shards(served: Mapping[str, Any]) -> Any:
     """Return what the first store holds, or raise where the stores cannot be added up."""
     holders: dict[int, str] = {}
-    first: tuple[str, Served] | None = None
+    first: tuple[str, Any] | None = None
     for url, held in served.items():
         if held is None:
             raise ParameterError(
@@ -196,7 +158,7 @@ def _check_shards(served: Mapping[str, Served | None]) -> Served:
     return first[1]
 
 
-def _check_same_registry(url: str, held: Served, other_url: str, other: Served) -> None:
+def _check_same_registry(url: str, held: Any, other_url: str, other: Any) -> None:
     changed = sorted(name for name, digest in held.mechanisms.items() if other.mechanisms.get(name, digest) != digest)
     if held.shards != other.shards or changed:
         what = f"other parameters of {', '.join(changed)}" if changed else f"shards {held.shards} and {other.shards}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.reports import ReportBatch
     from overstory.engines.folders import Folder
-    from overstory.files.manifests import Manifest, PartFile
+    from overstory.files.labels import Manifest, PartFile
     from overstory.protocol.metrics import MetricRegistry
 
 
@@ -179,8 +179,7 @@ class Export:
     def _export(self, key: Key) -> None:
         """Write the parts of a key, and then their manifest, unless its reports changed meanwhile."""
         from overstory.engines.folders import FolderError
-        from overstory.files.labels import Label
-        from overstory.files.manifests import Manifest
+        from overstory.files.labels import Label, Manifest
 
         entry, chunks = self._entries[key.metric, key.digest], self._chunks(key)
         label = entry.period.label(key.period)
@@ -208,9 +207,8 @@ class Export:
         import numpy as np
 
         from overstory.engines.folders import file_checksum
-        from overstory.files.blocks import write_blocks
-        from overstory.files.labels import Label
-        from overstory.files.manifests import PartFile, part_name
+        from overstory.files.labels import Label, PartFile, part_name
+        from overstory.files.parquet import write_blocks
         from overstory.protocol.encodings.base import MAX_COHORTS
 
         cohorts = entry.mechanism.num_cohorts
@@ -252,7 +250,7 @@ class Export:
 
     def _remove_orphans(self, there: Collection[str], keys: Sequence[Key]) -> None:
         """Remove what a killed export left: half a file, and parts of reports that were deleted since."""
-        from overstory.files.manifests import PART_NAME, manifest_name
+        from overstory.files.labels import PART_NAME, manifest_name
 
         stored = {export_id(self._store, key) for key in keys}
         for path in sorted(there):
@@ -269,13 +267,13 @@ class Export:
         self._done.removed += 1
 
     def _manifest_name(self, key: Key) -> str:
-        from overstory.files.manifests import manifest_name
+        from overstory.files.labels import manifest_name
 
         return f"{_partition(key)}/{manifest_name(export_id(self._store, key))}"
 
     def _outside_retention(self, there: Collection[str], now: float) -> list[OutsideRetention]:
         """Return which reports at the destination, of any store, are past their metric's retention."""
-        from overstory.files.manifests import MANIFEST_NAME, read_partition
+        from overstory.files.labels import MANIFEST_NAME, read_partition
 
         of_metric = {entry.metric: entry for entry in self._entries.values()}
         periods: dict[str, list[int]] = {}
@@ -294,7 +292,7 @@ class Export:
 
 
 def _partition(key: Key) -> str:
-    from overstory.files.manifests import partition_path
+    from overstory.files.labels import partition_path
 
     return partition_path(key.metric, key.period, key.digest)
 

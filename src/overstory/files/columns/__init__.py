@@ -1,1 +1,0 @@
-"""A column of a user's own file: CSV, JSON lines or Parquet, read in a stream."""
