@@ -118,11 +118,6 @@ def test_files_and_pictures(folder: Path, tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "crashes.svg").read_text()
 
 
-def test_no_reports(folder: Path) -> None:
-    """Said, not estimated."""
-    assert "no reports of empty" in _decode(folder, "--metric", "empty")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

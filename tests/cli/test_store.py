@@ -11,14 +11,12 @@ import pytest
 
 from overstory.collector.auth import sha256
 from overstory.collector.store import open_store
-from overstory.files.parquet import read_parquet
 from support.registry_texts import plain_registry
 from support.running import within
 from support.store_samples import received, registry, reports
 
 REGISTRY = plain_registry("colour", domain='{kind = "categories", names = ["red", "green", "blue"]}')
 DAY = 20_000
-EXPORT = ("export", "reports.db", "--registry", "metrics.toml", "--metric", "colour", "-o", "out.parquet")
 
 
 @pytest.fixture
@@ -43,13 +41,6 @@ def answer(folder: Path, *arguments: object) -> Any:
 
 def test_a_store_is_made_once(folder: Path) -> None:
     assert answer(folder, "create", "reports.db") == {"url": "sqlite:///reports.db", "schema": 1, "made": False}
-
-
-def test_export(folder: Path) -> None:
-    assert answer(folder, *EXPORT) == {"output": "out.parquet", "reports": 30}
-    assert answer(folder, *EXPORT, "--from", "2024-10-05") == {"output": "out.parquet", "reports": 20}
-    assert answer(folder, *EXPORT, "--to", "2024-10-04")["reports"] == 10
-    assert sum(len(batch) for batch in read_parquet(folder / "out.parquet")) == 10
 
 
 def test_tokens_are_shown_once_listed_and_revoked(folder: Path) -> None:
@@ -84,7 +75,7 @@ def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder: 
 
 
 def test_every_action_has_an_example_in_its_help(folder: Path) -> None:
-    actions = ("create", "summary", "compact", "retain", "backup", "restore", "export", "tokens")
+    actions = ("create", "summary", "compact", "retain", "backup", "restore", "tokens")
     for words in (*((one,) for one in actions), *(("tokens", verb) for verb in ("add", "list", "revoke"))):
         done = within("store", *words, "--help", cwd=folder)
         assert done.returncode == 0
