@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.domains.codes import MAX_BYTES, CodedDomain, CodedIntegers, CodedStrings
+from overstory.protocol.domains.codes import MAX_BYTES, CodedDomain, CodedIntegers, coded_strings
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.domains.models import ORDER, WIDTH, ModelStrings
 from overstory.protocol.errors import NoCodeError, ParameterError
@@ -41,7 +41,7 @@ class UnknownValues(AnyDomain):
 
     def completes(self, metric: str) -> dict[str, Any]:
         """Return the values that the search covers, those it expects, and the key of its hashes."""
-        return {"values": parameters_of(self.coded), "known": self.known, "hash_key": metric}
+        return {"values": self.coded.parameters, "known": self.known, "hash_key": metric}
 
     def encode(self, value: Any) -> int | bytes:
         """Return the value's code, or `ELSEWHERE` where it has none; ParameterError where it is of another type."""
@@ -158,18 +158,17 @@ class UnknownStrings(UnknownValues):
         self._check_known()
 
     @cached_property
-    def coded(self) -> CodedStrings | ModelStrings:
+    def coded(self) -> CodedDomain:
         """The strings' codes."""
         if self.model:
             return ModelStrings(self.model, self.order, self.width)
-        return CodedStrings(self.max_bytes, self.alphabet, is_text=not self.alphabet)
+        return coded_strings(self.max_bytes, self.alphabet, is_text=not self.alphabet)
 
     def _check_type(self, value: Any) -> None:
         if not isinstance(value, str):
             raise ParameterError(f"a {type(value).__name__} is no text: give a string")
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
-        """Return what a report can be about."""
         if self.model:
             return f"any text that is not too unlikely{self._expects()}; any other text is reported as elsewhere"
         size = f"{self.max_bytes} characters of {self.alphabet}" if self.alphabet else f"{self.max_bytes} bytes"
@@ -205,7 +204,7 @@ class UnknownIntegers(UnknownValues):
         self._check_known()
 
     @cached_property
-    def coded(self) -> CodedIntegers:
+    def coded(self) -> CodedDomain:
         """The numbers themselves."""
         return CodedIntegers(self.bits)
 
@@ -214,13 +213,12 @@ class UnknownIntegers(UnknownValues):
             raise ParameterError(f"a {type(value).__name__} is no whole number: give an integer")
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
-        """Return what a report can be about."""
         return f"any whole number below 2^{self.bits}{self._expects()}; another one is reported as elsewhere"
 
 
 CODED: Final[Mapping[str, Callable[..., CodedDomain]]] = {
     "integers": CodedIntegers,
-    "strings": CodedStrings,
+    "strings": coded_strings,
     "model": ModelStrings,
 }
 
@@ -228,15 +226,8 @@ NAMES: Final = {"text": "is_text"}
 """The parameters whose names in the canonical form are shorter."""
 
 
-def parameters_of(coded: CodedDomain) -> dict[str, Any]:
-    """Return what `coded_from` builds codes from: their canonical form, or the texts of a model."""
-    if isinstance(coded, ModelStrings):
-        return {"domain": "model", "words": list(coded.words), "order": coded.order, "width": coded.width}
-    return coded.canonical()
-
-
 def coded_from(canonical: Any) -> CodedDomain:
-    """Return the codes of their parameters: the inverse of `parameters_of`."""
+    """Return the codes of their `CodedDomain.parameters`."""
     given: dict[str, Any] = dict(canonical)
     kind = given.pop("domain", None)
     if kind not in CODED:
@@ -244,4 +235,4 @@ def coded_from(canonical: Any) -> CodedDomain:
     try:
         return CODED[kind](**{NAMES.get(key, key): value for key, value in given.items()})
     except TypeError as error:
-        raise ParameterError(f"codes of {kind}: {str(error).partition('__init__() ')[2]}") from None
+        raise ParameterError(f"codes of {kind}: {str(error).partition('() ')[2]}") from None
