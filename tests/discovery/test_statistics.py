@@ -92,12 +92,13 @@ def test_p_values_of_absent_values_are_uniform():
 
 def test_p_values_are_the_binomial_tail():
     one = mechanism("olh", epsilon=3.0)
-    supports = np.array([0, 1, 5, 40, 100])
-    expected = binom.sf(supports - 1, 100, float(one.q_star))
-    assert np.allclose(exact_p_values(one, supports, 100), expected, rtol=1e-9)
-    assert exact_p_values(one, np.array([101]), 100)[0] == 0
-    needed = needed_support(one, 100, 1e-3)
-    assert binom.sf(needed - 1, 100, float(one.q_star)) <= 1e-3 < binom.sf(needed - 2, 100, float(one.q_star))
+    q_star = float(one.q_star)
+    for size in (100, 512, 513, 5000):  # the few are summed in whole numbers
+        supports = np.array([0, 1, 5, 40, size - 1, size])
+        assert np.allclose(exact_p_values(one, supports, size), binom.sf(supports - 1, size, q_star), rtol=1e-9)
+        assert exact_p_values(one, np.array([size + 1]), size)[0] == 0
+        needed = needed_support(one, size, 1e-3)
+        assert binom.sf(needed - 1, size, q_star) <= 1e-3 < binom.sf(needed - 2, size, q_star)
 
 
 def test_few_false_ones_are_found_and_more_where_only_what_was_kept_is_counted():

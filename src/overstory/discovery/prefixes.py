@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,9 @@ from overstory.discovery.simulation import Progress
 from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.search.plans import Plan, Question
+
+FEW: Final = 512
+"""Reports up to which p-values are summed in whole numbers: SciPy takes longer to load."""
 
 
 class RemoteAnswers(Protocol):
@@ -77,12 +82,26 @@ def exact_p_values(mechanism: Mechanism, supports: NDArray[Any], num_reports: in
     Exact because a report supports such a value with probability q* whatever its device holds, and reports are
     independent.
     """
+    if num_reports <= FEW:
+        return _tails(num_reports, Fraction(mechanism.q_star))[np.clip(supports, 0, num_reports + 1)]
     from scipy.special import betainc
 
     # P(Binomial(n, q) >= c) is the regularized incomplete beta function at q.
     c = np.asarray(supports, np.float64)
     inside = betainc(np.maximum(c, 1), np.maximum(num_reports - c + 1, 1), float(mechanism.q_star))
     return np.asarray(np.where(c <= 0, 1.0, np.where(c > num_reports, 0.0, inside)), np.float64)
+
+
+@lru_cache(maxsize=64)
+def _tails(num_reports: int, q_star: Fraction) -> F64:
+    """Return P(Binomial(n, q*) >= c) for c from 0 to n + 1, in whole numbers up to the last division."""
+    held, whole = q_star.numerator, q_star.denominator
+    tails, total, weight, unit = [0.0], 0, held**num_reports, whole**num_reports
+    for count in range(num_reports, -1, -1):
+        total += weight  # C(n, c) q^c (1 - q)^(n - c), times the unit
+        tails.append(total / unit)
+        weight = weight * count * (whole - held) // ((num_reports - count + 1) * held)
+    return np.array(tails[::-1])
 
 
 def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:

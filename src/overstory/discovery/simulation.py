@@ -59,7 +59,9 @@ def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | N
     for number, question in enumerate(plan.questions):
         if progress:
             progress("devices report", number / len(plan.questions))
-        present, symbols = np.unique(index[groups == number], return_inverse=True)
+        mine = index[groups == number]
+        is_present = np.bincount(mine, minlength=len(rows)) > 0  # by `np.unique`, NumPy loads its masked arrays
+        present, symbols = np.flatnonzero(is_present), (np.cumsum(is_present) - 1)[mine]
         asked = ~is_elsewhere[present]
         if plan.known:
             asked &= is_known[present] == (question.name == DICTIONARY)
