@@ -59,7 +59,7 @@ def test_the_wrong_hash_fails_the_check():
 def test_losing_the_best_fails_the_check(monkeypatch):
     def upside_down(question, batch, parents, keep, domain):
         kept = extend(question, batch, parents, 4 * keep, domain)
-        return dataclasses.replace(kept, rows=kept.rows[keep:], supports=kept.supports[keep:])
+        return dataclasses.replace(kept, rows=kept.rows[keep:], supports=kept.supports[keep:], codes=kept.codes[keep:])
 
     monkeypatch.setattr("overstory.discovery.prefixes.extend", upside_down)
     assert not is_good(searched(discover(epsilon=4.0, domain=DOMAIN, levels=EVEN, beam=64)))

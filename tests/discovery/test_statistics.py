@@ -146,9 +146,9 @@ def null_p_values(shift):
     p_values = []
     for seed in range(60):
         reports = simulate(NULL_PLAN, NOBODYS, np.random.default_rng(seed))
-        trail = search(NULL_PLAN, reports, 64)
-        for place, codes in enumerate(trail.ended):
-            if codes:
+        steps, _ = search(NULL_PLAN, reports, 64)
+        for place, step in enumerate(steps):
+            if codes := [code for code in step.codes if code is not None]:
                 supports, num_reports = counted_from(NULL_PLAN, reports, place + shift, codes)
                 p_values.append(exact_p_values(NULL_PLAN.mechanism, supports, num_reports))
     return np.concatenate(p_values)
@@ -178,12 +178,12 @@ def test_counting_the_level_that_chose_them_fails_the_same_check():
 def test_what_is_tested_is_what_all_later_levels_counted():
     plan = discover(epsilon=2.0, domain=LETTERS, levels=(6, 10, 14), beam=64)
     reports = simulate(plan, ["a"] * 3000 + ["cccccc"] * 3000, np.random.default_rng(1))
-    trail = search(plan, reports, 64)
-    for place, ended in enumerate(ended_strings(plan, reports, trail)):
+    steps, _ = search(plan, reports, 64)
+    for place, ended in enumerate(ended_strings(plan, reports, steps)):
         assert ended.num_reports == sum(map(len, reports[place + 1 :]))
-        assert ended.tried == trail.levels[place].kept
-    assert LETTERS.code("a") in trail.ended[0]
-    assert trail.levels[0].ended == len(trail.ended[0]) > 0
+        assert ended.tried == steps[place].level.kept
+    assert LETTERS.code("a") in steps[0].codes
+    assert steps[0].level.ended == sum(code is not None for code in steps[0].codes) > 0
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ p-values; values of all questions are joined under one selection rule.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.selection import Correction, adjusted_p_values, needed_p_value, null_error
+from overstory.analysis.selection import Correction, adjusted_p_values, null_error
 from overstory.analysis.support.symbols import LinearSupport
 from overstory.analysis.variance import support_noise
 from overstory.discovery.codes import Rows, byte_strings, code_rows, extensions, may_go_on, number_of
@@ -147,8 +147,8 @@ class Tested:
     source: str = "search"
 
 
-def joined(plan: Plan, parts: Sequence[Tested], num_devices: int, alpha: float, correction: Correction) -> Discovered:
-    """Return all values, most frequent first, tested together over all that any question tried."""
+def joined(plan: Plan, parts: Sequence[Tested], num_devices: int, correction: Correction, **facts: Any) -> Discovered:
+    """Return all values, most frequent first, tested together over all that any question tried; `facts` are its own."""
     tried = sum(part.tried for part in parts)
     columns = [
         (
@@ -174,51 +174,60 @@ def joined(plan: Plan, parts: Sequence[Tested], num_devices: int, alpha: float, 
         sources=tuple(sources[i] for i in order),
         num_reports=num_devices,
         tried=tried,
-        alpha=alpha,
         correction=correction,
         threshold=None,
         detectable_frequency=None,
         epsilon=plan.epsilon,
+        **facts,
     )
-
-
-def selection_level(result: Discovered) -> float:
-    """Return the p-value that the least surely detected value had to reach."""
-    detections = int(np.count_nonzero(result.detected()))
-    return needed_p_value(result.alpha, result.correction, detections, result.tried)
 
 
 AT_ONCE = 1 << 24  # prefixes counted before the best of them are taken: memory stays flat
 
 
 @dataclass(frozen=True, eq=False)
-class Frontier:
+class Step:
     """The prefixes of one level with the most support."""
 
+    level: Level  # what the level tried and let through
     rows: Rows  # the prefixes, most supported first
     supports: NDArray[np.int64]  # how many reports support each
-    counted: int  # how many were counted
-    total: int  # the sum of all supports that were counted
-    tried: int  # of those counted, the most that some value's code may begin with
+    codes: Sequence[int | None]  # the only code that begins with each, a string that has ended; None: several may
 
 
-def extend(question: Question, answers: Answers, parents: Rows, keep: int, domain: CodedDomain) -> Frontier:
+def extend(question: Question, answers: Answers, parents: Rows, keep: int, domain: CodedDomain) -> Step:
     """Return the `keep` most supported extensions of `parents` that some value's code may begin with."""
-    before, last = question.num_bits - question.step, question.num_bits == question.width
-    best = Frontier(np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64), 0, 0, 0)
+    before, is_last = question.num_bits - question.step, question.num_bits == question.width
+    rows, supports = np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64)
+    counted = total = 0
     part = max(1, AT_ONCE >> question.step)
     for start in range(0, len(parents), part):
         some = parents[start : start + part]
         words = [question.parent_word(raw) for raw in byte_strings(some)]
         places = np.flatnonzero(may_go_on(domain, some, before, question.step))
-        supports = supports_of(question, answers, words, question.step).ravel()[places]
-        held, held_rows = _largest_held(question, domain, some, places, supports, keep)
-        rows, merged = np.concatenate((best.rows, held_rows)), np.concatenate((best.supports, held))
-        order = _largest(merged, keep)
-        counted, total = best.counted + supports.size, best.total + int(supports.sum())
-        best = Frontier(rows[order], merged[order], counted, total, counted)
-    most = len(parents) * domain.most_values(question.step) if last else best.counted
-    return replace(best, tried=min(best.counted, most))
+        counts = supports_of(question, answers, words, question.step).ravel()[places]
+        held, held_rows = _largest_held(question, domain, some, places, counts, keep)
+        rows, supports = np.concatenate((rows, held_rows)), np.concatenate((supports, held))
+        order = _largest(supports, keep)
+        rows, supports = rows[order], supports[order]
+        counted, total = counted + counts.size, total + int(counts.sum())
+    estimates = frequencies_of(question.mechanism, supports, len(answers))
+    left = counted - estimates.size
+    rest = np.array((total - supports.sum()) / max(left, 1))
+    numbers = [number_of(raw, question.num_bits) for raw in byte_strings(rows)]
+    codes = [None if is_last else domain.only(number, question.num_bits) for number in numbers]
+    level = Level(
+        name=question.name,
+        num_bits=question.num_bits,
+        num_reports=len(answers),
+        tried=min(counted, len(parents) * domain.most_values(question.step)) if is_last else counted,
+        kept=estimates.size,
+        ended=sum(code is not None for code in codes),
+        standard_error=null_error(question.mechanism, len(answers)),
+        cut=float(estimates.min(initial=np.inf)),
+        background=float(frequencies_of(question.mechanism, rest, len(answers))) if left else 0.0,
+    )
+    return Step(level, rows, supports, codes)
 
 
 def _largest_held(
@@ -261,80 +270,43 @@ def _largest(numbers: NDArray[np.int64], keep: int) -> NDArray[np.intp]:
     return places[np.argsort(-numbers[places], kind="stable")]
 
 
-@dataclass(frozen=True, eq=False)
-class Trail:
-    """A search as far as it came."""
-
-    levels: tuple[Level, ...]  # what each level tried and let through
-    frontiers: tuple[Frontier, ...]  # what each level kept
-    ended: tuple[tuple[int, ...], ...]  # the codes of the strings that had ended at each level, and left the search
-    has_reports: bool = True  # whether every level that was needed had reports
-
-    @property
-    def last(self) -> Tested | None:
-        """The last level's values; None when the search did not come so far."""
-        if not self.levels or len(self.ended) == len(self.frontiers):
-            return None
-        frontier, level = self.frontiers[-1], self.levels[-1]
-        return Tested(frontier.rows, frontier.supports, level.num_reports, level.tried)
-
-
-def search(plan: Plan, answers: Sequence[Answers], keep: int, progress: Progress | None = None) -> Trail:
+def search(
+    plan: Plan, answers: Sequence[Answers], keep: int, progress: Progress | None = None
+) -> tuple[list[Step], str | None]:
     """Extend prefixes level by level; the last level keeps `keep` values, the others the plan's beam.
 
     A prefix that belongs to one value alone, a string that has ended, takes no place among those that are extended.
+    Beside the steps is why the search did not come to the last level, if it did not.
     """
-    levels: list[Level] = []
-    frontiers: list[Frontier] = []
-    ended: list[tuple[int, ...]] = []
+    steps: list[Step] = []
     parents = np.zeros((1, 0), np.uint8)
     for place, (question, given) in enumerate(zip(plan.levels, answers, strict=True)):
+        bits = question.num_bits
         if progress:
-            progress(f"prefixes of {question.num_bits} bits", place / len(plan.levels))
-        is_last = question.num_bits == question.width
-        if not len(given) or not len(parents):
-            return Trail(tuple(levels), tuple(frontiers), tuple(ended), has_reports=len(given) > 0)
-        frontier = extend(question, given, parents, keep if is_last else plan.beam, plan.domain)
-        frontiers.append(frontier)
-        numbers = (number_of(raw, question.num_bits) for raw in byte_strings(frontier.rows))
-        # The only code that begins with each prefix, or None where there may be several.
-        codes = () if is_last else tuple(plan.domain.only(number, question.num_bits) for number in numbers)
-        levels.append(_level(question, len(given), frontier, sum(code is not None for code in codes)))
-        if not is_last:
-            ended.append(tuple(code for code in codes if code is not None))
-            parents = frontier.rows[[code is None for code in codes]]
-    return Trail(tuple(levels), tuple(frontiers), tuple(ended))
+            progress(f"prefixes of {bits} bits", place / len(plan.levels))
+        if not len(given):
+            return steps, (
+                f"too few reports: nobody answered for prefixes of {bits} bits, so nothing could be searched for"
+            )
+        if not len(parents):
+            return steps, f"every string ended before {bits} bits: each was tested by all later levels together"
+        keep_here = keep if bits == question.width else plan.beam
+        steps.append(extend(question, given, parents, keep_here, plan.domain))
+        parents = steps[-1].rows[[code is None for code in steps[-1].codes]]
+    return steps, None
 
 
-def _level(question: Question, num_reports: int, frontier: Frontier, num_ended: int) -> Level:
-    estimates = frequencies_of(question.mechanism, frontier.supports, num_reports)
-    left = frontier.counted - estimates.size
-    rest = np.array([(frontier.total - frontier.supports.sum()) / max(left, 1)])
-    return Level(
-        name=question.name,
-        num_bits=question.num_bits,
-        num_reports=num_reports,
-        tried=frontier.tried,
-        kept=estimates.size,
-        ended=num_ended,
-        standard_error=null_error(question.mechanism, num_reports),
-        cut=float(estimates.min(initial=np.inf)),
-        background=float(frequencies_of(question.mechanism, rest, num_reports)[0]) if left else 0.0,
-    )
-
-
-def ended_strings(plan: Plan, answers: Sequence[Answers], trail: Trail) -> Iterator[Tested]:
+def ended_strings(plan: Plan, answers: Sequence[Answers], steps: Sequence[Step]) -> Iterator[Tested]:
     """Yield the strings that ended at each level, counted by all levels after it.
 
     Those levels' answers do not depend on the answers that chose the strings, so p-values are those of one binomial.
     Every prefix that the level kept might have been a string that ended, so as many were tried.
     """
-    for place, codes in enumerate(trail.ended):
-        if codes:
+    for place, step in enumerate(steps):
+        if codes := [code for code in step.codes if code is not None]:
             supports, num_reports = counted_from(plan, answers, place + 1, codes)
             if num_reports:
-                rows = code_rows(codes, plan.domain.width)
-                yield Tested(rows, supports, num_reports, trail.levels[place].kept)
+                yield Tested(code_rows(codes, plan.domain.width), supports, num_reports, step.level.kept)
 
 
 def counted_from(

@@ -32,6 +32,7 @@ class UnknownValues(AnyDomain):
     ordered = False
     families = ("codes",)
     reading: ClassVar[str | None] = "search"
+    kind: ClassVar[str]
     known: tuple[str, ...]
 
     @property
@@ -54,10 +55,6 @@ class UnknownValues(AnyDomain):
     @abstractmethod
     def _check_type(self, value: Any) -> None: ...
 
-    def read(self, text: str) -> Any:
-        """Return the value that a text means; ValueError where it means none."""
-        return self.value_type(text)
-
     def label(self, encoded: Any) -> str:
         if encoded == ELSEWHERE:
             return ELSEWHERE_LABEL
@@ -69,20 +66,14 @@ class UnknownValues(AnyDomain):
         return self.label(encoded) if encoded == ELSEWHERE else f'"{self.label(encoded)}", code {encoded:#x}'
 
     def encodings(self, labels: Sequence[str]) -> Sequence[Any]:
-        """Return the codes of values that are named."""
         return [self.encode(self.read(label)) for label in labels]
 
     def canonical(self) -> dict[str, Any]:
-        return {"domain": self.kind, **self._parameters} | ({"known": list(self.known)} if self.known else {})
+        codes = {key: value for key, value in self.coded.canonical().items() if key not in {"domain", "text"}}
+        return {"domain": self.kind, **codes} | ({"known": list(self.known)} if self.known else {})
 
-    kind: ClassVar[str]
-
-    @property
-    def _parameters(self) -> dict[str, Any]:
-        """The codes' parameters, as a registry names them."""
-        return {key: value for key, value in self.coded.canonical().items() if key not in {"domain", "text"}}
-
-    def _check_known(self) -> None:
+    def _check(self) -> None:
+        _ = self.coded  # says so when a parameter is none
         given: Any = self.known
         if not isinstance(given, list | tuple) or not all(isinstance(each, str | int) for each in given):
             raise ParameterError("known: give a list of values")
@@ -97,11 +88,16 @@ class UnknownValues(AnyDomain):
         if len(set(self.known)) != len(self.known):
             raise ParameterError("known: a value comes twice")
 
-    def _expects(self) -> str:
-        if not self.known:
-            return ""
-        number = f"{len(self.known):,} expected value{'s' * (len(self.known) != 1)}"
-        return f"; some devices are asked about {number}, the others about the rest"
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
+        """Say what a report can be about."""
+        covered, others = self._covers()
+        expected = f"{len(self.known):,} expected value{'s' * (len(self.known) != 1)}"
+        asked = f"; some devices are asked about {expected}, the others about the rest" if self.known else ""
+        return f"any {covered}{asked}; {others} is reported as elsewhere"
+
+    @abstractmethod
+    def _covers(self) -> tuple[str, str]:
+        """Return what the search finds, and what any other value is called."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +150,7 @@ class UnknownStrings(UnknownValues):
         if isinstance(given, str):  # a digest, where the file was not at hand
             raise ParameterError("model: its texts are in a file of the registry's folder, which was not read")
         object.__setattr__(self, "model", tuple(self.model))
-        _ = self.coded  # says so when a parameter is none
-        self._check_known()
+        self._check()
 
     @cached_property
     def coded(self) -> CodedDomain:
@@ -168,11 +163,11 @@ class UnknownStrings(UnknownValues):
         if not isinstance(value, str):
             raise ParameterError(f"a {type(value).__name__} is no text: give a string")
 
-    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
+    def _covers(self) -> tuple[str, str]:
         if self.model:
-            return f"any text that is not too unlikely{self._expects()}; any other text is reported as elsewhere"
+            return "text that is not too unlikely", "any other text"
         size = f"{self.max_bytes} characters of {self.alphabet}" if self.alphabet else f"{self.max_bytes} bytes"
-        return f"any text of at most {size}{self._expects()}; any other text is reported as elsewhere"
+        return f"text of at most {size}", "any other text"
 
 
 @dataclass(frozen=True)
@@ -200,8 +195,7 @@ class UnknownIntegers(UnknownValues):
     value_type: ClassVar[type[str | int | float]] = int
 
     def __post_init__(self) -> None:
-        _ = self.coded  # says so when a parameter is none
-        self._check_known()
+        self._check()
 
     @cached_property
     def coded(self) -> CodedDomain:
@@ -212,8 +206,8 @@ class UnknownIntegers(UnknownValues):
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise ParameterError(f"a {type(value).__name__} is no whole number: give an integer")
 
-    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
-        return f"any whole number below 2^{self.bits}{self._expects()}; another one is reported as elsewhere"
+    def _covers(self) -> tuple[str, str]:
+        return f"whole number below 2^{self.bits}", "another one"
 
 
 CODED: Final[Mapping[str, Callable[..., CodedDomain]]] = {
@@ -222,17 +216,14 @@ CODED: Final[Mapping[str, Callable[..., CodedDomain]]] = {
     "model": ModelStrings,
 }
 
-NAMES: Final = {"text": "is_text"}
-"""The parameters whose names in the canonical form are shorter."""
-
 
 def coded_from(canonical: Any) -> CodedDomain:
     """Return the codes of their `CodedDomain.parameters`."""
-    given: dict[str, Any] = dict(canonical)
+    given: dict[str, Any] = {"is_text" if key == "text" else key: value for key, value in dict(canonical).items()}
     kind = given.pop("domain", None)
     if kind not in CODED:
         raise ParameterError(f"there are no codes {kind!r}: choose one of {', '.join(CODED)}")
     try:
-        return CODED[kind](**{NAMES.get(key, key): value for key, value in given.items()})
+        return CODED[kind](**given)
     except TypeError as error:
         raise ParameterError(f"codes of {kind}: {str(error).partition('() ')[2]}") from None
