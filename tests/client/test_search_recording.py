@@ -92,29 +92,14 @@ def test_an_answer_that_the_person_kept_is_not_the_one_that_is_sent(tmp_path):
     assert client.record("word", "oak") is Outcome.ALREADY
 
 
-def test_a_device_of_another_wave_is_not_asked_and_stays_for_that_wave(tmp_path):
-    client = asked_in(tmp_path / "a", 1, want=False)
-    assert client.flush().written == {}
-    later = Client(
-        "test",
-        registry=wave(2, epsilon=2.0),
-        state=client.paths.folder,
-        clock=Clock(),
-        environ={},
-        policy=tmp_path / "no",
-    )
+@pytest.mark.parametrize(("asked", "then"), [(False, Outcome.RECORDED), (True, Outcome.UNASKED)])
+def test_a_device_is_asked_in_one_wave_and_stays_for_it(tmp_path, asked, then):
+    client = asked_in(tmp_path / "a", 1, want=asked)
+    assert client.flush().written == ({"queued": 1} if asked else {})
+    second, where = wave(2, epsilon=3.0 if asked else 2.0), client.paths.folder
+    later = Client("test", registry=second, state=where, clock=Clock(), environ={}, policy=tmp_path / "no")
     later.consent("on")
-    assert later.record("word", "second") is Outcome.RECORDED
-
-
-def test_a_device_that_answered_in_one_wave_is_not_asked_in_the_next(tmp_path):
-    client = asked_in(tmp_path / "a", 1)
-    client.flush()
-    later = Client(
-        "test", registry=wave(2), state=client.paths.folder, clock=Clock(), environ={}, policy=tmp_path / "no"
-    )
-    later.consent("on")
-    assert later.record("word", "second") is Outcome.UNASKED
+    assert later.record("word", "second") is then
 
 
 def test_the_person_reads_which_question_this_device_answers(tmp_path):

@@ -83,7 +83,7 @@ def exact_p_values(mechanism: Mechanism, supports: NDArray[Any], num_reports: in
     independent.
     """
     if num_reports <= FEW:
-        return _tails(num_reports, Fraction(mechanism.q_star))[np.clip(supports, 0, num_reports + 1)]
+        return np.asarray(_tails(num_reports, Fraction(mechanism.q_star))[np.clip(supports, 0, num_reports + 1)])
     from scipy.special import betainc
 
     # P(Binomial(n, q) >= c) is the regularized incomplete beta function at q.

@@ -194,19 +194,10 @@ def prefix_search(
 
     Wang, Li, Jha, "Locally differentially private heavy hitter identification", IEEE TDSC 2021 (PEM).
     """
+    given = dict(locals())
     domain = coded_from(values) if isinstance(values, Mapping) else values
     expected = tuple(known)
-    parameters = {
-        "values": domain.parameters,
-        "epsilon": epsilon,
-        "known": list(expected),
-        "known_share": known_share,
-        "step": step,
-        "beam": beam,
-        "wave": wave,
-        "waves": waves,
-        "hash_key": hash_key,
-    }
+    parameters = given | {"values": domain.parameters, "known": list(expected)}
     plan = discover(
         epsilon=epsilon,
         domain=domain,
@@ -214,11 +205,6 @@ def prefix_search(
         known_share=known_share,
         step=step,
         beam=beam,
-        key=_short(hash_key),
+        key=hash_key if len(hash_key.encode()) <= LONGEST_KEY else digest({"key": hash_key}).hex(),
     )
     return SearchMechanism(parameters, plan, float(epsilon), wave, waves)
-
-
-def _short(key: str) -> str:
-    """Return a key that leaves room for the questions' names."""
-    return key if len(key.encode()) <= LONGEST_KEY else digest({"key": key}).hex()

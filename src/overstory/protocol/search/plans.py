@@ -211,8 +211,7 @@ def discover(
     check_count("step", step, 1, MAX_STEP)
     first = min(step + (beam - 1).bit_length(), MAX_STEP)
     lengths = even_levels(domain.width, first, step) if levels is None else levels
-    steps = _steps(domain.width, lengths)
-    _check_tried(steps, beam)
+    steps = _steps(domain.width, lengths, beam)
     weights = list(level_weights(tried_at(domain, steps, beam), beam) if shares is None else shares)
     if len(weights) != len(steps):
         raise ParameterError(f"{len(weights)} shares for {len(steps)} levels: give one for each")
@@ -273,18 +272,13 @@ def even_levels(width: int, first: int, step: int) -> list[int]:
     return [first + (width - first) * i // more for i in range(more + 1)]
 
 
-def _steps(width: int, lengths: Sequence[int]) -> list[int]:
-    """Return by how much each level is longer than the one before."""
+def _steps(width: int, lengths: Sequence[int], beam: int) -> list[int]:
+    """Return by how much each level is longer than the one before; refuse levels that count too many prefixes."""
     if not lengths or not all(isinstance(length, int) for length in lengths):
         raise ParameterError(f"levels = {lengths!r}: give prefix lengths, whole numbers")
     steps = [length - before for before, length in zip([0, *lengths], lengths, strict=False)]
     if min(steps) < 1 or lengths[-1] != width:
         raise ParameterError(f"levels = {list(lengths)}: give rising lengths that end with the domain's width, {width}")
-    return steps
-
-
-def _check_tried(steps: Sequence[int], beam: int) -> None:
-    """Refuse levels that count too many prefixes."""
     parents = 1
     for step in steps:
         if step > MAX_STEP or parents << step > MOST_TRIED:
@@ -293,3 +287,4 @@ def _check_tried(steps: Sequence[int], beam: int) -> None:
                 f"are, in steps of at most {MAX_STEP} bits: give shorter steps or a smaller beam"
             )
         parents = min(beam, parents << step)
+    return steps
