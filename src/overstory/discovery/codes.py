@@ -150,8 +150,3 @@ def _block_beginnings(domain: Any, block: int, num_bits: int) -> tuple[NDArray[n
     begun = (1 << num_bits, -1)
     may_begin, must_end = np.any(possible.reshape(begun), axis=1), np.all((ended | ~possible).reshape(begun), axis=1)
     return np.asarray(may_begin), np.asarray(must_end)
-
-
-def values_of(domain: CodedDomain, rows: Rows) -> list[Any]:
-    """Return the values whose codes these are."""
-    return [domain.value(number_of(raw, domain.width)) for raw in byte_strings(rows)]
