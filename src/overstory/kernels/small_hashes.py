@@ -28,6 +28,8 @@ AT_ONCE = 1 << 16
 """Devices whose matrices are written out together."""
 MOST_SOLUTIONS = 1 << 20
 """Suffixes that are written out together."""
+SCATTERED = 3
+"""Signs that cost what one suffix does: each is added at a place of its own."""
 
 
 def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:
@@ -100,7 +102,7 @@ def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bi
 def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
     """Return the support of ``parent | suffix``; see `overstory.kernels.symbols.transforms.count_blocks`."""
     hash_bits, size = masks.shape[1], len(parents) << step
-    solutions = (len(masks) * len(parents) << max(step - hash_bits, 0)) + size
+    solutions = SCATTERED * (len(masks) * len(parents) << max(step - hash_bits, 0)) + size
     signs = (len(masks) * len(parents) << hash_bits) + size * (step + 1)
     if not are_few(min(solutions, signs) // TOGETHER, TRANSFORMS):
         from overstory.kernels.symbols import transforms
