@@ -155,7 +155,7 @@ def _add_solutions(masks: U64, reported: U32, parents: U64, step: int, support: 
         rows ^= others * rows[:, row, None]
         wanted ^= others[:, :, None] & wanted[:, row, None]
     is_solvable = ~np.any((rows == 0)[:, :, None] & wanted, axis=1)
-    first = np.sum(pivots[:, :, None] * wanted, axis=1, dtype=np.uint64)
+    first = np.asarray(np.sum(pivots[:, :, None] * wanted, axis=1, dtype=np.uint64))
     free = low & ~np.bitwise_or.reduce(pivots, axis=1)
     blocks = np.arange(len(parents), dtype=np.int64)[:, None] << step
     for num_free in np.flatnonzero(np.bincount(np.bitwise_count(free))).tolist():
@@ -165,8 +165,8 @@ def _add_solutions(masks: U64, reported: U32, parents: U64, step: int, support: 
             one = _lowest_one(left)
             left ^= one
             held = (rows[alike] & one[:, None]) != 0
-            vector = one + np.sum(pivots[alike] * held, axis=1, dtype=np.uint64)
-            span = np.concatenate((span, span ^ vector[:, None]), axis=1)
+            vector = np.sum(pivots[alike] * held, axis=1, keepdims=True, dtype=np.uint64) + one[:, None]
+            span = np.concatenate((span, span ^ vector), axis=1)
         suffixes = (first[alike][:, :, None] ^ span[:, None]).astype(np.int64)
         np.add.at(support, (suffixes + blocks)[is_solvable[alike]].ravel(), 1)
 
