@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,7 +14,6 @@ from overstory.analysis.selection import Correction, bound_text, interval_words
 from overstory.analysis.tables import output
 from overstory.presentation.document import Block, Column, Lines, Paragraph, Table
 from overstory.presentation.formats import finite
-from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
@@ -53,9 +51,6 @@ class HeavyPrefix:
     num_bits: int
     frequency: float  # of the users, by the level that asked for it
     standard_error: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -152,7 +147,7 @@ class Discovered(Estimate):
             "known_standard_error": self.known_standard_error,
             "elsewhere_frequency": self.elsewhere_frequency,
             "elsewhere_standard_error": self.elsewhere_standard_error,
-            "prefixes": [prefix.to_json() for prefix in self.prefixes],
+            "prefixes": [asdict(prefix) for prefix in self.prefixes],
             "levels": [level.to_json() for level in self.levels],
             "notes": list(self.notes),
         }
@@ -190,17 +185,9 @@ class Discovered(Estimate):
         if self.threshold is not None:
             yield f"a value had to reach {self.threshold:.3%} of the {of} at the last level"
 
-    def to_csv(self, target: str | PathLike[str] | TextIO, *, everything: bool = True) -> None:
+    def to_csv(self, target: str | PathLike[str] | TextIO) -> None:
         """Write a row for each kept value, with a header: the columns of results.csv, and the value's source."""
-        if isinstance(target, str | PathLike):
-            with Path(target).open("w", encoding="utf-8", newline="") as file:
-                self.to_csv(file, everything=everything)
-            return
-        detected = self.detected()
-        records = zip(self.order().tolist(), output.records(self), strict=True)
-        chosen = ((*record, self.sources[place]) for place, record in records if everything or detected[place])
-        columns = output.file_columns(adjustment=self.adjustment)
-        target.writelines(csv_lines((*columns, Column("source")), chosen))
+        output.write_csv(self, target, {"source": self.sources})
 
     def plot(self, ax: Any = None, limit: int = 50) -> Any:  # noqa: ARG002 - a search is drawn with all that it kept
         """Draw the search: what each level kept as dots, its cut as a dash, and what was detected as rings at the end.

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from io import StringIO
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 
 from overstory.analysis.support.searches import sorted_answers
-from overstory.analysis.tables.output import plot_height
+from overstory.analysis.tables.output import estimate_lines, plot_height
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
 from overstory.presentation.document import Block
@@ -78,9 +77,7 @@ class SearchReading(RangeReading):
         }
 
     def csv_lines(self) -> Iterator[str]:
-        written = StringIO()
-        self.discovered.to_csv(written)
-        return iter(written.getvalue().splitlines(keepends=True))
+        return estimate_lines(self.discovered, {"source": self.discovered.sources})
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
         """Return the detected values, or all that the last level kept, and the facts to read them by."""

@@ -97,8 +97,8 @@ class Plan:
 
     domain: CodedDomain
     questions: tuple[Question, ...]
-    known: frozenset[int] = field(default=frozenset(), repr=False)
-    beam: int = 96
+    known: frozenset[int] = field(repr=False)
+    beam: int
 
     @property
     def epsilon(self) -> float:
