@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from overstory.discovery import CodedIntegers, discover, find, prefix_extension, simulate
-from overstory.discovery.prefixes import exact_p_values, frequencies_of
-from overstory.discovery.simulation import support_counts
-from overstory.protocol.search.plans import DICTIONARY, Group, Plan, Question, build
+from overstory.analysis.oracle import FrequencyOracle, oracle
+from overstory.analysis.reports import ReportBatch
+from overstory.analysis.support.registry import SimulatedDevices
+from overstory.discovery import Plan, discover, find, simulate
 
 TOP = 32
 EPSILONS = (1.0, 2.0, 4.0)
@@ -47,28 +47,22 @@ class Protocol:
     """A row of the table."""
 
     name: str
-    plan: Callable[[float], Plan]
+    plan: Callable[[float], Plan] | None  # None: every device is asked for its whole value
     reference: tuple[float, float, float] | None = None
 
 
-def dictionary(epsilon: float) -> Plan:
-    """Ask every device for its whole value: who knew all 200,000 values could do no better."""
-    whole = Question(DICTIONARY, 64, 64, 0, build("olh", epsilon, 0, "known"))
-    return Plan(domain=CodedIntegers(), groups=(Group(1 << 32, (whole,)),))
-
-
 PROTOCOLS = (
-    Protocol("PEM, 1 bit a step", lambda e: prefix_extension(epsilon=e, step=1), (0.08, 0.21, 0.54)),
-    Protocol("PEM, 4 bits a step", lambda e: prefix_extension(epsilon=e, step=4), (0.14, 0.28, 0.71)),
-    Protocol("PEM, 8 bits a step", lambda e: prefix_extension(epsilon=e, step=8), (0.14, 0.32, 0.91)),
-    Protocol("PEM, 8 bits, beam 96", lambda e: prefix_extension(epsilon=e, step=8, beam=96)),
+    Protocol("PEM, 1 bit a step", lambda e: discover(epsilon=e, levels=range(1, 65)), (0.08, 0.21, 0.54)),
+    Protocol("PEM, 4 bits a step", lambda e: discover(epsilon=e, levels=range(4, 65, 4)), (0.14, 0.28, 0.71)),
+    Protocol("PEM, 8 bits a step", lambda e: discover(epsilon=e, levels=range(8, 65, 8)), (0.14, 0.32, 0.91)),
+    Protocol("PEM, 8 bits, beam 96", lambda e: discover(epsilon=e, levels=range(8, 65, 8), beam=96)),
     Protocol(
         "PEM, groups 24, 44, 64",
-        lambda e: prefix_extension(epsilon=e, levels=(24, 44, 64), beam=48, oracle="linear-hash"),
+        lambda e: discover(epsilon=e, levels=(24, 44, 64), beam=48),
         (0.16, 0.40, 0.95),
     ),
     Protocol("discover (the default)", lambda e: discover(epsilon=e)),
-    Protocol("dictionary known (bound)", dictionary, (0.47, 0.82, 0.99)),
+    Protocol("dictionary known (bound)", None, (0.47, 0.82, 0.99)),
 )
 QUICK = ("Theorem 2, users divided", "PEM, 8 bits a step", "discover (the default)", "dictionary known (bound)")
 
@@ -77,14 +71,18 @@ def judge(protocol: Protocol, epsilon: float, values: Any, seed: int) -> dict[st
     """Run one collection."""
     present, counts = np.unique(values, return_counts=True)
     wanted = set(present[np.argsort(-counts, kind="stable")[:TOP]].tolist())
-    plan = protocol.plan(epsilon)
-    start = time.perf_counter()
-    reports = simulate(plan, values, np.random.default_rng([seed, 1]))
-    middle = time.perf_counter()
-    if protocol.plan is dictionary:
-        listed, detected = _looked_up(plan, reports, present)
+    rng, start = np.random.default_rng([seed, 1]), time.perf_counter()
+    if protocol.plan is None:
+        asked = oracle("olh", epsilon=epsilon)
+        index = np.searchsorted(present, values)
+        batch = SimulatedDevices.holding(asked.mechanism, [str(value) for value in present], index, rng).report()
+        middle = time.perf_counter()
+        listed, detected = _looked_up(asked, batch, present)
     else:
-        found = find(plan, reports)
+        asked = protocol.plan(epsilon)
+        reports = simulate(asked, values, rng)
+        middle = time.perf_counter()
+        found = find(asked, reports)
         listed, detected = list(found.raw_values[:TOP]), set(found.found())
     end = time.perf_counter()
     return {
@@ -94,19 +92,15 @@ def judge(protocol: Protocol, epsilon: float, values: Any, seed: int) -> dict[st
         "false": len(detected - set(present.tolist())),
         "simulate_seconds": middle - start,
         "search_seconds": end - middle,
-        "epsilon": plan.epsilon,
+        "epsilon": asked.epsilon if protocol.plan else asked.mechanism.epsilon_report,
     }
 
 
-def _looked_up(plan: Plan, reports: Any, present: Any) -> tuple[list[int], set[int]]:
-    """Estimate every value there is."""
-    from overstory.analysis.selection import step_up
-
-    question, (batch,) = plan.groups[0].questions[0], reports[0]
-    supports = support_counts(question.mechanism, batch, [question.value(int(value)) for value in present])
-    chosen = step_up(exact_p_values(question.mechanism, supports, len(batch)), 0.05)
-    first = np.argsort(-frequencies_of(question.mechanism, supports, len(batch)), kind="stable")[:TOP]
-    return present[first].tolist(), set(present[chosen].tolist())
+def _looked_up(asked: FrequencyOracle, batch: ReportBatch, present: Any) -> tuple[list[int], set[int]]:
+    """Estimate every value there is: who knew all 200,000 values could do no better."""
+    candidates = [str(value) for value in present.tolist()]
+    estimate = asked.estimate(asked.accumulate(batch), candidates)
+    return present[estimate.order()[:TOP]].tolist(), set(present[estimate.detected()].tolist())
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from overstory.discovery import CodedStrings, ModelStrings, NoCodeError, discover
+from overstory.discovery import AlphabetStrings, CodedStrings, ModelStrings, NoCodeError, discover
 from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.mechanisms.registry import mechanism
 
@@ -52,8 +52,8 @@ def codes(held: Sequence[str], model: Sequence[str]) -> dict[str, CodedDomain]:
     alphabet = "".join(sorted(set("".join([*held, *model]))))
     return {
         "bytes, at most 32": CodedStrings(32, is_text=True),
-        f"alphabet of {len(alphabet)}, at most 32": CodedStrings(32, alphabet=alphabet),
-        f"alphabet of {len(alphabet)}, at most 20": CodedStrings(20, alphabet=alphabet),
+        f"alphabet of {len(alphabet)}, at most 32": AlphabetStrings(32, alphabet),
+        f"alphabet of {len(alphabet)}, at most 20": AlphabetStrings(20, alphabet),
         "model of order 2, 96 bits": ModelStrings(tuple(model)),
         "model of order 3, 96 bits": ModelStrings(tuple(model), order=3),
     }
@@ -76,12 +76,12 @@ def levels_of(domain: CodedDomain, held: Sequence[str]) -> list[Level]:
     coded = [_code(domain, text) for text in held]
     valid = _valid_shares(domain, [level.num_bits for level in plan.levels])
     levels = []
-    for question, group, tried, share in zip(plan.levels, plan.level_groups, plan.tried, valid, strict=True):
+    for question, devices, tried, share in zip(plan.levels, plan.shares, plan.tried, valid, strict=True):
         places: dict[int, int] = {}
         left = domain.width - question.num_bits
         prefixes = [-1 if code is None else places.setdefault(code >> left, len(places)) for code in coded]
         ended = [left > 0 and domain.only(bits, question.num_bits) is not None for bits in places]
-        levels.append(Level(np.array(prefixes), np.array(ended), 1.0 if left == 0 else share, tried, plan.share(group)))
+        levels.append(Level(np.array(prefixes), np.array(ended), 1.0 if left == 0 else share, tried, devices))
     return levels
 
 

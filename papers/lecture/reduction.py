@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.variance import error_bound
-from overstory.discovery import CodedIntegers, simulate
-from overstory.discovery.codes import rows_of
+from overstory.discovery.codes import integer_rows
 from papers import figures
 from papers.comparison import Comparison, Published, at_most, exact
-from papers.lecture.bits import BitPlan, bitwise, buckets_of, recover
+from papers.lecture.bits import BitPlan, answers, buckets_of, recover
 from papers.study import Context, Study, Table, each, mean
 
 WIDTH: Final = 16
@@ -67,7 +66,7 @@ def _compare(epsilon: float, bound: float, literal: list[Outcome], divided: list
     errors = [max(each(outcomes, "worst")) for outcomes in (literal, divided)]
     largest = f"largest error over the domain and all runs, epsilon of one answer {epsilon}"
     return [
-        exact(f"epsilon spent by the literal form, epsilon of one answer {epsilon}", plan.epsilon, spent),
+        exact(f"epsilon spent by the literal form, epsilon of one answer {epsilon}", plan.epsilon_in_all, spent),
         exact(largest, errors[0], at_most(bound, "Theorem 2: 2 tau"), unit=unit),
         exact(f"the same, users divided over the bits, epsilon in all {total:g}", errors[1], unit=unit),
     ]
@@ -90,13 +89,12 @@ HEAD: Final = ("form", "epsilon in all", "2 tau", "largest error", "values liste
 
 
 def _plan(epsilon: float, *, partitioned: bool) -> BitPlan:
-    return bitwise(epsilon=epsilon * WIDTH, domain=CodedIntegers(WIDTH), buckets=BUCKETS, partitioned=partitioned)
+    return BitPlan(epsilon=epsilon * WIDTH, width=WIDTH, buckets=BUCKETS, partitioned=partitioned)
 
 
 def _tau(epsilon: float, num_reports: int) -> float:
     """The bound of all answers of the oracle at once: a union over buckets, bits and their two values."""
-    mechanism = _plan(epsilon, partitioned=False).groups[0].questions[0].mechanism
-    return error_bound(mechanism, num_reports, BETA / (2 * BUCKETS * WIDTH))
+    return error_bound(_plan(epsilon, partitioned=False).mechanism, num_reports, BETA / (2 * BUCKETS * WIDTH))
 
 
 def _once(context: Context, num_reports: int, epsilon: float, number: int, *, partitioned: bool) -> Outcome:
@@ -105,15 +103,10 @@ def _once(context: Context, num_reports: int, epsilon: float, number: int, *, pa
     values = _apart(plan, rng)
     weights = 1 / np.arange(1, PRESENT + 1)
     held = values[rng.choice(PRESENT, num_reports, p=weights / weights.sum())]
-    discovered = recover(plan, simulate(plan, held, rng))
+    recovered = recover(plan, answers(plan, held, rng))
     truth = dict(zip(*(side.tolist() for side in np.unique(held, return_counts=True)), strict=True))
-    listed = {
-        value: count
-        for value, count, detected in zip(
-            discovered.raw_values, discovered.counts.tolist(), discovered.detected(), strict=True
-        )
-        if detected
-    }
+    sides = (side[recovered.detected].tolist() for side in (recovered.values, recovered.counts))
+    listed = dict(zip(*sides, strict=True))
     errors = [abs(listed.get(value, 0.0) - truth.get(value, 0)) for value in truth.keys() | listed.keys()]
     heavy = [value for value, count in truth.items() if count >= num_reports / 100]
     return Outcome(max(errors) / num_reports, len(listed), sum(value in listed for value in heavy) / len(heavy))
@@ -123,7 +116,7 @@ def _apart(plan: BitPlan, rng: np.random.Generator) -> NDArray[np.uint64]:
     """Draw values until no two share a bucket."""
     while True:
         values = rng.choice(1 << WIDTH, PRESENT, replace=False).astype(np.uint64)
-        if len(np.unique(buckets_of(rows_of(plan.domain, values), plan.buckets))) == PRESENT:
+        if len(np.unique(buckets_of(integer_rows(values, WIDTH), plan.buckets))) == PRESENT:
             return values
 
 

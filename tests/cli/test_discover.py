@@ -37,46 +37,40 @@ def discover(files, *arguments):
     return within("discover", *arguments, "--epsilon", 4, "--seed", 1, cwd=files)
 
 
-@pytest.mark.parametrize("name", ["values.csv", "values.csv.gz", "values.parquet"])
-def test_text(files, name):
-    done = discover(files, name, "--column", "tree", "--bytes", 9, "--correction", "bonferroni", "--json")
-    found = json.loads(done.stdout)
+def found_in(files, *arguments):
+    """What is found, by the strictest rule, and the values that are detected."""
+    done = discover(files, *arguments, "--correction", "bonferroni", "--json")
     assert (done.returncode, done.stderr) == (0, "")
-    detected = [row for row in found["estimates"] if row["detected"]]
-    assert {row["value"] for row in detected} == set(TREES)
-    assert all(row["low"] < 2400 < row["high"] for row in detected)
+    found = json.loads(done.stdout)
+    return found, {row["value"] for row in found["estimates"] if row["detected"]}
+
+
+@pytest.mark.parametrize("name", ["values.csv", "values.csv.gz", "values.parquet"])
+def test_text_is_found_and_integers_of_64_bits_lose_no_digit(files, name):
+    found, detected = found_in(files, name, "--column", "tree", "--bytes", 9)
+    assert detected == set(TREES)
+    assert all(row["low"] < 2400 < row["high"] for row in found["estimates"] if row["detected"])
     assert len(detected) < len(found["estimates"])  # JSON also has what the last level kept and was not detected
     assert found["reports"] == 12_000
     assert found["epsilon_report"] <= 4
     assert found["plan"]["levels"][-1] == 80
+    found, _ = found_in(files, name, "--column", "number", "--step", 8, "--beam", 16)
+    assert {int(row["value"]) for row in found["estimates"][:3]} == {1 << 60, (1 << 60) + 1, (1 << 60) + 2}
 
 
 def test_texts_by_a_model(files):
     (files / "trees.txt").write_text("alder\nash\nasp\nelm\noak\noaken\nlime\nfig\ncafé\n", encoding="utf-8")
-    given = ["values.csv", "--column", "tree", "--correction", "bonferroni"]
-    done = discover(files, *given, "--model", "trees.txt", "--order", 1, "--width", 32, "--json")
-    found = json.loads(done.stdout)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert {row["value"] for row in found["estimates"] if row["detected"]} == set(TREES)
-    assert (found["plan"]["order"], found["plan"]["width"]) == (1, 32)
-    assert len(found["plan"]["model"]) == 32
-    text = discover(files, *given, "--model", "trees.txt", "--width", 32)
+    given = ["values.csv", "--column", "tree", "--model", "trees.txt", "--width", 32]
+    found, detected = found_in(files, *given, "--order", 1)
+    assert detected == set(TREES)
+    assert (found["plan"]["order"], found["plan"]["width"], len(found["plan"]["model"])) == (1, 32, 32)
+    text = discover(files, *given, "--correction", "bonferroni")
     assert text.returncode == 0
     assert "of the users hold a value that has no code here" in text.stdout  # rare7: no line has r in "rar", nor 7
 
 
-@pytest.mark.parametrize("name", ["values.csv", "values.parquet"])
-def test_integers_of_64_bits_lose_no_digit(files, name):
-    done = discover(
-        files, name, "--column", "number", "--correction", "bonferroni", "--json", "--step", 8, "--beam", 16
-    )
-    found = json.loads(done.stdout)
-    assert {int(row["value"]) for row in found["estimates"][:3]} == {1 << 60, (1 << 60) + 1, (1 << 60) + 2}
-
-
 def test_a_dictionary_comes_first(files):
-    done = discover(files, "values.csv", "--column", "tree", "--bytes", 9, "--known", "known.txt", "--json")
-    found = json.loads(done.stdout)
+    found, _ = found_in(files, "values.csv", "--column", "tree", "--bytes", 9, "--known", "known.txt")
     sources = {row["value"]: row["source"] for row in found["estimates"]}
     assert sources["oak"] == "dictionary"
     assert {sources[tree] for tree in TREES[1:]} == {"search"}
@@ -92,23 +86,19 @@ def test_nothing_is_found_among_few(files):
     assert "there are no reports" in done.stdout
 
 
-def test_files_are_written(files):
-    done = discover(
-        files, "values.csv", "--column", "tree", "--bytes", 9, "--csv", "out.csv", "--plot", "out.svg", "--quiet"
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "oak" in done.stdout  # A18: --quiet dropped the table as well
-    assert (files / "out.csv").read_text(encoding="utf-8").startswith("string,estimate,")
-    assert "<svg" in (files / "out.svg").read_text()
-
-
-def test_every_detected_value_is_in_the_picture_with_its_interval(files):
-    """A13: the picture was that of the search alone: no value and no interval."""
+def test_files_are_written_and_every_detected_value_is_in_the_picture_with_its_interval(files):
+    """A13: the picture was that of the search alone: no value and no interval. A18: --quiet dropped the table."""
     rows = 400 * [f"v{i:02}" for i in range(12)]
     (files / "twelve.csv").write_text("c\n" + "\n".join(rows) + "\n")
-    done = discover(files, "twelve.csv", "--column", "c", "--bytes", 3, "--plot", "twelve.svg", "--json")
-    detected = [row["value"] for row in json.loads(done.stdout)["estimates"] if row["detected"]]
+    asked = ("twelve.csv", "--column", "c", "--bytes", 3)
+    done = discover(files, *asked, "--csv", "out.csv", "--plot", "twelve.svg", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    detected = [
+        row["value"] for row in json.loads(discover(files, *asked, "--json").stdout)["estimates"] if row["detected"]
+    ]
     assert len(detected) > 10  # more than are drawn of what was not detected
+    assert all(value in done.stdout for value in detected)
+    assert (files / "out.csv").read_text(encoding="utf-8").startswith("string,estimate,")
     drawn = (files / "twelve.svg").read_text()
     assert [value for value in detected if f"<!-- {value} -->" not in drawn] == []
     assert "95% interval of these reports" in drawn

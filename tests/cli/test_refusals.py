@@ -87,7 +87,6 @@ TO_FILE = f"{GATEWAY} readings.csv --output out.ovsu"
 INIT = "init new.toml --id theme --description 'The theme.' --owner Design --purpose https://example.org/7 --yes"
 YES_NO = f"{INIT} --kind yes-no"
 TOKEN = "tokens add reports.db --role admin --application a --expires"
-EXPORT = "export reports.db --registry metrics.toml --metric theme -o x.parquet"
 REFUSED: dict[str, list[tuple[str, str]]] = {
     "": [  # mistyped: one line with what may be meant, and no usage (A18)
         ("decdoe", "overstory: error: there is no command 'decdoe'; did you mean decode? (see overstory --help)"),

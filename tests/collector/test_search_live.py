@@ -104,7 +104,7 @@ def test_what_is_read_of_a_store_is_what_the_search_finds_in_the_same_answers(li
         with sorted_answers(metric.mechanism, parts, 3600) as in_memory:
             one = find(metric.mechanism.plan, in_memory)
         with sorted_answers(metric.mechanism, parts, 1 << 30) as on_disk:  # as where there are very many
-            assert all(isinstance(batch.bits.base, np.memmap) or not len(batch) for (batch,) in on_disk)
+            assert all(isinstance(batch.bits.base, np.memmap) or not len(batch) for batch in on_disk)
             other = find(metric.mechanism.plan, on_disk)
     assert one.values == other.values
     assert np.array_equal(one.counts, other.counts)

@@ -1,4 +1,7 @@
-"""Unbiased counts, honest errors, exact p-values, a false discovery rate that holds; and that each can fail."""
+"""Unbiased counts, honest errors, exact p-values, a false discovery rate that holds; and that each can fail.
+
+Also of strings that end early: they leave the search and are tested by all later levels, exactly.
+"""
 
 import math
 
@@ -6,11 +9,27 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, chi2
 
-from overstory.discovery import CodedIntegers, discover, find, prefix_extension, simulate
-from overstory.discovery.prefixes import adjusted, counts_of, exact_p_values, needed_support
-from overstory.discovery.simulation import respond, support_counts
+from overstory.discovery import (
+    AlphabetStrings,
+    CodedIntegers,
+    CodedStrings,
+    ModelStrings,
+    discover,
+    find,
+    simulate,
+)
+from overstory.discovery.prefixes import (
+    adjusted,
+    counted_from,
+    counts_of,
+    ended_strings,
+    exact_p_values,
+    needed_support,
+    search,
+    supports_of,
+)
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.search.plans import thresholds
 from support.populations import zipf
 
 FALSE_ALARM = 1e-6  # of each test here
@@ -28,43 +47,43 @@ def repeated(plan, runs):
     return np.array(pairs).T
 
 
-@pytest.mark.parametrize("oracle", ["linear-hash", "grr"])
-def test_counts_are_unbiased_and_their_errors_right(oracle):
-    counts, errors = repeated(prefix_extension(epsilon=3.0, domain=CodedIntegers(8), levels=(3, 8), oracle=oracle), 200)
+def is_calibrated_z(z):
+    """The check: means of 0, squares of 1."""
+    z = np.asarray(z)
+    spread = chi2.cdf((z**2).sum(), z.size)
+    return abs(z.mean()) * math.sqrt(z.size) < 4.9 and FALSE_ALARM < spread < 1 - FALSE_ALARM
+
+
+def test_counts_are_unbiased_and_their_errors_right():
+    counts, errors = repeated(discover(epsilon=3.0, domain=CodedIntegers(8), levels=(3, 8)), 200)
     z = (counts - HOLDERS) / errors
-    assert abs(z.mean()) * math.sqrt(200) < 4.9
-    assert FALSE_ALARM < chi2.cdf((z**2).sum(), 200) < 1 - FALSE_ALARM
-    inside = int((abs(z) < 1.96).sum())
-    assert binomtest(inside, 200, 0.95).pvalue > FALSE_ALARM
+    assert is_calibrated_z(z)
+    assert binomtest(int((abs(z) < 1.96).sum()), 200, 0.95).pvalue > FALSE_ALARM
 
 
 def test_errors_that_forget_the_sampling_fail_the_same_check():
-    plan = prefix_extension(epsilon=8.0, domain=CodedIntegers(8), levels=(3, 8), oracle="grr", shares=[10, 1])
-    counts, errors = repeated(plan, 200)
-    z = (counts - HOLDERS) / errors
-    assert FALSE_ALARM < chi2.cdf((z**2).sum(), 200) < 1 - FALSE_ALARM
-    mechanism = plan.levels[-1].mechanism
+    plan = discover(epsilon=4.0, domain=CodedIntegers(8), levels=(3, 8), shares=[10, 1])
+    counts, errors = repeated(plan, 400)
+    assert is_calibrated_z((counts - HOLDERS) / errors)
     group = DEVICES / 11
-    support = group * (0.25 * float(mechanism.p_star) + 0.75 * float(mechanism.q_star))
-    noise_alone = counts_of(mechanism, np.array([support]), round(group), round(group))[1][0] * 11
+    support = group * (0.25 * float(plan.mechanism.p_star) + 0.75 * float(plan.mechanism.q_star))
+    noise_alone = counts_of(plan.mechanism, np.array([support]), round(group), round(group))[1][0] * 11
     z = (counts - HOLDERS) / noise_alone
-    assert chi2.cdf((z**2).sum(), 200) > 1 - FALSE_ALARM
+    assert chi2.cdf((z**2).sum(), 400) > 1 - FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", ["linear-hash", "grr"])
-def test_p_values_of_absent_values_are_uniform(name):
-    plan = prefix_extension(epsilon=2.0, domain=CodedIntegers(16), levels=(16,), oracle=name)
-    question, small = plan.levels[0], []
+def test_p_values_of_absent_values_are_uniform():
+    plan = discover(epsilon=2.0, domain=CodedIntegers(16), levels=(16,))
+    (question,), small = plan.levels, []
     for seed in range(40):
-        held = [question.value(code) for code in (7, 8)]
-        batch = respond(question.mechanism, held, np.arange(500) % 2, bytes([seed]) * 32)
+        (batch,) = simulate(plan, np.arange(500) % 2 + 7, seed)
         absent = [question.value(code) for code in range(100, 150)]
-        p_values = exact_p_values(question.mechanism, support_counts(question.mechanism, batch, absent), 500)
-        small.append(p_values)
+        small.append(exact_p_values(plan.mechanism, supports_of(question, batch, absent)[:, 0], 500))
     p_values = np.concatenate(small)
+    q_star = float(plan.mechanism.q_star)
     for level in (0.5, 0.1, 0.01):
-        size = sum(binom.sf(c - 1, 500, float(question.mechanism.q_star)) <= level for c in range(502))
-        exact = binom.sf(501 - size, 500, float(question.mechanism.q_star))
+        size = sum(binom.sf(c - 1, 500, q_star) <= level for c in range(502))
+        exact = binom.sf(501 - size, 500, q_star)
         below = int((p_values <= level).sum())
         assert exact <= level
         # 50 values of one batch are nearly, not quite, independent: double the standard error
@@ -73,17 +92,21 @@ def test_p_values_of_absent_values_are_uniform(name):
 
 def test_p_values_are_the_binomial_tail():
     one = mechanism("olh", epsilon=3.0)
-    supports = np.array([0, 1, 5, 40, 100])
-    expected = binom.sf(supports - 1, 100, float(one.q_star))
-    assert np.allclose(exact_p_values(one, supports, 100), expected, rtol=1e-9)
-    assert exact_p_values(one, np.array([101]), 100)[0] == 0
-    needed = needed_support(one, 100, 1e-3)
-    assert binom.sf(needed - 1, 100, float(one.q_star)) <= 1e-3 < binom.sf(needed - 2, 100, float(one.q_star))
+    q_star = float(one.q_star)
+    for size in (100, 512, 513, 5000):  # the few are summed in whole numbers
+        supports = np.array([0, 1, 5, 40, size - 1, size])
+        assert np.allclose(exact_p_values(one, supports, size), binom.sf(supports - 1, size, q_star), rtol=1e-9)
+        assert exact_p_values(one, np.array([size + 1]), size)[0] == 0
+        needed = needed_support(one, size, 1e-3)
+        assert binom.sf(needed - 1, size, q_star) <= 1e-3 < binom.sf(needed - 2, size, q_star)
 
 
 def test_few_false_ones_are_found_and_more_where_only_what_was_kept_is_counted():
     """Broken on purpose: the last beam is tested as if it had been all that was tried."""
-    values, plan = zipf(60_000, 3000, 5, bits=24), prefix_extension(epsilon=4.0, domain=CodedIntegers(24), beam=32)
+    values, plan = (
+        zipf(60_000, 3000, 5, bits=24),
+        discover(epsilon=4.0, domain=CodedIntegers(24), levels=(8, 16, 24), beam=32),
+    )
     false, found = np.zeros(2, int), np.zeros(2, int)
     for seed in range(12):
         result = find(plan, simulate(plan, values, np.random.default_rng(seed)))
@@ -97,10 +120,9 @@ def test_few_false_ones_are_found_and_more_where_only_what_was_kept_is_counted()
 
 
 def test_groups_are_filled_by_their_shares():
-    plan = prefix_extension(epsilon=1.0, domain=CodedIntegers(16), shares=[3, 1])
+    plan = discover(epsilon=1.0, domain=CodedIntegers(16), levels=(8, 16), shares=[3, 1])
     reports = simulate(plan, np.zeros(40_000, np.uint64), np.random.default_rng(1))
-    assert binomtest(len(reports[0][0]), 40_000, 0.75).pvalue > FALSE_ALARM
-    assert thresholds([3, 1])[0] == 3 << 30
+    assert binomtest(len(reports[0]), 40_000, 0.75).pvalue > FALSE_ALARM
 
 
 def test_the_dictionarys_mass_is_unbiased():
@@ -109,5 +131,144 @@ def test_the_dictionarys_mass_is_unbiased():
     for seed in range(100):
         found = find(plan, simulate(plan, VALUES, np.random.default_rng(seed)))
         z.append((found.known_frequency - HOLDERS / DEVICES) / found.known_standard_error)
-    assert abs(np.mean(z)) * 10 < 4.9
-    assert FALSE_ALARM < chi2.cdf(float((np.array(z) ** 2).sum()), 100) < 1 - FALSE_ALARM
+    assert is_calibrated_z(z)
+
+
+# --- strings that end early ---------------------------------------------------------------------------------------
+
+LETTERS = AlphabetStrings(6, "abc")
+NULL_PLAN = discover(epsilon=2.0, domain=LETTERS, levels=(6, 10, LETTERS.width), beam=8)
+NOBODYS = ["cccccc"] * 2500  # nobody holds a string that ends before the last level
+
+
+def null_p_values(shift):
+    """Of strings that nobody holds: counted from `shift` levels after the one that chose them."""
+    p_values = []
+    for seed in range(60):
+        reports = simulate(NULL_PLAN, NOBODYS, np.random.default_rng(seed))
+        steps, _ = search(NULL_PLAN, reports, 64)
+        for place, step in enumerate(steps):
+            if codes := [code for code in step.codes if code is not None]:
+                supports, num_reports = counted_from(NULL_PLAN, reports, place + shift, codes)
+                p_values.append(exact_p_values(NULL_PLAN.mechanism, supports, num_reports))
+    return np.concatenate(p_values)
+
+
+def is_calibrated(p_values):
+    """The check: no level is passed more often than it says."""
+    assert p_values.size > 150
+    counts = [(int((p_values <= level).sum()), level) for level in (0.5, 0.2, 0.05, 0.01)]
+    return all(
+        binomtest(many, p_values.size, level, alternative="greater").pvalue > FALSE_ALARM for many, level in counts
+    )
+
+
+@pytest.mark.slow
+def test_p_values_of_strings_that_nobody_holds_are_calibrated():
+    p_values = null_p_values(1)
+    assert is_calibrated(p_values)
+    assert 0.25 < (p_values <= 0.5).mean() < 0.6  # and not by being useless
+
+
+@pytest.mark.slow
+def test_counting_the_level_that_chose_them_fails_the_same_check():
+    assert not is_calibrated(null_p_values(0))
+
+
+def test_what_is_tested_is_what_all_later_levels_counted():
+    plan = discover(epsilon=2.0, domain=LETTERS, levels=(6, 10, 14), beam=64)
+    reports = simulate(plan, ["a"] * 3000 + ["cccccc"] * 3000, np.random.default_rng(1))
+    steps, _ = search(plan, reports, 64)
+    for place, ended in enumerate(ended_strings(plan, reports, steps)):
+        assert ended.num_reports == sum(map(len, reports[place + 1 :]))
+        assert ended.tried == steps[place].level.kept
+    assert LETTERS.code("a") in steps[0].codes
+    assert steps[0].level.ended == sum(code is not None for code in steps[0].codes) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "domain", [LETTERS, ModelStrings(("abc", "bca", "cab", "aaaaaa"), width=18)], ids=["alphabet", "model"]
+)
+def test_counts_of_short_and_long_strings_are_unbiased_and_their_errors_right(domain):
+    """The short string by all later levels, the long one by the last: each with errors that are its own."""
+    values = ["b"] * 1500 + ["cabcab"] * 1500 + ["aa", "cb", "abcabc"] * 1000
+    levels = (domain.width // 2 + 1, domain.width)
+    plan = discover(epsilon=3.0, domain=domain, levels=levels, beam=64)
+    z = []
+    for seed in range(60):
+        found = find(plan, simulate(plan, values, np.random.default_rng(seed)))
+        places = [found.raw_values.index(value) for value in (b"b", b"cabcab")]
+        z.append([(found.counts[place] - 1500) / found.standard_errors[place] for place in places])
+    assert is_calibrated_z(np.array(z).ravel())
+
+
+def test_ending_early_is_worth_users():
+    """The same strings, once with and once without ends that show: the standard error of a short one falls."""
+    values = ["oak"] * 6000 + ["maple-syrup"] * 6000 + [f"rare{i}" for i in range(8000)]
+    errors = []
+    for is_text in (True, False):
+        plan = discover(epsilon=4.0, domain=CodedStrings(14, is_text=is_text), step=11, beam=24)
+        found = find(plan, simulate(plan, values, np.random.default_rng(3)), correction="bonferroni")
+        assert {b"oak", b"maple-syrup"} <= set(found.found())
+        errors.append(found.standard_errors[found.raw_values.index(b"oak")])
+        assert (sum(level.ended for level in found.levels) > 0) == is_text
+    assert errors[0] < 0.6 * errors[1]
+
+
+def test_strings_that_all_end_early_need_no_last_level():
+    plan = discover(epsilon=4.0, domain=AlphabetStrings(3, "ab"), levels=(5, 7), beam=64)
+    values = ["a"] * 2000 + ["b"] * 1000
+    found = find(plan, simulate(plan, values, np.random.default_rng(1)), correction="bonferroni")
+    assert set(found.found()) == {b"a", b"b"}
+
+
+def test_a_string_without_a_code_is_elsewhere_and_counted_as_such():
+    values = ["oak"] * 4000 + ["O"] * 3000 + ["far too long for it"] * 3000
+    z = []
+    for known, seed in (((), 1), (("oak", "elm"), 2), ((), 3), (("elm",), 4)):
+        plan = discover(epsilon=3.0, domain=AlphabetStrings(8, "aekmlo"), known=known, step=9, beam=16)
+        found = find(plan, simulate(plan, values, np.random.default_rng(seed)), correction="bonferroni")
+        assert found.found() == (b"oak",)
+        z.append((found.elsewhere_frequency - 0.6) / found.elsewhere_standard_error)
+        assert any("of the users hold a value that has no code here" in note for note in found.notes)
+        assert found.to_json()["elsewhere_frequency"] == found.elsewhere_frequency
+    assert max(map(abs, z)) < 5
+    bits = discover(epsilon=3.0, domain=AlphabetStrings(8, "aekmlo"), step=9, beam=16)
+    plain = find(bits, simulate(bits, ["oak"] * 4000, np.random.default_rng(1)))
+    assert abs(plain.elsewhere_frequency) < 5 * plain.elsewhere_standard_error
+    assert not any("no code" in note for note in plain.notes)
+
+
+def test_a_value_of_the_wrong_kind_is_still_refused():
+    plan = discover(epsilon=3.0, domain=AlphabetStrings(8, "aekmlo"))
+    with pytest.raises(ParameterError, match="is no string"):
+        simulate(plan, ["oak", 7], 1)
+
+
+@pytest.mark.slow
+def test_what_many_rare_values_begin_with_is_named():
+    """A tenth of the users hold names of one family, each its own: the family is told, no name is."""
+    rng = np.random.default_rng(5)
+    tails = ["".join(rng.choice(list("abcdefgh"), 7)) for _ in range(3000)]
+    values = [f"django-{tail}" for tail in tails] + ["oak"] * 6000 + ["elm"] * 6000 + ["flask-hedge"] * 15000
+    domain = AlphabetStrings(16, "abcdefghijklmnopqrstuvwxyz-")
+    plan = discover(epsilon=4.0, domain=domain, beam=48)
+    found = find(plan, simulate(plan, values, rng), correction="bonferroni")
+    assert set(found.found()) == {b"oak", b"elm", b"flask-hedge"}
+    assert [prefix.text[:6] for prefix in found.prefixes] == ["django"]
+    assert found.prefixes[0].frequency == pytest.approx(0.1, abs=5 * found.prefixes[0].standard_error)
+    (note,) = (note for note in found.notes if "too rare to be detected one by one" in note)
+    assert "'django" in note
+    assert found.to_json()["prefixes"][0]["text"] == found.prefixes[0].text
+
+
+@pytest.mark.slow
+def test_nothing_is_named_where_nothing_is_common():
+    names = 0
+    for seed in range(6):
+        plan = discover(epsilon=2.0, domain=AlphabetStrings(8, "abcdefgh"), step=8, beam=32)
+        rng = np.random.default_rng(seed)
+        values = ["".join(rng.choice(list("abcdefgh"), 8)) for _ in range(5000)]
+        names += len(find(plan, simulate(plan, values, rng)).prefixes)
+    assert names <= 3  # .05 expected a run

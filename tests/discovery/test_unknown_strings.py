@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from overstory.discovery import CodedStrings, ModelStrings, discover, find, simulate
+from overstory.discovery import AlphabetStrings, CodedStrings, ModelStrings, discover, find, simulate
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BENCH = Path(__file__).parents[2] / "bench" / "unknown_strings.py"
@@ -42,7 +42,7 @@ def recalls(domains, strings, tops, num_devices, epsilon, seed):
 @pytest.mark.slow
 def test_an_alphabet_finds_what_bytes_find_and_more():
     """200,000 devices at epsilon 4: of the ten most frequent no fewer than by bytes in 18 of 20 seeds, of 32 more."""
-    domains = CodedStrings(12, is_text=True), CodedStrings(12, alphabet=LETTERS)
+    domains = CodedStrings(12, is_text=True), AlphabetStrings(12, LETTERS)
     assert [len(discover(epsilon=4.0, domain=domain).levels) for domain in domains] == [7, 5]
     strings = names(5000, seed=1)
     runs = np.array([recalls(domains, strings, (10, 32), 200_000, 4.0, seed) for seed in range(20)])
@@ -63,7 +63,7 @@ def test_the_benchmarks_counts_agree_with_reports():
     """The same plan on the same strings: detections of the 32 most frequent, counted over seeds."""
     bench = runpy.run_path(str(BENCH))
     strings = names(bench["HELD"], seed=3)
-    domain = CodedStrings(12, alphabet=LETTERS)
+    domain = AlphabetStrings(12, LETTERS)
     by_reports = [recalls([domain], strings, (32,), 200_000, 4.0, seed)[0][0] for seed in range(4)]
     levels = bench["levels_of"](domain, strings)
     rng = np.random.default_rng(5)

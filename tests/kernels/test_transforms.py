@@ -141,6 +141,25 @@ def test_the_transform_counts_what_the_twin_counts(kernels, hash_bits, step):
     assert not np.array_equal(broken, counted), "a wrong sign would be seen"
 
 
+@by_examples
+@given(st.integers(1, 8), st.integers(0, 10), st.integers(0, 30), st.integers(0, 4), st.integers(0, 99), st.booleans())
+def test_both_ways_of_numpy_count_what_the_kernel_counts(hash_bits, step, n, num_parents, seed, repeats):
+    """Bit for bit, also where a report's rows depend on each other and its values have no solution, or many."""
+    masks, reported = some_reports(seed, n, hash_bits)
+    if repeats:
+        masks[:, -1] = masks[:, 0]
+        masks[::3] &= np.uint64(1)
+    drawn = np.random.default_rng(seed).integers(0, 1 << 63, num_parents).astype(np.uint64)
+    parents = drawn >> np.uint64(step) << np.uint64(step)
+    counted = transforms.count_blocks(masks, reported, parents, step)
+    for most in (1, 1 << 20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(small_hashes, "MOST_SOLUTIONS", most)
+            solved = small_hashes.count_solutions(masks, reported, parents, step)
+        assert (solved.dtype, solved.shape, solved.tolist()) == (counted.dtype, counted.shape, counted.tolist())
+    assert np.array_equal(small_hashes.count_by_signs(masks, reported, parents, step), counted)
+
+
 def test_many_reports_are_added_in_parts(monkeypatch):
     masks, reported = some_reports(9, 100, 4)
     parents = np.array([0, 1 << 40], np.uint64)

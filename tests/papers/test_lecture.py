@@ -30,5 +30,5 @@ def test_errors_are_rarely_beyond_the_bound_and_often_beyond_a_tenth_of_it(measu
 def test_values_of_one_run_share_no_bucket():
     plan = reduction._plan(1.0, partitioned=False)
     values = reduction._apart(plan, np.random.default_rng(5))
-    buckets = reduction.buckets_of(reduction.rows_of(plan.domain, values), plan.buckets)
+    buckets = reduction.buckets_of(reduction.integer_rows(values, plan.width), plan.buckets)
     assert len(np.unique(buckets)) == reduction.PRESENT

@@ -555,15 +555,12 @@ def detectable_frequency(plan: Plan, num_reports: int, *, alpha: float = 0.05, p
 
     Examples
     --------
-    >>> from overstory.protocol.search.protocols import prefix_extension
-    >>> 0.003 < detectable_frequency(prefix_extension(epsilon=4.0), 10**6) < 0.005
+    >>> from overstory.protocol.search.plans import discover
+    >>> 0.003 < detectable_frequency(discover(epsilon=4.0), 10**6) < 0.005
     True
     """
     check_alpha(alpha)
-    errors = [
-        null_error(question.mechanism, round(num_reports * plan.share(group)))
-        for question, group in zip(plan.levels, plan.level_groups, strict=True)
-    ]
+    errors = [null_error(plan.mechanism, round(num_reports * share)) for share in plan.shares]
     tried = plan.tried
     quantiles = [_NORMAL.inv_cdf(1 - min(plan.beam / many, 0.5)) for many in tried[:-1]]
     quantiles.append(_NORMAL.inv_cdf(1 - alpha / (tried[-1] + len(plan.known))))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from overstory._lazy import lazy_names
-from overstory.protocol.domains.codes import CodedDomain, CodedIntegers, CodedStrings
+from overstory.protocol.domains.codes import AlphabetStrings, CodedDomain, CodedIntegers, CodedStrings
 from overstory.protocol.domains.models import ModelStrings
 from overstory.protocol.errors import NoCodeError
-from overstory.protocol.search.plans import Plan
-from overstory.protocol.search.protocols import discover, prefix_extension
+from overstory.protocol.search.plans import Plan, discover
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import detectable_frequency
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from overstory.discovery.simulation import simulate
 
 __all__ = [
+    "AlphabetStrings",
     "CodedDomain",
     "CodedIntegers",
     "CodedStrings",
@@ -28,7 +28,6 @@ __all__ = [
     "detectable_frequency",
     "discover",
     "find",
-    "prefix_extension",
     "simulate",
 ]
 

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.protocol.domains.codes import END, CodedDomain, CodedIntegers, CodedStrings
-from overstory.protocol.domains.string_codes import AlphabetBlocks
+from overstory.protocol.domains.codes import END, CodedDomain
 from overstory.protocol.errors import NoCodeError, ParameterError
-from overstory.protocol.search.plans import Question, prefix_bytes
+from overstory.protocol.search.plans import prefix_bytes
 
 Rows = NDArray[np.uint8]
 
 
-def rows_of(domain: CodedDomain, values: Sequence[Any] | NDArray[Any]) -> Rows:
-    """Return the codes of values, one a row."""
-    octets = -(-domain.width // 8)
-    if isinstance(domain, CodedIntegers) and isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        return _integer_rows(domain, values)
-    raw = b"".join(prefix_bytes(domain.code(value), domain.width, domain.width) for value in values)
-    return np.frombuffer(raw, np.uint8).reshape(-1, octets)
+def code_rows(codes: Iterable[int], width: int) -> Rows:
+    """Return codes of `width` bits, one a row."""
+    raw = b"".join(prefix_bytes(code, width, width) for code in codes)
+    return np.frombuffer(raw, np.uint8).reshape(-1, -(-width // 8))
 
 
-def _integer_rows(domain: CodedIntegers, values: NDArray[Any]) -> Rows:
-    if values.size and (values.min() < 0 or int(values.max()) >> domain.bits):
-        raise ParameterError(f"a value is outside the domain: integers from 0 to 2**{domain.bits} - 1")
-    shifted = values.astype(np.uint64) << np.uint64(-domain.bits % 8)
-    octets: Rows = shifted.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - -(-domain.bits // 8) :]
+def integer_rows(values: NDArray[Any], bits: int) -> Rows:
+    """Return the codes of integers of `bits` bits, one a row."""
+    if values.size and (values.min() < 0 or int(values.max()) >> bits):
+        raise ParameterError(f"a value is outside the domain: integers from 0 to 2**{bits} - 1")
+    shifted = values.astype(np.uint64) << np.uint64(-bits % 8)
+    octets: Rows = shifted.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - -(-bits // 8) :]
     return octets
 
 
@@ -41,24 +38,21 @@ def distinct(domain: CodedDomain, values: Any) -> tuple[Rows, NDArray[np.int64],
     """
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise ParameterError(f"values must be a column, one for each device, not an array of shape {values.shape}")
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+    if domain.is_numeric and isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         different, index = np.unique(values, return_inverse=True)
-        return rows_of(domain, different), index.astype(np.int64), np.zeros(len(different), np.bool_)
+        return integer_rows(different, domain.width), index.astype(np.int64), np.zeros(len(different), np.bool_)
     places: dict[Any, int] = {}
     index = np.fromiter((places.setdefault(value, len(places)) for value in values), np.int64)
-    if isinstance(domain, CodedIntegers):
-        return rows_of(domain, list(places)), index, np.zeros(len(places), np.bool_)
-    codes = [_code_or_none(domain, value) for value in places]
-    raw = b"".join(prefix_bytes(code or 0, domain.width, domain.width) for code in codes)
-    rows = np.frombuffer(raw, np.uint8).reshape(len(codes), -(-domain.width // 8))
+    codes: list[int | None] = []
+    for value in places:
+        try:
+            codes.append(domain.code(value))
+        except NoCodeError:
+            if domain.is_numeric:
+                raise
+            codes.append(None)
+    rows = code_rows((code or 0 for code in codes), domain.width)
     return rows, index, np.array([code is None for code in codes], np.bool_)
-
-
-def _code_or_none(domain: CodedDomain, value: Any) -> int | None:
-    try:
-        return domain.code(value)
-    except NoCodeError:
-        return None
 
 
 def prefixes(rows: Rows, num_bits: int) -> Rows:
@@ -111,67 +105,48 @@ def number_of(raw: bytes, num_bits: int) -> int:
     return int.from_bytes(raw, "big") >> (-num_bits % 8)
 
 
-def names_of(question: Question, rows: Rows) -> list[Any]:
-    """Return what a question's mechanism is given for each prefix."""
-    return [question.name_of(prefix) for prefix in byte_strings(rows)]
-
-
-def are_values(domain: CodedDomain, rows: Rows) -> NDArray[np.bool_]:
-    """Return which complete codes may be some value's: of bytes, those with an end marker; of others, all."""
-    if not isinstance(domain, CodedStrings) or domain.alphabet:
-        return np.ones(len(rows), np.bool_)
-    backwards = rows[:, ::-1]
-    last = backwards[np.arange(len(rows)), (backwards != 0).argmax(axis=1)]
-    return np.asarray(last == END)
-
-
 def may_go_on(domain: CodedDomain, parents: Rows, num_bits: int, step: int) -> NDArray[np.bool_]:
     """Return which extensions of each row's `num_bits` bits by `step` more some value's code may begin with, in order.
 
-    Of an alphabet's codes, those are ruled out with a block that is none; of bytes, complete codes without an end
-    marker. `CodedDomain.holds` knows more, and takes longer.
+    Of codes in blocks, those are ruled out with a block that is none; of others, complete codes without the end marker
+    that they must have. `CodedDomain.holds` knows more, and takes longer.
     """
-    scheme = domain.scheme if isinstance(domain, CodedStrings) else None
-    if not isinstance(scheme, AlphabetBlocks):
-        if num_bits + step < domain.width:
+    if not domain.block_bits:
+        if num_bits + step < domain.width or not domain.has_end_marker:
             return np.ones(len(parents) << step, np.bool_)
-        return are_values(domain, extensions(parents, num_bits, step))
+        backwards = extensions(parents, num_bits, step)[:, ::-1]
+        return np.asarray(backwards[np.arange(len(backwards)), (backwards != 0).argmax(axis=1)] == END)
     total, suffixes = num_bits + step, np.arange(1 << step)
     possible = np.ones((len(parents), 1 << step), np.bool_)
     ended = np.zeros_like(possible)
-    for block in range(num_bits // scheme.block_bits, -(-total // scheme.block_bits)):
-        first = block * scheme.block_bits
-        end = min(first + scheme.block_bits, total)
+    for block in range(num_bits // domain.block_bits, -(-total // domain.block_bits)):
+        first = block * domain.block_bits
+        end = min(first + domain.block_bits, total)
         begun = max(num_bits - first, 0)  # bits of the block that the parents have
         number = suffixes >> total - end & (1 << end - first - begun) - 1
         if begun:
             raw = byte_strings(parents)
             had = np.array([number_of(prefix, num_bits) & (1 << begun) - 1 for prefix in raw], np.int64)
             number = had[:, None] << end - first - begun | number
-        begins, ends = _block_beginnings(scheme, block, end - first)
+        begins, ends = _block_beginnings(domain, block, end - first)
         possible &= begins[number] & ~(ended & (number != 0))
         ended |= ends[number]
     return possible.ravel()
 
 
 @lru_cache(maxsize=256)
-def _block_beginnings(scheme: AlphabetBlocks, block: int, num_bits: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _block_beginnings(domain: Any, block: int, num_bits: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which numbers of `num_bits` bits some string's block of this place begins with, and after which all ends.
 
     Zeros follow an end.
     """
-    numbers = np.arange(1 << scheme.block_bits)
-    possible = numbers < scheme.block_values
+    numbers = np.arange(1 << domain.block_bits)
+    possible = numbers < domain.block_values
     ended = np.zeros(numbers.size, np.bool_)
-    for place in range(scheme.block):
-        digit = numbers // scheme.base ** (scheme.block - 1 - place) % scheme.base
-        ended |= (digit == 0) | (block * scheme.block + place >= scheme.longest)
+    for place in range(domain.block):
+        digit = numbers // domain.base ** (domain.block - 1 - place) % domain.base
+        ended |= (digit == 0) | (block * domain.block + place >= domain.longest)
         possible &= (digit == 0) | ~ended
     begun = (1 << num_bits, -1)
     may_begin, must_end = np.any(possible.reshape(begun), axis=1), np.all((ended | ~possible).reshape(begun), axis=1)
     return np.asarray(may_begin), np.asarray(must_end)
-
-
-def values_of(domain: CodedDomain, rows: Rows) -> list[Any]:
-    """Return the values whose codes these are."""
-    return [domain.value(number_of(raw, domain.width)) for raw in byte_strings(rows)]

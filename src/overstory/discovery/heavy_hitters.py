@@ -18,12 +18,14 @@ from overstory.analysis.selection import (
     check_alpha,
     check_interval_kind,
     found_words,
+    needed_p_value,
     smallest_found,
 )
-from overstory.discovery.codes import byte_strings, number_of, rows_of
+from overstory.discovery.codes import code_rows, number_of
 from overstory.discovery.prefixes import (
+    Answers,
+    Step,
     Tested,
-    Trail,
     counted_from,
     counts_of,
     ended_strings,
@@ -32,18 +34,15 @@ from overstory.discovery.prefixes import (
     joined,
     needed_support,
     search,
-    selection_level,
+    supports_of,
 )
 from overstory.discovery.result import Discovered, HeavyPrefix
-from overstory.discovery.simulation import GroupReports, Progress, support_counts
+from overstory.discovery.simulation import Progress
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.search.plans import DICTIONARY, Plan
 
 KEEP: Final = 1024
 """Values that the last level keeps, whether detected or not."""
-
-
 SHOWN: Final = 3
 """Prefixes that a note names."""
 SURE: Final = 3.0
@@ -51,140 +50,84 @@ SURE: Final = 3.0
 NO_REPORTS: Final = "there are no reports: nothing can be estimated"
 
 
-def _tested(mechanism: Mechanism, rows: Any, supports: Any, sizes: tuple[int, int], tried: int, source: str) -> Tested:
-    counts, errors = counts_of(mechanism, supports, *sizes)
-    return Tested(rows, counts, errors, exact_p_values(mechanism, supports, sizes[0]), tried, source)
+Share = tuple[float, float] | tuple[None, None]
+"""A share of the devices, and its standard error."""
 
 
-def _searched(plan: Plan, reports: Sequence[GroupReports], trail: Trail, num_devices: int) -> list[Tested]:
-    """Return the strings that ended early, each with its level's later answers, and the values of the last level."""
-    parts = [
-        _tested(ended.mechanism, ended.rows, ended.supports, (ended.num_reports, num_devices), ended.tried, "search")
-        for ended in ended_strings(plan, reports, trail)
-    ]
-    if trail.last is not None:
-        sizes = len(reports[plan.level_groups[-1]][0]), num_devices
-        last = trail.last
-        parts.append(
-            _tested(plan.levels[-1].mechanism, last.rows, last.supports, sizes, trail.levels[-1].tried, "search")
-        )
-    return parts
-
-
-def _dictionary(
-    plan: Plan, reports: Sequence[GroupReports], num_devices: int
-) -> tuple[list[Tested], tuple[float, float] | tuple[None, None]]:
-    """Return the dictionary's values, and its mass with its standard error: all that is not elsewhere."""
-    question, batch = plan.groups[0].questions[0], reports[0][0]
-    if question.name != DICTIONARY or not len(batch):
+def _dictionary(plan: Plan, answers: Answers, num_devices: int) -> tuple[list[Tested], Share]:
+    """Return the dictionary's values, and its mass: all that is not elsewhere."""
+    if not plan.known or not len(answers):
         return [], (None, None)
-    codes, sizes = sorted(plan.known), (len(batch), num_devices)
-    supports = support_counts(question.mechanism, batch, [question.value(code) for code in [*codes, None]])
-    elsewhere, error = counts_of(question.mechanism, supports[-1:], *sizes)
-    rows = rows_of(plan.domain, [plan.domain.value(code) for code in codes])
-    tested = _tested(question.mechanism, rows, supports[:-1], sizes, len(codes), DICTIONARY)
+    question, codes = plan.questions[0], sorted(plan.known)
+    supports = supports_of(question, answers, [question.value(code) for code in [*codes, None]])[:, 0]
+    elsewhere, error = counts_of(plan.mechanism, supports[-1:], len(answers), num_devices)
+    tested = Tested(code_rows(codes, plan.domain.width), supports[:-1], len(answers), len(codes), DICTIONARY)
     return [tested], (1 - float(elsewhere[0]) / num_devices, float(error[0]) / num_devices)
 
 
-def _prefix_limits(plan: Plan, result: Discovered, trail: Trail) -> Discovered:
-    """Say the threshold, and what could not have been seen."""
-    if trail.last is None:
-        missing = plan.levels[len(trail.levels)].num_bits
-        note = f"too few reports: nobody answered for prefixes of {missing} bits, so nothing could be searched for"
-        all_ended = f"every string ended before {missing} bits: each was tested by all later levels together"
-        return replace(result, notes=(all_ended if trail.has_reports else note, *_remainder_notes(result)))
-    mechanism, num_reports = plan.levels[-1].mechanism, trail.levels[-1].num_reports
-    needed = needed_support(mechanism, num_reports, selection_level(result))
-    threshold = float(frequencies_of(mechanism, np.array(needed), num_reports))
-    boundaries = [level.cut - level.background for level in trail.levels[:-1]] + [threshold]
-    errors = [level.standard_error for level in trail.levels]
-    notes = _notes(plan, result, found_words(boundaries, errors))
-    smallest = smallest_found(boundaries, errors)
-    return replace(result, threshold=threshold, detectable_frequency=smallest, notes=notes)
-
-
-def _notes(plan: Plan, result: Discovered, seen: str) -> tuple[str, ...]:
-    notes = [seen]
-    if np.count_nonzero(result.detected()) >= plan.beam / 2:
-        notes.append(
-            "the detected values fill half of the beam or more: raise it, others may have found no place in it"
-        )
-    if plan.known and result.known_frequency is not None:
-        rest = 1 - result.known_frequency
-        notes.append(f"{rest:.1%} of the users hold a value outside the dictionary (standard error "
-                     f"{result.known_standard_error:.1%}); only those values were searched for")  # fmt: skip
-    return (*notes, *_remainder_notes(result))
-
-
-def _elsewhere_share(
-    plan: Plan, reports: Sequence[GroupReports], num_devices: int, known: tuple[float, float] | tuple[None, None]
-) -> tuple[float, float] | tuple[None, None]:
+def _elsewhere_share(plan: Plan, answers: Sequence[Answers], num_devices: int, known: Share) -> Share:
     """Return the share of devices whose value has no code, and its standard error.
 
     They say "elsewhere" at every level, as do those whose value is in the dictionary: these are taken off.
     """
-    counted = counted_from(plan, reports, 0, [None]) if plan.levels else None
+    supports, num_reports = counted_from(plan, answers, 0, [None])
     share, share_error = known
-    if counted is None or (plan.known and share is None):
+    if not num_reports or (plan.known and share is None):
         return None, None
-    mechanism, supports, num_reports = counted
-    counts, errors = counts_of(mechanism, supports, num_reports, num_devices)
+    counts, errors = counts_of(plan.mechanism, supports, num_reports, num_devices)
     frequency, error = float(counts[0]) / num_devices, float(errors[0]) / num_devices
     return frequency - (share or 0.0), math.hypot(error, share_error or 0.0)
 
 
-def _heavy_prefixes(plan: Plan, trail: Trail, result: Discovered) -> tuple[HeavyPrefix, ...]:
+def _heavy_prefixes(plan: Plan, steps: Sequence[Step], result: Discovered) -> tuple[HeavyPrefix, ...]:
     """Return prefixes that surely begin some users' values, but no detected value and no longer such prefix.
 
     Surely: at the result's alpha over all prefixes that the levels tried.
     """
-    width = plan.domain.width
-    codes = [number_of(raw, width) for raw in byte_strings(rows_of(plan.domain, result.found()))]
-    named = [(code, width) for code in codes]
+    named = [(plan.domain.code(value), plan.domain.width) for value in result.found()]
     chosen: list[HeavyPrefix] = []
-    for place, bits, frequency in sorted(_sure_prefixes(plan, trail, result.alpha), key=lambda item: -item[0]):
-        level = trail.levels[place]
-        if any(other >> (size - level.num_bits) == bits for other, size in named if size >= level.num_bits):
+    for step in reversed(steps):
+        level, num_bits = step.level, step.level.num_bits
+        if num_bits == plan.domain.width:
             continue
-        named.append((bits, level.num_bits))
-        if text := plan.domain.prefix_text(bits, level.num_bits):
-            chosen.append(HeavyPrefix(text, level.num_bits, frequency, level.standard_error))
+        p_values = exact_p_values(plan.mechanism, step.supports, level.num_reports)
+        frequencies = frequencies_of(plan.mechanism, step.supports, level.num_reports)
+        for at in np.flatnonzero(p_values * level.tried * len(plan.levels) <= result.alpha).tolist():
+            bits = number_of(step.rows[at].tobytes(), num_bits)
+            begun = any(other >> (size - num_bits) == bits for other, size in named if size >= num_bits)
+            if begun or step.codes[at] is not None:
+                continue
+            named.append((bits, num_bits))
+            if text := plan.domain.prefix_text(bits, num_bits):
+                chosen.append(HeavyPrefix(text, num_bits, float(frequencies[at]), level.standard_error))
     return tuple(sorted(chosen, key=lambda prefix: -prefix.frequency))
 
 
-def _sure_prefixes(plan: Plan, trail: Trail, alpha: float) -> Iterator[tuple[int, int, float]]:
-    """Yield level, bits and frequency of every prefix that somebody's value surely begins with and may go on."""
-    for place, (question, level, frontier) in enumerate(zip(plan.levels, trail.levels, trail.frontiers, strict=False)):
-        if question.num_bits == question.width:
-            return
-        p_values = exact_p_values(question.mechanism, frontier.supports, level.num_reports)
-        frequencies = frequencies_of(question.mechanism, frontier.supports, level.num_reports)
-        ended = {code >> (question.width - question.num_bits) for code in trail.ended[place]}
-        for at in np.flatnonzero(p_values * level.tried * len(plan.levels) <= alpha).tolist():
-            bits = number_of(frontier.rows[at].tobytes(), question.num_bits)
-            if bits not in ended:
-                yield place, bits, float(frequencies[at])
-
-
-def _remainder_notes(result: Discovered) -> tuple[str, ...]:
-    """Return what a reader must know of values that the search could not name."""
-    notes = []
+def _notes(plan: Plan, result: Discovered) -> Iterator[str]:
+    """Yield what a reader must know of values that the search could not name, or not see."""
+    if result.threshold is not None:
+        if np.count_nonzero(result.detected()) >= plan.beam / 2:
+            yield "the detected values fill half of the beam or more: raise it, others may have found no place in it"
+        if result.known_frequency is not None:
+            yield (
+                f"{1 - result.known_frequency:.1%} of the users hold a value outside the dictionary (standard error "
+                f"{result.known_standard_error:.1%}); only those values were searched for"
+            )
     share, error = result.elsewhere_frequency, result.elsewhere_standard_error
     if share is not None and error is not None and share > SURE * error:
-        notes.append(
+        yield (
             f"{share:.1%} of the users hold a value that has no code here (standard error {error:.2%}): too long, or "
             "of other characters; it cannot be found"
         )
     if result.prefixes:
         texts = [f"{prefix.text!r} ({prefix.frequency:.1%} of the users)" for prefix in result.prefixes[:SHOWN]]
         more = f", and {len(result.prefixes) - SHOWN} more" if len(result.prefixes) > SHOWN else ""
-        notes.append(f"too rare to be detected one by one: values that begin with {', '.join(texts)}{more}")
-    return tuple(notes)
+        yield f"too rare to be detected one by one: values that begin with {', '.join(texts)}{more}"
 
 
 def find(
     plan: Plan,
-    reports: Sequence[GroupReports],
+    reports: Sequence[Answers],
     *,
     alpha: float = 0.05,
     correction: Correction = "fdr",
@@ -198,7 +141,7 @@ def find(
     plan
         The plan that the devices followed.
     reports
-        For each of its groups, a batch for each question.
+        The answers to each of its questions.
     alpha, correction
         A value is detected when its p-value passes this rule over everything that the last questions tried: Benjamini
         and Hochberg's at a false discovery rate, or Bonferroni's at a chance of any false one.
@@ -215,8 +158,8 @@ def find(
     Examples
     --------
     >>> import numpy as np
-    >>> from overstory.discovery import CodedIntegers, prefix_extension, simulate
-    >>> plan = prefix_extension(epsilon=4.0, domain=CodedIntegers(16), beam=8)
+    >>> from overstory.discovery import CodedIntegers, discover, simulate
+    >>> plan = discover(epsilon=4.0, domain=CodedIntegers(16), step=8, beam=8)
     >>> reports = simulate(plan, np.array([7] * 600 + [4711] * 400), np.random.default_rng(1))
     >>> find(plan, reports, correction="bonferroni").found()
     (7, 4711)
@@ -226,33 +169,43 @@ def find(
         raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
     check_interval_kind(interval_kind)
     _check(plan, reports)
-    num_devices = sum(len(batches[0]) for batches in reports)
+    num_devices = sum(map(len, reports))
+    facts: dict[str, Any] = {"alpha": alpha, "interval_kind": interval_kind}
     if not num_devices:
-        nothing = joined(plan, [], 0, alpha, correction)
-        return replace(nothing, notes=(NO_REPORTS,), interval_kind=interval_kind)
-    trail = search(plan, reports, max(KEEP, plan.beam), progress)
-    parts, mass = _dictionary(plan, reports, num_devices)
-    parts += _searched(plan, reports, trail, num_devices)
-    elsewhere = _elsewhere_share(plan, reports, num_devices, mass)
-    asked = zip(plan.levels, trail.levels, trail.frontiers, strict=False)
-    found = replace(
-        joined(plan, parts, num_devices, alpha, correction),
-        interval_kind=interval_kind,
-        levels=trail.levels,
-        tree=tuple(frequencies_of(level.mechanism, kept.supports, of.num_reports) for level, of, kept in asked),
-        known_frequency=mass[0],
-        known_standard_error=mass[1],
-        elsewhere_frequency=elsewhere[0],
-        elsewhere_standard_error=elsewhere[1],
-    )
-    return _prefix_limits(plan, replace(found, prefixes=_heavy_prefixes(plan, trail, found)), trail)
+        return joined(plan, [], 0, correction, notes=(NO_REPORTS,), **facts)
+    answers, mechanism = reports[bool(plan.known) :], plan.mechanism
+    steps, stopped = search(plan, answers, max(KEEP, plan.beam), progress)
+    levels = tuple(step.level for step in steps)
+    parts, mass = _dictionary(plan, reports[0], num_devices)
+    parts += ended_strings(plan, answers, steps)
+    if stopped is None:
+        parts.append(Tested(steps[-1].rows, steps[-1].supports, levels[-1].num_reports, levels[-1].tried))
+    elsewhere = _elsewhere_share(plan, answers, num_devices, mass)
+    facts |= {
+        "levels": levels,
+        "tree": tuple(frequencies_of(mechanism, step.supports, step.level.num_reports) for step in steps),
+        "known_frequency": mass[0],
+        "known_standard_error": mass[1],
+        "elsewhere_frequency": elsewhere[0],
+        "elsewhere_standard_error": elsewhere[1],
+    }
+    found = joined(plan, parts, num_devices, correction, **facts)
+    found = replace(found, prefixes=_heavy_prefixes(plan, steps, found))
+    if stopped is not None:
+        return replace(found, notes=(stopped, *_notes(plan, found)))
+    detections = int(np.count_nonzero(found.detected()))
+    level = needed_p_value(alpha, correction, detections, found.tried)  # of the least surely detected value
+    needed = needed_support(mechanism, levels[-1].num_reports, level)
+    threshold = float(frequencies_of(mechanism, np.array(needed), levels[-1].num_reports))
+    boundaries = [level.cut - level.background for level in levels[:-1]] + [threshold]
+    errors = [level.standard_error for level in levels]
+    found = replace(found, threshold=threshold, detectable_frequency=smallest_found(boundaries, errors))
+    return replace(found, notes=(found_words(boundaries, errors), *_notes(plan, found)))
 
 
-def _check(plan: Plan, reports: Sequence[GroupReports]) -> None:
-    if len(reports) != len(plan.groups):
-        raise ParameterError(f"answers of {len(reports)} groups for a plan of {len(plan.groups)}")
-    for number, (group, batches) in enumerate(zip(plan.groups, reports, strict=True)):
-        asked = [(q.mechanism.payload_bits, q.mechanism.num_cohorts) for q in group.questions]
-        given = [(batch.num_bits, batch.num_cohorts) for batch in batches]
-        if asked != given or len({len(batch) for batch in batches}) != 1:
+def _check(plan: Plan, reports: Sequence[Answers]) -> None:
+    if len(reports) != len(plan.questions):
+        raise ParameterError(f"answers of {len(reports)} groups for a plan of {len(plan.questions)}")
+    for number, (question, batch) in enumerate(zip(plan.questions, reports, strict=True)):
+        if (batch.num_bits, batch.num_cohorts) != (question.mechanism.payload_bits, question.mechanism.num_cohorts):
             raise ParameterError(f"group {number} answers other questions than its plan asks")

@@ -1,30 +1,58 @@
 """The search along prefixes: count, keep the best, extend; and what is detected, and how surely.
 
 Strings that have ended are tested by all later answers. From support counts come frequencies, standard errors and exact
-p-values; values of one question or several are joined under one selection rule.
-
+p-values; values of all questions are joined under one selection rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.selection import Correction, adjusted_p_values, needed_p_value, null_error
-from overstory.analysis.support.registry import support_of
+from overstory.analysis.selection import Correction, adjusted_p_values, null_error
 from overstory.analysis.support.symbols import LinearSupport
 from overstory.analysis.variance import support_noise
-from overstory.discovery.codes import Rows, byte_strings, extensions, may_go_on, names_of, number_of, values_of
+from overstory.discovery.codes import Rows, byte_strings, code_rows, extensions, may_go_on, number_of
 from overstory.discovery.result import F64, Discovered, Level
-from overstory.discovery.simulation import Answers, GroupReports, Progress, support_counts
+from overstory.discovery.simulation import Progress
 from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.search.plans import Plan, Question, prefix_bytes
+from overstory.protocol.search.plans import Plan, Question
+
+FEW: Final = 512
+"""Reports up to which p-values are summed in whole numbers: SciPy takes longer to load."""
+
+
+class RemoteAnswers(Protocol):
+    """Answers to one question that are not at hand, but counted wherever they are: files, and an engine over them."""
+
+    num_bits: int
+    num_cohorts: int
+
+    def __len__(self) -> int: ...
+
+    def count_extensions(self, parents: NDArray[np.uint64], step: int) -> NDArray[np.int64]:
+        """Return how many answers support each extension of `parents` by `step` bits, shape (b, 2**step)."""
+        ...
+
+
+Answers = ReportBatch | RemoteAnswers
+"""The answers to one question."""
+
+
+def supports_of(question: Question, answers: Answers, words: Sequence[int], step: int = 0) -> NDArray[np.int64]:
+    """Return how many answers support each extension of these words by `step` bits, shape (b, 2**step)."""
+    parents = np.array(words, np.uint64)
+    if isinstance(answers, ReportBatch):
+        return LinearSupport(question.mechanism).count_extensions(answers, parents, step)
+    return answers.count_extensions(parents, step)
 
 
 def frequencies_of(mechanism: Mechanism, supports: NDArray[Any], num_reports: int) -> F64:
@@ -52,14 +80,28 @@ def exact_p_values(mechanism: Mechanism, supports: NDArray[Any], num_reports: in
     """Return P(at least this support) for a value that nobody has: supports are then Binomial(n, q*).
 
     Exact because a report supports such a value with probability q* whatever its device holds, and reports are
-    independent; hashed into buckets, as far as no bucket is shared.
+    independent.
     """
+    if num_reports <= FEW:
+        return np.asarray(_tails(num_reports, Fraction(mechanism.q_star))[np.clip(supports, 0, num_reports + 1)])
     from scipy.special import betainc
 
     # P(Binomial(n, q) >= c) is the regularized incomplete beta function at q.
     c = np.asarray(supports, np.float64)
     inside = betainc(np.maximum(c, 1), np.maximum(num_reports - c + 1, 1), float(mechanism.q_star))
     return np.asarray(np.where(c <= 0, 1.0, np.where(c > num_reports, 0.0, inside)), np.float64)
+
+
+@lru_cache(maxsize=64)
+def _tails(num_reports: int, q_star: Fraction) -> F64:
+    """Return P(Binomial(n, q*) >= c) for c from 0 to n + 1, in whole numbers up to the last division."""
+    held, whole = q_star.numerator, q_star.denominator
+    tails, total, weight, unit = [0.0], 0, held**num_reports, whole**num_reports
+    for count in range(num_reports, -1, -1):
+        total += weight  # C(n, c) q^c (1 - q)^(n - c), times the unit
+        tails.append(total / unit)
+        weight = weight * count * (whole - held) // ((num_reports - count + 1) * held)
+    return np.array(tails[::-1])
 
 
 def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:
@@ -96,25 +138,29 @@ def adjusted(p_values: F64, tried: int, correction: Correction) -> F64:
 
 @dataclass(frozen=True, eq=False)
 class Tested:
-    """Values that a question tested."""
+    """Values that answers of some devices tested."""
 
     rows: Rows  # the values' codes
-    counts: F64  # among all devices, as the standard errors are
-    standard_errors: F64
-    p_values: F64  # of the values in `rows`: the smallest of all that were tried
+    supports: NDArray[np.int64]  # how many answers support each: the most of all that were tried
+    num_reports: int
     tried: int  # how many values were tried
-    source: str  # which question
+    source: str = "search"
 
 
-def joined(plan: Plan, parts: Sequence[Tested], num_devices: int, alpha: float, correction: Correction) -> Discovered:
-    """Return all values, most frequent first, tested together over all that any question tried."""
+def joined(plan: Plan, parts: Sequence[Tested], num_devices: int, correction: Correction, **facts: Any) -> Discovered:
+    """Return all values, most frequent first, tested together over all that any question tried; `facts` are its own."""
     tried = sum(part.tried for part in parts)
-    counts, errors, p_values = (
-        np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)])
-        for name in ("counts", "standard_errors", "p_values")
-    )
+    columns = [
+        (
+            *counts_of(plan.mechanism, part.supports, part.num_reports, num_devices),
+            exact_p_values(plan.mechanism, part.supports, part.num_reports),
+        )
+        for part in parts
+    ]
+    counts, errors, p_values = (np.concatenate([np.zeros(0), *(each[i] for each in columns)]) for i in range(3))
     q_values = adjusted(p_values, tried, correction)
-    values = [value for part in parts for value in values_of(plan.domain, part.rows)]
+    width = plan.domain.width
+    values = [plan.domain.value(number_of(raw, width)) for part in parts for raw in byte_strings(part.rows)]
     sources = [part.source for part in parts for _ in range(len(part.rows))]
     order = np.argsort(-counts, kind="stable")
     return Discovered(
@@ -128,67 +174,60 @@ def joined(plan: Plan, parts: Sequence[Tested], num_devices: int, alpha: float, 
         sources=tuple(sources[i] for i in order),
         num_reports=num_devices,
         tried=tried,
-        alpha=alpha,
         correction=correction,
         threshold=None,
         detectable_frequency=None,
         epsilon=plan.epsilon,
+        **facts,
     )
-
-
-def selection_level(result: Discovered) -> float:
-    """Return the p-value that the least surely detected value had to reach."""
-    detections = int(np.count_nonzero(result.detected()))
-    return needed_p_value(result.alpha, result.correction, detections, result.tried)
 
 
 AT_ONCE = 1 << 24  # prefixes counted before the best of them are taken: memory stays flat
 
 
 @dataclass(frozen=True, eq=False)
-class Frontier:
+class Step:
     """The prefixes of one level with the most support."""
 
+    level: Level  # what the level tried and let through
     rows: Rows  # the prefixes, most supported first
     supports: NDArray[np.int64]  # how many reports support each
-    counted: int  # how many were counted
-    total: int  # the sum of all supports that were counted
-    tried: int  # of those counted, the most that some value's code may begin with
+    codes: Sequence[int | None]  # the only code that begins with each, a string that has ended; None: several may
 
 
-def extend(question: Question, batch: ReportBatch | Answers, parents: Rows, keep: int, domain: CodedDomain) -> Frontier:
+def extend(question: Question, answers: Answers, parents: Rows, keep: int, domain: CodedDomain) -> Step:
     """Return the `keep` most supported extensions of `parents` that some value's code may begin with."""
-    before, last = question.num_bits - question.step, question.num_bits == question.width
-    best = Frontier(np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64), 0, 0, 0)
-    for some, counts in _counted(question, batch, parents):
-        places = np.flatnonzero(may_go_on(domain, some, before, question.step))
-        supports = counts.ravel()[places]
-        held, held_rows = _largest_held(question, domain, some, places, supports, keep)
-        rows, merged = np.concatenate((best.rows, held_rows)), np.concatenate((best.supports, held))
-        order = _largest(merged, keep)
-        counted, total = best.counted + supports.size, best.total + int(supports.sum())
-        best = Frontier(rows[order], merged[order], counted, total, counted)
-    most = len(parents) * domain.most_values(question.step) if last else best.counted
-    return replace(best, tried=min(best.counted, most))
-
-
-def _counted(
-    question: Question, batch: ReportBatch | Answers, parents: Rows
-) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
-    """Yield parents, and the support of their extensions, in parts that fit into memory."""
+    before, is_last = question.num_bits - question.step, question.num_bits == question.width
+    rows, supports = np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64)
+    counted = total = 0
     part = max(1, AT_ONCE >> question.step)
-    support = support_of(question.mechanism)
     for start in range(0, len(parents), part):
         some = parents[start : start + part]
-        if isinstance(support, LinearSupport):
-            words = np.array([question.parent_word(raw) for raw in byte_strings(some)], np.uint64)
-            if isinstance(batch, ReportBatch):
-                yield some, support.count_extensions(batch, words, question.step)
-            else:
-                yield some, batch.count_extensions(words, question.step)
-        else:
-            children = extensions(some, question.num_bits - question.step, question.step)
-            yield some, support_counts(question.mechanism, batch, names_of(question, children))
+        words = [question.parent_word(raw) for raw in byte_strings(some)]
+        places = np.flatnonzero(may_go_on(domain, some, before, question.step))
+        counts = supports_of(question, answers, words, question.step).ravel()[places]
+        held, held_rows = _largest_held(question, domain, some, places, counts, keep)
+        rows, supports = np.concatenate((rows, held_rows)), np.concatenate((supports, held))
+        order = _largest(supports, keep)
+        rows, supports = rows[order], supports[order]
+        counted, total = counted + counts.size, total + int(counts.sum())
+    estimates = frequencies_of(question.mechanism, supports, len(answers))
+    left = counted - estimates.size
+    rest = np.array((total - supports.sum()) / max(left, 1))
+    numbers = [number_of(raw, question.num_bits) for raw in byte_strings(rows)]
+    codes = [None if is_last else domain.only(number, question.num_bits) for number in numbers]
+    level = Level(
+        name=question.name,
+        num_bits=question.num_bits,
+        num_reports=len(answers),
+        tried=min(counted, len(parents) * domain.most_values(question.step)) if is_last else counted,
+        kept=estimates.size,
+        ended=sum(code is not None for code in codes),
+        standard_error=null_error(question.mechanism, len(answers)),
+        cut=float(estimates.min(initial=np.inf)),
+        background=float(frequencies_of(question.mechanism, rest, len(answers))) if left else 0.0,
+    )
+    return Step(level, rows, supports, codes)
 
 
 def _largest_held(
@@ -220,9 +259,10 @@ def _largest_held(
 
 
 def _largest(numbers: NDArray[np.int64], keep: int) -> NDArray[np.intp]:
-    """Return the places of the largest numbers, largest first; of equal ones the first."""
+    """Return the places of the largest numbers, none of them negative, largest first; of equal ones the first."""
     if numbers.size > keep:
-        least = np.partition(numbers, numbers.size - keep)[numbers.size - keep]
+        at_least = np.bincount(numbers)[::-1].cumsum()  # how many are the largest one, that or the next, ...
+        least = at_least.size - 1 - np.searchsorted(at_least, keep)
         over, at = np.flatnonzero(numbers > least), np.flatnonzero(numbers == least)
         places = np.concatenate((over, at[: keep - over.size]))
     else:
@@ -230,104 +270,52 @@ def _largest(numbers: NDArray[np.int64], keep: int) -> NDArray[np.intp]:
     return places[np.argsort(-numbers[places], kind="stable")]
 
 
-@dataclass(frozen=True, eq=False)
-class Trail:
-    """A search as far as it came."""
-
-    levels: tuple[Level, ...]  # what each level tried and let through
-    frontiers: tuple[Frontier, ...]  # what each level kept
-    ended: tuple[tuple[int, ...], ...]  # the codes of the strings that had ended at each level, and left the search
-    has_reports: bool = True  # whether every level that was needed had reports
-
-    @property
-    def last(self) -> Frontier | None:
-        """The last level's values; None when the search did not come so far."""
-        is_last = bool(self.levels) and len(self.ended) < len(self.frontiers)
-        return self.frontiers[-1] if is_last else None
-
-
-def search(plan: Plan, reports: Sequence[GroupReports], keep: int, progress: Progress | None = None) -> Trail:
+def search(
+    plan: Plan, answers: Sequence[Answers], keep: int, progress: Progress | None = None
+) -> tuple[list[Step], str | None]:
     """Extend prefixes level by level; the last level keeps `keep` values, the others the plan's beam.
 
     A prefix that belongs to one value alone, a string that has ended, takes no place among those that are extended.
+    Beside the steps is why the search did not come to the last level, if it did not.
     """
-    levels: list[Level] = []
-    frontiers: list[Frontier] = []
-    ended: list[tuple[int, ...]] = []
+    steps: list[Step] = []
     parents = np.zeros((1, 0), np.uint8)
-    for place, (question, group) in enumerate(zip(plan.levels, plan.level_groups, strict=True)):
-        (batch,) = reports[group]
+    for place, (question, given) in enumerate(zip(plan.levels, answers, strict=True)):
+        bits = question.num_bits
         if progress:
-            progress(f"prefixes of {question.num_bits} bits", place / len(plan.levels))
-        is_last = question.num_bits == question.width
-        if not len(batch) or not len(parents):
-            return Trail(tuple(levels), tuple(frontiers), tuple(ended), has_reports=len(batch) > 0)
-        frontier = extend(question, batch, parents, keep if is_last else plan.beam, plan.domain)
-        frontiers.append(frontier)
-        numbers = (number_of(raw, question.num_bits) for raw in byte_strings(frontier.rows))
-        # The only code that begins with each prefix, or None where there may be several.
-        codes = () if is_last else tuple(plan.domain.only(number, question.num_bits) for number in numbers)
-        levels.append(_level(question, batch, frontier, sum(code is not None for code in codes)))
-        if not is_last:
-            ended.append(tuple(code for code in codes if code is not None))
-            parents = frontier.rows[[code is None for code in codes]]
-    return Trail(tuple(levels), tuple(frontiers), tuple(ended))
+            progress(f"prefixes of {bits} bits", place / len(plan.levels))
+        if not len(given):
+            return steps, (
+                f"too few reports: nobody answered for prefixes of {bits} bits, so nothing could be searched for"
+            )
+        if not len(parents):
+            return steps, f"every string ended before {bits} bits: each was tested by all later levels together"
+        keep_here = keep if bits == question.width else plan.beam
+        steps.append(extend(question, given, parents, keep_here, plan.domain))
+        parents = steps[-1].rows[[code is None for code in steps[-1].codes]]
+    return steps, None
 
 
-def _level(question: Question, batch: ReportBatch | Answers, frontier: Frontier, num_ended: int) -> Level:
-    estimates = frequencies_of(question.mechanism, frontier.supports, len(batch))
-    left = frontier.counted - estimates.size
-    rest = np.array([(frontier.total - frontier.supports.sum()) / max(left, 1)])
-    return Level(
-        name=question.name,
-        num_bits=question.num_bits,
-        num_reports=len(batch),
-        tried=frontier.tried,
-        kept=estimates.size,
-        ended=num_ended,
-        standard_error=null_error(question.mechanism, len(batch)),
-        cut=float(estimates.min(initial=np.inf)),
-        background=float(frequencies_of(question.mechanism, rest, len(batch))[0]) if left else 0.0,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Pooled:
-    """Values counted by several levels together."""
-
-    mechanism: Mechanism
-    rows: Rows  # the values' codes
-    supports: NDArray[np.int64]
-    num_reports: int
-    tried: int
-
-
-def ended_strings(plan: Plan, reports: Sequence[GroupReports], trail: Trail) -> Iterator[Pooled]:
+def ended_strings(plan: Plan, answers: Sequence[Answers], steps: Sequence[Step]) -> Iterator[Tested]:
     """Yield the strings that ended at each level, counted by all levels after it.
 
     Those levels' answers do not depend on the answers that chose the strings, so p-values are those of one binomial.
     Every prefix that the level kept might have been a string that ended, so as many were tried.
     """
-    for place, codes in enumerate(trail.ended):
-        if codes and (counted := counted_from(plan, reports, place + 1, codes)):
-            mechanism, supports, num_reports = counted
-            raw = b"".join(prefix_bytes(code, plan.domain.width, plan.domain.width) for code in codes)
-            rows = np.frombuffer(raw, np.uint8).reshape(len(codes), -1)
-            yield Pooled(mechanism, rows, supports, num_reports, trail.levels[place].kept)
+    for place, step in enumerate(steps):
+        if codes := [code for code in step.codes if code is not None]:
+            supports, num_reports = counted_from(plan, answers, place + 1, codes)
+            if num_reports:
+                yield Tested(code_rows(codes, plan.domain.width), supports, num_reports, step.level.kept)
 
 
 def counted_from(
-    plan: Plan, reports: Sequence[GroupReports], first: int, codes: Sequence[int | None]
-) -> tuple[Mechanism, NDArray[np.int64], int] | None:
-    """Return how many answers support each code (None: "elsewhere"), over the levels from `first` on; None without any.
-
-    Only levels with the same chances of support can be added; the last one's are those that count.
-    """
-    mechanism = plan.levels[-1].mechanism
+    plan: Plan, answers: Sequence[Answers], first: int, codes: Sequence[int | None]
+) -> tuple[NDArray[np.int64], int]:
+    """Return how many answers support each code (None: "elsewhere"), of how many, over the levels from `first` on."""
     supports, num_reports = np.zeros(len(codes), np.int64), 0
-    for question, group in list(zip(plan.levels, plan.level_groups, strict=True))[first:]:
-        (batch,), own = reports[group], question.mechanism
-        if len(batch) and (own.p_star, own.q_star) == (mechanism.p_star, mechanism.q_star):
-            supports += support_counts(own, batch, [question.value(code) for code in codes])
-            num_reports += len(batch)
-    return (mechanism, supports, num_reports) if num_reports else None
+    for question, given in list(zip(plan.levels, answers, strict=True))[first:]:
+        if len(given):
+            supports += supports_of(question, given, [question.value(code) for code in codes])[:, 0]
+            num_reports += len(given)
+    return supports, num_reports

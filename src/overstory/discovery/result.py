@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.estimate import Estimate, freeze_columns
-from overstory.analysis.selection import Correction
+from overstory.analysis.selection import Correction, bound_text, interval_words
 from overstory.analysis.tables import output
-from overstory.presentation.document import Column, Table
+from overstory.presentation.document import Block, Column, Lines, Paragraph, Table
 from overstory.presentation.formats import finite
-from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_text import UNFOLDED, as_text
+from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
 F64 = NDArray[np.float64]
@@ -52,9 +51,6 @@ class HeavyPrefix:
     num_bits: int
     frequency: float  # of the users, by the level that asked for it
     standard_error: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -151,7 +147,7 @@ class Discovered(Estimate):
             "known_standard_error": self.known_standard_error,
             "elsewhere_frequency": self.elsewhere_frequency,
             "elsewhere_standard_error": self.elsewhere_standard_error,
-            "prefixes": [prefix.to_json() for prefix in self.prefixes],
+            "prefixes": [asdict(prefix) for prefix in self.prefixes],
             "levels": [level.to_json() for level in self.levels],
             "notes": list(self.notes),
         }
@@ -167,23 +163,61 @@ class Discovered(Estimate):
 
     def table(self, limit: int | None = None, level: float = 0.95, *, everything: bool = False) -> str:
         """Return a plain-text table, most frequent first."""
-        return as_text([discovery_table(self.rows(limit, level, everything=everything))], UNFOLDED).rstrip("\n")
+        return as_text([_table(self.rows(limit, level, everything=everything))], UNFOLDED).rstrip("\n")
 
-    def to_csv(self, target: str | PathLike[str] | TextIO, *, everything: bool = True) -> None:
+    def blocks(self, sentences: Iterable[str], *, everything: bool = False) -> Iterator[Block]:
+        """Return the detected values, or all that the last level kept, and the facts to read them by."""
+        rows = self.rows(everything=everything)
+        yield _table(rows) if rows else Paragraph("nothing was detected")
+        yield Lines(*sentences)
+
+    def sentences(self, answers: str, of: str, asked: str, *more: str) -> Iterator[str]:
+        """Return the discovery as a whole in sentences.
+
+        `answers` says how many came, `of` what they are called, `asked` what each device answered; `more` is said of
+        privacy.
+        """
+        values, bound = plural(len(self.found()), "value"), bound_text(self.correction, self.alpha)
+        yield f"{values} detected in {answers}, out of {self.tried:,} that were tried ({bound})"
+        yield f"intervals: {interval_words(self.interval_kind, self.adjustment)}"
+        yield f"privacy: {asked}, once: epsilon {epsilon_text(self.epsilon)} in all"
+        yield from more
+        if self.threshold is not None:
+            yield f"a value had to reach {self.threshold:.3%} of the {of} at the last level"
+
+    def to_csv(self, target: str | PathLike[str] | TextIO) -> None:
         """Write a row for each kept value, with a header: the columns of results.csv, and the value's source."""
-        if isinstance(target, str | PathLike):
-            with Path(target).open("w", encoding="utf-8", newline="") as file:
-                self.to_csv(file, everything=everything)
-            return
-        detected = self.detected()
-        records = zip(self.order().tolist(), output.records(self), strict=True)
-        chosen = ((*record, self.sources[place]) for place, record in records if everything or detected[place])
-        columns = output.file_columns(adjustment=self.adjustment)
-        target.writelines(csv_lines((*columns, Column("source")), chosen))
+        output.write_csv(self, target, {"source": self.sources})
 
     def plot(self, ax: Any = None, limit: int = 50) -> Any:  # noqa: ARG002 - a search is drawn with all that it kept
-        """Draw the search: what each level kept, over its cut, and what was detected. Returns the axes."""
-        return plot_search(self, ax)
+        """Draw the search: what each level kept as dots, its cut as a dash, and what was detected as rings at the end.
+
+        Returns the axes.
+        """
+        if ax is None:
+            from matplotlib import pyplot as plt
+
+            ax = plt.gca()
+        for at, (level, estimates) in enumerate(zip(self.levels, self.tree, strict=True)):
+            spread = at + np.linspace(-0.3, 0.3, max(estimates.size, 1))[: estimates.size]
+            ax.scatter(spread, np.sort(estimates)[::-1], s=5, color="C0", alpha=0.5, label=None if at else "kept")
+            ax.hlines(level.cut, at - 0.35, at + 0.35, color="C3", linewidth=1, label=None if at else "cut")
+        names = [level.name for level in self.levels]
+        chosen = self.detected()
+        if chosen.any():
+            end = np.full(int(chosen.sum()), float(len(names)))
+            ax.scatter(end, self.frequencies[chosen], s=20, facecolors="none", edgecolors="C2", label="detected")
+            names.append("detected")
+        ax.set_xticks([float(at) for at in range(len(names))], names, rotation=45, parse_math=False)
+        ax.set_ylabel("estimated frequency")
+        if self.levels:
+            ax.legend()
+        return ax
+
+    @property
+    def rows_drawn(self) -> int:
+        """How many values a picture shows: all that were detected, as far as there is room."""
+        return min(max(int(np.count_nonzero(self.detected())), FEW), MOST)
 
     def plot_values(self, ax: Any = None, limit: int | None = None) -> Any:
         """Draw the most frequent values with their 95% intervals, as an `Estimate` does. Returns the axes.
@@ -196,11 +230,11 @@ class Discovered(Estimate):
             The most values that are drawn; all that were detected unless given, up to 100. The title names what is
             left out.
         """
-        return output.plot(self, ax, rows_drawn(self) if limit is None else limit)
+        return output.plot(self, ax, self.rows_drawn if limit is None else limit)
 
 
-def discovery_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return rows of a discovery as a table: as of any estimate, and what found each value."""
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return rows as of any estimate, and what found each value."""
     return output.estimate_table(rows, last=(Column("source", "found by", is_left=True),))
 
 
@@ -208,33 +242,3 @@ MOST: Final = 100
 """Rows of a picture; beyond them its title says how many are left out."""
 FEW: Final = 10
 """Values that are drawn where none, or hardly any, was detected."""
-
-
-def rows_drawn(result: Discovered) -> int:
-    """Return how many values a picture shows: all that were detected, as far as there is room."""
-    return min(max(int(np.count_nonzero(result.detected())), FEW), MOST)
-
-
-def plot_search(result: Discovered, ax: Any) -> Any:
-    """Draw each level's kept estimates as dots, its cut as a dash, and the detected values as rings at the end."""
-    if ax is None:
-        from matplotlib import pyplot as plt
-
-        ax = plt.gca()
-    for at, (level, estimates) in enumerate(zip(result.levels, result.tree, strict=True)):
-        spread = at + np.linspace(-0.3, 0.3, max(estimates.size, 1))[: estimates.size]
-        ax.scatter(spread, np.sort(estimates)[::-1], s=5, color="C0", alpha=0.5, label="kept" if not at else None)
-        ax.hlines(level.cut, at - 0.35, at + 0.35, color="C3", linewidth=1, label="cut" if not at else None)
-    chosen = result.detected()
-    if chosen.any():
-        end = np.full(int(chosen.sum()), float(len(result.levels)))
-        ax.scatter(end, result.frequencies[chosen], s=20, facecolors="none", edgecolors="C2", label="detected")
-    names = [level.name for level in result.levels]
-    places = [float(at) for at in range(len(names))]
-    if chosen.any():
-        places, names = [*places, float(len(result.levels))], [*names, "detected"]
-    ax.set_xticks(places, names, rotation=45, parse_math=False)
-    ax.set_ylabel("estimated frequency")
-    if result.levels:
-        ax.legend()
-    return ax

@@ -6,54 +6,50 @@ counted by the same driver as any other job: at most a pass over the files for e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from overstory.analysis.support.base import pooled
-from overstory.analysis.support.registry import support_of
 from overstory.analysis.support.searches import answers_of
 from overstory.analysis.support.symbols import LinearSupport
 from overstory.engines.units import Job
-from overstory.protocol.search.mechanism import SearchMechanism
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.mechanisms.payloads import SymbolMechanism
+    from overstory.protocol.search.mechanism import SearchMechanism
 
 Counting = Callable[[Job], "SupportCounts"]
 
 
 @dataclass(frozen=True)
 class AnswersJob(Job):
-    """Counts the answers to one question that support each value asked for, or each extension of prefixes."""
+    """Counts the answers to one question that support each extension of prefixes."""
 
-    group: int = 0  # the question's group
-    # The words of the prefixes that are extended; None: `asked` is counted, or the question's domain.
-    parents: tuple[int, ...] | None = None
+    group: int = 0  # the question's
+    parents: tuple[int, ...] = ()  # the words of the prefixes
     step: int = 0  # by how many bits they are extended
 
     @property
-    def question(self) -> Mechanism:
+    def question(self) -> SymbolMechanism:
         """What made the answers."""
         return _search_of(self).questions[self.group].mechanism
 
     def count(self, batch: ReportBatch) -> SupportCounts:
         """Count the answers of a batch."""
-        answers, support = answers_of(_search_of(self), batch, self.group), support_of(self.question)
-        if self.parents is None:
-            return pooled(support.count(answers, self.asked).ones.sum(axis=0), len(answers))
-        assert isinstance(support, LinearSupport)
+        answers = answers_of(_search_of(self), batch, self.group)
+        support = LinearSupport(self.question)
         ones = support.count_extensions(answers, np.array(self.parents, np.uint64), self.step)
         return pooled(ones.ravel(), len(answers))
 
 
 class EngineAnswers:
-    """The answers to one question, in files; see `overstory.discovery.simulation.Answers`."""
+    """The answers to one question, in files; see `overstory.discovery.prefixes.RemoteAnswers`."""
 
     def __init__(self, counting: Counting, job: AnswersJob, size: int) -> None:
         self._counting, self._job, self._size = counting, job, size
@@ -62,12 +58,6 @@ class EngineAnswers:
     def __len__(self) -> int:
         return self._size
 
-    def support(self, values: Sequence[Any] | None) -> NDArray[np.int64]:
-        """Return how many answers support each value."""
-        chosen = None if values is None else tuple(values)
-        ones: NDArray[np.int64] = self._counting(replace(self._job, asked=chosen)).ones[0]
-        return ones
-
     def count_extensions(self, parents: NDArray[np.uint64], step: int) -> NDArray[np.int64]:
         """Return how many answers support each extension of `parents` by `step` bits, shape (b, 2**step)."""
         asked = replace(self._job, parents=tuple(parents.tolist()), step=step)
@@ -75,17 +65,15 @@ class EngineAnswers:
         return ones
 
 
-def search_answers(counting: Counting, job: Job) -> list[tuple[EngineAnswers]]:
+def search_answers(counting: Counting, job: Job) -> list[EngineAnswers]:
     """Return the answers to each question of a search, in the order of the questions.
 
     `counting` counts one job over all files: first the one of the search's reports, then one more for each level.
     """
     sizes = counting(job).totals.tolist()
     own = (AnswersJob(job.packed, verify=job.verify, group=group) for group in range(len(sizes)))
-    return [(EngineAnswers(counting, asked, size),) for asked, size in zip(own, sizes, strict=True)]
+    return [EngineAnswers(counting, asked, size) for asked, size in zip(own, sizes, strict=True)]
 
 
 def _search_of(job: Job) -> SearchMechanism:
-    search = job.mechanism()
-    assert isinstance(search, SearchMechanism)
-    return search
+    return cast("SearchMechanism", job.mechanism())

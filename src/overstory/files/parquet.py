@@ -189,28 +189,38 @@ def _table(rows: list[Block], schema: Any, same: dict[str, Any]) -> Any:
         checksums = [
             zlib.crc32(np.ascontiguousarray(part).data, so) for part, so in zip(column, checksums, strict=True)
         ]
-    given: dict[str, Any] = {
-        **{name: [value] * len(rows) for name, value in same.items()},
-        "cohort": [row.cohort for row in rows],
-        "num_reports": [len(row.octets) for row in rows],
-        "crc32": checksums,
+    # By buffers: `pa.array` of a list, and `pa.scalar`, import pandas.
+    numbers = {
+        "period": np.full(len(rows), same["period"] or 0, np.int32),
+        "digest": np.frombuffer(same["digest"] * len(rows), np.uint8),
+        "cohort": np.array([row.cohort for row in rows], np.uint16),
+        "num_reports": np.array([len(row.octets) for row in rows], np.uint32),
+        "crc32": np.array(checksums, np.uint32),
     }
     binary = dict(zip(("seeds", "symbols") if "seeds" in schema.names else ("blob",), blobs, strict=True))
-    arrays = [
-        _binary(binary[field.name]) if field.name in binary else pa.array(given[field.name], field.type)
-        for field in schema
-    ]
+    arrays = []
+    for field in schema:
+        if field.name in binary:
+            arrays.append(_binary(binary[field.name], field.type))
+        elif same.get(field.name, field.name) is None:
+            arrays.append(pa.nulls(len(rows), field.type))
+        elif field.name in numbers:
+            values = pa.py_buffer(numbers[field.name])
+            arrays.append(pa.Array.from_buffers(field.type, len(rows), [None, values]))
+        else:
+            text = np.array(list(same[field.name].encode()), np.uint8)
+            arrays.append(_binary([text] * len(rows), field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _binary(parts: list[NDArray[np.uint8]]) -> Any:
-    """Return an Arrow column of these runs of bytes, copied once."""
+def _binary(parts: list[NDArray[np.uint8]], kind: Any) -> Any:
+    """Return an Arrow column of these runs of bytes, of that type, copied once."""
     import pyarrow as pa
 
     ends = np.zeros(len(parts) + 1, np.int32)
     np.cumsum([part.size for part in parts], out=ends[1:])
     joined = np.concatenate([part.reshape(-1) for part in parts])
-    return pa.Array.from_buffers(pa.binary(), len(parts), [None, pa.py_buffer(ends), pa.py_buffer(joined)])
+    return pa.Array.from_buffers(kind, len(parts), [None, pa.py_buffer(ends), pa.py_buffer(joined)])
 
 
 def row_groups(batches: Iterable[ReportBatch], label: Label) -> Iterator[list[Block]]:

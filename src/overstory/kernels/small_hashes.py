@@ -26,6 +26,10 @@ TOGETHER = 1 << 8
 """Signs that cost what a block does: they are added by the array."""
 AT_ONCE = 1 << 16
 """Devices whose matrices are written out together."""
+MOST_SOLUTIONS = 1 << 20
+"""Suffixes that are written out together."""
+SCATTERED = 3
+"""Signs that cost what one suffix does: each is added at a place of its own."""
 
 
 def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:
@@ -97,13 +101,20 @@ def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bi
 
 def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
     """Return the support of ``parent | suffix``; see `overstory.kernels.symbols.transforms.count_blocks`."""
-    hash_bits, many = masks.shape[1], len(parents)
-    signs = (len(masks) << hash_bits) * many
-    if not are_few((signs + (many << step) * (step + 1)) // TOGETHER, TRANSFORMS):
+    hash_bits, size = masks.shape[1], len(parents) << step
+    solutions = SCATTERED * (len(masks) * len(parents) << max(step - hash_bits, 0)) + size
+    signs = (len(masks) * len(parents) << hash_bits) + size * (step + 1)
+    if not are_few(min(solutions, signs) // TOGETHER, TRANSFORMS):
         from overstory.kernels.symbols import transforms
 
         return transforms.count_blocks(masks, reported, parents, step)
-    sums = np.zeros((1 << step, many), np.int64)
+    return (count_solutions if solutions < signs else count_by_signs)(masks, reported, parents, step)
+
+
+def count_by_signs(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
+    """Return what `count_blocks` does by one transform of the reports' signs."""
+    hash_bits = masks.shape[1]
+    sums = np.zeros((1 << step, len(parents)), np.int64)
     low = np.uint64((1 << step) - 1)
     for z in range(1 << hash_bits):
         chosen = [j for j in range(hash_bits) if z >> j & 1]
@@ -114,6 +125,55 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
     # support = 2^-m (H signs), exact since every support is whole.
     support: NDArray[np.int64] = transformed(sums).T >> hash_bits
     return support
+
+
+def count_solutions(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
+    """Return what `count_blocks` does from each report's own values: the solutions of A v = y, one in 2**m of all."""
+    support = np.zeros(len(parents) << step, np.int64)
+    each = len(parents) * max(masks.shape[1], 1 << max(step - masks.shape[1], 0))
+    part = max(1, MOST_SOLUTIONS // max(each, 1))
+    for start in range(0, len(masks), part):
+        some = slice(start, start + part)
+        _add_solutions(masks[some], reported[some], parents, step, support)
+    return support.reshape(len(parents), 1 << step)
+
+
+def _add_solutions(masks: U64, reported: U32, parents: U64, step: int, support: NDArray[np.int64]) -> None:
+    """Add 1 for each solution of each report.
+
+    Gauss and Jordan's elimination, of all reports at once: each row gets a bit of its own, its pivot. The other bits
+    are free; they span what is added to a first solution.
+    """
+    num_rows, low = masks.shape[1], np.uint64((1 << step) - 1)
+    rows, pivots = masks & low, np.zeros_like(masks)
+    given = reported[:, None] >> np.arange(num_rows, dtype=np.uint32) & np.uint32(1)
+    wanted = parity(masks[:, :, None] & parents) != given[:, :, None]  # the parity of each row and the suffix
+    for row in range(num_rows):
+        pivots[:, row] = _lowest_one(rows[:, row])
+        others = (rows & pivots[:, row, None]) != 0
+        others[:, row] = False
+        rows ^= others * rows[:, row, None]
+        wanted ^= others[:, :, None] & wanted[:, row, None]
+    is_solvable = ~np.any((rows == 0)[:, :, None] & wanted, axis=1)
+    first = np.asarray(np.sum(pivots[:, :, None] * wanted, axis=1, dtype=np.uint64))
+    free = low & ~np.bitwise_or.reduce(pivots, axis=1)
+    blocks = np.arange(len(parents), dtype=np.int64)[:, None] << step
+    for num_free in np.flatnonzero(np.bincount(np.bitwise_count(free))).tolist():
+        alike = np.bitwise_count(free) == num_free
+        left, span = free[alike], np.zeros((np.count_nonzero(alike), 1), np.uint64)
+        for _ in range(num_free):
+            one = _lowest_one(left)
+            left ^= one
+            held = (rows[alike] & one[:, None]) != 0
+            vector = np.sum(pivots[alike] * held, axis=1, keepdims=True, dtype=np.uint64) + one[:, None]
+            span = np.concatenate((span, span ^ vector), axis=1)
+        suffixes = (first[alike][:, :, None] ^ span[:, None]).astype(np.int64)
+        np.add.at(support, (suffixes + blocks)[is_solvable[alike]].ravel(), 1)
+
+
+def _lowest_one(words: U64) -> U64:
+    """Return the lowest bit of each word that is one; 0 of 0."""
+    return words & (~words + np.uint64(1))
 
 
 def value_words(symbols: NDArray[Any]) -> U64:

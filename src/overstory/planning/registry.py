@@ -306,8 +306,8 @@ def _for_a_search(name: str, domain: AnyDomain, needs: Mapping[str, Any], report
     _need(needs, "epsilon_report")
     given = {"epsilon": needs["epsilon_report"]} | ({"waves": needs["waves"]} if "waves" in needs else {})
     built = prefix_search(**domain.completes(name), **given)
-    answers = round(reports * built.plan.share(built.plan.level_groups[-1]))
-    error = null_error(built.plan.levels[-1].mechanism, answers)
+    answers = round(reports * built.plan.shares[-1])
+    error = null_error(built.plan.mechanism, answers)
     return PlannedSearch(name, built, given, error, reports, built.plan.tried[-1])
 
 

@@ -110,7 +110,7 @@ class PeriodCounts:
     reports: Callable[[], Iterator[ReportBatch]] | None = field(default=None, repr=False)
     released: ReleasedPeriods | None = None
     sums: Mapping[int, ReportSums] = field(default_factory=dict, repr=False)
-    answers: Callable[[], Sequence[tuple[Any]]] | None = field(default=None, repr=False)
+    answers: Callable[[], Sequence[Any]] | None = field(default=None, repr=False)
     taken_out: Mapping[int, int] = field(default_factory=dict)
 
     @property

@@ -10,30 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from io import StringIO
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 
-from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.support.searches import sorted_answers
-from overstory.analysis.tables.output import plot_height
+from overstory.analysis.tables.output import estimate_lines, plot_height
 from overstory.discovery.heavy_hitters import find
-from overstory.discovery.result import Discovered, discovery_table, rows_drawn
-from overstory.presentation.document import Block, Lines, Paragraph
-from overstory.privacy.text import epsilon_text, plural
+from overstory.discovery.result import Discovered
+from overstory.presentation.document import Block
+from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
-from overstory.protocol.search.mechanism import SearchMechanism
 from overstory.queries.comparison import Comparison, check_comparable, less
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import Aggregation, EstimateOptions, Panel, PeriodEstimate
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from overstory.analysis.selection import IntervalKind
     from overstory.discovery.simulation import Progress
+    from overstory.protocol.search.mechanism import SearchMechanism
 
 NO_ANSWERS: Final = (
     "{}: a search reads the answers themselves, and only their counts are here: read the store, with --store"
@@ -86,45 +82,35 @@ class SearchReading:
         }
 
     def csv_lines(self) -> Iterator[str]:
-        written = StringIO()
-        self.discovered.to_csv(written)
-        return iter(written.getvalue().splitlines(keepends=True))
+        return estimate_lines(self.discovered, {"source": self.discovered.sources})
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
         """Return the detected values, or all that the last level kept, and the facts to read them by."""
-        rows = self.discovered.rows(everything=everything)
-        yield discovery_table(rows) if rows else Paragraph("nothing was detected")
-        yield Lines(*self._sentences(), *([] if written is None else [f"every value: {written}"]))
+        more = [] if written is None else [f"every value: {written}"]
+        return self.discovered.blocks([*self._sentences(), *more], everything=everything)
 
     def _sentences(self) -> Iterator[str]:
-        counted, discovered, search = self.counted, self.discovered, self._search
+        counted, search = self.counted, self._search
         between = f" {_span(counted)}" if counted.periods else ""
-        yield (
-            f"{plural(len(discovered.found()), 'value')} detected in {plural(self.stored, 'answer')} of "
-            f"{self.metric.id}{between}, out of {discovered.tried:,} that were tried "
-            f"({bound_text(discovered.correction, discovered.alpha)})"
-        )
-        yield f"intervals: {interval_words(discovered.interval_kind, discovered.adjustment)}"
         asked = f" of wave {search.wave} of {search.waves}" if search.waves > 1 else ""
-        epsilon = epsilon_text(discovered.epsilon)
-        yield f"privacy: each device{asked} answers one question, once: epsilon {epsilon} in all"
-        yield from counted.central_sentences()
-        if discovered.threshold is not None:
-            yield f"a value had to reach {discovered.threshold:.3%} of the answers at the last level"
+        yield from self.discovered.sentences(
+            f"{plural(self.stored, 'answer')} of {self.metric.id}{between}",
+            "answers",
+            f"each device{asked} answers one question",
+            *counted.central_sentences(),
+        )
         yield from (f"note: {note}" for note in self.notes)
 
     def panels(self) -> tuple[list[Panel], str]:
-        if not self.stored:
-            return [], ""
-        discovered = self.discovered
+        return panels_of(self.discovered) if self.stored else [], ""
 
-        def search(ax: Axes) -> None:
-            discovered.plot(ax)
 
-        def values(ax: Axes) -> None:
-            discovered.plot_values(ax)
-
-        return [Panel(4.0, search), Panel(plot_height(discovered, rows_drawn(discovered)), values)], ""
+def panels_of(discovered: Discovered) -> list[Panel]:
+    """Return the picture of a search, and that of the detected values with their intervals."""
+    return [
+        Panel(4.0, discovered.plot),
+        Panel(plot_height(discovered, discovered.rows_drawn), discovered.plot_values),
+    ]
 
 
 def read_search(
@@ -150,15 +136,13 @@ def read_search(
             interval_kind=chosen.interval_kind or "reports",
             progress=_part(progress, 0.3, 1.0),
         )
-        stored = sum(len(batch) for (batch,) in answers)
+        stored = sum(map(len, answers))
     declared = replace(discovered, adjustment=chosen.adjustment, epsilon=search.epsilon)
     return SearchReading(counted, declared, stored)
 
 
 @contextmanager
-def _answers(
-    search: SearchMechanism, counted: PeriodCounts, progress: Progress | None
-) -> Iterator[Sequence[tuple[Any]]]:
+def _answers(search: SearchMechanism, counted: PeriodCounts, progress: Progress | None) -> Iterator[Sequence[Any]]:
     """Yield the answers to each question: where an engine counts them, or sorted here."""
     if counted.answers is not None:
         yield counted.answers()

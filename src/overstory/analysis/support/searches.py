@@ -95,7 +95,7 @@ def sorted_answers(
     batches: Iterable[ReportBatch],
     expected: int,
     progress: Callable[[str, float], object] | None = None,
-) -> Iterator[Sequence[tuple[ReportBatch]]]:
+) -> Iterator[Sequence[ReportBatch]]:
     """Yield the answers to each question, in the order of the questions; in temporary files where they are many."""
     with ExitStack() as stack:
         groups = range(len(search.questions))
@@ -114,7 +114,7 @@ def sorted_answers(
             done += len(batch)
             if progress:
                 progress("reading the answers", min(done / max(expected, 1), 1.0))
-        yield [((spill.read(group) if spill else _joined(search, group, kept[group])),) for group in groups]
+        yield [spill.read(group) if spill else _joined(search, group, kept[group]) for group in groups]
 
 
 def _joined(search: SearchMechanism, group: int, parts: Sequence[ReportBatch]) -> ReportBatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -27,14 +27,13 @@ from overstory.cli.arguments import (
     seekable,
 )
 from overstory.cli.progress import progress, reading_bar
-from overstory.presentation.document import Lines, Paragraph
-from overstory.privacy.text import epsilon_text, plural
+from overstory.presentation.document import Lines
+from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
     from overstory.discovery import CodedDomain, Discovered, Plan
     from overstory.presentation.document import Block
-    from overstory.queries.searches import SearchReading
 
 
 MORE = """\
@@ -97,54 +96,27 @@ def run(args: argparse.Namespace) -> int:
     if searched is None:
         return 0
     plan, found = searched
+    asked = f"each device answered one of {plural(len(plan.questions), 'question')}"
+    sentences = found.sentences(plural(found.num_reports, "report"), "reports", asked)
+    answer = {**found.to_json(everything=True), "plan": _about(plan)}
+    return _show(args, found, answer, found.blocks([*sentences, *found.notes]))
+
+
+def _show(args: argparse.Namespace, found: Discovered, answer: dict[str, Any], blocks: Iterable[Block]) -> int:
+    """Write the files that are asked for, and print the answer."""
     if args.csv:
         from overstory.files.io import writing_csv
 
         with writing_csv(args.csv, spreadsheet=args.spreadsheet) as text:
             found.to_csv(text)
     if args.plot:
-        _draw(found, args.plot)
+        from overstory.cli.output import draw_panels
+        from overstory.queries.searches import panels_of
+
+        draw_panels(args.plot, panels_of(found) if found.num_reports else [])
     offered = offer_candidates(args.candidates_out, found) if args.candidates_out else []
-    print_answer(args, {**found.to_json(everything=True), "plan": _about(plan)}, chain(_blocks(found, plan), offered))
+    print_answer(args, answer, chain(blocks, offered))
     return 0
-
-
-def _blocks(discovered: Discovered, plan: Plan) -> Iterator[Block]:
-    """Return the detected values, and what must be known to read them."""
-    from overstory.discovery.result import discovery_table
-
-    rows = discovered.rows()
-    yield discovery_table(rows) if rows else Paragraph("nothing was detected")
-    yield Lines(*sentences(discovered, plan))
-
-
-def sentences(discovered: Discovered, plan: Plan) -> list[str]:
-    """Return the discovery as a whole in sentences."""
-    from overstory.analysis.selection import bound_text, interval_words
-
-    values = f"{plural(len(discovered.found()), 'value')} detected in {plural(discovered.num_reports, 'report')}"
-    questions = f"each device answered one of {plural(len(plan.groups), 'question')}, once"
-    bound, threshold = bound_text(discovered.correction, discovered.alpha), discovered.threshold
-    least = [] if threshold is None else [f"a value had to reach {threshold:.3%} of the reports at the last level"]
-    return [
-        f"{values}, out of {discovered.tried:,} that were tried ({bound})",
-        f"intervals: {interval_words(discovered.interval_kind, discovered.adjustment)}",
-        f"privacy: {questions}: epsilon {epsilon_text(discovered.epsilon)} in all",
-        *least,
-        *discovered.notes,
-    ]
-
-
-def _draw(found: Discovered, path: str) -> None:
-    """Draw the search, and the detected values with their intervals."""
-    from overstory.analysis.tables.output import plot_height
-    from overstory.cli.output import picture
-    from overstory.discovery.result import rows_drawn
-
-    with picture(path, width=14, height=max(5.0, plot_height(found, rows_drawn(found)))) as figure:
-        search, values = figure.subplots(1, 2)
-        found.plot(search)
-        found.plot_values(values)
 
 
 def _discover(args: argparse.Namespace) -> tuple[Plan, Discovered]:
@@ -159,7 +131,7 @@ def _discover(args: argparse.Namespace) -> tuple[Plan, Discovered]:
     key = args.column[:12]  # a hash key has at most 64 bytes, and every level adds to it
     plan = discover(epsilon=args.epsilon, domain=domain, known=known, step=args.step, beam=args.beam, key=key)
     with seekable(args.file) as path, reading_bar(args, "reading the column", [path]) as advance:
-        values = read_column(path, args.column, domain, form_of(args), advance)
+        values = read_column(path, args, domain, form_of(args), advance)
     with progress("devices report", 2.0, quiet=args.quiet) as bar:
         first = (lambda what, done: bar.reach(done, what)) if bar.is_shown else None
         second = (lambda what, done: bar.reach(1 + done, what)) if bar.is_shown else None
@@ -182,7 +154,7 @@ def _about(plan: Plan) -> dict[str, Any]:
         **plan.domain.canonical(),
         "beam": plan.beam,
         "levels": [level.num_bits for level in plan.levels],
-        "shares": [plan.share(group) for group in plan.level_groups],
+        "shares": list(plan.shares),
         "known": len(plan.known),
     }
 
@@ -255,8 +227,7 @@ def run_store(args: argparse.Namespace) -> int:
     )
     with open_source(args, metric) as read_range, progress_shown(args, metric, options) as told:
         reading = read_search(read_range((args.first, args.last)), "total", told)
-    _write_reading(args, reading)
-    return 0
+    return _show(args, reading.discovered, reading.to_json(), reading.blocks())
 
 
 def search_files(args: argparse.Namespace) -> tuple[Any, Any] | None:
@@ -267,13 +238,12 @@ def search_files(args: argparse.Namespace) -> tuple[Any, Any] | None:
     from overstory.cli.rappor.engine_runs import counting_jobs, find_units, print_expected
     from overstory.discovery import find
     from overstory.engines.searches import search_answers
-    from overstory.protocol.search.mechanism import SearchMechanism
     from overstory.queries.sources.exported import Files
 
     args.params = args.hash_family = args.hash_key = args.candidates = None
     files = find_units(args, args.reports)
-    search = files.mechanism
-    if not isinstance(search, SearchMechanism):
+    search: Any = files.mechanism
+    if search.reading != "search":
         raise ParameterError(f"{args.metric} is no metric of unknown values: overstory decode estimates its values")
     if args.dry_run:
         print_expected(args, files)
@@ -292,20 +262,6 @@ def search_files(args: argparse.Namespace) -> tuple[Any, Any] | None:
             progress=(lambda what, done: bar.reach(done, what)) if bar.is_shown else None,
         )
     return search.plan, replace(found, adjustment=args.adjustment, epsilon=search.epsilon)
-
-
-def _write_reading(args: argparse.Namespace, reading: SearchReading) -> None:
-    from overstory.cli.output import draw_panels
-
-    if args.csv:
-        from overstory.files.io import writing_csv
-
-        with writing_csv(args.csv, spreadsheet=args.spreadsheet) as text:
-            text.writelines(reading.csv_lines())
-    if args.plot:
-        draw_panels(args.plot, reading.panels()[0])
-    offered = offer_candidates(args.candidates_out, reading.discovered) if args.candidates_out else []
-    print_answer(args, reading.to_json(), chain(reading.blocks(), offered))
 
 
 def offer_candidates(path: str, discovered: Discovered) -> list[Block]:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.discovery import CodedIntegers, CodedStrings, ModelStrings, NoCodeError
+from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings
 from overstory.files.columns import blocks, is_json, is_parquet, line_of
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
 from overstory.protocol.domains.models import MOST_ORDER, MOST_WIDTH, ORDER, WIDTH
 from overstory.protocol.encodings.base import check_count
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.errors import FormatError, NoCodeError, ParameterError
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +36,7 @@ def domain_of(args: argparse.Namespace) -> CodedDomain:
     if args.alphabet is not None:
         if not args.alphabet:
             raise ParameterError("--alphabet is empty: give the characters that values are made of")
-        return CodedStrings(MAX_BYTES if args.bytes is None else args.bytes, alphabet=args.alphabet)
+        return AlphabetStrings(MAX_BYTES if args.bytes is None else args.bytes, args.alphabet)
     if args.bytes is not None:
         return CodedStrings(args.bytes, is_text=True)
     return CodedIntegers(64 if args.bits is None else args.bits)
@@ -54,8 +54,13 @@ def _model(path: str, order: int | None, width: int | None) -> CodedDomain:
         raise FormatError(str(error), source=path) from error
 
 
-def read_column(path: str, column: str, domain: CodedDomain, form: Form, advance: Advance | None = None) -> Any:
-    """Return the values of a column, one a device; rows without one, and empty texts, are left out."""
+def read_column(path: str, args: argparse.Namespace, domain: CodedDomain, form: Form, advance: Advance | None) -> Any:
+    """Return the values of a column, one a device; rows without one, and empty texts, are left out.
+
+    Texts without a code are counted where an alphabet or a model says what is looked for; else whoever chose the
+    options made a mistake.
+    """
+    column, has_elsewhere = args.column, args.alphabet is not None or args.model is not None
     known: dict[str, int] = {}
     read = [texts.numbered(known) for (texts,) in blocks(path, [column], form=form, advance=advance)]
     numbers = np.concatenate(read) if read else np.zeros(0, np.int32)
@@ -65,30 +70,24 @@ def read_column(path: str, column: str, domain: CodedDomain, form: Form, advance
         try:
             values.append(domain.parse(text) if text else None)
         except ParameterError as error:
-            if isinstance(error, NoCodeError) and _has_elsewhere(domain):
+            if isinstance(error, NoCodeError) and has_elsewhere:
                 values.append(text)
                 continue
             line = None if is_parquet(path) or is_json(path) else line_of(path, form, column, text)
-            said = _needed(texts, domain) or str(error)
+            said = _needed(texts, args.bytes, domain) or str(error)
             raise FormatError(said, source=path, line=line, field=column) from error
     held = [values[number] for number in numbers.tolist() if number >= 0 and values[number] is not None]
-    return np.array(held, np.uint64) if isinstance(domain, CodedIntegers) else held
+    return np.array(held, np.uint64) if domain.is_numeric else held
 
 
-def _has_elsewhere(domain: CodedDomain) -> bool:
-    """Return whether a text without a code is counted, and no mistake of whoever chose the options."""
-    return isinstance(domain, ModelStrings) or (isinstance(domain, CodedStrings) and bool(domain.alphabet))
-
-
-def _needed(texts: list[str], domain: CodedDomain) -> str | None:
+def _needed(texts: list[str], most: int | None, domain: CodedDomain) -> str | None:
     """Say which option these texts need; None where they are what the domain is of, or were meant to be."""
     numbers = sum(text.strip().isdigit() for text in texts if text)
-    if isinstance(domain, CodedIntegers) and 2 * numbers >= len(texts):
+    if domain.is_numeric and 2 * numbers >= len(texts):
         return None  # a column of numbers, one of which is none
     longest = max(texts, key=_size)
     shown, size = f"{printable(longest)[:SHOWN]!r}", _size(longest)
-    bound = f"--bytes {domain.max_bytes}" if isinstance(domain, CodedStrings) else None
-    said = f"values are longer than {bound}" if bound else "the column holds text"
+    said = "the column holds text" if domain.is_numeric else f"values are longer than --bytes {most}"
     if size <= MAX_BYTES:
         return f"{said}: give --bytes {size} (the longest value, {shown}, has {size} bytes in UTF-8)"
     return (

@@ -1,84 +1,99 @@
-"""Values too many to list: integers and byte strings, each as a code of one fixed width.
+"""Values too many to list: integers and strings, each as a code of one fixed width.
 
-A search walks along the code's bits from the most significant one, so whatever has a code can be searched for.
+A search walks along the code's bits from the most significant one, so whatever has a code can be searched for. A string
+becomes its bytes and an end marker, blocks of symbols of a declared alphabet, or, under a public model of characters
+(`overstory.protocol.domains.models`), an arithmetic code.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final
 
-from overstory.protocol.domains.string_codes import END, AlphabetBlocks, PaddedBytes
 from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import NoCodeError, ParameterError
-
-__all__ = [
-    "END",
-    "MAX_BYTES",
-    "MAX_CHARACTERS",
-    "CodedDomain",
-    "CodedIntegers",
-    "CodedStrings",
-    "tried_at",
-]
 
 MAX_BYTES: Final = 32
 """Of a string that can be searched for."""
 MAX_CHARACTERS: Final = 64
 """Of a string of a declared alphabet."""
+END: Final = 0x80
+"""Follows the last byte of a string."""
+MOST_BLOCK_BITS: Final = 16
 
 
-class CodedDomain(Protocol):
-    """An injective map from values to integers below ``2**width``."""
+class CodedDomain(ABC):
+    """An injective map from values to integers below ``2**width``: codes."""
+
+    is_numeric: ClassVar[bool] = False  # whether values are integers; else they are strings
+    has_end_marker: ClassVar[bool] = False  # whether the last byte of a code that is not zero is `END`
+    block_bits: int = 0  # of a code in blocks of symbols, see `AlphabetStrings`; 0: there are none
 
     @property
+    @abstractmethod
     def width(self) -> int:
         """Bits of a code."""
-        ...
 
+    @abstractmethod
     def code(self, value: Any) -> int:
         """Return the value's code; `NoCodeError` when it has none, and is to be counted as "elsewhere"."""
-        ...
 
+    @abstractmethod
     def value(self, code: int) -> Any:
         """Return the value whose code this is; None when it is nobody's."""
-        ...
 
     def text(self, value: Any) -> str:
-        """Return the value as it is shown."""
-        ...
+        """Return the value as it is shown: of a string, bytes that are no UTF-8 as escapes."""
+        return shown(value)
 
     def parse(self, text: str) -> Any:
-        """Return the value that a text file means by `text`."""
-        ...
+        """Return the value that a text file means by `text`; `NoCodeError` when it has no code."""
+        self.code(text)
+        return string_bytes(text)
 
+    @abstractmethod
     def canonical(self) -> dict[str, Any]:
         """Return the parameters, as JSON values."""
-        ...
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What the codes are built from: the canonical form, unless that is a digest of it."""
+        return self.canonical()
 
     def holds(self, bits: int, num_bits: int) -> bool:
         """Return whether some value's code may begin with these bits; for a code of full width, whether it is one."""
-        ...
+        return self.may_begin(bits, num_bits) if num_bits < self.width else self.value(bits) is not None
 
     def only(self, bits: int, num_bits: int) -> int | None:
         """Return the code that begins with these bits where no other one does: the prefix holds its end."""
-        ...
+        if num_bits < self.width:
+            return self.ended(bits, num_bits)
+        return None if self.value(bits) is None else bits
 
+    def may_begin(self, bits: int, num_bits: int) -> bool:  # noqa: ARG002
+        """Return `holds` of fewer bits than a code has."""
+        return True
+
+    def ended(self, bits: int, num_bits: int) -> int | None:  # noqa: ARG002
+        """Return `only` of fewer bits than a code has."""
+        return None
+
+    @abstractmethod
     def most_values(self, step: int) -> int:
         """Return a bound on the values that share all but the last `step` bits of their codes."""
-        ...
 
+    @abstractmethod
     def prefix_text(self, bits: int, num_bits: int) -> str:
         """Return what is certain of values whose codes begin with these bits, as it is shown; "" where nothing is."""
-        ...
 
 
 @dataclass(frozen=True)
-class CodedIntegers:
-    """CodedIntegers from 0 to ``2**bits - 1``; the code is the integer.
+class CodedIntegers(CodedDomain):
+    """Integers from 0 to ``2**bits - 1``; the code is the integer.
 
     Parameters
     ----------
@@ -96,24 +111,16 @@ class CodedIntegers:
 
     bits: int = 64
 
+    is_numeric = True
+
     def __post_init__(self) -> None:
         check_count("bits", self.bits, 1, 64)
 
     @property
     def width(self) -> int:
-        """Bits of an integer."""
         return self.bits
 
     def code(self, value: Any) -> int:
-        """Return the value itself.
-
-        Raises
-        ------
-        NoCodeError
-            When it lies outside the domain.
-        ParameterError
-            When it is no integer.
-        """
         try:
             number = operator.index(value)
         except TypeError:
@@ -123,40 +130,21 @@ class CodedIntegers:
         return number
 
     def value(self, code: int) -> int:
-        """Return the code itself."""
         return code
 
     def text(self, value: int) -> str:
-        """Return decimal digits."""
         return str(value)
 
     def parse(self, text: str) -> int:
-        """Return the integer in decimal digits.
-
-        Raises
-        ------
-        ParameterError
-            When there is none, or it is outside the domain.
-        """
         bare = text.strip()
         if not bare.isascii() or not bare.isdigit() or len(bare) > 20:
             raise ParameterError(f"{text[:40]!r} is no whole number in digits; {self._says()}")
         return self.code(int(bare))
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
         return {"domain": "integers", "bits": self.bits}
 
-    def holds(self, bits: int, num_bits: int) -> bool:  # noqa: ARG002
-        """Return True: every code is an integer's."""
-        return True
-
-    def only(self, bits: int, num_bits: int) -> int | None:
-        """Return the code when it has full width."""
-        return bits if num_bits == self.bits else None
-
     def most_values(self, step: int) -> int:
-        """Return the number of extensions."""
         return 1 << step
 
     def prefix_text(self, bits: int, num_bits: int) -> str:
@@ -170,23 +158,22 @@ class CodedIntegers:
 
 
 @dataclass(frozen=True)
-class CodedStrings:
-    r"""Strings of up to `max_bytes` bytes, or of characters of an alphabet: the fewer of them, the shorter the code.
+class CodedStrings(CodedDomain):
+    r"""Strings of up to `max_bytes` bytes: the string, the end marker 0x80, zeros (ISO/IEC 7816-4).
 
-    Without an alphabet, the code is the string, then the end marker 0x80, then zeros up to ``max_bytes + 1`` bytes (the
-    padding of ISO/IEC 7816-4): whatever the string ends in, what follows its last marker is zeros, so no two strings
-    share a code. With one, the characters and an end are the digits of numbers, several in one block of bits: 39
-    characters and the end take 16 bits for three, 5.33 each. Every bit of width costs a search a part of its users:
-    declare the alphabet where there is one, and choose `max_bytes` no larger than needed.
+    Whatever the string ends in, what follows its last marker is zeros, so no two strings share a code. Where all
+    strings are UTF-8 text, 0x80 after a character can only be the marker, so a prefix that has it belongs to one
+    string. Among arbitrary bytes it may be part of a longer string: only a complete code shows it.
+
+    Every bit of width costs a search a part of its users: choose `max_bytes` no larger than needed, and declare the
+    alphabet where there is one (`AlphabetStrings`).
 
     Parameters
     ----------
     max_bytes
-        The length of the longest string, in bytes; in characters where there is an alphabet.
-    alphabet
-        The characters that strings are made of, each once; "" allows all bytes.
+        The length of the longest string.
     is_text
-        Whether all strings are UTF-8; then a search can tell early that a string has ended. Always so with an alphabet.
+        Whether all strings are UTF-8; then a search can tell early that a string has ended.
 
     Examples
     --------
@@ -195,86 +182,283 @@ class CodedStrings:
     '0x6f616b8000'
     >>> words.value(words.code(b"a\x80")), words.value(0x6F616B0000)
     (b'a\x80', None)
-    >>> CodedStrings(20).width, CodedStrings(20, alphabet="abcdefghijklmnopqrstuvwxyz").width
+    """
+
+    max_bytes: int = MAX_BYTES
+    is_text: bool = False
+
+    has_end_marker = True
+
+    def __post_init__(self) -> None:
+        check_count("max_bytes", self.max_bytes, 1, MAX_BYTES)
+
+    @property
+    def width(self) -> int:
+        """Eight bits a byte, the marker's included."""
+        return 8 * (self.max_bytes + 1)
+
+    def code(self, value: Any) -> int:
+        raw = string_bytes(value)
+        if len(raw) > self.max_bytes:
+            raise NoCodeError(f"{raw[:40]!r} has {len(raw)} bytes: this domain holds strings of up to {self.max_bytes}")
+        if self.is_text and text_of(raw) is None:
+            raise NoCodeError(f"{raw[:40]!r} is no UTF-8: this domain holds text")
+        return int.from_bytes((raw + bytes([END])).ljust(self.max_bytes + 1, b"\0"), "big")
+
+    def value(self, code: int) -> bytes | None:
+        """Return the string, or None when the code has no end marker where one must be."""
+        raw = code.to_bytes(self.max_bytes + 1, "big").rstrip(b"\0")
+        if not raw or raw[-1] != END or (self.is_text and text_of(raw[:-1]) is None):
+            return None
+        return raw[:-1]
+
+    def canonical(self) -> dict[str, Any]:
+        return {"domain": "strings", "max_bytes": self.max_bytes} | ({"text": True} if self.is_text else {})
+
+    def may_begin(self, bits: int, num_bits: int) -> bool:
+        return not self.is_text or self._end(bits, num_bits) is not False
+
+    def ended(self, bits: int, num_bits: int) -> int | None:
+        ends = self.is_text and self._end(bits, num_bits) is True
+        return bits << (self.width - num_bits) if ends else None
+
+    def _end(self, bits: int, num_bits: int) -> bool | None:
+        """Return True where a text has ended, None where it may go on, False where the bits are no text's."""
+        raw, rest = _whole_bytes(bits, num_bits), bits & ((1 << num_bits % 8) - 1)
+        start = unfinished_at(raw)
+        if start == len(raw) or raw[start] != END:
+            return None if start == len(raw) or _may_go_on(raw[start:]) else False
+        return not any(raw[start + 1 :]) and not rest
+
+    def most_values(self, step: int) -> int:
+        """Return the most strings: one for each byte that may be the last, and what may stand before it."""
+        return sum(1 << place for place in range(step % 8, step - 7, 8)) + 1
+
+    def prefix_text(self, bits: int, num_bits: int) -> str:
+        raw = _whole_bytes(bits, num_bits)
+        if self.is_text:
+            return shown(raw[: unfinished_at(raw)])
+        before_zeros = raw.rstrip(b"\0")
+        return shown(before_zeros[:-1] if before_zeros.endswith(bytes([END])) else raw)
+
+
+def _whole_bytes(bits: int, num_bits: int) -> bytes:
+    return (bits >> num_bits % 8).to_bytes(num_bits // 8, "big")
+
+
+def unfinished_at(raw: bytes) -> int:
+    r"""Return where the last complete character before anything that is no UTF-8 ends.
+
+    >>> unfinished_at(b"oak"), unfinished_at(b"o\xc3"), unfinished_at(b"oak\x80")
+    (3, 1, 3)
+    """
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(raw)
+
+
+def _may_go_on(tail: bytes) -> bool:
+    """Return whether bytes are the beginning of one character."""
+    try:
+        tail.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data"
+    return True
+
+
+@dataclass(frozen=True)
+class AlphabetStrings(CodedDomain):
+    """Strings of characters of an alphabet: the fewer of them, the shorter the code.
+
+    The alphabet's characters are the digits 1, 2, ... in order; 0 ends a string and fills it up. `block` digits at a
+    time are one number in the fewest bits: 39 characters and the end take 16 bits for three, 5.33 each. So codes have
+    the order of the strings, and what follows the first 0 is zeros.
+
+    Parameters
+    ----------
+    longest
+        The most characters of a string.
+    alphabet
+        The characters that strings are made of, each once.
+
+    Raises
+    ------
+    ParameterError
+        When there are fewer than two characters, one comes twice, or a number is out of range.
+
+    Examples
+    --------
+    >>> CodedStrings(20).width, AlphabetStrings(20, "abcdefghijklmnopqrstuvwxyz").width
     (168, 105)
-    >>> CodedStrings(20, alphabet="abc").code("d")
+    >>> AlphabetStrings(20, "abc").code("d")
     Traceback (most recent call last):
     overstory.protocol.errors.NoCodeError: 'd' has a character outside the alphabet, 'abc'
     """
 
-    max_bytes: int = MAX_BYTES
-    alphabet: str = ""
-    is_text: bool = False
+    longest: int
+    alphabet: str
 
     def __post_init__(self) -> None:
-        check_count("max_bytes", self.max_bytes, 1, MAX_CHARACTERS if self.alphabet else MAX_BYTES)
-        _ = self.scheme
-
-    @cached_property
-    def scheme(self) -> PaddedBytes | AlphabetBlocks:
-        """The code of bytes, or of the alphabet."""
-        if self.alphabet:
-            return AlphabetBlocks(self.alphabet, self.max_bytes)
-        return PaddedBytes(self.max_bytes, self.is_text)
+        check_count("max_bytes", self.longest, 1, MAX_CHARACTERS)
+        if not isinstance(self.alphabet, str) or len(self.alphabet) < 2:
+            raise ParameterError(
+                f"alphabet = {self.alphabet!r}: give the allowed characters, at least two, as one text"
+            )
+        if len(set(self.alphabet)) < len(self.alphabet):
+            twice = next(c for i, c in enumerate(self.alphabet) if c in self.alphabet[:i])
+            raise ParameterError(f"alphabet: {twice!r} is in it twice; give each character once")
+        if len(self.alphabet) >= 1 << MOST_BLOCK_BITS:
+            raise ParameterError(f"alphabet: {len(self.alphabet)} characters; at most {(1 << MOST_BLOCK_BITS) - 1}")
+        if text_of(string_bytes(self.alphabet)) is None:
+            raise ParameterError("alphabet: a character is half of a surrogate pair, and no text has it")
 
     @property
+    def base(self) -> int:
+        """Digits: the characters, and the end."""
+        return len(self.alphabet) + 1
+
+    @cached_property
+    def block(self) -> int:
+        """Digits in a block: as many as make the code shortest, in blocks of at most 16 bits; of equals the fewest."""
+        sizes = range(1, MOST_BLOCK_BITS + 1)
+        fitting = [size for size in sizes if (self.base**size - 1).bit_length() <= MOST_BLOCK_BITS]
+        return min(fitting, key=lambda size: -(-(self.longest + 1) // size) * (self.base**size - 1).bit_length())
+
+    @cached_property
+    def block_values(self) -> int:
+        """Numbers that are blocks."""
+        values: int = self.base**self.block
+        return values
+
+    @cached_property
+    def block_bits(self) -> int:  # type: ignore[override] # nobody sets it
+        return (self.block_values - 1).bit_length()
+
+    @cached_property
+    def num_blocks(self) -> int:
+        """Blocks of a code: the longest string and its end fit in."""
+        return -(-(self.longest + 1) // self.block)
+
+    @cached_property
     def width(self) -> int:
-        """Bits of a code: eight a byte, the marker's included; with an alphabet, its blocks'."""
-        return self.scheme.width
+        return self.num_blocks * self.block_bits
+
+    @cached_property
+    def _digits(self) -> dict[str, int]:
+        return {character: place for place, character in enumerate(self.alphabet, 1)}
 
     def code(self, value: Any) -> int:
-        """Return the string's code; text is taken in UTF-8.
+        raw = string_bytes(value)
+        text = text_of(raw)
+        if text is None or any(character not in self._digits for character in text):
+            shown = raw[:40] if text is None else text[:40]
+            raise NoCodeError(f"{shown!r} has a character outside the alphabet, {self.alphabet!r}")
+        if len(text) > self.longest:
+            raise NoCodeError(
+                f"{text[:40]!r} has {len(text)} characters: this domain holds strings of up to {self.longest}"
+            )
+        return self._joined([self._digits[character] for character in text])
 
-        Raises
-        ------
-        NoCodeError
-            When it is too long, or has a character outside the alphabet.
-        ParameterError
-            When it is no string.
-        """
-        return self.scheme.code(string_bytes(value))
+    def _joined(self, digits: Sequence[int]) -> int:
+        """Return the code of a string's digits."""
+        filled = [*digits, *[0] * (self.num_blocks * self.block - len(digits))]
+        code = 0
+        for start in range(0, len(filled), self.block):
+            number = 0
+            for digit in filled[start : start + self.block]:
+                number = number * self.base + digit
+            code = code << self.block_bits | number
+        return code
+
+    def _string(self, digits: Iterable[int]) -> str:
+        """Return the characters of digits, up to an end."""
+        text = ""
+        for digit in digits:
+            if not digit:
+                break
+            text += self.alphabet[digit - 1]
+        return text
 
     def value(self, code: int) -> bytes | None:
-        """Return the string, or None when the code is no string's."""
-        return self.scheme.value(code)
-
-    def text(self, value: bytes) -> str:
-        """Return the string, bytes that are no UTF-8 as escapes."""
-        return shown(value)
-
-    def parse(self, text: str) -> bytes:
-        """Return the text's bytes.
-
-        Raises
-        ------
-        NoCodeError
-            When they are too many, or have no code.
-        """
-        self.code(text)
-        return text.encode("utf-8", "surrogatepass")
+        """Return the string, or None when a block is no block, or something follows an end."""
+        if self._next(code) != code:
+            return None
+        return self._string(digit for number in self._numbers(code) for digit in self._spelled(number)).encode()
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        more: dict[str, Any] = {"alphabet": self.alphabet} if self.alphabet else {}
-        if self.is_text and not self.alphabet:
-            more["text"] = True
-        return {"domain": "strings", "max_bytes": self.max_bytes, **more}
+        return {"domain": "strings", "max_bytes": self.longest, "alphabet": self.alphabet}
+
+    def _numbers(self, code: int) -> list[int]:
+        """Return the blocks of a code."""
+        mask = (1 << self.block_bits) - 1
+        return [code >> place * self.block_bits & mask for place in reversed(range(self.num_blocks))]
+
+    def _spelled(self, number: int) -> list[int]:
+        """Return the digits of a block."""
+        return [number // self.base**power % self.base for power in reversed(range(self.block))]
 
     def holds(self, bits: int, num_bits: int) -> bool:
-        """Return whether some string's code may begin with these bits."""
-        return self.scheme.holds(bits, num_bits)
+        first = self._next(bits << (self.width - num_bits))
+        return first is not None and first >> (self.width - num_bits) == bits
 
     def only(self, bits: int, num_bits: int) -> int | None:
-        """Return the code that begins with these bits where no other one does: the string has ended."""
-        return self.scheme.only(bits, num_bits)
+        left = self.width - num_bits
+        first = self._next(bits << left)
+        if first is None or first >> left != bits:
+            return None
+        second = self._next(first + 1)
+        return first if second is None or second >> left != bits else None
+
+    def _next(self, code: int) -> int | None:
+        """Return the first code of a string from `code` on; None where there is none."""
+        if code >> self.width:
+            return None
+        digits: list[int] = []
+        for number in self._numbers(code):
+            if number >= self.block_values:
+                return self._after(digits)
+            digits += self._spelled(number)
+        size = digits.index(0) if 0 in digits else len(digits)
+        if size > self.longest:
+            return self._after(digits[: self.longest])
+        if any(digits[size:]):  # a string goes on after its end: the next one has a character there
+            return self._joined([*digits[:size], 1]) if size < self.longest else self._after(digits[:size])
+        return code
+
+    def _after(self, digits: list[int]) -> int | None:
+        """Return the code of the first string after all that begin with these digits."""
+        size = digits.index(0) if 0 in digits else len(digits)
+        if size < len(digits) and size < self.longest:
+            return self._joined([*digits[:size], 1])
+        while size and digits[size - 1] == self.base - 1:
+            size -= 1
+        return self._joined([*digits[: size - 1], digits[size - 1] + 1]) if size else None
 
     def most_values(self, step: int) -> int:
-        """Return a bound on the strings that share all but the last `step` bits of their codes."""
-        return min(1 << step, self.scheme.most_values(step))
+        """Return no fewer than the strings that share all but the last `step` bits of their codes."""
+        ends: int = self.base ** (self.num_blocks * self.block - self.longest)  # the last digits are zero
+        if step <= self.block_bits:
+            return min(1 << step, (1 << step) // ends + 1)
+        blocks, rest = divmod(step, self.block_bits)
+        between: int = self.block_values ** (blocks - 1)
+        return min(1 << step, min(1 << rest, self.block_values) * between * -(-self.block_values // ends))
 
     def prefix_text(self, bits: int, num_bits: int) -> str:
-        """Return the characters that are certain."""
-        return shown(self.scheme.prefix_text(bits, num_bits))
+        """Return the characters that the first and the last of the codes share; what is no block counts as the last."""
+        left, largest = self.width - num_bits, self.block_values - 1
+        first, last = (
+            [digit for number in self._numbers(code) for digit in self._spelled(min(number, largest))]
+            for code in (bits << left, (bits + 1 << left) - 1)
+        )
+        size = next((i for i, (a, b) in enumerate(zip(first, last, strict=True)) if a != b), len(first))
+        return self._string(first[:size])
+
+
+def coded_strings(max_bytes: int = MAX_BYTES, alphabet: str = "", *, is_text: bool = False) -> CodedDomain:
+    """Return the codes of strings of bytes, or of an alphabet's characters where there is one."""
+    return AlphabetStrings(max_bytes, alphabet) if alphabet else CodedStrings(max_bytes, is_text)
 
 
 def string_bytes(value: Any) -> bytes:
@@ -283,6 +467,14 @@ def string_bytes(value: Any) -> bytes:
     if not isinstance(raw, bytes):
         raise ParameterError(f"a {type(value).__name__} is no string: give text or bytes")
     return raw
+
+
+def text_of(raw: bytes) -> str | None:
+    """Return the text of UTF-8 bytes; None where they are none."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def shown(raw: bytes) -> str:

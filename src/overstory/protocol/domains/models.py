@@ -16,8 +16,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final
 
-from overstory.protocol.domains.codes import shown, string_bytes
-from overstory.protocol.domains.string_codes import text_of
+from overstory.protocol.domains.codes import CodedDomain, string_bytes, text_of
 from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import NoCodeError, ParameterError
 
@@ -90,7 +89,7 @@ class CharacterModel:
 
 
 @dataclass(frozen=True)
-class ModelStrings:
+class ModelStrings(CodedDomain):
     """Strings, likely ones in few bits: an arithmetic code under a model of the characters of public `words`.
 
     A string and its end are an interval, as long as the model finds them likely; the code is the first binary fraction
@@ -156,15 +155,7 @@ class ModelStrings:
         return hashed.hexdigest()
 
     def code(self, value: Any) -> int:
-        """Return the shortest binary fraction in the string's interval, in `width` bits.
-
-        Raises
-        ------
-        NoCodeError
-            When it needs more bits, or has characters that the model does not know.
-        ParameterError
-            When it is no string.
-        """
+        """Return the shortest binary fraction in the string's interval, in `width` bits."""
         raw = string_bytes(value)
         text = text_of(raw)
         strange = None if text is None else next((c for c in text if c not in self.model.places), None)
@@ -222,17 +213,11 @@ class ModelStrings:
             text += self.model.symbols[place]
         return text, low, 0, depth
 
-    def holds(self, bits: int, num_bits: int) -> bool:
-        """Return whether some string's code may begin with these bits."""
-        if num_bits == self.width:
-            return self.value(bits) is not None
+    def may_begin(self, bits: int, num_bits: int) -> bool:
         text, low, size, depth = self._walk(bits, num_bits)
         return len(text) <= LONGEST if not size else self._beginning(low, size, depth, bits, num_bits) is not None
 
-    def only(self, bits: int, num_bits: int) -> int | None:
-        """Return the code that begins with these bits where no other one does: the string has ended."""
-        if num_bits == self.width:
-            return bits if self.value(bits) is not None else None
+    def ended(self, bits: int, num_bits: int) -> int | None:
         _, low, size, depth = self._walk(bits, num_bits)
         return self._beginning(low, size, depth, bits, num_bits) if size else None
 
@@ -265,25 +250,12 @@ class ModelStrings:
                 break
         return self.holds(bits, self.width)
 
-    def text(self, value: bytes) -> str:
-        """Return the string."""
-        return shown(value)
-
-    def parse(self, text: str) -> bytes:
-        """Return the text's bytes.
-
-        Raises
-        ------
-        NoCodeError
-            When it has no code.
-        """
-        self.code(text)
-        return text.encode()
-
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters: of the model, its digest."""
         return {"domain": "strings", "model": self.digest, "order": self.order, "width": self.width}
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"domain": "model", "words": list(self.words), "order": self.order, "width": self.width}
+
     def prefix_text(self, bits: int, num_bits: int) -> str:
-        """Return the characters that are certain."""
         return self._walk(bits, num_bits)[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.domains.codes import MAX_BYTES, CodedDomain, CodedIntegers, CodedStrings
+from overstory.protocol.domains.codes import MAX_BYTES, CodedDomain, CodedIntegers, coded_strings
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.domains.models import ORDER, WIDTH, ModelStrings
 from overstory.protocol.errors import NoCodeError, ParameterError
@@ -32,6 +32,7 @@ class UnknownValues(AnyDomain):
     ordered = False
     families = ("codes",)
     reading: ClassVar[str | None] = "search"
+    kind: ClassVar[str]
     known: tuple[str, ...]
 
     @property
@@ -41,7 +42,7 @@ class UnknownValues(AnyDomain):
 
     def completes(self, metric: str) -> dict[str, Any]:
         """Return the values that the search covers, those it expects, and the key of its hashes."""
-        return {"values": parameters_of(self.coded), "known": self.known, "hash_key": metric}
+        return {"values": self.coded.parameters, "known": self.known, "hash_key": metric}
 
     def encode(self, value: Any) -> int | bytes:
         """Return the value's code, or `ELSEWHERE` where it has none; ParameterError where it is of another type."""
@@ -54,10 +55,6 @@ class UnknownValues(AnyDomain):
     @abstractmethod
     def _check_type(self, value: Any) -> None: ...
 
-    def read(self, text: str) -> Any:
-        """Return the value that a text means; ValueError where it means none."""
-        return self.value_type(text)
-
     def label(self, encoded: Any) -> str:
         if encoded == ELSEWHERE:
             return ELSEWHERE_LABEL
@@ -69,20 +66,14 @@ class UnknownValues(AnyDomain):
         return self.label(encoded) if encoded == ELSEWHERE else f'"{self.label(encoded)}", code {encoded:#x}'
 
     def encodings(self, labels: Sequence[str]) -> Sequence[Any]:
-        """Return the codes of values that are named."""
         return [self.encode(self.read(label)) for label in labels]
 
     def canonical(self) -> dict[str, Any]:
-        return {"domain": self.kind, **self._parameters} | ({"known": list(self.known)} if self.known else {})
+        codes = {key: value for key, value in self.coded.canonical().items() if key not in {"domain", "text"}}
+        return {"domain": self.kind, **codes} | ({"known": list(self.known)} if self.known else {})
 
-    kind: ClassVar[str]
-
-    @property
-    def _parameters(self) -> dict[str, Any]:
-        """The codes' parameters, as a registry names them."""
-        return {key: value for key, value in self.coded.canonical().items() if key not in {"domain", "text"}}
-
-    def _check_known(self) -> None:
+    def _check(self) -> None:
+        _ = self.coded  # says so when a parameter is none
         given: Any = self.known
         if not isinstance(given, list | tuple) or not all(isinstance(each, str | int) for each in given):
             raise ParameterError("known: give a list of values")
@@ -97,11 +88,16 @@ class UnknownValues(AnyDomain):
         if len(set(self.known)) != len(self.known):
             raise ParameterError("known: a value comes twice")
 
-    def _expects(self) -> str:
-        if not self.known:
-            return ""
-        number = f"{len(self.known):,} expected value{'s' * (len(self.known) != 1)}"
-        return f"; some devices are asked about {number}, the others about the rest"
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
+        """Say what a report can be about."""
+        covered, others = self._covers()
+        expected = f"{len(self.known):,} expected value{'s' * (len(self.known) != 1)}"
+        asked = f"; some devices are asked about {expected}, the others about the rest" if self.known else ""
+        return f"any {covered}{asked}; {others} is reported as elsewhere"
+
+    @abstractmethod
+    def _covers(self) -> tuple[str, str]:
+        """Return what the search finds, and what any other value is called."""
 
 
 @dataclass(frozen=True)
@@ -154,26 +150,24 @@ class UnknownStrings(UnknownValues):
         if isinstance(given, str):  # a digest, where the file was not at hand
             raise ParameterError("model: its texts are in a file of the registry's folder, which was not read")
         object.__setattr__(self, "model", tuple(self.model))
-        _ = self.coded  # says so when a parameter is none
-        self._check_known()
+        self._check()
 
     @cached_property
-    def coded(self) -> CodedStrings | ModelStrings:
+    def coded(self) -> CodedDomain:
         """The strings' codes."""
         if self.model:
             return ModelStrings(self.model, self.order, self.width)
-        return CodedStrings(self.max_bytes, self.alphabet, is_text=not self.alphabet)
+        return coded_strings(self.max_bytes, self.alphabet, is_text=not self.alphabet)
 
     def _check_type(self, value: Any) -> None:
         if not isinstance(value, str):
             raise ParameterError(f"a {type(value).__name__} is no text: give a string")
 
-    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
-        """Return what a report can be about."""
+    def _covers(self) -> tuple[str, str]:
         if self.model:
-            return f"any text that is not too unlikely{self._expects()}; any other text is reported as elsewhere"
+            return "text that is not too unlikely", "any other text"
         size = f"{self.max_bytes} characters of {self.alphabet}" if self.alphabet else f"{self.max_bytes} bytes"
-        return f"any text of at most {size}{self._expects()}; any other text is reported as elsewhere"
+        return f"text of at most {size}", "any other text"
 
 
 @dataclass(frozen=True)
@@ -201,11 +195,10 @@ class UnknownIntegers(UnknownValues):
     value_type: ClassVar[type[str | int | float]] = int
 
     def __post_init__(self) -> None:
-        _ = self.coded  # says so when a parameter is none
-        self._check_known()
+        self._check()
 
     @cached_property
-    def coded(self) -> CodedIntegers:
+    def coded(self) -> CodedDomain:
         """The numbers themselves."""
         return CodedIntegers(self.bits)
 
@@ -213,35 +206,24 @@ class UnknownIntegers(UnknownValues):
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise ParameterError(f"a {type(value).__name__} is no whole number: give an integer")
 
-    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
-        """Return what a report can be about."""
-        return f"any whole number below 2^{self.bits}{self._expects()}; another one is reported as elsewhere"
+    def _covers(self) -> tuple[str, str]:
+        return f"whole number below 2^{self.bits}", "another one"
 
 
 CODED: Final[Mapping[str, Callable[..., CodedDomain]]] = {
     "integers": CodedIntegers,
-    "strings": CodedStrings,
+    "strings": coded_strings,
     "model": ModelStrings,
 }
 
-NAMES: Final = {"text": "is_text"}
-"""The parameters whose names in the canonical form are shorter."""
-
-
-def parameters_of(coded: CodedDomain) -> dict[str, Any]:
-    """Return what `coded_from` builds codes from: their canonical form, or the texts of a model."""
-    if isinstance(coded, ModelStrings):
-        return {"domain": "model", "words": list(coded.words), "order": coded.order, "width": coded.width}
-    return coded.canonical()
-
 
 def coded_from(canonical: Any) -> CodedDomain:
-    """Return the codes of their parameters: the inverse of `parameters_of`."""
-    given: dict[str, Any] = dict(canonical)
+    """Return the codes of their `CodedDomain.parameters`."""
+    given: dict[str, Any] = {"is_text" if key == "text" else key: value for key, value in dict(canonical).items()}
     kind = given.pop("domain", None)
     if kind not in CODED:
         raise ParameterError(f"there are no codes {kind!r}: choose one of {', '.join(CODED)}")
     try:
-        return CODED[kind](**{NAMES.get(key, key): value for key, value in given.items()})
+        return CODED[kind](**given)
     except TypeError as error:
-        raise ParameterError(f"codes of {kind}: {str(error).partition('__init__() ')[2]}") from None
+        raise ParameterError(f"codes of {kind}: {str(error).partition('() ')[2]}") from None

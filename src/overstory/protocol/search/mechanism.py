@@ -26,13 +26,11 @@ from typing import Any, ClassVar, Final
 
 from overstory.protocol.channels import ONE
 from overstory.protocol.domains.codes import CodedDomain
-from overstory.protocol.domains.unknown import ELSEWHERE, coded_from, parameters_of
+from overstory.protocol.domains.unknown import ELSEWHERE, coded_from
 from overstory.protocol.encodings.base import SEEDS, check_cohort, check_count, whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, digest
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.search.plans import DICTIONARY, Plan, Question
-from overstory.protocol.search.protocols import BEAM, DICTIONARY_SHARE, LONG_STEP, discover
+from overstory.protocol.search.plans import BEAM, DICTIONARY, DICTIONARY_SHARE, LONG_STEP, Plan, Question, discover
 
 MOST_WAVES: Final = 1 << 10
 LONGEST_KEY: Final = 48
@@ -43,8 +41,7 @@ LONGEST_KEY: Final = 48
 class SearchMechanism(LocalRandomizer):
     """The device's half of a search: its one question, and its one answer.
 
-    ParameterError where a question has a larger epsilon, or a group has several questions, or one whose mechanism
-    answers more than once.
+    ParameterError where a question has a larger epsilon.
 
     >>> search = prefix_search(values={"domain": "integers", "bits": 64}, epsilon=4.0)
     >>> [question.name for question in search.questions], search.epsilon_permanent <= 4.0
@@ -55,7 +52,7 @@ class SearchMechanism(LocalRandomizer):
     """
 
     parameters: Mapping[str, Any] = field(hash=False)
-    plan: Plan  # its groups have one question each
+    plan: Plan
     epsilon: float  # declared; a question's exact epsilon may lie below, by what rounding takes
     wave: int = 1  # of the equal parts of all devices, the one that is asked
     waves: int = 1
@@ -74,21 +71,15 @@ class SearchMechanism(LocalRandomizer):
         check_count("wave", self.wave, 1, self.waves)
         if self.plan.epsilon > self.epsilon:
             raise ParameterError(f"{self.name}: the plan's epsilon, {self.plan.epsilon}, is above {self.epsilon}")
-        for group in self.plan.groups:
-            if len(group.questions) != 1 or not isinstance(group.questions[0], Question):
-                raise ParameterError(f"{self.name}: a device answers one question about a prefix")
-            mechanism = group.questions[0].mechanism
-            if not isinstance(mechanism, SymbolMechanism) or mechanism.epsilon_report != mechanism.epsilon_permanent:
-                raise ParameterError(f"{self.name}: {mechanism.name} does not answer by one symbol, drawn once")
 
-    @cached_property
+    @property
     def questions(self) -> tuple[Question, ...]:
-        return tuple(q for group in self.plan.groups for q in group.questions if isinstance(q, Question))
+        return self.plan.questions
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
         """The first number of the wave, and for each group the number after its last."""
-        thresholds = (0, *(group.threshold for group in self.plan.groups))
+        thresholds = (0, *(question.threshold for question in self.questions))
         before, all_waves = (self.wave - 1) * ONE, ONE * self.waves
         return tuple(-(-(before + threshold) * SEEDS // all_waves) for threshold in thresholds)
 
@@ -203,19 +194,10 @@ def prefix_search(
 
     Wang, Li, Jha, "Locally differentially private heavy hitter identification", IEEE TDSC 2021 (PEM).
     """
+    given = dict(locals())
     domain = coded_from(values) if isinstance(values, Mapping) else values
     expected = tuple(known)
-    parameters = {
-        "values": parameters_of(domain),
-        "epsilon": epsilon,
-        "known": list(expected),
-        "known_share": known_share,
-        "step": step,
-        "beam": beam,
-        "wave": wave,
-        "waves": waves,
-        "hash_key": hash_key,
-    }
+    parameters = given | {"values": domain.parameters, "known": list(expected)}
     plan = discover(
         epsilon=epsilon,
         domain=domain,
@@ -223,11 +205,6 @@ def prefix_search(
         known_share=known_share,
         step=step,
         beam=beam,
-        key=_short(hash_key),
+        key=hash_key if len(hash_key.encode()) <= LONGEST_KEY else digest({"key": hash_key}).hex(),
     )
     return SearchMechanism(parameters, plan, float(epsilon), wave, waves)
-
-
-def _short(key: str) -> str:
-    """Return a key that leaves room for the questions' names."""
-    return key if len(key.encode()) <= LONGEST_KEY else digest({"key": key}).hex()

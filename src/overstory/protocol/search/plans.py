@@ -1,52 +1,36 @@
-"""Plans: which groups the devices fall into, what each group is asked, through which mechanism, and what that costs.
+"""Plans: how the devices are divided over questions about the bits of their values' codes, and what each answers.
 
 A plan is public and the same on every device and on the server; everything about a report follows from it and from
-the device's secret.
+the device's secret. A question is answered through one oracle, the linear hash: its words have 64 bits, each report is
+under a seed of its own, so a test is exact for any candidate, and all extensions of a prefix are counted at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
+from statistics import NormalDist
 from typing import Any, Final
 
 from overstory.protocol.channels import ONE
-from overstory.protocol.domains.codes import CodedDomain, tried_at
-from overstory.protocol.domains.unknown import ELSEWHERE
+from overstory.protocol.domains.codes import CodedDomain, CodedIntegers, tried_at
+from overstory.protocol.encodings.base import check_count, check_epsilon
 from overstory.protocol.encodings.hashing import OverstoryV1
-from overstory.protocol.encodings.symbols import LinearHash
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism, digest
-from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
+from overstory.protocol.mechanisms.base import digest
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
+from overstory.protocol.mechanisms.symbols import linear_hash
 
-BUCKETS: Final = 1 << 20
-
-OracleChoice = str | Callable[[float, int, str], Mechanism]
-"""A registry name, or a function (epsilon, domain size, key) -> mechanism."""
-
-
-def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> Mechanism:
-    """Return the mechanism of that name at `epsilon`.
-
-    "linear-hash" takes 64-bit words, each report under a seed of its own, so that a test is exact for any candidate: a
-    device answers once. Every other oracle works on a domain of `domain_size` symbols.
-    """
-    if callable(oracle):
-        made = oracle(epsilon, domain_size, key)
-    elif oracle == "linear-hash":
-        made = build_mechanism(oracle, epsilon=epsilon, domain_size=1 << 64)
-    else:
-        made = build_mechanism(oracle, epsilon=epsilon, domain_size=domain_size)
-    if not made.encoding.pure or made.encoding.by_seed or made.domain_size is None:
-        raise ParameterError(f"{made.name} cannot search: its reports do not speak of every value; take another oracle")
-    return made
-
-
-def symbols_for(num_bits: int) -> int:
-    """Return how many symbols stand for prefixes of `num_bits` bits and for "elsewhere", hashed where they are many."""
-    return (1 << num_bits) + 1 if 1 << num_bits < BUCKETS else BUCKETS
+BEAM: Final = 192
+LONG_STEP: Final = 14
+MAX_STEP: Final = 26
+MOST_BEAM: Final = 1 << 20
+MOST_TRIED: Final = 1 << 28
+DICTIONARY: Final = "dictionary"
+DICTIONARY_SHARE: Final = 0.3
 
 
 def prefix_bytes(code: int, width: int, num_bits: int) -> bytes:
@@ -54,62 +38,35 @@ def prefix_bytes(code: int, width: int, num_bits: int) -> bytes:
     return (code >> (width - num_bits) << (-num_bits % 8)).to_bytes(-(-num_bits // 8), "big")
 
 
-def bucket(raw: bytes, key: str, buckets: int) -> int:
-    """Return the bucket that a public keyed hash puts `raw` in."""
-    return hashed_by(key).digest(raw) * buckets >> 64
-
-
 def hashed_by(key: str) -> OverstoryV1:
     """Return the hash of a public key."""
-    if not isinstance(key, str):
-        raise ParameterError(f"key = {key!r}: give text, the metric's id")
     return OverstoryV1(key.encode())
 
 
 @dataclass(frozen=True)
 class Question:
-    """The first `num_bits` bits of the value's code."""
+    """The first `num_bits` bits of the value's code, asked of a group of the devices."""
 
     name: str  # a device's permanent responses to two names are independent
     width: int
     num_bits: int
     step: int
-    mechanism: Mechanism
-    key: str = ""  # public; of the hash that the mechanism's own symbols come from, where it needs one
+    mechanism: SymbolMechanism
+    key: str = ""  # public; of the hash that the mechanism's words come from
+    threshold: int = ONE  # a device whose 32-bit draw is below this, and not below the question's before, is asked
 
     def __post_init__(self) -> None:
         hashed_by(self.key)
 
     def value(self, code: int | None) -> int:
         """Return what the mechanism is given for a code; None is "elsewhere"."""
-        return self.name_of(ELSEWHERE if code is None else prefix_bytes(code, self.width, self.num_bits))
+        return self.word(b"" if code is None else prefix_bytes(code, self.width, self.num_bits))
 
-    def name_of(self, raw: bytes) -> int:
-        """Return what the mechanism is given for a prefix's bytes."""
-        if self.is_linear:
-            return self._word(raw)
-        if self.domain_size > 1 << self.num_bits:
-            return int.from_bytes(raw, "big") >> (-self.num_bits % 8) if raw else 1 << self.num_bits
-        return bucket(raw, self.key, self.domain_size)
+    def word(self, raw: bytes) -> int:
+        """Return what the mechanism is given for a prefix's bytes; none of them are "elsewhere".
 
-    @property
-    def domain_size(self) -> int:
-        """How many symbols the mechanism knows."""
-        size = self.mechanism.domain_size
-        assert size is not None
-        return size
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether extensions of one prefix can be counted by one transform."""
-        return isinstance(self.mechanism.encoding, LinearHash)
-
-    def parent_word(self, parent: bytes) -> int:
-        """Return the word of a prefix `step` bits shorter: its digest, the lowest `step` bits zero."""
-        return hashed_by(self.key).digest(b"prefix" + parent) >> self.step << self.step
-
-    def _word(self, raw: bytes) -> int:
-        """Return the digest of all but the last `step` bits, and those bits."""
+        That is the digest of all but its last `step` bits, and those.
+        """
         if not raw:
             return hashed_by(self.key).digest(b"elsewhere")
         prefix = int.from_bytes(raw, "big") >> (-self.num_bits % 8)
@@ -117,24 +74,9 @@ class Question:
         parent = prefix_bytes(prefix >> self.step, before, before)
         return self.parent_word(parent) | prefix & ((1 << self.step) - 1)
 
-
-DICTIONARY: Final = "dictionary"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Devices that are asked the same questions; all of them are answered, and their epsilons add up."""
-
-    threshold: int  # a device whose 32-bit draw is below this, and not below the group's before, is here
-    questions: tuple[Question, ...]
-
-    @property
-    def epsilon(self) -> float:
-        """Of all that one device of this group sends, exactly, rounded up."""
-        epsilons = [question.mechanism.epsilon_permanent for question in self.questions]
-        if len(epsilons) == 1:
-            return epsilons[0]
-        return math.nextafter(math.fsum(epsilons), math.inf)
+    def parent_word(self, parent: bytes) -> int:
+        """Return the word of a prefix `step` bits shorter: its digest, the lowest `step` bits zero."""
+        return hashed_by(self.key).digest(b"prefix" + parent) >> self.step << self.step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +86,9 @@ class Plan:
     Attributes
     ----------
     domain
-        The domain of the values: `CodedIntegers` or `CodedStrings`.
-    groups
-        In order of their thresholds.
+        The codes of the values: `CodedIntegers`, `CodedStrings`, `AlphabetStrings` or `ModelStrings`.
+    questions
+        In order of their thresholds: that about the dictionary first, if there is one. A device answers one of them.
     known
         Codes of the dictionary: asked of a group of their own, and "elsewhere" to all others.
     beam
@@ -154,19 +96,35 @@ class Plan:
     """
 
     domain: CodedDomain
-    groups: tuple[Group, ...]
-    known: frozenset[int] = field(default=frozenset(), repr=False)
-    beam: int = 96
+    questions: tuple[Question, ...]
+    known: frozenset[int] = field(repr=False)
+    beam: int
 
     @property
     def epsilon(self) -> float:
-        """The most that any device reveals by all it sends about one value, exactly, rounded up."""
-        return max(group.epsilon for group in self.groups)
+        """The most that any device reveals by its one answer, exactly, rounded up."""
+        return max(question.mechanism.epsilon_permanent for question in self.questions)
 
-    def share(self, index: int) -> float:
-        """Return the expected share of the devices in a group."""
-        before = self.groups[index - 1].threshold if index else 0
-        return (self.groups[index].threshold - before) / ONE
+    @property
+    def mechanism(self) -> SymbolMechanism:
+        """What every question is answered through."""
+        return self.questions[0].mechanism
+
+    @property
+    def levels(self) -> tuple[Question, ...]:
+        """The questions about prefixes, in order."""
+        return self.questions[bool(self.known) :]
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The expected share of the devices that are asked about each level."""
+        ends = [0, *(question.threshold for question in self.questions)]
+        return tuple((end - start) / ONE for start, end in pairwise(ends))[bool(self.known) :]
+
+    @property
+    def tried(self) -> tuple[int, ...]:
+        """How many prefixes are tried at each level, at most: of those of the last one, only values."""
+        return tried_at(self.domain, [question.step for question in self.levels], self.beam)
 
     def held(self, question: Question, code: int | None) -> int | None:
         """Return the code, or None where the question is not about it.
@@ -181,30 +139,95 @@ class Plan:
     def digest(self) -> bytes:
         """The 16-byte digest of all that a report's meaning depends on."""
         groups = [
-            {
-                "threshold": group.threshold,
-                "questions": [[q.name, q.key, q.mechanism.digest.hex()] for q in group.questions],
-            }
-            for group in self.groups
+            {"threshold": q.threshold, "questions": [[q.name, q.key, q.mechanism.digest.hex()]]} for q in self.questions
         ]
         dictionary = digest({"known": [str(code) for code in sorted(self.known)]}).hex()
         return digest({"domain": self.domain.canonical(), "groups": groups, "known": dictionary})
 
-    @property
-    def levels(self) -> tuple[Question, ...]:
-        """The questions about prefixes, in order."""
-        asked = (question for group in self.groups for question in group.questions)
-        return tuple(q for q in asked if q.name != DICTIONARY)
 
-    @property
-    def level_groups(self) -> tuple[int, ...]:
-        """The group that answers each level."""
-        return tuple(i for i, group in enumerate(self.groups) if group.questions[0].name != DICTIONARY)
+def discover(
+    *,
+    epsilon: float,
+    domain: CodedDomain | None = None,
+    known: Iterable[Any] = (),
+    known_share: float = DICTIONARY_SHARE,
+    step: int = LONG_STEP,
+    beam: int = BEAM,
+    levels: Sequence[int] | None = None,
+    shares: Sequence[float] | None = None,
+    key: str = "",
+) -> Plan:
+    """A dictionary of known values first, asked of a share of the users; the others search the remainder.
 
-    @property
-    def tried(self) -> tuple[int, ...]:
-        """How many prefixes are tried at each level, at most: of those of the last one, only values."""
-        return tried_at(self.domain, [question.step for question in self.levels], self.beam)
+    The search is prefix extension (PEM): each group of users reports a longer prefix, and only likely ones are
+    extended. A device answers one question once, so the whole epsilon goes into it. Steps are few and long, which the
+    linear hash affords; the first level is longer, for there is but one prefix to extend.
+
+    A user of the search whose value is in the dictionary says "elsewhere" (a reserved value, through the same
+    randomizer), so known values take no place in the beam; a user of the dictionary whose value is not in it says so
+    too.
+
+    Parameters
+    ----------
+    epsilon
+        What one device reveals in all.
+    domain
+        `CodedIntegers` of 64 bits unless given.
+    known
+        Values that are expected; with none, all users search.
+    known_share
+        Share of the users who are asked about them.
+    step
+        The most bits of a level after the first.
+    beam
+        Prefixes extended at each level; six times the values hoped for is a good choice.
+    levels
+        The prefix lengths themselves, in place of `step`; the last is the domain's width.
+    shares
+        Of the users who search, for each level; unless given, more where a value must stand out more
+        (`level_weights`).
+    key
+        Public key of the hashes: the metric's id.
+
+    Raises
+    ------
+    ParameterError
+        When the levels do not lead through the domain, too many prefixes would have to be counted, or `known_share` is
+        not between 0 and 1.
+
+    References
+    ----------
+    Wang, Li, Jha, "Locally differentially private heavy hitter identification", IEEE TDSC 2021 (PEM); Bassily, Nissim,
+    Stemmer, Thakurta, "Practical locally private heavy hitters", NeurIPS 2017 (TreeHist: one bit a step).
+
+    Examples
+    --------
+    >>> plan = discover(epsilon=4.0, known=[80, 443])
+    >>> [question.name for question in plan.questions], plan.epsilon <= 4.0
+    (['dictionary', '22 bits', '36 bits', '50 bits', '64 bits'], True)
+    """
+    domain = CodedIntegers() if domain is None else domain
+    check_count("beam", beam, 1, MOST_BEAM)
+    check_count("step", step, 1, MAX_STEP)
+    first = min(step + (beam - 1).bit_length(), MAX_STEP)
+    lengths = even_levels(domain.width, first, step) if levels is None else levels
+    steps = _steps(domain.width, lengths, beam)
+    weights = list(level_weights(tried_at(domain, steps, beam), beam) if shares is None else shares)
+    if len(weights) != len(steps):
+        raise ParameterError(f"{len(weights)} shares for {len(steps)} levels: give one for each")
+    mechanism = linear_hash(epsilon=check_epsilon("epsilon", epsilon), domain_size=1 << 64)
+    asked = [(f"{length} bits", length, step, f"{key}/{length}") for length, step in zip(lengths, steps, strict=True)]
+    codes = frozenset(domain.code(value) for value in known)
+    if codes:
+        if not 0 < known_share < 1:
+            raise ParameterError(f"known_share = {known_share!r}: give a share between 0 and 1")
+        asked.insert(0, (DICTIONARY, domain.width, 0, f"{key}/known"))
+        weights.insert(0, sum(weights) * known_share / (1 - known_share))
+    questions = tuple(
+        Question(name, domain.width, length, step, mechanism, own, threshold)
+        for (name, length, step, own), threshold in zip(asked, thresholds(weights), strict=True)
+    )
+    return Plan(domain=domain, questions=questions, known=codes, beam=beam)
 
 
 def thresholds(weights: Sequence[float]) -> tuple[int, ...]:
@@ -218,6 +241,50 @@ def thresholds(weights: Sequence[float]) -> tuple[int, ...]:
     return (*out[:-1], ONE)
 
 
-def codes_of(domain: CodedDomain, known: Iterable[Any]) -> frozenset[int]:
-    """Return the codes of a dictionary's values."""
-    return frozenset(domain.code(value) for value in known)
+def level_weights(tried: Sequence[int], beam: int) -> tuple[float, ...]:
+    """Return how many users each level needs, in proportion.
+
+    A prefix stays when its estimate, of standard error s, is among the best `beam` of those tried: noise alone reaches
+    ``z s`` there, z the normal quantile of 1 - beam / tried. To stay surely it needs a frequency of (z + 2) s or so; s
+    falls with the root of the users. At the last level z is that of the selection rule, about .05 / tried.
+
+    >>> [round(weight, 1) for weight in level_weights([256, 24576, 24576], 96)]
+    [5.4, 21.7, 36.7]
+    """
+    normal = NormalDist()
+    last = len(tried) - 1
+    boundaries = [
+        normal.inv_cdf(1 - min(0.05 * max(beam / 8, 1) / many if level == last else beam / many, 0.5))
+        for level, many in enumerate(tried)
+    ]
+    return tuple((z + 2) ** 2 for z in boundaries)
+
+
+def even_levels(width: int, first: int, step: int) -> list[int]:
+    """Return prefix lengths from `first` to `width`, in equal steps (to a bit) of at most `step`.
+
+    >>> even_levels(64, 22, 14), even_levels(20, 8, 8)
+    ([22, 36, 50, 64], [8, 14, 20])
+    """
+    if first >= width:
+        return [width]
+    more = -(-(width - first) // step)
+    return [first + (width - first) * i // more for i in range(more + 1)]
+
+
+def _steps(width: int, lengths: Sequence[int], beam: int) -> list[int]:
+    """Return by how much each level is longer than the one before; refuse levels that count too many prefixes."""
+    if not lengths or not all(isinstance(length, int) for length in lengths):
+        raise ParameterError(f"levels = {lengths!r}: give prefix lengths, whole numbers")
+    steps = [length - before for before, length in zip([0, *lengths], lengths, strict=False)]
+    if min(steps) < 1 or lengths[-1] != width:
+        raise ParameterError(f"levels = {list(lengths)}: give rising lengths that end with the domain's width, {width}")
+    parents = 1
+    for step in steps:
+        if step > MAX_STEP or parents << step > MOST_TRIED:
+            raise ParameterError(
+                f"{parents} prefixes extended by {step} bits are {parents << step:,} to count; at most {MOST_TRIED:,} "
+                f"are, in steps of at most {MAX_STEP} bits: give shorter steps or a smaller beam"
+            )
+        parents = min(beam, parents << step)
+    return steps

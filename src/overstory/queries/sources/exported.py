@@ -156,7 +156,7 @@ class ExportedReports:
         for unit in self._files(metric, chosen).units if chosen else ():
             yield from read_unit(job, unit, metric.mechanism)
 
-    def answers(self, metric: Metric, first: int, last: int) -> Sequence[tuple[Any]]:
+    def answers(self, metric: Metric, first: int, last: int) -> Sequence[Any]:
         """Return the answers of a search, which the engine counts where they lie."""
         chosen = self._chosen(metric, first, last)
         units = self._files(metric, chosen).units if chosen else []
