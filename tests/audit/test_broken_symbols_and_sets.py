@@ -11,7 +11,6 @@ import pytest
 from overstory.audit.answers import Answers, Questions
 from overstory.audit.audit import Settings, audit
 from overstory.audit.checks import pairs_of
-from overstory.audit.clients import packed
 from overstory.audit.declared import Declared, declare
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
@@ -55,7 +54,7 @@ class Device:
                 drawn = self.drawn_from(entropy, asked, client, value)
                 memo[client, value] = self.permanent(exact, declared.values[value], homes[client], drawn)
             payloads.append(self.report(exact.instantaneous(memo[client, value], entropy.bits), declared, value, line))
-        return Answers(asked, cohorts, packed(payloads, declared))
+        return Answers(asked, cohorts, declared.packed(payloads))
 
     forgets = False
 

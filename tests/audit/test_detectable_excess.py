@@ -8,7 +8,6 @@ import pytest
 
 from overstory.audit.answers import Answers, Questions, fresh
 from overstory.audit.audit import Settings, audit, conformance_of
-from overstory.audit.clients import packed
 from overstory.audit.declared import Declared, declare
 from overstory.audit.game import detectable_excess
 from overstory.audit.probabilities import at_least
@@ -149,7 +148,7 @@ def test_scores_guesses_and_right_ones_are_those_of_exact_likelihoods(name: str)
     cohorts = np.repeat(np.arange(min(declared.num_cohorts, 16)), len(every))
     payloads = np.tile(every, min(declared.num_cohorts, 16)).tolist()
     asked = Questions("", "c", np.arange(len(payloads)), cohorts, np.zeros(len(payloads), np.int64))
-    answers = Answers(asked, cohorts, packed(payloads, declared))
+    answers = Answers(asked, cohorts, declared.packed(payloads))
     scores = conformance.scores(answers)
     likely = np.array(
         [

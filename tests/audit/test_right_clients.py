@@ -31,7 +31,7 @@ def test_no_alarm_in_400_audits_of_a_right_client() -> None:
         for seed in range(400)
     ]
     assert [result.verdict for result in results if result.verdict != "no fault found"] == []
-    smallest = np.array([min(timed.check.p_value for timed in result.timed) for result in results])
+    smallest = np.array([min(check.p_value for check in result.checks) for result in results])
     assert 0 < (smallest < 0.05).mean() < 0.7  # the checks are live, and together no more often low than 14 may be
 
 
@@ -44,7 +44,7 @@ def test_the_noise_of_two_values_and_metrics_is_seldom_called_alike() -> None:
         for seed in range(120)
     ]
     for name in ("two values of a device", "two metrics of a device"):
-        p_values = [timed.check.p_value for result in results for timed in result.timed if timed.check.name == name]
+        p_values = [check.p_value for result in results for check in result.checks if check.name == name]
         assert len(p_values) == 120
         assert 0 < np.count_nonzero(np.array(p_values) < 0.1) < 31
 

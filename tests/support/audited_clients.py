@@ -32,7 +32,7 @@ class SimulatedClient:
     def run(self, declared: Declared, asked: Questions) -> Answers:
         cohorts = self.cohorts(declared, asked)
         rounds: Any = declared.mechanism.rounds
-        true = declared.bits(asked.values, cohorts)
+        true = declared.encoded(asked.values, cohorts).view(np.bool_)
         _, first, devices = np.unique(self.remembered(asked), return_index=True, return_inverse=True)
         permanent = self.permanent(true[first], rounds)
         reports = self.instantaneous(permanent[devices], rounds, true)
@@ -177,7 +177,7 @@ class OtherEpsilonOfSymbols(SimulatedClient):
     def run(self, declared: Declared, asked: Questions) -> Answers:
         size, odds = declared.mechanism.payload_limit, np.exp(self.epsilon)
         cohorts = self.cohorts(declared, asked)
-        own = declared.symbols(asked.values, cohorts)
+        own = declared.encoded(asked.values, cohorts)
         _, first, devices = np.unique(self.remembered(asked), return_index=True, return_inverse=True)
         is_kept = self.rng.random(len(first)) < odds / (odds + size - 1)
         others = self.rng.integers(1, size, len(first))
@@ -202,7 +202,7 @@ class OneValueTrue(SimulatedClient):
     def run(self, declared: Declared, asked: Questions) -> Answers:
         answers = super().run(declared, asked)
         rows = asked.values == 3
-        answers.reports[rows] = declared.bits(asked.values, answers.cohorts)[rows]
+        answers.reports[rows] = declared.encoded(asked.values, answers.cohorts)[rows]
         return answers
 
 

@@ -116,6 +116,10 @@ class Answers:
         some = replace(asked, clients=asked.clients[rows], cohorts=cohorts, values=asked.values[rows])
         return Answers(some, self.cohorts[rows], self.reports[rows])
 
+    def holding(self, value: int) -> Answers:
+        """Return the same reports as of devices that all hold this one of the declared values."""
+        return replace(self, questions=replace(self.questions, values=np.full(len(self), value)))
+
 
 def read_answers(path: Path, questions: Questions, declared: Declared) -> Answers:
     """Read what a client wrote, and put it into the order of the questions."""
@@ -202,12 +206,7 @@ class _Table:
         """Read record by record; the first bad one is named."""
         rows = list(records(block, self.source, self._parse))
         names, cohorts = [row[0] for row in rows], np.array([row[1] for row in rows], np.int64)
-        if not self.declared.are_bits:
-            return names, cohorts, np.array([row[2] for row in rows], np.int64)
-        bits = self.declared.mechanism.payload_bits
-        octets = b"".join(row[2].to_bytes((bits + 7) // 8, "little") for row in rows)
-        packed = np.frombuffer(octets, np.uint8).reshape(len(rows), -1)
-        return names, cohorts, np.unpackbits(packed, axis=1, count=bits, bitorder="little")
+        return names, cohorts, self.declared.packed([row[2] for row in rows])
 
     def quick(self, block: Block) -> tuple[list[str], Column, NDArray[Any]] | None:
         """Read a large block of well-formed records at once, or return None."""

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from overstory.analysis.selection import holm
 from overstory.audit.answers import Answers, Questions, fresh, repeated, twins
 from overstory.audit.bits import BitConformance
-from overstory.audit.checks import BINS, Check, Column, Conformance, binned, turns
+from overstory.audit.checks import BINS, Check, Column, Conformance, binned
 from overstory.audit.game import detectable_excess, play
-from overstory.audit.outputs import PointConformance, SubsetConformance, SymbolConformance
+from overstory.audit.outputs import OutputConformance
 from overstory.audit.probabilities import joined, most_extreme, outcomes_p, too_many, two_sided
 from overstory.presentation.document import Block, Lines, Notice, Paragraph, Table
 from overstory.presentation.document import Column as TableColumn
@@ -27,7 +27,6 @@ from overstory.presentation.formats import finite, p_value
 from overstory.privacy.text import epsilon_text, rounded_down, rounded_up
 from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 
 if TYPE_CHECKING:
     from overstory.audit.clients import AuditedClient
@@ -44,14 +43,6 @@ NO_PROOF: Final = (
 
 
 @dataclass(frozen=True)
-class Timed:
-    """A check, and the processor time that its part of the audit took."""
-
-    check: Check
-    seconds: float
-
-
-@dataclass(frozen=True)
 class AuditResult:
     """The outcome of an audit."""
 
@@ -61,7 +52,7 @@ class AuditResult:
     lines: int
     alpha: float
     declared: float  # epsilon of one report
-    timed: tuple[Timed, ...]
+    checks: tuple[Check, ...]
     games: tuple[Game, ...]
     # The share of the declared epsilon by which less noise in every report must raise it to be seen nine times in ten;
     # None where that few reports show none. Of a fault in a few reports it says nothing.
@@ -70,7 +61,7 @@ class AuditResult:
 
     @property
     def adjusted(self) -> list[float]:
-        return holm([timed.check.p_value for timed in self.timed])
+        return holm([check.p_value for check in self.checks])
 
     @property
     def lower(self) -> float:
@@ -80,11 +71,8 @@ class AuditResult:
     @property
     def failed(self) -> list[str]:
         """The names of the checks that a right client passes."""
-        return [
-            timed.check.name
-            for timed, adjusted in zip(self.timed, self.adjusted, strict=True)
-            if adjusted <= self.alpha
-        ]
+        judged = zip(self.checks, self.adjusted, strict=True)
+        return [check.name for check, adjusted in judged if adjusted <= self.alpha]
 
     @property
     def verdict(self) -> Verdict:
@@ -112,13 +100,8 @@ class AuditResult:
                 "detectable_excess": finite(self.detectable_excess),
             },
             "games": [
-                {
-                    "name": game.name,
-                    "guesses": game.guesses,
-                    "correct": game.correct,
-                    "alpha": game.alpha,
-                    "lower": finite(game.lower),
-                }
+                {"name": game.name, "guesses": game.guesses, "correct": game.correct}
+                | {"alpha": game.alpha, "lower": finite(game.lower)}
                 for game in self.games
             ],
             "tests": self._tests(),
@@ -128,17 +111,17 @@ class AuditResult:
     def _tests(self) -> list[dict[str, Any]]:
         return [
             {
-                "name": timed.check.name,
-                "expected": timed.check.expected,
-                "observed": timed.check.observed,
-                "statistic": finite(timed.check.statistic),
-                "interval": None if timed.check.low is None else [timed.check.low, timed.check.high],
-                "p_value": timed.check.p_value,
+                "name": check.name,
+                "expected": check.expected,
+                "observed": check.observed,
+                "statistic": finite(check.statistic),
+                "interval": None if check.low is None else [check.low, check.high],
+                "p_value": check.p_value,
                 "adjusted": adjusted,
                 "verdict": "deviates" if adjusted <= self.alpha else "as declared",
-                "seconds": round(timed.seconds, 4),
+                "seconds": round(check.seconds, 4),
             }
-            for timed, adjusted in zip(self.timed, self.adjusted, strict=True)
+            for check, adjusted in zip(self.checks, self.adjusted, strict=True)
         ]
 
     def blocks(self) -> Iterator[Block]:
@@ -247,9 +230,9 @@ def _apart(groups: NDArray[np.int64], values: NDArray[np.int64], many: int) -> f
 
 def kept_cohorts(answers: Answers, repeats: int) -> Check:
     """Check that a device's cohort is the same in all its reports."""
-    first, _ = turns(answers, repeats)
-    moved = int((answers.cohorts.reshape(repeats, -1) != first.cohorts).any(axis=0).sum())
-    texts = (f"all {len(first):,} devices have one", f"{moved:,} do not")
+    cohorts = answers.cohorts.reshape(repeats, -1)
+    moved = int((cohorts[1:] != cohorts[0]).any(axis=0).sum())
+    texts = (f"all {cohorts.shape[1]:,} devices have one", f"{moved:,} do not")
     return Check("memory of the cohort", *texts, moved, 0.0 if moved else 1.0)
 
 
@@ -302,11 +285,7 @@ class Settings:
 
 def conformance_of(declared: Declared) -> Conformance:
     """Return the checks for the kind of report that is declared."""
-    if isinstance(declared.mechanism, BitMechanism):
-        return BitConformance(declared)
-    if isinstance(declared.mechanism, SymbolMechanism):
-        return SymbolConformance(declared)
-    return SubsetConformance(declared) if declared.are_bits else PointConformance(declared)
+    return BitConformance(declared) if declared.are_vectors else OutputConformance(declared)
 
 
 def audit(
@@ -337,7 +316,7 @@ class _Audit:
         self.declared, self.client, self.settings, self.rng = declared, client, settings, rng
         self.advance, self.done = advance, 0
         self.conformance = conformance_of(declared)
-        self.timed: list[Timed] = []
+        self.checks: list[Check] = []
         self.notes: list[str] = []
 
     def result(self) -> AuditResult:
@@ -360,7 +339,7 @@ class _Audit:
             lines=self.done,
             alpha=settings.alpha,
             declared=declared.epsilon,
-            timed=tuple(self.timed),
+            checks=tuple(self.checks),
             games=tuple(games),
             detectable_excess=excess,
             notes=tuple(self.notes),
@@ -377,7 +356,7 @@ class _Audit:
         started = time.process_time()
         for check in checks:
             now = time.process_time()
-            self.timed.append(Timed(check, now - started))
+            self.checks.append(replace(check, seconds=now - started))
             started = now
 
     def _at_once(self, runs: list[Answers]) -> Iterable[Check]:
@@ -391,7 +370,7 @@ class _Audit:
         if self.settings.own_cohorts and self.declared.num_cohorts > 1:
             p_values.append(equal_cohorts(first, other, self.declared.num_cohorts))
         p_value = most_extreme(p_values)
-        same = int((first.reports == other.reports).reshape(len(first), -1).all(axis=1).sum())
+        same = int(self.conformance.same(first, other).sum())
         texts = ("independent", f"{same:,} of {len(first):,} reports equal")
         yield Check("processes started at once", *texts, same, p_value)
 

@@ -172,14 +172,4 @@ class OwnClient:
                 )
             cohorts[line], payload = device.report(declared.values[value])
             payloads.append(payload)
-        return Answers(asked, cohorts, packed(payloads, declared))
-
-
-def packed(payloads: Sequence[int], declared: Declared) -> Any:
-    """Return reports as `Answers` holds them."""
-    if not declared.are_bits:
-        return np.array(payloads, np.int64)
-    bits = declared.mechanism.payload_bits
-    octets = b"".join(payload.to_bytes((bits + 7) // 8, "little") for payload in payloads)
-    rows = np.frombuffer(octets, np.uint8).reshape(len(payloads), -1)
-    return np.unpackbits(rows, axis=1, count=bits, bitorder="little")
+        return Answers(asked, cohorts, declared.packed(payloads))
