@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from overstory.planning import Plan, critical_value, learning_limit, plan_from_needs, plan_from_parameters
-from overstory.planning.design import sufficient_permanent
 from overstory.planning.detection import count_error, reports_needed
+from overstory.planning.needs import sufficient_permanent
 from overstory.privacy import change_leak, statement
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism

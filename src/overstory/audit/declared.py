@@ -79,8 +79,7 @@ class Declared:
         """Return whether each report is its value's symbol, or an output of its value's set."""
         if self.are_bits:
             symbols = np.array(self.values, np.int64)[answers.values]
-            member: NDArray[np.uint8] = answers.reports[np.arange(len(answers)), symbols]
-            return member.astype(np.bool_)
+            return np.asarray(answers.reports[np.arange(len(answers)), symbols], np.bool_)
         if self.mechanism.payload == "symbols":
             return np.asarray(self.encoded(answers.values, answers.cohorts) == answers.reports)
         outputs = self.mechanism.payload_limit
@@ -92,7 +91,7 @@ class Declared:
         """Return of each output whether it is in the set of what a value is encoded as."""
         outputs = range(self.mechanism.payload_limit)
         if self.mechanism.payload == "symbols":
-            return np.array(outputs) == encoded
+            return np.asarray(np.array(outputs) == encoded)
         return np.array([self.mechanism.supports(Report(0, each), self.values[encoded]) for each in outputs])
 
 

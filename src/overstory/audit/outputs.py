@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class OutputConformance(Conformance):
         mechanism = declared.mechanism
         self.is_symbol, self.inside = mechanism.payload == "symbols", mechanism.p_star
         sizes = (mechanism.payload_limit, 1, 0) if self.is_symbol else mechanism.encoding.sizes
-        self.outputs, self.own, self.shared = sizes
+        self.outputs, self.own, self.shared = map(int, sizes)
         self.within, self.without = self.inside / self.own, (1 - self.inside) / (self.outputs - self.own)
         own, _, left = mechanism.permanent_support
         other = (1 - left) / self.outputs  # how likely the second round draws any one output
@@ -128,8 +128,7 @@ class OutputConformance(Conformance):
         return np.where(self.encoded(first) == self.encoded(second), float(match), float(cross))
 
     def comparable(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
-        equal: NDArray[np.bool_] = self.encoded(first) == self.encoded(second)
-        return (first.cohorts == second.cohorts) & equal
+        return np.asarray((first.cohorts == second.cohorts) & (self.encoded(first) == self.encoded(second)))
 
     def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
         """Yield how often a device's reports are equal to its first one.
@@ -160,9 +159,9 @@ class OutputConformance(Conformance):
         return levels
 
     def features(self, answers: Answers) -> Marks | None:
-        reports: NDArray[Any] = answers.reports
+        reports: Marks = answers.reports
         if self.declared.are_bits:
             return reports
         if self.outputs > (MOST_LEARNED if self.is_symbol else MOST_POINTS_LEARNED):
             return None
-        return (reports[:, None] == np.arange(self.outputs)).view(np.uint8)
+        return np.asarray(reports[:, None] == np.arange(self.outputs)).view(np.uint8)

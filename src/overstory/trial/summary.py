@@ -16,8 +16,13 @@ import numpy as np
 
 from overstory.analysis.comparison import Choice, recommend
 from overstory.analysis.postprocess.steps import postprocess
-from overstory.planning.detection import NINE_IN_TEN, critical_value
-from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person
+from overstory.planning.detection import (
+    NINE_IN_TEN,
+    critical_value,
+    required_sample_size,
+    smallest_share,
+    variance_per_person,
+)
 from overstory.presentation.document import Table
 from overstory.presentation.formats import finite
 from overstory.privacy.statements import statement

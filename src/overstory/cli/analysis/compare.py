@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import (
@@ -308,6 +307,7 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
 
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
     """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
+    from overstory.planning.kinds import mean_errors
     from overstory.protocol.metrics.mechanisms import FAMILIES, any_mechanism
     from overstory.protocol.numeric.randomizer import NumericRandomizer
 
@@ -317,22 +317,12 @@ def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None)
         for place, name in enumerate(names):
             built = any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high)
             assert isinstance(built, NumericRandomizer)
-            row = _exact(built, args.reports)
+            middle, end = mean_errors(built, args.reports)
+            row: dict[str, Any] = {"middle": middle, "end": end, "worst": max(middle, end)}
             if numbers is not None:
                 row |= _measured_numbers(args, built, numbers, place)
                 bar.advance(1)
             yield {"name": name, **row, "report_bits": built.payload_bits, "epsilon_report": built.epsilon_report}
-
-
-def _exact(built: NumericRandomizer, reports: int) -> dict[str, float]:
-    from fractions import Fraction
-
-    domain = built.domain
-    width = Fraction(domain.width)  # a large range's variance is beyond floats; its root is not
-    values = domain.minimum / 2 + domain.maximum / 2, domain.maximum
-    relative = (built.variance(value) / width**2 / reports for value in values)
-    middle, end = (math.sqrt(variance) * domain.width for variance in relative)
-    return {"middle": middle, "end": end, "worst": max(middle, end)}
 
 
 def _measured_numbers(
