@@ -160,7 +160,7 @@ def test_scores_guesses_and_right_ones_are_those_of_exact_likelihoods(name: str)
     assert np.abs(scores).max() <= declared.epsilon + 1e-9
     guessed = np.abs(scores) > 1e-9
     one_each = answers.take(slice(None, None, len(every)))  # a report of each cohort
-    levels = conformance.levels(one_each)(0.0)[0]
+    levels = next(conformance.levels(one_each)(0.0))
     at = levels.ratios > 1e-9
     right = np.where(scores > 0, likely[:, 1], likely[:, 0])[guessed].sum() / 2
     assert math.isclose(levels.counts[at].sum(), likely[guessed].sum() / 2, rel_tol=1e-9)
@@ -172,7 +172,7 @@ def test_a_larger_epsilon_has_the_levels_of_the_mechanism_with_it(name: str, mor
     declared, larger = (declare(mechanism(name, domain_size=10, epsilon=epsilon, **more)) for epsilon in (1.0, 1.3))
     asked = fresh(declared, 1000, np.random.default_rng(1), choose=False)
     answers = Answers(asked, asked.cohorts, np.zeros((1000, 1), np.uint8))
-    stated, true = conformance_of(declared).levels(answers)(0.3), conformance_of(larger).levels(answers)(0.0)
+    stated, true = (list(conformance_of(of).levels(answers)(more)) for of, more in ((declared, 0.3), (larger, 0.0)))
     halves = stated[len(stated) // 2]  # of bits with the same noise for 1 and 0
     at, also = halves.ratios > 1e-9, true[0].ratios > 1e-9
     assert math.isclose(halves.counts[at].sum(), true[0].counts[also].sum(), rel_tol=1e-9)

@@ -151,9 +151,9 @@ class BitConformance(Conformance):
         )
         lit, dark = self.losses
 
-        def levels(excess: float) -> list[Levels]:
+        def levels(excess: float) -> Iterator[Levels]:
             gain = excess * (lit - dark)
-            return [self._levels(shapes, times, lit + part * gain, dark - (1 - part) * gain) for part in WAYS]
+            return (self._levels(shapes, times, lit + part * gain, dark - (1 - part) * gain) for part in WAYS)
 
         return levels
 

@@ -119,7 +119,7 @@ class Levels:
     right: Floats  # how likely a guess is right, with that client
 
 
-LevelsOf = Callable[[float], list[Levels]]
+LevelsOf = Callable[[float], Iterator[Levels]]
 """The levels of clients whose epsilon is above the declared one by a share of it: less noise, in each way there is."""
 
 

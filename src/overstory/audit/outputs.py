@@ -151,10 +151,10 @@ class OutputConformance(Conformance):
         loss, apart = self.losses[0], int((first != second).sum())
         alone, rest = ((size / self.own) for size in (self.own - self.shared, self.outputs - self.own))
 
-        def levels(excess: float) -> list[Levels]:
+        def levels(excess: float) -> Iterator[Levels]:
             ratio = math.exp(loss * (1 + excess))
             said = apart * alone * (ratio + 1) / (ratio + rest)
-            return [Levels(*(np.array([each]) for each in (loss, said, ratio / (1 + ratio))))]
+            yield Levels(*(np.array([each]) for each in (loss, said, ratio / (1 + ratio))))
 
         return levels
 

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.linked import count_bit_pairs
 from overstory.files.csv import (
     Block,
     Parser,
@@ -342,6 +341,8 @@ def _simulated(form: PairForm, cut: Iterator[Block]) -> tuple[Callable[[list[str
 
 def sum_pairs(batches: Iterable[ReportBatch], form: PairForm) -> SupportCounts:
     """Count the pairs of bits of batches, in a stream."""
+    from overstory.analysis.support.linked import count_bit_pairs
+
     first, second = form.widths
     counts = SupportCounts.empty(form.num_cohorts, (first + 1) * (second + 1))
     for batch in batches:
