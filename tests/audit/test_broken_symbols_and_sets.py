@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.audit.answers import Answers, Questions
+from overstory.audit.answers import Answers, Declared, Questions, declare
 from overstory.audit.audit import Settings, audit
 from overstory.audit.checks import pairs_of
-from overstory.audit.declared import Declared, declare
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.sampling import KeyedEntropy

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.audit.answers import Answers, Questions, fresh
-from overstory.audit.audit import Settings, audit, conformance_of
-from overstory.audit.declared import Declared, declare
+from overstory.audit.answers import Answers, Declared, Questions, declare, fresh
+from overstory.audit.audit import Settings, audit
+from overstory.audit.conformance import conformance_of
 from overstory.audit.game import detectable_excess
 from overstory.audit.probabilities import at_least
 from overstory.protocol.mechanisms.base import Report

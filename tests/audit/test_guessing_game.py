@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from overstory.audit.answers import fresh
-from overstory.audit.audit import conformance_of
-from overstory.audit.declared import declare
+from overstory.audit.answers import declare, fresh
+from overstory.audit.conformance import conformance_of
 from overstory.audit.game import Game, odds, play, threshold
 from overstory.audit.probabilities import at_least
 from overstory.protocol.mechanisms.registry import mechanism

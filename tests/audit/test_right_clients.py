@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from overstory.audit.answers import declare
 from overstory.audit.audit import Settings, audit
 from overstory.audit.clients import OwnClient, Program
-from overstory.audit.declared import declare
 from overstory.protocol.mechanisms.registry import mechanism
 from support.audited_clients import SimulatedClient, small_rappor
 from support.contract_cases import SMALL, TYPICAL

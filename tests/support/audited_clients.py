@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from overstory.audit.answers import Answers, Questions
-from overstory.audit.declared import Declared, declare
+from overstory.audit.answers import Answers, Declared, Questions, declare
 from overstory.protocol.mechanisms.registry import mechanism
 
 SMALL = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 8}

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from overstory.analysis.selection import holm
 from overstory.audit.answers import Answers, Questions, fresh, repeated, twins
-from overstory.audit.bits import BitConformance
-from overstory.audit.checks import BINS, Check, Column, Conformance, binned
+from overstory.audit.checks import BINS, Check, Column, binned
+from overstory.audit.conformance import conformance_of
 from overstory.audit.game import detectable_excess, play
-from overstory.audit.outputs import OutputConformance
 from overstory.audit.probabilities import joined, most_extreme, outcomes_p, too_many, two_sided
 from overstory.presentation.document import Block, Lines, Notice, Paragraph, Table
 from overstory.presentation.document import Column as TableColumn
@@ -29,8 +28,8 @@ from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.audit.answers import Declared
     from overstory.audit.clients import AuditedClient
-    from overstory.audit.declared import Declared
     from overstory.audit.game import Game
 
 
@@ -281,11 +280,6 @@ class Settings:
     def lines(self, *, takes_metric: bool) -> int:
         runs = 2 * (2 if self.restart else 1) + takes_metric
         return self.reports + 3 * self.twins + self.devices * self.repeats * runs
-
-
-def conformance_of(declared: Declared) -> Conformance:
-    """Return the checks for the kind of report that is declared."""
-    return BitConformance(declared) if declared.are_vectors else OutputConformance(declared)
 
 
 def audit(

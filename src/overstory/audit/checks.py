@@ -19,8 +19,7 @@ from overstory.analysis.selection import binomial_law, clopper_pearson
 from overstory.audit.probabilities import joined, most_extreme, too_many, two_sided
 
 if TYPE_CHECKING:
-    from overstory.audit.answers import Answers
-    from overstory.audit.declared import Declared
+    from overstory.audit.answers import Answers, Declared
 
 Column = NDArray[np.int64]
 Floats = NDArray[np.float64]

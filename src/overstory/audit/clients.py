@@ -20,8 +20,7 @@ from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.audit.answers import Questions
-    from overstory.audit.declared import Declared
+    from overstory.audit.answers import Declared, Questions
 
 
 class AuditedClient(Protocol):
