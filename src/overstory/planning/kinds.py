@@ -101,20 +101,15 @@ def plan_for_metric(
     """Return the plan of a metric's needs; ParameterError where they lack something, or cannot be met."""
     if reports < 1:
         raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
-    family = domain.families[0]
-    if family not in PLANNERS:
-        names = ", ".join(names_for(domain.families))
-        raise ParameterError(f"no plan is made for {FAMILIES[family].values}: give an oracle ({names}) with parameters")
-    lists = {"candidates": len(candidates or ())} | dict(needs)
-    _, planner = PLANNERS[family]
-    return planner(metric, domain, lists, reports)
+    _, planner = PLANNERS.get(domain.families[0], OTHERS)
+    return planner(metric, domain, {"candidates": len(candidates or ())} | dict(needs), reports)
 
 
 def accepted_needs(domain: AnyDomain, needs: Needs) -> tuple[str, ...]:
     """Return the names of what may be needed of a metric."""
     if domain.families[0] == "symbols" and "epsilon_window" in needs:
         return WINDOW
-    return PLANNERS.get(domain.families[0], PLANNERS["symbols"])[0]
+    return PLANNERS.get(domain.families[0], OTHERS)[0]
 
 
 def _need(needs: Needs, *names: str) -> None:
@@ -134,17 +129,32 @@ def _for_strings(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> 
     return replace(plan, **detected(plan.mechanism, plan.error, reports, plan.num_candidates))
 
 
-def _for_symbols(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
+def _for_symbols(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
     """The recommended oracle; with a window, the better of the thesis's two mechanisms."""
-    size = domain.size or 0
-    if "epsilon_window" not in needs:
-        _need(needs, "epsilon_report")
-        return plan_for_domain(size, needs["epsilon_report"], reports, epsilon_permanent=needs.get("epsilon_permanent"))
-    _need(needs, "window")
-    given = {"epsilon": needs["epsilon_window"], "window": needs["window"]}
-    best = min(_built("symbols", given | {"domain_size": size}), key=lambda each: frequency_variance(each, 1, 1 / size))
-    error = math.sqrt(frequency_variance(best, reports, 1 / size))
-    return _plan(best, given, reports, size, error)
+    if "epsilon_window" in needs:
+        _need(needs, "window")
+        return _of_least_variance(
+            metric, domain, {"epsilon": needs["epsilon_window"], "window": needs["window"]}, reports
+        )
+    _need(needs, "epsilon_report")
+    ceiling = needs.get("epsilon_permanent")
+    return plan_for_domain(domain.size, needs["epsilon_report"], reports, epsilon_permanent=ceiling)
+
+
+def _of_any_kind(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
+    _need(needs, "epsilon_report")
+    return _of_least_variance(metric, domain, {"epsilon": needs["epsilon_report"]}, reports)
+
+
+def _of_least_variance(metric: str, domain: Any, given: Needs, reports: int) -> Plan:
+    """The mechanism of the domain's kind that these parameters determine, of known variance, and of the least."""
+    family = domain.families[0]
+    built = [each for each in _built(family, {**domain.completes(metric), **given}) if hasattr(each, "q_star")]
+    if not built:
+        names = ", ".join(names_for(domain.families))
+        raise ParameterError(f"no plan is made for {FAMILIES[family].values}: give an oracle ({names}) with parameters")
+    best = min(built, key=lambda each: frequency_variance(each, 1, 1 / domain.size))
+    return _plan(best, given, reports, domain.size, math.sqrt(frequency_variance(best, reports, 1 / domain.size)))
 
 
 def _for_sets(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
@@ -195,6 +205,7 @@ PLANNERS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str, Any, Needs, i
     "codes": (("epsilon_report", "reports", "waves"), _for_a_search),
 }
 """What may be needed of a metric, and what plans it, by the first family of its domain."""
+OTHERS: Final = (("epsilon_report", "reports"), _of_any_kind)
 
 
 def _built(family: str, given: Mapping[str, Any]) -> Iterator[Any]:
