@@ -253,6 +253,14 @@ class Answers:
         some = replace(asked, clients=asked.clients[rows], cohorts=cohorts, values=asked.values[rows])
         return Answers(some, self.cohorts[rows], self.reports[rows])
 
+    def then(self, again: Answers) -> Answers:
+        """Return these lines and, after them, the same ones as another run answered them."""
+        asked = self.questions
+        cohorts = None if asked.cohorts is None else np.tile(asked.cohorts, 2)
+        twice = replace(asked, clients=np.tile(asked.clients, 2), cohorts=cohorts, values=np.tile(asked.values, 2))
+        both = np.concatenate((self.cohorts, again.cohorts)), np.concatenate((self.reports, again.reports))
+        return Answers(twice, *both)
+
     def holding(self, value: int) -> Answers:
         """Return the same reports as of devices that all hold this one of the declared values."""
         return replace(self, questions=replace(self.questions, values=np.full(len(self), value)))

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 Verdict = Literal["violates", "deviates", "no fault found"]
 
+METRICS_UNTESTED: Final = "two metrics of a device were not tested: write {metric} into the command if it takes one"
+RESTART_UNTESTED: Final = "memory over a restart was not tested: give --restart if the command remembers its clients"
 NO_PROOF: Final = (
     "No audit proves an epsilon: it bounds it from below. What no check looks at may still be wrong, and a client can "
     "behave otherwise when it is not audited."
@@ -63,9 +65,14 @@ class AuditResult:
         return holm([check.p_value for check in self.checks])
 
     @property
+    def best(self) -> Game:
+        """The game that shows the largest epsilon to be lost."""
+        return max(self.games, key=lambda game: game.lower)
+
+    @property
     def lower(self) -> float:
-        """The largest epsilon that any game shows to be lost, with confidence 1 - alpha."""
-        return max(game.lower for game in self.games)
+        """The epsilon that is certainly lost, with confidence 1 - alpha."""
+        return self.best.lower
 
     @property
     def failed(self) -> list[str]:
@@ -81,7 +88,7 @@ class AuditResult:
         return "deviates" if self.failed else "no fault found"
 
     def to_json(self) -> dict[str, Any]:
-        best = max(self.games, key=lambda game: game.lower)
+        best = self.best
         return {
             "verdict": self.verdict,
             "mechanism": self.mechanism,
@@ -145,8 +152,7 @@ class AuditResult:
         return Table("", columns, self._tests())
 
     def _epsilon(self) -> Iterator[str]:
-        best = max(self.games, key=lambda game: game.lower)
-        share = f"{best.correct:,} of {best.guesses:,} guesses of the value were right ({best.name})"
+        share = f"{self.best.correct:,} of {self.best.guesses:,} guesses of the value were right ({self.best.name})"
         lower, declared = self._bounds()
         yield f"{share}: epsilon is at least {lower} with {100 * (1 - self.alpha):.10g}% confidence"
         yield f"declared: {declared}"
@@ -227,12 +233,12 @@ def _apart(groups: NDArray[np.int64], values: NDArray[np.int64], many: int) -> f
     return joined(two_sided(np.bincount(groups, values, many), totals, 0.5))
 
 
-def kept_cohorts(answers: Answers, repeats: int) -> Check:
+def kept_cohorts(answers: Answers, repeats: int, after: str) -> Check:
     """Check that a device's cohort is the same in all its reports."""
     cohorts = answers.cohorts.reshape(repeats, -1)
     moved = int((cohorts[1:] != cohorts[0]).any(axis=0).sum())
     texts = (f"all {cohorts.shape[1]:,} devices have one", f"{moved:,} do not")
-    return Check("memory of the cohort", *texts, moved, 0.0 if moved else 1.0)
+    return Check("memory of the cohort" + after, *texts, moved, 0.0 if moved else 1.0)
 
 
 def equal_cohorts(first: Answers, second: Answers, num_cohorts: int) -> float:
@@ -288,28 +294,24 @@ def audit(
     settings: Settings,
     *,
     rng: np.random.Generator | None = None,
-    advance: Advance | None = None,
+    advance: Advance = lambda *_: None,
 ) -> AuditResult:
     """Audit a client; unless `rng` is given, coins come from the operating system, which no client can foresee."""
     bits = declared.mechanism.payload_bits if declared.are_bits else 1
     if settings.reports * bits > MOST_CELLS:
         problem = f"{bits:,} bits each are too many for the memory; give at most {MOST_CELLS // bits:,}"
         raise ParameterError(f"--reports {settings.reports:,}: {problem}")
-    return _Audit(declared, client, settings, rng or np.random.default_rng(), advance or (lambda *_: None)).result()
+    return _Audit(declared, client, settings, rng or np.random.default_rng(), advance).result()
 
 
 class _Audit:
     def __init__(
-        self,
-        declared: Declared,
-        client: AuditedClient,
-        settings: Settings,
-        rng: np.random.Generator,
-        advance: Advance,
+        self, declared: Declared, client: AuditedClient, settings: Settings, rng: Any, advance: Advance
     ) -> None:
         self.declared, self.client, self.settings, self.rng = declared, client, settings, rng
         self.advance, self.done = advance, 0
         self.conformance = conformance_of(declared)
+        self.draws_cohorts = settings.own_cohorts and declared.num_cohorts > 1
         self.checks: list[Check] = []
         self.notes: list[str] = []
 
@@ -318,7 +320,7 @@ class _Audit:
         choose = settings.own_cohorts
         (answers,) = self._ask(fresh(declared, settings.reports, self.rng, choose=choose))
         self._check(self.conformance.fresh(answers))
-        if choose and declared.num_cohorts > 1:
+        if self.draws_cohorts:
             self._check(cohort_checks(answers, declared.num_cohorts))
         self.notes += self.conformance.remarks(answers)
         games = play(self.conformance, answers, settings.alpha)
@@ -356,12 +358,9 @@ class _Audit:
     def _at_once(self, runs: list[Answers]) -> Iterable[Check]:
         """Check that processes that start at the same time have noise of their own."""
         first, second, other = runs
-        p_values = [
-            self.conformance.likeness(first, second, same_devices=True),
-            self.conformance.likeness(first, other, same_devices=False),
-            self.conformance.likeness(second, other, same_devices=False),
-        ]
-        if self.settings.own_cohorts and self.declared.num_cohorts > 1:
+        p_values = [self.conformance.likeness(first, second, same_devices=True)]
+        p_values += [self.conformance.likeness(run, other, same_devices=False) for run in (first, second)]
+        if self.draws_cohorts:
             p_values.append(equal_cohorts(first, other, self.declared.num_cohorts))
         p_value = most_extreme(p_values)
         same = int(self.conformance.same(first, other).sum())
@@ -382,16 +381,12 @@ class _Audit:
             (other,) = self._ask(replace(one.questions, metric=1))
             self._check([self._apart("two metrics of a device", one, other)])
         else:
-            self.notes.append(
-                "two metrics of a device were not tested: write {metric} into the command if it takes one"
-            )
-        if not settings.restart:
-            self.notes.append(
-                "memory over a restart was not tested: give --restart if the command remembers its clients"
-            )
-            return
-        (again,) = self._ask(questions)
-        self._check(self._memory(joined_runs(answers, again), " after a restart"))
+            self.notes.append(METRICS_UNTESTED)
+        if settings.restart:
+            (again,) = self._ask(questions)
+            self._check(self._memory(answers.then(again), " after a restart"))
+        else:
+            self.notes.append(RESTART_UNTESTED)
 
     def _by_value(self, answers: Answers) -> tuple[Column, Column, NDArray[np.bool_]]:
         """Return the lines of the devices' two values, a row each time, and whether these are encoded differently."""
@@ -402,28 +397,16 @@ class _Audit:
 
     def _memory(self, answers: Answers, after: str = "") -> Iterator[Check]:
         first, second, differ = self._by_value(answers)
-        if self.settings.own_cohorts and self.declared.num_cohorts > 1:
-            check = kept_cohorts(answers, 2 * len(first))
-            yield replace(check, name=check.name + after)
+        if self.draws_cohorts:
+            yield kept_cohorts(answers, 2 * len(first), after)
         lines = np.concatenate((first, second[:, differ]), axis=1)
         yield from self.conformance.memory(answers.take(lines.ravel()), len(lines), after)
 
     def _apart(self, name: str, first: Answers, second: Answers) -> Check:
         """Check that the noise of the same devices is independent."""
         p_values = [self.conformance.apart(first, second, self.settings.repeats)]
-        if second.questions.metric and self.settings.own_cohorts and self.declared.num_cohorts > 1:
+        if second.questions.metric and self.draws_cohorts:
             turn = slice(self.settings.devices)
             p_values.append(equal_cohorts(first.take(turn), second.take(turn), self.declared.num_cohorts))
         p_value = most_extreme(p_values)
         return Check(name, "independent", f"p = {p_value:.1e}", p_value, p_value)
-
-
-def joined_runs(first: Answers, second: Answers) -> Answers:
-    """Return the lines of one run after those of another."""
-    runs = first.questions, second.questions
-    clients, values = (np.concatenate([getattr(run, name) for run in runs]) for name in ("clients", "values"))
-    given = [run.cohorts for run in runs if run.cohorts is not None]
-    cohorts = np.concatenate(given) if given else None
-    questions = Questions(runs[0].phase, runs[0].prefix, clients, cohorts, values)
-    columns = (np.concatenate([getattr(run, name) for run in (first, second)]) for name in ("cohorts", "reports"))
-    return Answers(questions, *columns)
