@@ -13,9 +13,9 @@ from overstory.audit.game import detectable_excess
 from overstory.audit.probabilities import at_least
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
+from support.audited_clients import SMALL as SIZES
 from support.audited_clients import (
-    OtherEpsilonOfSymbols,
-    OtherParameters,
+    OtherMechanism,
     OtherRates,
     SimulatedClient,
     TruthNowAndThen,
@@ -31,8 +31,7 @@ FEWEST, MOST = 78, 98
 
 def excess_of(declared: Declared, reports: int) -> float:
     """What an audit of a right client states."""
-    client: Any = SimulatedClient(3) if declared.are_bits else OtherEpsilonOfSymbols(3, declared.epsilon)
-    result = audit(declared, client, Settings(reports=reports), rng=np.random.default_rng(1))
+    result = audit(declared, SimulatedClient(3), Settings(reports=reports), rng=np.random.default_rng(1))
     assert result.verdict == "no fault found"
     assert result.detectable_excess is not None
     return result.detectable_excess
@@ -76,7 +75,7 @@ def test_a_smaller_f_is_seen_nine_times_in_ten() -> None:
     declared = small_rappor()
     f = f_for((1 + excess_of(declared, 4000)) * declared.epsilon)
     assert 0 < f < 0.3
-    assert seen(declared, lambda seed: OtherParameters(seed, f), 4000) >= FEWEST
+    assert seen(declared, lambda seed: OtherMechanism(seed, mechanism("rappor", **SIZES, f=f)), 4000) >= FEWEST
 
 
 @pytest.mark.slow
@@ -91,8 +90,8 @@ def test_the_excess_is_no_larger_than_need_be() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_a_larger_epsilon_of_symbols_is_seen_nine_times_in_ten(epsilon: float) -> None:
     declared = declare(mechanism("grr", domain_size=4, epsilon=epsilon))
-    really = (1 + excess_of(declared, 2000)) * declared.epsilon
-    assert FEWEST <= seen(declared, lambda seed: OtherEpsilonOfSymbols(seed, really), 2000) <= MOST
+    really = mechanism("grr", domain_size=4, epsilon=(1 + excess_of(declared, 2000)) * declared.epsilon)
+    assert FEWEST <= seen(declared, lambda seed: OtherMechanism(seed, really), 2000) <= MOST
 
 
 def test_truth_sent_rarely_is_not_promised_to_be_seen() -> None:
@@ -130,9 +129,7 @@ def test_reports_that_certify_an_excess(oracle: str, epsilon: float, excess: flo
 
 def test_of_too_few_reports_nothing_is_said() -> None:
     declared = declare(mechanism("grr", domain_size=1000, epsilon=4.0))
-    result = audit(
-        declared, OtherEpsilonOfSymbols(3, 4.0), Settings(reports=200, alpha=1e-4), rng=np.random.default_rng(1)
-    )
+    result = audit(declared, SimulatedClient(3), Settings(reports=200, alpha=1e-4), rng=np.random.default_rng(1))
     assert result.detectable_excess is None
     assert "too few to say how large a fault would have been seen" in str(list(result.blocks()))
 

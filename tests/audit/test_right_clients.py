@@ -23,14 +23,14 @@ CASES = [
 
 
 @pytest.mark.slow
-def test_no_alarm_in_400_audits_of_a_right_client() -> None:
-    """Of 400 audits, each with a chance of an alarm of at most .002, .8 would alarm: none is what these seeds give."""
+def test_400_audits_of_a_right_client_hardly_alarm() -> None:
+    """Of 400 audits, each with a chance of an alarm of at most .002, at most .8 alarm: 5 or more, once in 700 times."""
     declared, settings = small_rappor(), Settings(reports=4000, own_cohorts=True)
     results = [
         audit(declared, SimulatedClient((2, seed)), settings, rng=np.random.default_rng((3, seed)))
         for seed in range(400)
     ]
-    assert [result.verdict for result in results if result.verdict != "no fault found"] == []
+    assert sum(result.verdict != "no fault found" for result in results) < 5
     smallest = np.array([min(check.p_value for check in result.checks) for result in results])
     assert 0 < (smallest < 0.05).mean() < 0.7  # the checks are live, and together no more often low than 14 may be
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -168,15 +169,14 @@ class BitConformance(Conformance):
         """Return the levels of a client for which a 1 says `lit`, and a 0 `dark`."""
         zero = math.expm1(dark) / (math.exp(dark) - math.exp(lit))
         one = zero * math.exp(lit)
-        parts = []
+        parts, law = [], cache(binomial_law)
         for (raised, lowered), often in zip(shapes.tolist(), times.tolist(), strict=True):
             ups, downs = (
                 ones * self.losses[0] + ones[::-1] * self.losses[1]
                 for ones in (np.arange(many + 1.0) for many in (raised, lowered))
             )
             for_first, for_second = (
-                np.outer(binomial_law(raised, up), binomial_law(lowered, down)).ravel()
-                for up, down in ((zero, one), (one, zero))
+                np.outer(law(raised, up), law(lowered, down)).ravel() for up, down in ((zero, one), (one, zero))
             )
             score, sent = (ups[:, None] - downs).ravel(), for_first + for_second
             right = np.where(score > 0, for_second, for_first) / np.maximum(sent, 1e-300)
