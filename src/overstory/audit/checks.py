@@ -228,12 +228,7 @@ class Conformance(ABC):
         """Return a bound of how rarely two runs are as alike by chance; devices may be the same in both."""
         equal, same = self.comparable(first, second), self.same(first, second)
         chances = self.equal_chances(first, second, same_devices=same_devices)
-        p_values = self.shared_marks(first, second, same_devices=same_devices)
-        return most_extreme([*p_values, too_many(int(same[equal].sum()), chances[equal])])
-
-    def shared_marks(self, first: Answers, second: Answers, *, same_devices: bool) -> list[float]:  # noqa: ARG002
-        """Return how rarely as many single marks agree by chance."""
-        return []
+        return too_many(int(same[equal].sum()), chances[equal])
 
     def scores(self, answers: Answers) -> Floats:
         """Return ln P(report | second value) - ln P(report | first value), of the pair, as declared."""

@@ -129,11 +129,12 @@ class BitConformance(Conformance):
         equal: NDArray[np.bool_] = (self.truth(first) == self.truth(second)).all(axis=1)
         return equal
 
-    def shared_marks(self, first: Answers, second: Answers, *, same_devices: bool) -> list[float]:
+    def likeness(self, first: Answers, second: Answers, *, same_devices: bool) -> float:
         sets, same = self.truth(first) + self.truth(second), first.reports == second.reports
         chances = self._agreements(same_devices=same_devices)
-        alike = ((same[sets == both], chances[both]) for both in (0, 2))
-        return [float(at_least(int(agree.sum()), agree.size, chance)) for agree, chance in alike]
+        bits = ((same[sets == both], chances[both]) for both in (0, 2))
+        p_values = [float(at_least(int(agree.sum()), agree.size, chance)) for agree, chance in bits]
+        return most_extreme([*p_values, super().likeness(first, second, same_devices=same_devices)])
 
     def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
         """Yield how often a device's bit is 1: a permanent bit, sent again and again with fresh noise."""
