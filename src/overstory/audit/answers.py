@@ -185,6 +185,10 @@ class Questions:
     def __len__(self) -> int:
         return len(self.clients)
 
+    def take(self, rows: Any) -> Questions:
+        cohorts = None if self.cohorts is None else self.cohorts[rows]
+        return replace(self, clients=self.clients[rows], cohorts=cohorts, values=self.values[rows])
+
     def names(self) -> list[str]:
         return [f"{self.prefix}{client}" for client in self.clients.tolist()]
 
@@ -214,19 +218,15 @@ def fresh(declared: Declared, many: int, rng: np.random.Generator, *, choose: bo
 def twins(declared: Declared, many: int, rng: np.random.Generator, *, choose: bool) -> tuple[Questions, ...]:
     """Return what three processes read that start at once: twice the same lines, and once those of other clients."""
     lines = fresh(declared, many, rng, choose=choose, prefix="p")
-    return tuple(
-        Questions("three processes at once", prefix, lines.clients, lines.cohorts, lines.values)
-        for prefix in ("p", "p", "r")
-    )
+    return tuple(replace(lines, phase="three processes at once", prefix=prefix) for prefix in ("p", "p", "r"))
 
 
 def repeated(declared: Declared, devices: int, repeats: int, rng: np.random.Generator, *, choose: bool) -> Questions:
     """Return lines in which every device has one value and then another, `repeats` times, devices taking turns."""
     lines = fresh(declared, devices, rng, choose=choose, prefix="d")
-    cohorts = None if lines.cohorts is None else np.tile(lines.cohorts, 2 * repeats)
     second = (lines.values + rng.integers(1, len(declared.values), devices)) % len(declared.values)
     values = np.tile(np.concatenate((lines.values, second)), repeats)
-    return Questions("repeats", "d", np.tile(lines.clients, 2 * repeats), cohorts, values)
+    return replace(lines.take(np.tile(np.arange(devices), 2 * repeats)), phase="repeats", values=values)
 
 
 NEEDED: Final = ("client", "cohort", "irr")
@@ -248,16 +248,11 @@ class Answers:
         return self.questions.values
 
     def take(self, rows: Any) -> Answers:
-        asked = self.questions
-        cohorts = None if asked.cohorts is None else asked.cohorts[rows]
-        some = replace(asked, clients=asked.clients[rows], cohorts=cohorts, values=asked.values[rows])
-        return Answers(some, self.cohorts[rows], self.reports[rows])
+        return Answers(self.questions.take(rows), self.cohorts[rows], self.reports[rows])
 
     def then(self, again: Answers) -> Answers:
         """Return these lines and, after them, the same ones as another run answered them."""
-        asked = self.questions
-        cohorts = None if asked.cohorts is None else np.tile(asked.cohorts, 2)
-        twice = replace(asked, clients=np.tile(asked.clients, 2), cohorts=cohorts, values=np.tile(asked.values, 2))
+        twice = self.questions.take(np.tile(np.arange(len(self)), 2))
         both = np.concatenate((self.cohorts, again.cohorts)), np.concatenate((self.reports, again.reports))
         return Answers(twice, *both)
 
