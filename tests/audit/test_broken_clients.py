@@ -64,7 +64,8 @@ def caught(make: Any, reports: int) -> list[str]:
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("fault", QUICK)
-def test_a_broken_client_is_caught_in_as_few_reports_as_the_page_says(fault: str) -> None:
+def test_a_broken_client_is_caught(fault: str) -> None:
+    """In as few reports as docs/how-to/audit.md says."""
     make, reports, check = QUICK[fault]
     assert check in caught(make, reports)
 
