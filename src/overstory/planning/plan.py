@@ -29,6 +29,7 @@ from overstory.protocol.mechanisms.base import Influence
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
     from overstory.planning.nearest import Nearest
+    from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
 WRITTEN: Final = ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")
@@ -284,6 +285,7 @@ class RapporPlan(Plan):
         Where the parameters were planned: the paper's within the same budgets.
     """
 
+    mechanism: BitMechanism
     privacy: PrivacyStatement
     critical_value: float
     detectable_frequency: float
@@ -326,8 +328,7 @@ class RapporPlan(Plan):
     @property
     def influence(self) -> Influence:
         """How many votes a crafted report is worth."""
-        votes: Influence = self.mechanism.influence
-        return votes
+        return self.mechanism.influence
 
     @property
     def detectable_count(self) -> float:
