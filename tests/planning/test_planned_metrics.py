@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from overstory.analysis.comparison import rank
 from overstory.analysis.selection import detectable_frequency
+from overstory.planning import kinds
 from overstory.planning.kinds import best_for_numbers, worst_error
 from overstory.planning.registry import plan_registry
 from overstory.protocol.domains import Interval
@@ -42,6 +44,13 @@ def test_numbers_have_an_oracle_for_what_is_to_be_estimated(estimate: str, oracl
     assert f'oracle = "{oracle}"\nparameters = {{epsilon = 1.0, resolution = 64}}' in text
     assert plan.metric_json()["oracle"] == oracle
     assert plan.metric_words().startswith(f'm: oracle = "{oracle}"')
+
+
+def test_a_kind_without_a_planner_of_its_own_is_planned_by_its_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kinds, "PLANNERS", {})
+    plan, text = planned('{kind = "integers", min = 1, max = 40}', "epsilon_report = 1.0, reports = 10000")
+    assert plan.error == pytest.approx(rank(40, 1.0, 10_000)[0].standard_error)
+    assert "parameters = {epsilon = 1.0}" in text
 
 
 def test_a_search_is_written_in_place_of_the_needs() -> None:
