@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from overstory.planning import Plan, critical_value, learning_limit, plan_from_needs, plan_from_parameters
-from overstory.planning.design import sufficient_permanent
+from overstory.planning import RapporPlan, critical_value, learning_limit, plan_from_needs, plan_from_parameters
 from overstory.planning.detection import count_error, reports_needed
+from overstory.planning.needs import sufficient_permanent
 from overstory.privacy import change_leak, statement
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
@@ -46,7 +46,7 @@ def bound(built: BitMechanism) -> float:
     return float(np.sqrt(np.diag(np.linalg.inv(information)))[100:].mean())
 
 
-def line(name: str, plan: Plan) -> None:
+def line(name: str, plan: RapporPlan) -> None:
     """Print one plan."""
     letters = " ".join(f"{letter}={value:.4f}".rstrip("0").rstrip(".") for letter, value in plan.parameters.items())
     errors = f"standard error {plan.standard_error:6.0f}  bound {bound(plan.mechanism):6.0f}"

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from overstory.analysis.comparison import report_bits
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.planning.design import design
-from overstory.planning.sample_size import variance_per_person
+from overstory.planning.detection import variance_per_person
+from overstory.planning.needs import design
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.registry import mechanism

@@ -11,8 +11,8 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.variance import frequency_variance
-from overstory.planning.design import design
-from overstory.planning.sample_size import required_sample_size
+from overstory.planning.detection import required_sample_size
+from overstory.planning.needs import design
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from papers import figures

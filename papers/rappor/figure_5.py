@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.planning.design import design
 from overstory.planning.detection import critical_value
+from overstory.planning.needs import design
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from papers import figures
 from papers.comparison import Comparison, Published, about, at_most, exact, simulated

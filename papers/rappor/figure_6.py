@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.selection import clopper_pearson
-from overstory.planning.design import design
 from overstory.planning.detection import (
     count_error,
     critical_value,
@@ -20,6 +19,7 @@ from overstory.planning.detection import (
     fitted_candidates,
     reports_needed,
 )
+from overstory.planning.needs import design
 from overstory.protocol.mechanisms.bits import basic_rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from papers import figures

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.audit.answers import Questions, fresh, read_answers, repeated
+from overstory.audit.answers import Questions, declare, fresh, read_answers, repeated
 from overstory.audit.audit import Settings, audit
 from overstory.audit.clients import OwnClient, Program
-from overstory.audit.declared import declare
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from support.audited_clients import SimulatedClient, small_rappor

@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.audit.answers import Answers, Questions, fresh
-from overstory.audit.audit import Settings, audit, conformance_of
-from overstory.audit.clients import packed
-from overstory.audit.declared import Declared, declare
+from overstory.audit.answers import Answers, Declared, Questions, declare, fresh
+from overstory.audit.audit import Settings, audit
+from overstory.audit.conformance import conformance_of
 from overstory.audit.game import detectable_excess
 from overstory.audit.probabilities import at_least
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
+from support.audited_clients import SMALL as SIZES
 from support.audited_clients import (
-    OtherEpsilonOfSymbols,
-    OtherParameters,
+    OtherMechanism,
     OtherRates,
     SimulatedClient,
     TruthNowAndThen,
@@ -32,8 +31,7 @@ FEWEST, MOST = 78, 98
 
 def excess_of(declared: Declared, reports: int) -> float:
     """What an audit of a right client states."""
-    client: Any = SimulatedClient(3) if declared.are_bits else OtherEpsilonOfSymbols(3, declared.epsilon)
-    result = audit(declared, client, Settings(reports=reports), rng=np.random.default_rng(1))
+    result = audit(declared, SimulatedClient(3), Settings(reports=reports), rng=np.random.default_rng(1))
     assert result.verdict == "no fault found"
     assert result.detectable_excess is not None
     return result.detectable_excess
@@ -77,7 +75,7 @@ def test_a_smaller_f_is_seen_nine_times_in_ten() -> None:
     declared = small_rappor()
     f = f_for((1 + excess_of(declared, 4000)) * declared.epsilon)
     assert 0 < f < 0.3
-    assert seen(declared, lambda seed: OtherParameters(seed, f), 4000) >= FEWEST
+    assert seen(declared, lambda seed: OtherMechanism(seed, mechanism("rappor", **SIZES, f=f)), 4000) >= FEWEST
 
 
 @pytest.mark.slow
@@ -92,8 +90,8 @@ def test_the_excess_is_no_larger_than_need_be() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_a_larger_epsilon_of_symbols_is_seen_nine_times_in_ten(epsilon: float) -> None:
     declared = declare(mechanism("grr", domain_size=4, epsilon=epsilon))
-    really = (1 + excess_of(declared, 2000)) * declared.epsilon
-    assert FEWEST <= seen(declared, lambda seed: OtherEpsilonOfSymbols(seed, really), 2000) <= MOST
+    really = mechanism("grr", domain_size=4, epsilon=(1 + excess_of(declared, 2000)) * declared.epsilon)
+    assert FEWEST <= seen(declared, lambda seed: OtherMechanism(seed, really), 2000) <= MOST
 
 
 def test_truth_sent_rarely_is_not_promised_to_be_seen() -> None:
@@ -131,9 +129,7 @@ def test_reports_that_certify_an_excess(oracle: str, epsilon: float, excess: flo
 
 def test_of_too_few_reports_nothing_is_said() -> None:
     declared = declare(mechanism("grr", domain_size=1000, epsilon=4.0))
-    result = audit(
-        declared, OtherEpsilonOfSymbols(3, 4.0), Settings(reports=200, alpha=1e-4), rng=np.random.default_rng(1)
-    )
+    result = audit(declared, SimulatedClient(3), Settings(reports=200, alpha=1e-4), rng=np.random.default_rng(1))
     assert result.detectable_excess is None
     assert "too few to say how large a fault would have been seen" in str(list(result.blocks()))
 
@@ -149,7 +145,7 @@ def test_scores_guesses_and_right_ones_are_those_of_exact_likelihoods(name: str)
     cohorts = np.repeat(np.arange(min(declared.num_cohorts, 16)), len(every))
     payloads = np.tile(every, min(declared.num_cohorts, 16)).tolist()
     asked = Questions("", "c", np.arange(len(payloads)), cohorts, np.zeros(len(payloads), np.int64))
-    answers = Answers(asked, cohorts, packed(payloads, declared))
+    answers = Answers(asked, cohorts, declared.packed(payloads))
     scores = conformance.scores(answers)
     likely = np.array(
         [
@@ -161,7 +157,7 @@ def test_scores_guesses_and_right_ones_are_those_of_exact_likelihoods(name: str)
     assert np.abs(scores).max() <= declared.epsilon + 1e-9
     guessed = np.abs(scores) > 1e-9
     one_each = answers.take(slice(None, None, len(every)))  # a report of each cohort
-    levels = conformance.levels(one_each)(0.0)[0]
+    levels = next(conformance.levels(one_each)(0.0))
     at = levels.ratios > 1e-9
     right = np.where(scores > 0, likely[:, 1], likely[:, 0])[guessed].sum() / 2
     assert math.isclose(levels.counts[at].sum(), likely[guessed].sum() / 2, rel_tol=1e-9)
@@ -173,7 +169,7 @@ def test_a_larger_epsilon_has_the_levels_of_the_mechanism_with_it(name: str, mor
     declared, larger = (declare(mechanism(name, domain_size=10, epsilon=epsilon, **more)) for epsilon in (1.0, 1.3))
     asked = fresh(declared, 1000, np.random.default_rng(1), choose=False)
     answers = Answers(asked, asked.cohorts, np.zeros((1000, 1), np.uint8))
-    stated, true = conformance_of(declared).levels(answers)(0.3), conformance_of(larger).levels(answers)(0.0)
+    stated, true = (list(conformance_of(of).levels(answers)(more)) for of, more in ((declared, 0.3), (larger, 0.0)))
     halves = stated[len(stated) // 2]  # of bits with the same noise for 1 and 0
     at, also = halves.ratios > 1e-9, true[0].ratios > 1e-9
     assert math.isclose(halves.counts[at].sum(), true[0].counts[also].sum(), rel_tol=1e-9)

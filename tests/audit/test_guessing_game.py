@@ -1,13 +1,15 @@
-"""The game's bound: right as often as it says at exactly the declared epsilon, and sharp enough to be of use."""
+"""The game's bound: right as often as it says at exactly the declared epsilon, sharp enough, and printed as proved."""
 
 import math
+import re
+from decimal import Decimal
 
 import numpy as np
 import pytest
 
-from overstory.audit.answers import fresh
-from overstory.audit.audit import conformance_of
-from overstory.audit.declared import declare
+from overstory.audit.answers import declare, fresh
+from overstory.audit.audit import AuditResult
+from overstory.audit.conformance import conformance_of
 from overstory.audit.game import Game, odds, play, threshold
 from overstory.audit.probabilities import at_least
 from overstory.protocol.mechanisms.registry import mechanism
@@ -67,3 +69,33 @@ def test_levels_are_those_that_scores_have_and_as_frequent() -> None:
         expected = levels.counts[np.isclose(levels.ratios, ratio)].sum()
         assert abs(np.isclose(scores, ratio).sum() - expected) < 5 * math.sqrt(expected) + 1
     assert 0 < threshold(levels, 0.001) <= declared.epsilon
+
+
+def printed(correct: int, declared: float) -> tuple[AuditResult, list[Decimal], str]:
+    """The bound and the declared epsilon in the lines of an audit with 2,001 guesses, and the verdict's sentence."""
+    game = Game("likelihood", 2001, correct, 0.0008)
+    result = AuditResult("grr", ("0", "1"), 2001, 2001, 0.001, declared, (), (game,))
+    _, _, lines, verdict, _ = result.blocks()
+    numbers = re.findall(r"(?:at least|declared:) (\d+\.\d+)", "\n".join(lines.texts))
+    return result, [Decimal(number) for number in numbers], verdict.text
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("correct", range(1100, 2002, 17))
+def test_a_bound_is_rounded_down_and_what_is_declared_up(correct: int) -> None:
+    result, (lower, declared), _ = printed(correct, 20.00001)
+    assert 0 <= Decimal(result.lower) - lower < Decimal("0.0001")
+    assert declared == Decimal("20.0001")
+
+
+@pytest.mark.parametrize("correct", [1200, 1600, 1999])
+@pytest.mark.parametrize("less", [0.1, 1e-4, 1e-6, 1e-10, 0.0])
+def test_a_violation_shows_which_epsilon_is_larger(correct: int, less: float) -> None:
+    """Also where they differ in the last digit of a float."""
+    bound = Game("likelihood", 2001, correct, 0.0008).lower
+    epsilon = math.nextafter(bound - less, 0.0)
+    result, (lower, declared), sentence = printed(correct, epsilon)
+    assert result.verdict == "violates"
+    rounding = 4 * Decimal(math.ulp(epsilon))  # what `rounded_up` takes for a float's own
+    assert Decimal(epsilon) - rounding <= declared < lower <= Decimal(bound)
+    assert f"epsilon at least {lower}, declared {declared}" in sentence

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from overstory.audit.answers import declare
 from overstory.audit.audit import Settings, audit
 from overstory.audit.clients import OwnClient, Program
-from overstory.audit.declared import declare
 from overstory.protocol.mechanisms.registry import mechanism
 from support.audited_clients import SimulatedClient, small_rappor
 from support.contract_cases import SMALL, TYPICAL
@@ -23,15 +23,15 @@ CASES = [
 
 
 @pytest.mark.slow
-def test_no_alarm_in_400_audits_of_a_right_client() -> None:
-    """Of 400 audits, each with a chance of an alarm of at most .002, .8 would alarm: none is what these seeds give."""
+def test_400_audits_of_a_right_client_hardly_alarm() -> None:
+    """Of 400 audits, each with a chance of an alarm of at most .002, at most .8 alarm: 5 or more, once in 700 times."""
     declared, settings = small_rappor(), Settings(reports=4000, own_cohorts=True)
     results = [
         audit(declared, SimulatedClient((2, seed)), settings, rng=np.random.default_rng((3, seed)))
         for seed in range(400)
     ]
-    assert [result.verdict for result in results if result.verdict != "no fault found"] == []
-    smallest = np.array([min(timed.check.p_value for timed in result.timed) for result in results])
+    assert sum(result.verdict != "no fault found" for result in results) < 5
+    smallest = np.array([min(check.p_value for check in result.checks) for result in results])
     assert 0 < (smallest < 0.05).mean() < 0.7  # the checks are live, and together no more often low than 14 may be
 
 
@@ -44,7 +44,7 @@ def test_the_noise_of_two_values_and_metrics_is_seldom_called_alike() -> None:
         for seed in range(120)
     ]
     for name in ("two values of a device", "two metrics of a device"):
-        p_values = [timed.check.p_value for result in results for timed in result.timed if timed.check.name == name]
+        p_values = [check.p_value for result in results for check in result.checks if check.name == name]
         assert len(p_values) == 120
         assert 0 < np.count_nonzero(np.array(p_values) < 0.1) < 31
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from overstory.audit.declared import declare
+from overstory.audit.answers import declare
 from overstory.cli.main import main
 from overstory.protocol.metrics import parse_registry
 from support.running import within

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.oracle import oracle as build_oracle
-from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person
+from overstory.planning.detection import required_sample_size, smallest_share, variance_per_person
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.trial.page import short

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from overstory.planning import sample_size
+from overstory.planning import detection
 from overstory.protocol.mechanisms.registry import REGISTRY
 from papers.beyond import oracles, people_needed
 from papers.beyond.oracles import ONE, PERMANENT, REPORT, WINDOW, contenders
@@ -43,7 +43,7 @@ def test_too_few_people_are_noticed(monkeypatch):
     monkeypatch.setattr(
         people_needed,
         "required_sample_size",
-        lambda *args, **more: sample_size.required_sample_size(*args, **more) // 2,
+        lambda *args, **more: detection.required_sample_size(*args, **more) // 2,
     )
     half = people_needed._tried(context, 0, 200)
     assert half.people < honest.people

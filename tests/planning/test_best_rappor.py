@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.planning import plan_from_needs
-from overstory.planning.design import best_channel, design, sufficient_permanent
-from overstory.planning.plan import paper_design
+from overstory.planning.needs import best_channel, design, paper_design, sufficient_permanent
 from overstory.privacy import statement
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import rappor
@@ -186,7 +185,7 @@ def test_what_cannot_be_planned(needs, more, says):
 
 def test_parameters_rounded_the_wrong_way_are_taken_back(monkeypatch):
     """Whatever the rounding, the exact epsilons have the last word."""
-    careless = sys.modules["overstory.planning.design"]
+    careless = sys.modules["overstory.planning.needs"]
     monkeypatch.setattr(careless, "_up", lambda value: math.floor(value * careless.GRID) - 5)
     best = design(*PAPER_BUDGETS, num_bits=64, num_hashes=1, num_cohorts=1)
     assert best.epsilon_report <= PAPER_BUDGETS[0]

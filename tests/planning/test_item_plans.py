@@ -10,7 +10,7 @@ import pytest
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.cli.main import main
-from overstory.planning.item_sets import MOST_LEFT_OUT, other_mechanism, rank_item_mechanisms, sizes_about
+from overstory.planning.kinds import MOST_LEFT_OUT, other_mechanism, rank_item_mechanisms, sizes_about
 from overstory.protocol.errors import ParameterError
 
 

@@ -6,9 +6,9 @@ import pytest
 
 import overstory
 from overstory.planning import plan_from_needs, plan_from_parameters
-from overstory.planning.domain import plan_for_domain
+from overstory.planning.detection import required_sample_size
+from overstory.planning.kinds import plan_for_domain
 from overstory.planning.nearest import MOST_EPSILON, nearest
-from overstory.planning.sample_size import required_sample_size
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.registry import mechanism

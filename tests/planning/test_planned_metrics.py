@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from overstory.analysis.comparison import rank
 from overstory.analysis.selection import detectable_frequency
-from overstory.planning.registry import best_for_mean, plan_registry, worst_error
+from overstory.planning import kinds
+from overstory.planning.kinds import best_for_numbers, worst_error
+from overstory.planning.registry import plan_registry
 from overstory.protocol.domains import Interval
 from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.numeric import Duchi, Hybrid, Piecewise
@@ -26,7 +29,7 @@ def planned(domain: str, needs: str) -> Any:
 
 @pytest.mark.parametrize("epsilon", [0.2, 0.5, 0.61, 1.0, 2.0, 5.0])
 def test_no_mechanism_has_a_smaller_worst_error(epsilon: float) -> None:
-    best = best_for_mean(epsilon, Interval(-10, 50), 64)
+    best = best_for_numbers(epsilon, Interval(-10, 50), 64)
     each = [worst_error(kind(epsilon, Interval(-10, 50), 64), 100) for kind in (Duchi, Piecewise, Hybrid)]
     assert worst_error(best, 100) == pytest.approx(min(each))
     assert best.epsilon_report <= epsilon
@@ -39,8 +42,15 @@ def test_no_mechanism_has_a_smaller_worst_error(epsilon: float) -> None:
 def test_numbers_have_an_oracle_for_what_is_to_be_estimated(estimate: str, oracle: str) -> None:
     plan, text = planned(ROOM, f"epsilon_report = 1.0, reports = 10000{estimate}")
     assert f'oracle = "{oracle}"\nparameters = {{epsilon = 1.0, resolution = 64}}' in text
-    assert plan.to_json()["oracle"] == oracle
-    assert plan.plain_words().startswith(f'm: oracle = "{oracle}"')
+    assert plan.metric_json()["oracle"] == oracle
+    assert plan.metric_words().startswith(f'm: oracle = "{oracle}"')
+
+
+def test_a_kind_without_a_planner_of_its_own_is_planned_by_its_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kinds, "PLANNERS", {})
+    plan, text = planned('{kind = "integers", min = 1, max = 40}', "epsilon_report = 1.0, reports = 10000")
+    assert plan.error == pytest.approx(rank(40, 1.0, 10_000)[0].standard_error)
+    assert "parameters = {epsilon = 1.0}" in text
 
 
 def test_a_search_is_written_in_place_of_the_needs() -> None:
@@ -49,8 +59,8 @@ def test_a_search_is_written_in_place_of_the_needs() -> None:
     assert 3.0 - 1e-6 < search.mechanism.epsilon_report <= 3.0
     assert search.detected_nine_in_ten == detectable_frequency(search.mechanism.plan, 500_000)
     assert 0 < search.detected_half < search.detected_nine_in_ten < 0.01
-    assert "nine times in ten from" in search.plain_words()
-    assert search.to_json()["parameters"] == {"epsilon": 3.0, "waves": 4}
+    assert "nine times in ten from" in search.metric_words()
+    assert search.metric_json()["parameters"] == {"epsilon": 3.0, "waves": 4}
 
 
 def test_shorter_codes_see_more() -> None:
@@ -64,8 +74,8 @@ def test_shorter_codes_see_more() -> None:
 def test_needs_of_a_set_become_an_oracle() -> None:
     sets, _ = planned(PLUGINS, "epsilon_report = 1.0, reports = 100000, typical = 2")
     assert sets.mechanism.parameters["length"] < 6
-    assert "item-bits would have" in sets.plain_words()
-    assert 0 < sets.standard_error < sets.detected_half < sets.detected_nine_in_ten < 1
+    assert "item-bits would have" in sets.metric_words()
+    assert 0 < sets.error < sets.detected_half < sets.detected_nine_in_ten < 1
 
 
 @pytest.mark.parametrize(

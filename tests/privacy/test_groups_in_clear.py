@@ -67,7 +67,7 @@ def test_a_plan_counts_the_rarest_group_among_what_links_reports(window):
     needs = needs if window else "needs = {epsilon_report = 1.0, reports = 10000}"
     text = registry_text(f"groups = {RELEASES}", needs).replace('oracle = "grr"\nparameters = {epsilon = 1.0}\n', "")
     (planned,) = plan_registry(text, None)[1]
-    words = planned.plain_words()
+    words = planned.metric_words()
     assert "nothing stays the same" not in words
     said = "in the group other (10% of all devices, whatever their value), the same in every report: 3.4 bits; of a mil"
     assert said in words

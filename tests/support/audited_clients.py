@@ -1,4 +1,7 @@
-"""Simulated clients of RAPPOR to audit, right ones and some that are broken on purpose, as real ones were."""
+"""Simulated clients to audit, of every kind: right ones and some that are broken on purpose, as real ones were.
+
+All noise is a hash of what it depends on, so that a fault of memory is a wrong list of what it depends on.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from overstory.audit.answers import Answers, Questions
-from overstory.audit.declared import Declared, declare
+from overstory.audit.answers import Answers, Declared, Questions, declare
 from overstory.protocol.mechanisms.registry import mechanism
 
 SMALL = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 8}
@@ -18,139 +20,234 @@ def small_rappor(**noise: float) -> Declared:
     return declare(mechanism("rappor", **SMALL, **noise))
 
 
+def mixed(number: Any) -> Any:
+    """Hash 64-bit numbers (Steele, Lea, Flood, "Fast splittable pseudorandom number generators")."""
+    number = np.asarray(number, np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return number ^ (number >> np.uint64(31))
+
+
 class SimulatedClient:
-    """Does as declared, for all lines of a run at once; a subclass breaks one step."""
+    """Does as declared, for all lines of a run at once; a subclass breaks one step. Seeds make runs the same."""
 
     takes_metric = True
 
-    def __init__(self, seed: Any) -> None:
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, seed: Any = 1) -> None:
+        self.seed, self.run_number = np.random.SeedSequence(seed).generate_state(1, np.uint64), 0
 
     def answer(self, declared: Declared, questions: Any) -> list[Answers]:
         return [self.run(declared, asked) for asked in questions]
 
     def run(self, declared: Declared, asked: Questions) -> Answers:
-        cohorts = self.cohorts(declared, asked)
-        rounds: Any = declared.mechanism.rounds
-        true = declared.bits(asked.values, cohorts)
-        _, first, devices = np.unique(self.remembered(asked), return_index=True, return_inverse=True)
-        permanent = self.permanent(true[first], rounds)
-        reports = self.instantaneous(permanent[devices], rounds, true)
-        return Answers(asked, cohorts, reports.astype(np.uint8))
+        self.run_number += 1
+        cohorts = asked.cohorts if asked.cohorts is not None else self.cohorts(declared, asked)
+        true = declared.encoded(asked.values, cohorts)
+        width = 1 + declared.mechanism.payload_bits
+        permanent = self.permanent(declared, asked, true, self.uniform("permanent", width, *self.kept_for(asked)))
+        lines = np.arange(len(asked))
+        reports = self.instantaneous(declared, permanent, true, self.uniform("fresh", width, self.this_run, lines))
+        dtype = np.uint8 if declared.are_bits else np.int64
+        return Answers(asked, cohorts, self.sent(declared, asked, cohorts, reports.astype(dtype)))
 
-    def remembered(self, asked: Questions) -> Any:
-        """What a permanent response is kept for: a client and a value."""
-        return asked.clients * 1000 + asked.values
+    @property
+    def this_run(self) -> int:
+        """What sets the noise of a run apart from that of others."""
+        return self.run_number
+
+    def kept_for(self, asked: Questions) -> tuple[Any, ...]:
+        """Return what the noise of a permanent response depends on, in each line."""
+        return self.this_run, asked.clients, asked.values
+
+    def uniform(self, purpose: str, width: int, *columns: Any) -> Any:
+        """Return numbers from 0 to 1, a row for each line, that depend on these columns alone."""
+        key = mixed(self.seed + np.uint64(sum(purpose.encode())))
+        for column in columns:
+            key = mixed(key ^ np.asarray(column, np.uint64))
+        return (mixed(key[:, None] ^ mixed(np.arange(width))) >> np.uint64(11)) * 2.0**-53
 
     def cohorts(self, declared: Declared, asked: Questions) -> Any:
-        if asked.cohorts is not None:
-            return asked.cohorts
-        drawn = self.rng.integers(0, declared.num_cohorts, int(asked.clients.max()) + 1)
-        return drawn[asked.clients]
+        """Return the cohort that the client of each line chooses."""
+        return (self.uniform("cohort", 1, self.this_run, asked.clients)[:, 0] * declared.num_cohorts).astype(np.int64)
 
-    def uniform(self, shape: Any) -> Any:
-        return self.rng.random(shape, np.float32)
+    def permanent(self, declared: Declared, asked: Questions, true: Any, noise: Any) -> Any:
+        return permanent(declared, asked.values, true, noise)
 
-    def permanent(self, true: Any, rounds: Any) -> Any:
-        return self.uniform(true.shape) < chances(true, rounds.permanent)
+    def instantaneous(self, declared: Declared, kept: Any, true: Any, noise: Any) -> Any:
+        if declared.are_vectors:
+            rounds: Any = declared.mechanism.rounds  # type: ignore[attr-defined]
+            return noise[:, 1:] < chances(kept, rounds.instantaneous)
+        if declared.mechanism.payload != "symbols":
+            return kept
+        size, stays = declared.mechanism.payload_limit, declared.mechanism.permanent_support[2]
+        return np.where(noise[:, 0] < stays, kept, (noise[:, 1] * size).astype(np.int64))
 
-    def instantaneous(self, permanent: Any, rounds: Any, true: Any) -> Any:
-        return self.uniform(permanent.shape) < chances(permanent, rounds.instantaneous)
+    def sent(self, declared: Declared, asked: Questions, cohorts: Any, reports: Any) -> Any:
+        return reports
 
 
 def chances(bits: Any, channel: Any) -> Any:
-    return np.where(bits, np.float32(channel.keep_one), np.float32(channel.raise_zero))
+    return np.where(bits, float(channel.keep_one), float(channel.raise_zero))
 
 
-class Swapped(SimulatedClient):
-    """p and q are swapped."""
+def permanent(declared: Declared, values: Any, true: Any, noise: Any) -> Any:
+    """Return permanent responses, a line each, from numbers between 0 and 1."""
+    exact: Any = declared.mechanism
+    if declared.are_vectors:
+        return noise[:, 1:] < chances(true, exact.rounds.permanent)
+    is_own, many = noise[:, 0] < exact.permanent_support[0], exact.payload_limit
+    if exact.payload == "symbols":
+        return np.where(is_own, true, (true + 1 + (noise[:, 1] * (many - 1)).astype(np.int64)) % many)
+    symbols = np.array(declared.values)[values]
+    if declared.are_bits:  # a subset: the values with the least numbers, the own one first or last
+        ranks = noise[:, 1:].copy()
+        ranks[np.arange(len(ranks)), symbols] = np.where(is_own, -1.0, 2.0)
+        return (ranks.argsort(axis=1).argsort(axis=1) < exact.payload_weight).view(np.uint8)
+    points = np.zeros(len(values), np.int64)
+    for value in np.unique(values).tolist():
+        owned = declared.set_of(value)
+        for inside, members in ((True, np.flatnonzero(owned)), (False, np.flatnonzero(~owned))):
+            rows = (values == value) & (is_own == inside)
+            points[rows] = members[(noise[rows, 1] * len(members)).astype(np.int64)]
+    return points
 
-    def instantaneous(self, permanent: Any, rounds: Any, true: Any) -> Any:
-        return super().instantaneous(~permanent, rounds, true)
+
+# Faults of any kind of report.
 
 
 class Redrawn(SimulatedClient):
     """Every report draws its permanent response again."""
 
-    def instantaneous(self, permanent: Any, rounds: Any, true: Any) -> Any:
-        return super().instantaneous(self.permanent(true, rounds), rounds, true)
+    def kept_for(self, asked: Questions) -> tuple[Any, ...]:
+        return self.this_run, np.arange(len(asked))
 
 
 class SharedNoise(SimulatedClient):
     """All devices have the same permanent noise."""
 
-    def permanent(self, true: Any, rounds: Any) -> Any:
-        return self.uniform((1, true.shape[1])) < chances(true, rounds.permanent)
+    def kept_for(self, asked: Questions) -> tuple[Any, ...]:
+        return self.this_run, np.zeros(len(asked))
 
 
 class OneNoisePerDevice(SimulatedClient):
-    """What the first value's permanent response does to its bits, those of the others do to theirs."""
+    """Each value of a device draws the same numbers."""
 
-    def run(self, declared: Declared, asked: Questions) -> Answers:
-        _, first = np.unique(self.remembered(asked), return_index=True)
-        _, self.starts, self.owners = np.unique(asked.clients[first], return_index=True, return_inverse=True)
-        return super().run(declared, asked)
-
-    def permanent(self, true: Any, rounds: Any) -> Any:
-        flips = super().permanent(true, rounds) ^ true
-        return true ^ flips[self.starts][self.owners]
+    def kept_for(self, asked: Questions) -> tuple[Any, ...]:
+        return self.this_run, asked.clients
 
 
 class OneNoiseForMetrics(SimulatedClient):
-    """Each metric's permanent responses draw the same numbers."""
+    """Each metric of a device draws the same numbers."""
+
+    def kept_for(self, asked: Questions) -> tuple[Any, ...]:
+        return ord(asked.prefix), asked.clients, asked.values
+
+
+class SameEachTime(SimulatedClient):
+    """Runs that start in the same second draw the same numbers."""
+
+    this_run = 0
+
+
+class OtherMechanism(SimulatedClient):
+    """Permanent responses are those of another mechanism than declared: of a larger epsilon, or another f."""
+
+    def __init__(self, seed: Any, really: Any) -> None:
+        super().__init__(seed)
+        self.really = really
+
+    def permanent(self, declared: Declared, asked: Questions, true: Any, noise: Any) -> Any:
+        really = Declared(self.really, declared.values, declared.texts)
+        return permanent(really, asked.values, true, noise)
+
+
+class OneValueTrue(SimulatedClient):
+    """One value is not randomized."""
+
+    def permanent(self, declared: Declared, asked: Questions, true: Any, noise: Any) -> Any:
+        return super().permanent(declared, asked, true, noise * (asked.values != 3)[:, None])
+
+    def sent(self, declared: Declared, asked: Questions, cohorts: Any, reports: Any) -> Any:
+        if declared.mechanism.payload == "sets":
+            return reports
+        is_third = (asked.values == 3).reshape(-1, *[1] * (reports.ndim - 1))
+        return np.where(is_third, declared.encoded(asked.values, cohorts), reports)
+
+
+class FewCohortsTrue(SimulatedClient):
+    """Some cohorts are not randomized."""
+
+    def sent(self, declared: Declared, asked: Questions, cohorts: Any, reports: Any) -> Any:
+        return np.where(cohorts < 4, declared.encoded(asked.values, cohorts), reports)
+
+
+class Repeated(SimulatedClient):
+    """Every second fresh device sends the report of the one before."""
+
+    def sent(self, declared: Declared, asked: Questions, cohorts: Any, reports: Any) -> Any:
+        if asked.phase == "fresh devices":
+            reports[1::2] = reports[: 2 * (len(asked) // 2) : 2]
+        return reports
+
+
+class CohortOfTheValue(SimulatedClient):
+    """The seed follows from the value."""
+
+    def cohorts(self, declared: Declared, asked: Questions) -> Any:
+        return (super().cohorts(declared, asked) & ~1 | asked.values & 1) % declared.num_cohorts
+
+
+class FewSeeds(SimulatedClient):
+    """Seeds come from 16 bits."""
+
+    def cohorts(self, declared: Declared, asked: Questions) -> Any:
+        return super().cohorts(declared, asked) >> 15 << 15
+
+
+class LowCohorts(SimulatedClient):
+    """Half of the cohorts are never chosen."""
+
+    def cohorts(self, declared: Declared, asked: Questions) -> Any:
+        return super().cohorts(declared, asked) // 2
+
+
+class CohortForgotten(SimulatedClient):
+    """Every report has a cohort of its own, and one permanent response."""
 
     def run(self, declared: Declared, asked: Questions) -> Answers:
-        self.numbers = np.random.default_rng(ord(asked.prefix))
-        self.first = np.unique(self.remembered(asked))
-        return super().run(declared, asked)
-
-    def permanent(self, true: Any, rounds: Any) -> Any:
-        drawn = self.numbers.random((int(self.first.max()) + 1, true.shape[1]), np.float32)
-        return drawn[self.first] < chances(true, rounds.permanent)
-
-
-class SeededByTheSecond(SimulatedClient):
-    """Processes that start in the same second draw the same numbers."""
-
-    def run(self, declared: Declared, asked: Questions) -> Answers:
-        self.rng, before = np.random.default_rng(1_795_413_480), self.rng
         answers = super().run(declared, asked)
-        self.rng = before
-        return answers
+        return Answers(asked, np.random.default_rng(1).permutation(answers.cohorts), answers.reports)
+
+
+# Faults of bits.
+
+
+class Swapped(SimulatedClient):
+    """p and q are swapped."""
+
+    def instantaneous(self, declared: Declared, kept: Any, true: Any, noise: Any) -> Any:
+        return super().instantaneous(declared, ~kept, true, noise)
 
 
 class OneUniform(SimulatedClient):
     """All bits of a report are compared with one number."""
 
-    def instantaneous(self, permanent: Any, rounds: Any, true: Any) -> Any:
-        return self.uniform((len(permanent), 1)) < chances(permanent, rounds.instantaneous)
+    def instantaneous(self, declared: Declared, kept: Any, true: Any, noise: Any) -> Any:
+        return super().instantaneous(declared, kept, true, np.broadcast_to(noise[:, :1], noise.shape))
 
 
 class TrueBit(SimulatedClient):
     """Bit 5 is never randomized."""
 
-    def instantaneous(self, permanent: Any, rounds: Any, true: Any) -> Any:
-        reports = super().instantaneous(permanent, rounds, true)
-        reports[:, 5] = true[:, 5]
-        return reports
+    def instantaneous(self, declared: Declared, kept: Any, true: Any, noise: Any) -> Any:
+        return np.where(np.arange(true.shape[1]) == 5, true, super().instantaneous(declared, kept, true, noise))
 
 
 class NeverCleared(SimulatedClient):
     """A true bit is always sent."""
 
-    def instantaneous(self, permanent: Any, rounds: Any, true: Any) -> Any:
-        return super().instantaneous(permanent, rounds, true) | true
-
-
-class OtherParameters(SimulatedClient):
-    """Reports are made with another f than declared."""
-
-    def __init__(self, seed: Any, f: float) -> None:
-        super().__init__(seed)
-        self.really: Any = mechanism("rappor", **SMALL, f=f)
-
-    def permanent(self, true: Any, rounds: Any) -> Any:
-        return super().permanent(true, self.really.rounds)
+    def instantaneous(self, declared: Declared, kept: Any, true: Any, noise: Any) -> Any:
+        return super().instantaneous(declared, kept, true, noise) | true
 
 
 class OtherRates(SimulatedClient):
@@ -160,28 +257,8 @@ class OtherRates(SimulatedClient):
         super().__init__(seed)
         self.one, self.zero = one, zero
 
-    def permanent(self, true: Any, rounds: Any) -> Any:
-        return true
-
-    def instantaneous(self, permanent: Any, rounds: Any, true: Any) -> Any:
-        return self.uniform(true.shape) < np.where(true, np.float32(self.one), np.float32(self.zero))
-
-
-class OtherEpsilonOfSymbols(SimulatedClient):
-    """Direct symbols, memoized, the true one kept as often as another epsilon says."""
-
-    def __init__(self, seed: Any, epsilon: float) -> None:
-        super().__init__(seed)
-        self.epsilon = epsilon
-
-    def run(self, declared: Declared, asked: Questions) -> Answers:
-        size, odds = declared.mechanism.payload_limit, np.exp(self.epsilon)
-        cohorts = self.cohorts(declared, asked)
-        own = declared.symbols(asked.values, cohorts)
-        _, first, devices = np.unique(self.remembered(asked), return_index=True, return_inverse=True)
-        is_kept = self.rng.random(len(first)) < odds / (odds + size - 1)
-        others = self.rng.integers(1, size, len(first))
-        return Answers(asked, cohorts, (own + np.where(is_kept, 0, others)[devices]) % size)
+    def instantaneous(self, declared: Declared, kept: Any, true: Any, noise: Any) -> Any:
+        return noise[:, 1:] < np.where(true, self.one, self.zero)
 
 
 class TruthNowAndThen(SimulatedClient):
@@ -191,44 +268,68 @@ class TruthNowAndThen(SimulatedClient):
         super().__init__(seed)
         self.share = share
 
-    def instantaneous(self, permanent: Any, rounds: Any, true: Any) -> Any:
-        leaks = self.rng.random((len(true), 1)) < self.share
-        return np.where(leaks, true, super().instantaneous(permanent, rounds, true))
-
-
-class OneValueTrue(SimulatedClient):
-    """One value is not randomized."""
-
-    def run(self, declared: Declared, asked: Questions) -> Answers:
-        answers = super().run(declared, asked)
-        rows = asked.values == 3
-        answers.reports[rows] = declared.bits(asked.values, answers.cohorts)[rows]
-        return answers
+    def instantaneous(self, declared: Declared, kept: Any, true: Any, noise: Any) -> Any:
+        return np.where(noise[:, :1] < self.share, true, super().instantaneous(declared, kept, true, noise))
 
 
 class OneCohortSwapped(SimulatedClient):
     """In one cohort all bits are inverted."""
 
-    def run(self, declared: Declared, asked: Questions) -> Answers:
-        answers = super().run(declared, asked)
-        answers.reports[answers.cohorts == 2] ^= 1
-        return answers
+    def sent(self, declared: Declared, asked: Questions, cohorts: Any, reports: Any) -> Any:
+        return reports ^ (cohorts == 2)[:, None]
 
 
 class ManyOrFew(SimulatedClient):
     """Some reports have more ones and others fewer: on average every rate is right."""
 
-    def uniform(self, shape: Any) -> Any:
-        return super().uniform(shape) + self.rng.choice((-0.1, 0.1), (shape[0], 1))
+    def instantaneous(self, declared: Declared, kept: Any, true: Any, noise: Any) -> Any:
+        return super().instantaneous(declared, kept, true, noise + np.where(noise[:, :1] < 0.5, -0.1, 0.1))
 
 
 class TwoByTwo(SimulatedClient):
     """Every second report has the noise of the one before."""
 
-    def uniform(self, shape: Any) -> Any:
-        drawn = super().uniform(shape)
-        drawn[1::2] = drawn[: 2 * (shape[0] // 2) : 2]
+    def uniform(self, purpose: str, width: int, *columns: Any) -> Any:
+        drawn = super().uniform(purpose, width, *columns)
+        drawn[1::2] = drawn[: 2 * (len(drawn) // 2) : 2]
         return drawn
+
+
+# Faults of outputs.
+
+
+class NeverTheLast(SimulatedClient):
+    """The last symbol, value or point is never reported."""
+
+    def sent(self, declared: Declared, asked: Questions, cohorts: Any, reports: Any) -> Any:
+        if not declared.are_bits:
+            return np.where(reports == declared.mechanism.payload_limit - 1, 0, reports)
+        held = reports[:, -1].copy()
+        reports[np.arange(len(reports)), reports.argmin(axis=1)] |= held  # the first value that it lacks, instead
+        reports[:, -1] = 0
+        return reports
+
+
+class NextSymbol(SimulatedClient):
+    """A symbol that is not the own one is always the next one."""
+
+    def sent(self, declared: Declared, asked: Questions, cohorts: Any, reports: Any) -> Any:
+        own = declared.encoded(asked.values, cohorts)
+        return np.where(reports == own, own, (own + 1) % declared.mechanism.payload_limit)
+
+
+class Neighbours(SimulatedClient):
+    """The other values of a subset are neighbours of each other: each is as frequent as it should be, pairs are not."""
+
+    def sent(self, declared: Declared, asked: Questions, cohorts: Any, reports: Any) -> Any:
+        lines, width = np.arange(len(asked)), reports.shape[1]
+        own = np.array(declared.values)[asked.values]
+        held = reports[lines, own]
+        start = (self.uniform("neighbours", 1, self.run_number, asked.clients)[:, 0] * (width - 1)).astype(np.int64)
+        place = (np.arange(width) - own[:, None] - 1) % width  # among the other values, which begin after the own one
+        chosen = (place - start[:, None]) % (width - 1) < (declared.mechanism.payload_weight or 0) - held[:, None]
+        chosen[lines, own] = held
+        return chosen.view(np.uint8)
 
 
 def f_for(epsilon: float) -> float:

@@ -34,15 +34,15 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from overstory.analysis.variance import frequency_variance
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.search.plans import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
+
+    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.search.plans import Plan
 
     F64 = NDArray[np.float64]
     Interval = tuple[F64, F64]
@@ -489,6 +489,8 @@ _NORMAL: Final = NormalDist()
 
 def null_error(mechanism: Mechanism, num_reports: int) -> float:
     """Standard error of the frequency of a value that nobody has; infinite without reports."""
+    from overstory.analysis.variance import frequency_variance
+
     return math.sqrt(frequency_variance(mechanism, num_reports)) if num_reports else math.inf
 
 

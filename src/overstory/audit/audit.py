@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from overstory.analysis.selection import holm
 from overstory.audit.answers import Answers, Questions, fresh, repeated, twins
-from overstory.audit.bits import BitConformance
-from overstory.audit.checks import BINS, Check, Column, Conformance, binned, turns
+from overstory.audit.checks import BINS, Check, Column, binned
+from overstory.audit.conformance import conformance_of
 from overstory.audit.game import detectable_excess, play
-from overstory.audit.outputs import PointConformance, SubsetConformance, SymbolConformance
 from overstory.audit.probabilities import joined, most_extreme, outcomes_p, too_many, two_sided
 from overstory.presentation.document import Block, Lines, Notice, Paragraph, Table
 from overstory.presentation.document import Column as TableColumn
@@ -27,28 +26,21 @@ from overstory.presentation.formats import finite, p_value
 from overstory.privacy.text import epsilon_text, rounded_down, rounded_up
 from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 
 if TYPE_CHECKING:
+    from overstory.audit.answers import Declared
     from overstory.audit.clients import AuditedClient
-    from overstory.audit.declared import Declared
     from overstory.audit.game import Game
 
 
 Verdict = Literal["violates", "deviates", "no fault found"]
 
+METRICS_UNTESTED: Final = "two metrics of a device were not tested: write {metric} into the command if it takes one"
+RESTART_UNTESTED: Final = "memory over a restart was not tested: give --restart if the command remembers its clients"
 NO_PROOF: Final = (
     "No audit proves an epsilon: it bounds it from below. What no check looks at may still be wrong, and a client can "
     "behave otherwise when it is not audited."
 )
-
-
-@dataclass(frozen=True)
-class Timed:
-    """A check, and the processor time that its part of the audit took."""
-
-    check: Check
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class AuditResult:
     lines: int
     alpha: float
     declared: float  # epsilon of one report
-    timed: tuple[Timed, ...]
+    checks: tuple[Check, ...]
     games: tuple[Game, ...]
     # The share of the declared epsilon by which less noise in every report must raise it to be seen nine times in ten;
     # None where that few reports show none. Of a fault in a few reports it says nothing.
@@ -70,21 +62,23 @@ class AuditResult:
 
     @property
     def adjusted(self) -> list[float]:
-        return holm([timed.check.p_value for timed in self.timed])
+        return holm([check.p_value for check in self.checks])
+
+    @property
+    def best(self) -> Game:
+        """The game that shows the largest epsilon to be lost."""
+        return max(self.games, key=lambda game: game.lower)
 
     @property
     def lower(self) -> float:
-        """The largest epsilon that any game shows to be lost, with confidence 1 - alpha."""
-        return max(game.lower for game in self.games)
+        """The epsilon that is certainly lost, with confidence 1 - alpha."""
+        return self.best.lower
 
     @property
     def failed(self) -> list[str]:
         """The names of the checks that a right client passes."""
-        return [
-            timed.check.name
-            for timed, adjusted in zip(self.timed, self.adjusted, strict=True)
-            if adjusted <= self.alpha
-        ]
+        judged = zip(self.checks, self.adjusted, strict=True)
+        return [check.name for check, adjusted in judged if adjusted <= self.alpha]
 
     @property
     def verdict(self) -> Verdict:
@@ -94,7 +88,7 @@ class AuditResult:
         return "deviates" if self.failed else "no fault found"
 
     def to_json(self) -> dict[str, Any]:
-        best = max(self.games, key=lambda game: game.lower)
+        best = self.best
         return {
             "verdict": self.verdict,
             "mechanism": self.mechanism,
@@ -112,13 +106,8 @@ class AuditResult:
                 "detectable_excess": finite(self.detectable_excess),
             },
             "games": [
-                {
-                    "name": game.name,
-                    "guesses": game.guesses,
-                    "correct": game.correct,
-                    "alpha": game.alpha,
-                    "lower": finite(game.lower),
-                }
+                {"name": game.name, "guesses": game.guesses, "correct": game.correct}
+                | {"alpha": game.alpha, "lower": finite(game.lower)}
                 for game in self.games
             ],
             "tests": self._tests(),
@@ -128,17 +117,17 @@ class AuditResult:
     def _tests(self) -> list[dict[str, Any]]:
         return [
             {
-                "name": timed.check.name,
-                "expected": timed.check.expected,
-                "observed": timed.check.observed,
-                "statistic": finite(timed.check.statistic),
-                "interval": None if timed.check.low is None else [timed.check.low, timed.check.high],
-                "p_value": timed.check.p_value,
+                "name": check.name,
+                "expected": check.expected,
+                "observed": check.observed,
+                "statistic": finite(check.statistic),
+                "interval": None if check.low is None else [check.low, check.high],
+                "p_value": check.p_value,
                 "adjusted": adjusted,
                 "verdict": "deviates" if adjusted <= self.alpha else "as declared",
-                "seconds": round(timed.seconds, 4),
+                "seconds": round(check.seconds, 4),
             }
-            for timed, adjusted in zip(self.timed, self.adjusted, strict=True)
+            for check, adjusted in zip(self.checks, self.adjusted, strict=True)
         ]
 
     def blocks(self) -> Iterator[Block]:
@@ -163,8 +152,7 @@ class AuditResult:
         return Table("", columns, self._tests())
 
     def _epsilon(self) -> Iterator[str]:
-        best = max(self.games, key=lambda game: game.lower)
-        share = f"{best.correct:,} of {best.guesses:,} guesses of the value were right ({best.name})"
+        share = f"{self.best.correct:,} of {self.best.guesses:,} guesses of the value were right ({self.best.name})"
         lower, declared = self._bounds()
         yield f"{share}: epsilon is at least {lower} with {100 * (1 - self.alpha):.10g}% confidence"
         yield f"declared: {declared}"
@@ -245,12 +233,12 @@ def _apart(groups: NDArray[np.int64], values: NDArray[np.int64], many: int) -> f
     return joined(two_sided(np.bincount(groups, values, many), totals, 0.5))
 
 
-def kept_cohorts(answers: Answers, repeats: int) -> Check:
+def kept_cohorts(answers: Answers, repeats: int, after: str) -> Check:
     """Check that a device's cohort is the same in all its reports."""
-    first, _ = turns(answers, repeats)
-    moved = int((answers.cohorts.reshape(repeats, -1) != first.cohorts).any(axis=0).sum())
-    texts = (f"all {len(first):,} devices have one", f"{moved:,} do not")
-    return Check("memory of the cohort", *texts, moved, 0.0 if moved else 1.0)
+    cohorts = answers.cohorts.reshape(repeats, -1)
+    moved = int((cohorts[1:] != cohorts[0]).any(axis=0).sum())
+    texts = (f"all {cohorts.shape[1]:,} devices have one", f"{moved:,} do not")
+    return Check("memory of the cohort" + after, *texts, moved, 0.0 if moved else 1.0)
 
 
 def equal_cohorts(first: Answers, second: Answers, num_cohorts: int) -> float:
@@ -300,44 +288,31 @@ class Settings:
         return self.reports + 3 * self.twins + self.devices * self.repeats * runs
 
 
-def conformance_of(declared: Declared) -> Conformance:
-    """Return the checks for the kind of report that is declared."""
-    if isinstance(declared.mechanism, BitMechanism):
-        return BitConformance(declared)
-    if isinstance(declared.mechanism, SymbolMechanism):
-        return SymbolConformance(declared)
-    return SubsetConformance(declared) if declared.are_bits else PointConformance(declared)
-
-
 def audit(
     declared: Declared,
     client: AuditedClient,
     settings: Settings,
     *,
     rng: np.random.Generator | None = None,
-    advance: Advance | None = None,
+    advance: Advance = lambda *_: None,
 ) -> AuditResult:
     """Audit a client; unless `rng` is given, coins come from the operating system, which no client can foresee."""
     bits = declared.mechanism.payload_bits if declared.are_bits else 1
     if settings.reports * bits > MOST_CELLS:
         problem = f"{bits:,} bits each are too many for the memory; give at most {MOST_CELLS // bits:,}"
         raise ParameterError(f"--reports {settings.reports:,}: {problem}")
-    return _Audit(declared, client, settings, rng or np.random.default_rng(), advance or (lambda *_: None)).result()
+    return _Audit(declared, client, settings, rng or np.random.default_rng(), advance).result()
 
 
 class _Audit:
     def __init__(
-        self,
-        declared: Declared,
-        client: AuditedClient,
-        settings: Settings,
-        rng: np.random.Generator,
-        advance: Advance,
+        self, declared: Declared, client: AuditedClient, settings: Settings, rng: Any, advance: Advance
     ) -> None:
         self.declared, self.client, self.settings, self.rng = declared, client, settings, rng
         self.advance, self.done = advance, 0
         self.conformance = conformance_of(declared)
-        self.timed: list[Timed] = []
+        self.draws_cohorts = settings.own_cohorts and declared.num_cohorts > 1
+        self.checks: list[Check] = []
         self.notes: list[str] = []
 
     def result(self) -> AuditResult:
@@ -345,7 +320,7 @@ class _Audit:
         choose = settings.own_cohorts
         (answers,) = self._ask(fresh(declared, settings.reports, self.rng, choose=choose))
         self._check(self.conformance.fresh(answers))
-        if choose and declared.num_cohorts > 1:
+        if self.draws_cohorts:
             self._check(cohort_checks(answers, declared.num_cohorts))
         self.notes += self.conformance.remarks(answers)
         games = play(self.conformance, answers, settings.alpha)
@@ -360,7 +335,7 @@ class _Audit:
             lines=self.done,
             alpha=settings.alpha,
             declared=declared.epsilon,
-            timed=tuple(self.timed),
+            checks=tuple(self.checks),
             games=tuple(games),
             detectable_excess=excess,
             notes=tuple(self.notes),
@@ -377,21 +352,18 @@ class _Audit:
         started = time.process_time()
         for check in checks:
             now = time.process_time()
-            self.timed.append(Timed(check, now - started))
+            self.checks.append(replace(check, seconds=now - started))
             started = now
 
     def _at_once(self, runs: list[Answers]) -> Iterable[Check]:
         """Check that processes that start at the same time have noise of their own."""
         first, second, other = runs
-        p_values = [
-            self.conformance.likeness(first, second, same_devices=True),
-            self.conformance.likeness(first, other, same_devices=False),
-            self.conformance.likeness(second, other, same_devices=False),
-        ]
-        if self.settings.own_cohorts and self.declared.num_cohorts > 1:
+        p_values = [self.conformance.likeness(first, second, same_devices=True)]
+        p_values += [self.conformance.likeness(run, other, same_devices=False) for run in (first, second)]
+        if self.draws_cohorts:
             p_values.append(equal_cohorts(first, other, self.declared.num_cohorts))
         p_value = most_extreme(p_values)
-        same = int((first.reports == other.reports).reshape(len(first), -1).all(axis=1).sum())
+        same = int(self.conformance.same(first, other).sum())
         texts = ("independent", f"{same:,} of {len(first):,} reports equal")
         yield Check("processes started at once", *texts, same, p_value)
 
@@ -409,16 +381,12 @@ class _Audit:
             (other,) = self._ask(replace(one.questions, metric=1))
             self._check([self._apart("two metrics of a device", one, other)])
         else:
-            self.notes.append(
-                "two metrics of a device were not tested: write {metric} into the command if it takes one"
-            )
-        if not settings.restart:
-            self.notes.append(
-                "memory over a restart was not tested: give --restart if the command remembers its clients"
-            )
-            return
-        (again,) = self._ask(questions)
-        self._check(self._memory(joined_runs(answers, again), " after a restart"))
+            self.notes.append(METRICS_UNTESTED)
+        if settings.restart:
+            (again,) = self._ask(questions)
+            self._check(self._memory(answers.then(again), " after a restart"))
+        else:
+            self.notes.append(RESTART_UNTESTED)
 
     def _by_value(self, answers: Answers) -> tuple[Column, Column, NDArray[np.bool_]]:
         """Return the lines of the devices' two values, a row each time, and whether these are encoded differently."""
@@ -429,28 +397,16 @@ class _Audit:
 
     def _memory(self, answers: Answers, after: str = "") -> Iterator[Check]:
         first, second, differ = self._by_value(answers)
-        if self.settings.own_cohorts and self.declared.num_cohorts > 1:
-            check = kept_cohorts(answers, 2 * len(first))
-            yield replace(check, name=check.name + after)
+        if self.draws_cohorts:
+            yield kept_cohorts(answers, 2 * len(first), after)
         lines = np.concatenate((first, second[:, differ]), axis=1)
         yield from self.conformance.memory(answers.take(lines.ravel()), len(lines), after)
 
     def _apart(self, name: str, first: Answers, second: Answers) -> Check:
         """Check that the noise of the same devices is independent."""
         p_values = [self.conformance.apart(first, second, self.settings.repeats)]
-        if second.questions.metric and self.settings.own_cohorts and self.declared.num_cohorts > 1:
+        if second.questions.metric and self.draws_cohorts:
             turn = slice(self.settings.devices)
             p_values.append(equal_cohorts(first.take(turn), second.take(turn), self.declared.num_cohorts))
         p_value = most_extreme(p_values)
         return Check(name, "independent", f"p = {p_value:.1e}", p_value, p_value)
-
-
-def joined_runs(first: Answers, second: Answers) -> Answers:
-    """Return the lines of one run after those of another."""
-    runs = first.questions, second.questions
-    clients, values = (np.concatenate([getattr(run, name) for run in runs]) for name in ("clients", "values"))
-    given = [run.cohorts for run in runs if run.cohorts is not None]
-    cohorts = np.concatenate(given) if given else None
-    questions = Questions(runs[0].phase, runs[0].prefix, clients, cohorts, values)
-    columns = (np.concatenate([getattr(run, name) for run in (first, second)]) for name in ("cohorts", "reports"))
-    return Answers(questions, *columns)

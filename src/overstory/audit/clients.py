@@ -20,8 +20,7 @@ from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.audit.answers import Questions
-    from overstory.audit.declared import Declared
+    from overstory.audit.answers import Declared, Questions
 
 
 class AuditedClient(Protocol):
@@ -172,14 +171,4 @@ class OwnClient:
                 )
             cohorts[line], payload = device.report(declared.values[value])
             payloads.append(payload)
-        return Answers(asked, cohorts, packed(payloads, declared))
-
-
-def packed(payloads: Sequence[int], declared: Declared) -> Any:
-    """Return reports as `Answers` holds them."""
-    if not declared.are_bits:
-        return np.array(payloads, np.int64)
-    bits = declared.mechanism.payload_bits
-    octets = b"".join(payload.to_bytes((bits + 7) // 8, "little") for payload in payloads)
-    rows = np.frombuffer(octets, np.uint8).reshape(len(payloads), -1)
-    return np.unpackbits(rows, axis=1, count=bits, bitorder="little")
+        return Answers(asked, cohorts, declared.packed(payloads))

@@ -76,7 +76,7 @@ def play(conformance: Conformance, answers: Answers, alpha: float) -> list[Game]
     pair = answers.take(answers.values < 2)
     coins, share = pair.values, {name: part * alpha for name, part in SHARES.items()}
     scores = conformance.scores(pair)
-    limit = threshold(conformance.levels(pair)(0.0)[0], share["likelihood"])
+    limit = threshold(next(conformance.levels(pair)(0.0)), share["likelihood"])
     games = [_game("likelihood", np.abs(scores) >= limit, scores > 0, coins, share["likelihood"])]
     sides = conformance.true_sides(pair)
     if sides is not None:
@@ -115,7 +115,7 @@ def detectable_excess(levels_of: LevelsOf, declared: float, alpha: float) -> flo
     if not 0 < declared < LARGEST:
         return None
     share = SHARES["likelihood"] * alpha
-    limit = threshold(levels_of(0.0)[0], share)
+    limit = threshold(next(levels_of(0.0)), share)
 
     def is_seen(excess: float) -> bool:
         return all(_power(levels, limit, declared, share) >= POWER for levels in levels_of(excess))

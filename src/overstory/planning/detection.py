@@ -1,6 +1,11 @@
-"""From standard errors to what can be detected: critical values, smallest shares, how many strings.
+"""How well a count will be known, and so what can be detected: critical values, smallest shares, how many people.
 
-How well one string's count will be known (docs/explanation/planning.md derives and measures every line).
+docs/explanation/planning.md derives and measures every line. A value is detected when its estimate passes Q of its own
+standard errors, Q being Bonferroni's critical value over all candidates. Half the time, and with one standard error
+whatever the share, that is `detectable_frequency` and `reports_needed`. For nine times in ten, of any oracle: the
+estimate of a share x is normal around it, with variance ``v(x) / n`` from n people, and nine times in ten above
+``y = x - z sqrt(v(x) / n)``, z = 1.28. So x is detected that often when ``y >= Q sqrt(v(y) / n)``: where v hardly
+changes between y and x, ``n = v (Q + z)**2 / x**2``.
 """
 
 from __future__ import annotations
@@ -11,10 +16,9 @@ from functools import cache, partial
 from statistics import NormalDist
 from typing import Final
 
-from overstory.analysis.variance import frequency_variance
+from overstory.analysis.variance import check_reports_per_device, design_effect, frequency_variance, lasting_variance
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism
 
 LEAST_SHARE: Final = 1e-100
 """A smaller one is refused: the reports that it needs have more digits than a float's exponent."""
@@ -124,7 +128,7 @@ def critical_value_fdr(alpha: float, num_candidates: int, frequency: float) -> f
     return critical_value(alpha, num_candidates / accepted)
 
 
-def learning_limit(mechanism: BitMechanism, num_reports: float, num_candidates: int, *, alpha: float = 0.05) -> float:
+def learning_limit(mechanism: Mechanism, num_reports: float, num_candidates: int, *, alpha: float = 0.05) -> float:
     """Return how many strings can be learned at most: the x with N / x = Q sd (RAPPOR, appendix, generalized).
 
     The appendix takes Basic One-time RAPPOR with p = 1/2, where this is ``(2q - 1) sqrt(N) / Q``; here sd is the
@@ -152,7 +156,7 @@ def learning_limit(mechanism: BitMechanism, num_reports: float, num_candidates: 
     return 1 / detectable_frequency(mechanism, num_reports, num_candidates, critical_value(alpha, num_candidates))
 
 
-def detectable_frequency(mechanism: BitMechanism, num_reports: float, num_candidates: int, quantile: float) -> float:
+def detectable_frequency(mechanism: Mechanism, num_reports: float, num_candidates: int, quantile: float) -> float:
     """Return the smallest share whose expected count reaches `quantile` standard errors; above 1 when none does."""
     error = _error_below(mechanism, num_reports, num_candidates)
     return root(lambda frequency: frequency - quantile * error(frequency) / num_reports)
@@ -164,13 +168,13 @@ def _error_below(mechanism: Mechanism, num_reports: float, num_candidates: int) 
     return lambda frequency: error(fitted_candidates(mechanism, num_candidates, min(1.0, frequency)))
 
 
-def rare_error(mechanism: BitMechanism, num_reports: float, num_candidates: int, alpha: float) -> float:
+def rare_error(mechanism: Mechanism, num_reports: float, num_candidates: int, alpha: float) -> float:
     """Return the standard error of the count of a string that nobody has."""
     smallest = detectable_frequency(mechanism, num_reports, num_candidates, critical_value(alpha, num_candidates))
     return count_error(mechanism, num_reports, 0.0, fitted_candidates(mechanism, num_candidates, smallest))
 
 
-def detectable_frequency_fdr(mechanism: BitMechanism, num_reports: float, num_candidates: int, alpha: float) -> float:
+def detectable_frequency_fdr(mechanism: Mechanism, num_reports: float, num_candidates: int, alpha: float) -> float:
     """Return the smallest share that a false discovery rate of alpha would let pass; see `critical_value_fdr`."""
     error = _error_below(mechanism, num_reports, num_candidates)
     return root(
@@ -180,7 +184,7 @@ def detectable_frequency_fdr(mechanism: BitMechanism, num_reports: float, num_ca
     )
 
 
-def reports_needed(mechanism: BitMechanism, num_candidates: int, frequency: float, quantile: float) -> int:
+def reports_needed(mechanism: Mechanism, num_candidates: int, frequency: float, quantile: float) -> int:
     """Return the fewest reports with which a string of that share is detected: N = (Q sd_1 / share)^2.
 
     sd_1 is the standard error of a frequency from one report; it falls with sqrt(N).
@@ -207,3 +211,111 @@ def root(rising: Callable[[float], float]) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if rising(middle) < 0 else (low, middle)
     return high
+
+
+MANY: Final = 1e12
+MOST_PEOPLE: Final = 1 << 62
+
+
+def variance_per_person(
+    mechanism: Mechanism, frequency: float, num_candidates: int, *, reports_per_device: float = 1.0
+) -> float:
+    """Return the variance of a share's estimate from one person, who sends `reports_per_device` reports of one value.
+
+    What no number of people makes smaller is left out: see `overstory.analysis.variance.lasting_variance`.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
+    >>> round(variance_per_person(oue, 0.0, 100), 2)  # 4 e / (e - 1)^2
+    3.68
+    """
+    each = check_reports_per_device(reports_per_device)
+    if mechanism.encoding.decoded:
+        fitted = fitted_candidates(mechanism, num_candidates, max(frequency, 1e-12))
+        naive = count_error(mechanism, each, frequency, fitted) ** 2 / each**2
+    elif mechanism.encoding.uneven:  # with enough people for every seed
+        lasting = lasting_variance(mechanism, frequency, num_candidates=num_candidates)
+        naive = (frequency_variance(mechanism, each * MANY, frequency, num_candidates=num_candidates) - lasting) * MANY
+    else:
+        naive = frequency_variance(mechanism, each, frequency)
+    return naive * design_effect(mechanism, each, frequency)
+
+
+def required_sample_size(
+    mechanism: Mechanism,
+    share: float,
+    num_candidates: int,
+    *,
+    alpha: float = 0.05,
+    reports_per_device: float = 1.0,
+) -> int:
+    """Return the fewest people with whom a value of that share, above 0, is detected nine times in ten.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
+    >>> [required_sample_size(oue, share, 100) for share in (0.1, 0.01, 0.001)]
+    [7866, 771496, 76999362]
+    """
+    check_share(share)
+    shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
+    variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
+    few, enough = 0, math.ceil(variance * ((critical_value(alpha, num_candidates) + NINE_IN_TEN) / share) ** 2) + 1
+    while not shown(share, enough):
+        few, enough = enough, 2 * enough
+        if enough > MOST_PEOPLE:
+            raise ParameterError(
+                f"no number of people shows a share of {share:g} by {mechanism.name}: its "
+                f"{mechanism.num_cohorts} seeds are too few for so many values; take an oracle without seeds"
+            )
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if shown(share, middle) else (middle, enough)
+    return enough
+
+
+def smallest_share(
+    mechanism: Mechanism,
+    num_people: int,
+    num_candidates: int,
+    *,
+    alpha: float = 0.05,
+    reports_per_device: float = 1.0,
+) -> float | None:
+    """Return the smallest share that so many people show nine times in ten; None when they show none.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
+    >>> round(smallest_share(oue, 771_496, 100), 6), smallest_share(oue, 50, 100)
+    (0.01, None)
+    """
+    shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
+    if num_people < 1 or not shown(1.0, num_people):
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if shown(middle, num_people) else (middle, high)
+    return high
+
+
+def _shown(
+    mechanism: Mechanism, num_candidates: int, alpha: float, reports_per_device: float
+) -> Callable[[float, int], bool]:
+    """Return whether (a share, so many people) is detected nine times in ten."""
+    quantile = critical_value(alpha, num_candidates)
+
+    def error(share: float, people: int) -> float:
+        variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
+        return math.sqrt(variance / people + lasting_variance(mechanism, share, num_candidates=num_candidates))
+
+    def shown(share: float, people: int) -> bool:
+        nearly_lowest = share - NINE_IN_TEN * error(share, people)
+        return nearly_lowest > 0 and nearly_lowest >= quantile * error(nearly_lowest, people)
+
+    return shown

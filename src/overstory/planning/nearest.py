@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from overstory.privacy.text import share as percentage
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.calibration import least_noise
 
 COMMON_SHARE: Final = 0.1
 """A share that a collection should at least show, where none is asked for and none would be detected."""
@@ -20,8 +21,6 @@ HUNDREDTHS: Final = 100  # epsilons are proposed to two decimals
 MOST_EPSILON: Final = 10
 """A larger epsilon protects nobody: none is proposed."""
 MOST_DEVICES: Final = 1 << 62
-TO_SPARE: Final = 0.03
-"""A proposed epsilon is the least one, or leaves at most this share of the devices unused."""
 
 DevicesNeeded = Callable[[float, float | None, int], int | None]
 """(epsilon, permanent epsilon, devices that are planned for) -> devices that detect the share; None where none do."""
@@ -133,17 +132,8 @@ def _three_digits(number: int) -> int:
 
 
 def _least_epsilon(ratio: Callable[[float], float], epsilon: float) -> float | None:
-    """Return the least epsilon whose ratio of devices needed to devices there are is at most 1, with 3% to spare.
-
-    The ratio falls about as a power of epsilon, so that a line through its logarithms proposes where to look next.
-    """
-    low, high, tried = math.floor(HUNDREDTHS * epsilon), HUNDREDTHS * MOST_EPSILON + 1, 0
-    last, before = (math.log(epsilon), math.log(ratio(epsilon))), None
-    while high - low > 1 and not -TO_SPARE <= last[1] <= 0:
-        slope = -2.0 if before is None or before[0] == last[0] else (last[1] - before[1]) / (last[0] - before[0])
-        there = last[0] - last[1] / slope if slope < 0 and math.isfinite(last[1]) else math.inf
-        tried = (low + high) // 2 if there > math.log(high) else math.ceil(HUNDREDTHS * math.exp(there))
-        tried = min(max(tried, low + 1), high - 1)
-        before, last = last, (math.log(tried / HUNDREDTHS), math.log(ratio(tried / HUNDREDTHS)))
-        low, high = (low, tried) if last[1] <= 0 else (tried, high)
-    return high / HUNDREDTHS if high <= HUNDREDTHS * MOST_EPSILON else None
+    """Return the least epsilon with two decimals whose ratio of devices needed to devices there are is at most 1."""
+    low, high = math.floor(HUNDREDTHS * epsilon) + 1, HUNDREDTHS * MOST_EPSILON
+    if low > high or ratio(MOST_EPSILON) > 1:
+        return None
+    return least_noise(lambda hundredths: math.log(ratio(hundredths / HUNDREDTHS)), 0.0, low, high) / HUNDREDTHS

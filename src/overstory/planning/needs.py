@@ -1,17 +1,18 @@
-"""From needs to parameters: the best RAPPOR within two budgets, and what it gains over the paper's.
+"""From needs to parameters, and from parameters to a plan: the best RAPPOR within two budgets.
 
-From parameters to a plan.
+Closed form, then exact thresholds that never exceed what was asked. Letters here are RAPPOR's: f, p, q; h hashes.
+``E = exp(epsilon_report / h)`` is what one bit may reveal in a report, ``A = exp(epsilon_permanent / 2h)`` what any
+number of reports may reveal, in one direction. docs/explanation/planning.md has the proofs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from types import MappingProxyType
-from typing import Final
+from dataclasses import fields, replace
+from itertools import product
+from typing import Any, Final
 
-from overstory.planning.design import SIZES, choose_sizes, design, sufficient_permanent
 from overstory.planning.detection import (
     NINE_IN_TEN,
     count_error,
@@ -25,16 +26,28 @@ from overstory.planning.detection import (
     reports_needed,
 )
 from overstory.planning.nearest import COMMON_SHARE, Nearest, nearest
-from overstory.planning.plan import PAPER, AtShare, Comparison, Plan, letters, paper_design
+from overstory.planning.plan import WRITTEN, AtShare, Comparison, RapporPlan
 from overstory.privacy import statement
 from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.bits import rappor
+from overstory.protocol.mechanisms.calibration import least_noise
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
 EPSILON_REPORTS: Final = (1, 2, 3, 5, 10, 20, 100)
 MOST: Final = 1 << 62
+LEAST_EPSILON: Final = 0.001
+MOST_EPSILON: Final = 50.0
+HASHES: Final = (1, 2, 3, 4)
+GRID: Final = 10**9  # parameters are written with nine decimals
+PAPER: Final = {"num_hashes": 2, "p": 0.5, "q": 0.75}
+SIZES: Final = (32, 64, 128, 256)  # bits of a report; a multiple of 8 wastes nothing on the wire
+MAX_COHORTS: Final = 32  # the paper's largest: a cohort is sent in the clear, and 32 of them tell 5 bits of a device
+COHORT_REPORTS: Final = 1000  # fewer in a cohort, and a count of a rare bit is no longer near normal
+TOLERANCE: Final = 1.05  # of the standard error without collisions
+CONFUSION: Final = 1e-3  # expected pairs of candidates that no cohort tells apart
 
 
 def plan_from_parameters(
@@ -44,7 +57,7 @@ def plan_from_parameters(
     *,
     alpha: float = 0.05,
     share: float | None = None,
-) -> Plan:
+) -> RapporPlan:
     """Return what a collection with these parameters reveals and learns.
 
     Parameters
@@ -82,13 +95,20 @@ def plan_from_parameters(
     detectable_fdr = detectable_frequency_fdr(mechanism, num_reports, num_candidates, alpha)
     fitted = fitted_candidates(mechanism, num_candidates, detectable)
     error = count_error(mechanism, num_reports, 0.0, fitted)
-    return Plan(
+
+    def at_share(frequency: float) -> AtShare:
+        needed = reports_needed(mechanism, num_candidates, frequency, quantile)
+        known = count_error(mechanism, num_reports, frequency, fitted)
+        return AtShare(frequency, frequency * num_reports, known, num_reports >= needed, needed)
+
+    return RapporPlan(
         mechanism=mechanism,
+        written={letter: mechanism.parameters[letter] for letter in WRITTEN if letter in mechanism.parameters},
         num_reports=num_reports,
         num_candidates=num_candidates,
         alpha=alpha,
         privacy=statement(mechanism, reports=EPSILON_REPORTS),
-        standard_error=error,
+        error=error / num_reports,
         critical_value=quantile,
         detectable_frequency=detectable,
         reliable_frequency=detectable + NINE_IN_TEN * error / num_reports,
@@ -97,16 +117,8 @@ def plan_from_parameters(
         learnable_strings=min(num_candidates, int(learning_limit(mechanism, num_reports, num_candidates, alpha=alpha))),
         rule_of_thumb=math.sqrt(num_reports) / 10,
         num_fitted=fitted,
-        share=None if share is None else _at_share(mechanism, num_reports, num_candidates, quantile, share, fitted),
+        share=None if share is None else at_share(share),
     )
-
-
-def _at_share(
-    mechanism: BitMechanism, num_reports: int, num_candidates: int, quantile: float, share: float, fitted: int
-) -> AtShare:
-    needed = reports_needed(mechanism, num_candidates, share, quantile)
-    error = count_error(mechanism, num_reports, share, fitted)
-    return AtShare(share, share * num_reports, error, num_reports >= needed, needed)
 
 
 def check_collection(num_reports: int, num_candidates: int) -> tuple[int, int]:
@@ -115,11 +127,6 @@ def check_collection(num_reports: int, num_candidates: int) -> tuple[int, int]:
     check_count("reports", reports, 1, MOST)
     check_count("candidates", candidates, 1, MOST)
     return reports, candidates
-
-
-LEAST_EPSILON: Final = 0.001
-MOST_EPSILON: Final = 50.0
-HASHES: Final = (1, 2, 3, 4)
 
 
 def plan_from_needs(
@@ -137,7 +144,7 @@ def plan_from_needs(
     thrifty: bool = False,
     hash_family: str = "overstory-v1",
     hash_key: str = "",
-) -> Plan:
+) -> RapporPlan:
     """Return the plan of the RAPPOR with the smallest standard error whose exact epsilons are within the budgets.
 
     Parameters
@@ -204,13 +211,14 @@ def plan_from_needs(
 
 
 def _nearest(
-    plan: Plan, best_for: Callable[[float, float, int], BitMechanism], epsilon_report: float, epsilon_permanent: float
+    plan: RapporPlan,
+    best_for: Callable[[float, float, int], BitMechanism],
+    epsilon_report: float,
+    epsilon_permanent: float,
 ) -> Nearest | None:
     """Return the needs with which the share asked for would be detected; a common one where nothing would be."""
-    if plan.share is None and plan.detectable_frequency <= 1:
-        return None
     share = COMMON_SHARE if plan.share is None else plan.share.frequency
-    if plan.share is not None and plan.share.detectable:
+    if plan.detectable_frequency <= 1 if plan.share is None else plan.share.detectable:
         return None
 
     def devices_needed(epsilon: float, ceiling: float | None, number: int) -> int:
@@ -252,6 +260,95 @@ def resized(mechanism: BitMechanism, num_bits: int, num_cohorts: int) -> BitMech
     return replace(mechanism, parameters=parameters, encoding=filters)
 
 
+def best_channel(growth: float, ceiling: float, frequency: float = 0.0) -> tuple[float, float]:
+    """Return (P(1|1), P(1|0)) of a report with the least variance at `frequency`.
+
+    The odds of a 1 may grow by the factor E = `growth`, from a bit that is 0 to a bit that is 1; A = `ceiling` is the
+    largest ratio P(1|1) / P(1|0), and P(0|0) / P(0|1), that the permanent round lets through.
+
+    With o the odds of a 1 from a 0 the variance is proportional to ``[(1-x)(1+Eo)^2 + xE(1+o)^2] / o``, least at
+    ``o^2 = (1-x+xE) / (E ((1-x)E + x))``; at x = 0 that is o = 1/E: P(1|1) = 1/2, P(1|0) = 1/(E+1), the optimized
+    unary encoding. The ratio ``r = P(1|1) / P(1|0) = E (1+o) / (1+Eo)`` falls with o and the variance has one minimum,
+    so where r would exceed A (or fall below E/A) the best is at that end.
+    """
+    rest = 1 - frequency
+    odds = math.sqrt((rest + frequency * growth) / (growth * (rest * growth + frequency)))
+    ratio = growth * (1 + odds) / (1 + growth * odds)
+    allowed = min(max(ratio, growth / ceiling), ceiling)
+    if allowed != ratio:
+        odds = (growth - allowed) / (growth * (allowed - 1))
+    return growth * odds / (1 + growth * odds), odds / (1 + odds)
+
+
+def sufficient_permanent(epsilon_report: float, num_hashes: int = 1) -> float:
+    """Return the permanent budget beyond which one report does not become more precise: 2h ln((E + 1) / 2).
+
+    Examples
+    --------
+    >>> round(sufficient_permanent(1.0743), 3)
+    1.35
+    """
+    return 2 * num_hashes * math.log((math.exp(epsilon_report / num_hashes) + 1) / 2)
+
+
+def design(
+    epsilon_report: float,
+    epsilon_permanent: float,
+    *,
+    num_bits: int,
+    num_hashes: int,
+    num_cohorts: int,
+    hash_family: str = "overstory-v1",
+    hash_key: str = "",
+    frequency: float = 0.0,
+) -> BitMechanism:
+    """Return the RAPPOR with the least variance whose exact epsilons are at most the two given.
+
+    Where the permanent budget equals the report's, it is One-time RAPPOR (p = 0, q = 1).
+
+    Examples
+    --------
+    >>> best = design(1.0743, 4.3945, num_bits=128, num_hashes=1, num_cohorts=16).parameters
+    >>> [round(best[letter], 4) for letter in "fpq"]
+    [0.2, 0.2239, 0.5307]
+    """
+
+    def build(f: int, p: int, q: int) -> BitMechanism:
+        return rappor(
+            num_bits=num_bits,
+            num_hashes=num_hashes,
+            num_cohorts=num_cohorts,
+            f=f / GRID,
+            p=p / GRID,
+            q=q / GRID,
+            hash_family=hash_family,
+            hash_key=hash_key,
+        )
+
+    f = max(1, _up(2 / (1 + math.exp(epsilon_permanent / (2 * num_hashes)))))
+    while (permanent := build(f, 0, GRID)).epsilon_permanent > epsilon_permanent:
+        f += 1
+    p, q = _instantaneous(permanent, math.exp(epsilon_report / num_hashes), frequency)
+    while (best := build(f, p, q)).epsilon_report > epsilon_report:
+        p, q = p + 1, q - 1
+    return best
+
+
+def _instantaneous(permanent: BitMechanism, growth: float, frequency: float) -> tuple[int, int]:
+    """Solve P = p + (q - p) a, Q = p + (q - p) b for p and q: the round after a permanent channel (a, b)."""
+    channel = permanent.rounds.permanent
+    keep_one, raise_zero, span = float(channel.keep_one), float(channel.raise_zero), float(channel.span)
+    to_one, to_zero = best_channel(growth, keep_one / raise_zero, frequency)
+    gap = (to_one - to_zero) / span
+    p = to_zero - raise_zero * gap
+    return max(0, _up(p)), min(GRID, -_up(-(p + gap)))
+
+
+def _up(value: float) -> int:
+    """Return the next integer above ``value * GRID``, apart from the rounding error of `value`."""
+    return math.ceil(value * GRID - 1e-3)
+
+
 def _sized(
     mechanism: BitMechanism,
     num_reports: int,
@@ -261,18 +358,32 @@ def _sized(
     num_bits: int | None,
     num_cohorts: int | None,
 ) -> BitMechanism:
+    """Return the same channels over the fewest bits, then the fewest cohorts, whose collisions cost at most 5%.
+
+    The yardstick is the standard error when nothing collides. Where no choice comes within five percent of it, the
+    largest is taken. What is given stays fixed.
+    """
     hashes = int(mechanism.parameters["num_hashes"])
     google = mechanism.parameters["hash_family"] == GoogleRapporPython.name
-    bits, cohorts = choose_sizes(
-        lambda bits, cohorts: rare_error(resized(mechanism, bits, cohorts), num_reports, num_candidates, alpha),
-        ideal=_bit_error(mechanism, num_reports) / math.sqrt(hashes),
-        num_reports=num_reports,
-        num_candidates=num_candidates,
-        num_hashes=hashes,
-        sizes=(num_bits,) if num_bits is not None else SIZES[:1] if google else SIZES,
-        num_cohorts=num_cohorts,
-    )
-    return resized(mechanism, bits, cohorts)
+    sizes = (num_bits,) if num_bits is not None else SIZES[:1] if google else SIZES
+    most = max(1, min(MAX_COHORTS, num_reports // COHORT_REPORTS))
+    cohorts = [1 << power for power in range(most.bit_length())] if num_cohorts is None else [num_cohorts]
+    enough = TOLERANCE * _bit_error(mechanism, num_reports) / math.sqrt(hashes)
+    for bits, groups in product(sizes, cohorts):
+        sized = resized(mechanism, bits, groups)
+        if (
+            _confused(num_candidates, bits, hashes, groups) <= CONFUSION
+            and rare_error(sized, num_reports, num_candidates, alpha) <= enough
+        ):
+            break
+    return sized
+
+
+def _confused(num_candidates: int, num_bits: int, num_hashes: int, num_cohorts: int) -> float:
+    """Return the expected number of pairs of candidates with the same bits in every cohort."""
+    pairs = num_candidates * (num_candidates - 1) / 2
+    filters = math.comb(num_bits, num_hashes)
+    return math.exp(math.log(pairs) - num_cohorts * math.log(filters)) if pairs else 0.0
 
 
 def _bit_error(mechanism: BitMechanism, num_reports: int) -> float:
@@ -281,24 +392,34 @@ def _bit_error(mechanism: BitMechanism, num_reports: int) -> float:
     return count_error(alone, num_reports, 0.0, 1)
 
 
-def _compare(plan: Plan, epsilon_report: float, epsilon_permanent: float) -> Comparison | None:
+def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMechanism) -> BitMechanism:
+    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s.
+
+    Examples
+    --------
+    >>> paper = paper_design(1.0743, 4.3945, rappor())
+    >>> round(paper.parameters["f"], 4)
+    0.5
+    """
+
+    def build(f: int) -> BitMechanism:
+        return rappor(**{**like.parameters, **PAPER, "f": f / GRID})
+
+    def excess(f: int) -> float:
+        try:
+            tried = build(f)
+        except ParameterError:  # so near to 1 that it reveals nothing
+            return -epsilon_report
+        return max(tried.epsilon_report - epsilon_report, tried.epsilon_permanent - epsilon_permanent)
+
+    return build(least_noise(excess, 0.0, 0, GRID - 1))
+
+
+def _compare(plan: RapporPlan, epsilon_report: float, epsilon_permanent: float) -> Comparison | None:
     if plan.parameters["k"] <= 2 * PAPER["num_hashes"]:
         return None  # so small a filter cannot hold two filters of two hashes apart
     other = paper_design(epsilon_report, epsilon_permanent, plan.mechanism)
     paper = plan_from_parameters(other, plan.num_reports, plan.num_candidates, alpha=plan.alpha)
-    ratio = paper.standard_error / plan.standard_error
     higher = tuple(n for n in EPSILON_REPORTS if plan.epsilon_n[n] > paper.epsilon_n[n] + 1e-6)
-    return Comparison(
-        parameters=MappingProxyType(letters(other)),
-        epsilon_report=paper.epsilon_report,
-        epsilon_permanent=paper.epsilon_permanent,
-        epsilon_n=paper.epsilon_n,
-        change_leak=paper.privacy.change_leak,
-        epsilon_shuffled=paper.shuffled.epsilon,
-        influence=paper.mechanism.influence,
-        standard_error=paper.standard_error,
-        detectable_frequency=paper.detectable_frequency,
-        standard_error_ratio=ratio,
-        reports_ratio=ratio**2,
-        higher_epsilon_n=higher,
-    )
+    same: dict[str, Any] = {field.name: getattr(paper, field.name) for field in fields(paper)}
+    return Comparison(**same, plan_error=plan.standard_error, higher_epsilon_n=higher)

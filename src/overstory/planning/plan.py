@@ -1,6 +1,6 @@
 """A plan, as data and in plain words: what parameters reveal and what they let a collection learn.
 
-A plan is compared with the paper's parameters (p = 1/2, q = 3/4, h = 2) within the same two budgets.
+A RAPPOR's is compared with the paper's parameters (p = 1/2, q = 3/4, h = 2) within the same two budgets.
 """
 
 from __future__ import annotations
@@ -13,22 +13,215 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.support.work import REGRESSION
-from overstory.planning.design import GRID
-from overstory.planning.detection import count_error, root
-from overstory.planning.nearest import Nearest
+from overstory.analysis.variance import frequency_variance
+from overstory.planning.detection import count_error, critical_value, smallest_share
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import seconds_text, thousands
 from overstory.privacy import PrivacyStatement
+from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.claims import by_number
 from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
-from overstory.privacy.text import epsilon_text
+from overstory.privacy.text import epsilon_text, plural
+from overstory.privacy.text import share as percentage
 from overstory.protocol.mechanisms.base import Influence
-from overstory.protocol.mechanisms.bits import rappor
-from overstory.protocol.mechanisms.payloads import BitMechanism
 
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
+    from overstory.planning.nearest import Nearest
+    from overstory.protocol.mechanisms.payloads import BitMechanism
+
+
+WRITTEN: Final = ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")
+"""A RAPPOR's parameters, as a registry has them."""
+ALPHA: Final = 0.05
+"""The chance of any false detection, where none is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a collection by one mechanism would learn, whatever the kind of its data.
+
+    Attributes
+    ----------
+    mechanism
+        What the devices would randomize with.
+    written
+        The parameters to write into a registry: without what follows from the rest of a metric.
+    num_reports, num_candidates, alpha
+        The collection, one report a device; among how many values; the chance of any false detection.
+    error
+        The standard error of a share, as a fraction: of a rare string's, or on average over the domain. Of numbers
+        that of the mean of people who hold the worst value.
+    detected_half, detected_nine_in_ten
+        The share that is detected half the time, and nine times in ten; None where none is.
+    instead
+        What else was nearly as good, and why it was not taken.
+    nearest
+        The nearest needs that detect the share asked for, where these do not.
+    ranking, choice, asked, people_needed
+        Of a known domain: the oracles that meet the needs, the most accurate first, and the one to take; the share
+        that was asked for, and how many devices detect it nine times in ten.
+    metric, group
+        Of a metric: its id, and the rarest group that its reports name, with its share of all devices.
+    """
+
+    mechanism: Any
+    written: Mapping[str, Any]
+    num_reports: int
+    num_candidates: int
+    error: float
+    alpha: float = ALPHA
+    detected_half: float | None = None
+    detected_nine_in_ten: float | None = None
+    instead: str | None = None
+    nearest: Nearest | None = None
+    ranking: tuple[Choice, ...] = ()
+    choice: Choice | None = None
+    asked: float | None = None
+    people_needed: int | None = None
+    metric: str = ""
+    group: tuple[str, float] | None = None
+
+    def toml(self) -> str:
+        """Return the oracle and its parameters as a registry has them."""
+        return oracle_toml(self.mechanism.name, self.written)
+
+    def error_at(self, frequency: float) -> float:
+        """Return the standard error of a share of that size."""
+        return math.sqrt(frequency_variance(self.mechanism, self.num_reports, frequency))
+
+    @property
+    def threshold(self) -> float:
+        """The estimated share from which a value counts as detected."""
+        return critical_value(self.alpha, self.num_candidates) * self.error_at(0.0)
+
+    def figures(self, share: float) -> Iterator[tuple[str, str]]:
+        """Say what is detected: the smallest share, and how many devices the share asked for takes."""
+        yield "Smallest share, nine times in ten", _share_text(self.detected_nine_in_ten)
+        yield f"Devices that detect {percentage(share)}, nine times in ten", self._devices(self.people_needed)
+
+    def _devices(self, needed: int | None) -> str:
+        """Return how many devices are enough: where there are too few, with the plan that is best for so many."""
+        enough = needed if self.nearest is None else self.nearest.num_reports
+        return "no number" if enough is None else f"{enough:,}"
+
+    def detection(self) -> Iterator[str]:
+        """Say what is detected, and what would be needed."""
+        smallest, given = self.detected_nine_in_ten, f"With {plural(self.num_reports, 'report')}"
+        if smallest is None:
+            yield f"{given} no share is detected nine times in ten."
+        else:
+            yield f"{given} a share of {percentage(smallest)} is detected nine times in ten; rarer ones may be missed."
+        if self.asked is not None:
+            needed = (
+                "no number of devices is enough" if self.people_needed is None else f"{self.people_needed:,} are needed"
+            )
+            yield f"To detect a share of {percentage(self.asked)} nine times in ten {needed}."
+        if self.nearest is not None:
+            yield self.nearest.plain_words()
+
+    def sentences(self) -> Iterator[str]:
+        """Say what the plan reveals and learns, one thought after the other."""
+        yield from self.detection()
+        yield f"Linkable: {self.linkable.words()}."
+        if self.instead is not None:
+            yield f"Instead: {self.instead}."
+
+    def table(self) -> Table:
+        """Return what was compared."""
+        return ranking_table(self.ranking, caption="Oracles that meet the needs, the most accurate first")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "reports": self.num_reports,
+            **(self.choice.to_json() if self.choice else {}),
+            "instead": self.instead,
+            "alpha": self.alpha,
+            "share": self.asked,
+            "smallest_share": self.detected_nine_in_ten,
+            "people_needed": self.people_needed,
+            "nearest": self.nearest and self.nearest.to_json(),
+        }
+
+    @property
+    def linkable(self) -> Linkability:
+        """What the reports of a device have in common."""
+        return linkability(self.mechanism, self.group)
+
+    def metric_words(self) -> str:
+        """Say in one line what was planned for the metric."""
+        lines, error = self.toml().replace("\n", ", "), f"{self.error:.3%} at {self.num_reports:,} reports"
+        if self.detected_half is None:
+            error = f"standard error of the mean at most {self.error:.3g} at {self.num_reports:,} reports"
+            return f"{self.metric}: {lines}; for the {self.mechanism.reading}; {error}; {self.linkable.words()}"
+        instead = "" if self.instead is None else f" (instead: {self.instead})"
+        once = f"; {NOISE_ONCE}" if self.linkable.has_payload else ""
+        seen = f"standard error of a share {error}; {self._seen(self.detected_half)}"
+        return f"{self.metric}: {lines}; {seen}; {self.linkable.words()}{once}{instead}"
+
+    def _seen(self, half: float) -> str:
+        if half >= 1:
+            return "no value will be detected: plan for more reports, or a larger epsilon"
+        nine = self.detected_nine_in_ten
+        reliable = "no value nine times in ten" if nine is None else f"nine times in ten from {_percent(nine)}"
+        return f"a value is detected about half the time from a share of {_percent(half)}, {reliable}"
+
+    def metric_json(self) -> dict[str, Any]:
+        """Return what was planned for the metric as JSON values."""
+        of_a_mean = self.detected_half is None
+        detected = {"detected_half": self.detected_half, "detected_nine_in_ten": self.detected_nine_in_ten}
+        return {
+            "metric": self.metric,
+            "oracle": self.mechanism.name,
+            "parameters": dict(self.written),
+            "epsilon_report": self.mechanism.epsilon_report,
+            **({"estimate": self.mechanism.reading} if of_a_mean else {}),
+            "standard_error": self.error,
+            "reports": self.num_reports,
+            **({} if of_a_mean else detected),
+            "linkable": self.linkable.to_json(),
+            **({} if of_a_mean else {"instead": self.instead}),
+        }
+
+
+NOISE_ONCE: Final = (
+    "with epsilon_permanent among the needs, reports are drawn afresh and do not show a change for certain"
+)
+
+
+def detected(mechanism: Any, error: float, num_reports: int, num_values: int) -> dict[str, Any]:
+    """Return which share is detected half the time, above 1 where none is, and which nine times in ten."""
+    return {
+        "detected_half": critical_value(ALPHA, num_values) * error,
+        "detected_nine_in_ten": smallest_share(mechanism, num_reports, num_values, alpha=ALPHA),
+    }
+
+
+def oracle_toml(name: str, parameters: Mapping[str, Any]) -> str:
+    """Return an oracle with its parameters as the two lines of a registry."""
+    given = ", ".join(f"{key} = {_toml(value)}" for key, value in parameters.items())
+    return f'oracle = "{name}"\nparameters = {{{given}}}'
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _percent(share: float) -> str:
+    """Return a share with two digits that count.
+
+    Examples
+    --------
+    >>> _percent(0.3604), _percent(0.0123456), _percent(0.00012)
+    ('36%', '1.2%', '0.012%')
+    """
+    return f"{float(f'{100 * share:.2g}'):.10g}%"
+
+
+def _share_text(share: float | None) -> str:
+    return "none" if share is None or share > 1 else percentage(share)
 
 
 @dataclass(frozen=True)
@@ -60,69 +253,14 @@ class AtShare:
         return dict(vars(self))
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The paper's parameters (p = 1/2, q = 3/4, h = 2, the least f within both budgets) on the same collection.
+@dataclass(frozen=True, kw_only=True)
+class RapporPlan(Plan):
+    """What a collection of strings by a RAPPOR would reveal and learn. Counts are in reports, frequencies fractions.
 
     Attributes
     ----------
-    parameters
-        The paper's parameters by letter: k, h, m, p, q, f.
-    epsilon_report, epsilon_permanent
-        The exact privacy loss of one report, and of any number of reports of one value, in nats.
-    epsilon_n, change_leak
-        The privacy loss of n reports of one value, and of n reports in which it changed, in nats by n.
-    epsilon_shuffled
-        The privacy loss of one report that arrives shuffled: see `Plan.shuffled`.
-    influence
-        How many votes a crafted report is worth.
-    standard_error
-        The standard error of the count of a rare string, in reports.
-    detectable_frequency
-        The share of a string that is detected half the time.
-    standard_error_ratio
-        `standard_error` over the plan's: above 1, the plan is more precise.
-    reports_ratio
-        How many times as many reports the paper's parameters need for the plan's precision.
-    higher_epsilon_n
-        The n for which the plan reveals more than the paper's parameters.
-    """
-
-    parameters: Mapping[str, float]
-    epsilon_report: float
-    epsilon_permanent: float
-    epsilon_n: Mapping[int, float]
-    change_leak: Mapping[int, float]
-    epsilon_shuffled: float
-    influence: Influence
-    standard_error: float
-    detectable_frequency: float
-    standard_error_ratio: float
-    reports_ratio: float
-    higher_epsilon_n: tuple[int, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        plain = dict(vars(self))
-        plain |= {"parameters": dict(self.parameters), "higher_epsilon_n": list(self.higher_epsilon_n)}
-        plain |= {"influence": self.influence.to_json()}
-        return plain | {"epsilon_n": by_number(self.epsilon_n), "change_leak": by_number(self.change_leak)}
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a collection would reveal and learn. Counts are in reports, frequencies are fractions.
-
-    Attributes
-    ----------
-    mechanism
-        The mechanism that the devices would use: a RAPPOR.
-    num_reports, num_candidates, alpha
-        The collection, one report a device, and the level of the tests.
     privacy
         Every epsilon with its assumption.
-    standard_error
-        Of the estimated count of a string that (nearly) nobody has.
     critical_value, detectable_frequency
         Q = Phi^-1(1 - alpha/M), Bonferroni's, and the share whose expected count is Q standard errors: such a string
         is detected half the time.
@@ -145,16 +283,10 @@ class Plan:
         candidates that is complete.
     comparison
         Where the parameters were planned: the paper's within the same budgets.
-    nearest
-        Where the parameters were planned and do not detect the share asked for, or any: the nearest needs that do.
     """
 
     mechanism: BitMechanism
-    num_reports: int
-    num_candidates: int
-    alpha: float
     privacy: PrivacyStatement
-    standard_error: float
     critical_value: float
     detectable_frequency: float
     reliable_frequency: float
@@ -167,7 +299,11 @@ class Plan:
     sufficient_epsilon_permanent: float | None = None
     basic_standard_error: float | None = None
     comparison: Comparison | None = None
-    nearest: Nearest | None = None
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error of the estimated count of a string that (nearly) nobody has."""
+        return self.error * self.num_reports
 
     @property
     def epsilon_report(self) -> float:
@@ -190,6 +326,11 @@ class Plan:
         return self.privacy.change_leak
 
     @property
+    def influence(self) -> Influence:
+        """How many votes a crafted report is worth."""
+        return self.mechanism.influence
+
+    @property
     def detectable_count(self) -> float:
         """The smallest detectable count."""
         return self.detectable_frequency * self.num_reports
@@ -207,12 +348,29 @@ class Plan:
 
     @cached_property
     def parameters(self) -> Mapping[str, float]:
-        """RAPPOR's letters: k, h, m, p, q, f."""
-        return MappingProxyType(letters(self.mechanism))
+        """RAPPOR's letters: k, h, m, p, q, f; one round is p = 0, q = 1 with f, or f = 0."""
+        encoding, given = self.mechanism.encoding, self.mechanism.parameters
+        sizes = {"k": encoding.num_bits, "h": getattr(encoding, "num_hashes", 1), "m": encoding.num_cohorts}
+        absent = {"p": 0.0, "q": 1.0, "f": 0.0}
+        chances = {letter: value if given.get(letter) is None else given[letter] for letter, value in absent.items()}
+        return MappingProxyType(sizes | chances)
 
     def standard_error_at(self, frequency: float) -> float:
         """Return the standard error of the count of a string of that frequency."""
         return count_error(self.mechanism, self.num_reports, frequency, self.num_fitted)
+
+    def error_at(self, frequency: float) -> float:
+        return self.standard_error_at(frequency) / self.num_reports
+
+    @property
+    def threshold(self) -> float:
+        return self.detectable_frequency
+
+    def figures(self, share: float) -> Iterator[tuple[str, str]]:
+        yield "Smallest share, half the time", _share_text(self.detectable_frequency)
+        yield "Smallest share, nine times in ten", _share_text(self.reliable_frequency)
+        needed = None if self.share is None else self.share.reports_needed
+        yield f"Devices that detect {percentage(share)}, half the time", self._devices(needed)
 
     def plain_words(self) -> str:
         """Say it to a person."""
@@ -220,7 +378,121 @@ class Plan:
 
     def sentences(self) -> Iterator[str]:
         """Say what the plan reveals and learns, one thought after the other."""
-        return _sentences(self)
+        yield self.privacy.plain_words()
+        yield f"Linkable: {self.privacy.linkable.words()}."
+        yield (
+            f"If all reports arrive in one shuffled batch, without addresses or times, and nobody knows a person's "
+            f"cohort, her report reveals epsilon {epsilon_text(self.shuffled.epsilon)} at delta "
+            f"{self.shuffled.delta:g} among {self.shuffled.reports:,} honest reports (overstory privacy --shuffled "
+            "says what that rests on)."
+        )
+        yield (
+            f"From {self.num_reports:,} reports a string's count is known with a standard error of "
+            f"{self.standard_error:,.0f} ({self.error:.3%} of the reports). "
+            f"Counting and decoding takes about {seconds_text(self.core_seconds)} seconds of one core."
+        )
+        yield from self.detection()
+        if self.comparison:
+            yield from self._against_the_paper(self.comparison)
+        yield from self._spare()
+
+    def detection(self) -> Iterator[str]:
+        if self.detectable_frequency > 1:
+            yield "That is too uncertain to detect anything: collect more reports, or allow a larger epsilon."
+        else:
+            yield from self._detected()
+        if at := self.share:
+            yield (
+                f"A string held by {at.frequency:.3%} ({at.count:,.0f} reports, standard error "
+                f"{at.standard_error:,.0f}) needs {at.reports_needed:,} reports to be detected: {self.num_reports:,} "
+                f"are {'enough' if at.detectable else 'too few'}."
+            )
+        if self.nearest:
+            yield self.nearest.plain_words()
+
+    def _detected(self) -> Iterator[str]:
+        surely = (
+            f"nine times in ten from {self.reliable_frequency:.3%}"
+            if self.reliable_frequency <= 1
+            else "and no share nine times in ten"
+        )
+        yield (
+            f"With {self.num_candidates:,} candidates and a chance of {100 * self.alpha:.3g}% of any false detection, "
+            f"a string is found about half the time from a share of {self.detectable_frequency:.3%}, {surely}; at a "
+            f"false discovery rate of {100 * self.alpha:.3g}% instead, half the time from "
+            f"{min(self.detectable_frequency_fdr, 1.0):.3%}. Rarer strings are more likely missed than detected."
+        )
+        strings = "string" if self.learnable_strings == 1 else "strings"
+        equal = ", and only if they are equally frequent" if self.learnable_strings > 1 else ""
+        rule = f"(rule of thumb: {self.rule_of_thumb:,.0f})"
+        yield f"At most {self.learnable_strings:,} {strings} can be learned{equal} {rule}."
+        if self.num_fitted < self.num_candidates:
+            yield (
+                "There are too many candidates to estimate all at once: the plan assumes a decoder that first screens "
+                f"them and then fits about {self.num_fitted:,}."
+            )
+
+    def _against_the_paper(self, paper: Comparison) -> Iterator[str]:
+        yield (
+            f"The paper's p = 0.5, q = 0.75, h = 2 with f = {paper.parameters['f']:.4g}, within the same two epsilons, "
+            f"would have a standard error of {paper.standard_error:,.0f}: {paper.standard_error_ratio:.2f} times as "
+            f"large; {paper.reports_ratio:.2f} times as many reports would make up for it."
+        )
+        if paper.higher_epsilon_n:
+            n = max(paper.higher_epsilon_n, key=lambda n: self.epsilon_n[n] - paper.epsilon_n[n])
+            yield (
+                f"In between this plan reveals a little more: {n} reports of one value have epsilon "
+                f"{self.epsilon_n[n]:.3f}, the paper's {paper.epsilon_n[n]:.3f}."
+            )
+        for n, leak in self.change_leak.items():
+            if leak > paper.change_leak[n]:
+                yield (
+                    f"And a change of value is easier to see: epsilon {leak:.2f} within {n} reports, the paper's "
+                    f"{paper.change_leak[n]:.2f}."
+                )
+
+    def _spare(self) -> Iterator[str]:
+        enough = self.sufficient_epsilon_permanent
+        if enough is not None and enough < self.epsilon_permanent - 1e-3:
+            yield (
+                f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard error "
+                "(--thrifty plans so); a larger one pays where reports of one device are averaged, and hides changes "
+                "of value better."
+            )
+        if self.basic_standard_error is not None and 2 <= self.num_candidates <= self.parameters["k"]:
+            yield (
+                f"If there are no other values than the {self.num_candidates} candidates, Basic RAPPOR (a bit for "
+                f"each) with these f, p and q has a standard error of {self.basic_standard_error:,.0f}."
+            )
+
+    def table(self) -> Table:
+        """Return the plan, and the paper's parameters where they are compared, as columns."""
+        plans: list[RapporPlan] = [self, *([self.comparison] if self.comparison else [])]
+        central = self.shuffled
+        epsilons = [
+            ("epsilon of one report", [of.epsilon_report for of in plans]),
+            (
+                f"the same, shuffled among {central.reports:,} (delta {central.delta:g})",
+                [of.shuffled.epsilon for of in plans],
+            ),
+            *((f"epsilon of {n} reports of one value", [of.epsilon_n[n] for of in plans]) for n in EPSILONS_SHOWN),
+            ("epsilon of any number of them", [of.epsilon_permanent for of in plans]),
+            *((f"epsilon of a change in {n} reports", [of.change_leak[n] for of in plans]) for n in self.change_leak),
+        ]
+        rows = [
+            ("parameters", *(" ".join(f"{name}={of.parameters[name]:.4g}" for name in "khmpqf") for of in plans)),
+            *((name, *map(epsilon_text, numbers)) for name, numbers in epsilons),
+            ("votes of one crafted report, at most", *(f"{of.influence.up:.1f}" for of in plans)),
+            ("standard error of a rare count", *(thousands(of.standard_error) for of in plans)),
+            ("share detected half the time", *(f"{of.detectable_frequency:.3%}" for of in plans)),
+        ]
+        columns = (
+            Column("figure", "figure", is_left=True),
+            Column("plan", "this plan"),
+            Column("paper", "the paper's parameters"),
+        )
+        named = columns[: 1 + len(plans)]
+        return Table("", named, [dict(zip((column.name for column in named), row, strict=True)) for row in rows])
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
@@ -232,7 +504,7 @@ class Plan:
             **{key: privacy[key] for key in shared},
             **{name: getattr(self, name) for name in _NUMBERS},
             "central": self.shuffled.to_json(),
-            "influence": self.mechanism.influence.to_json(),
+            "influence": self.influence.to_json(),
             "share": self.share and self.share.to_json(),
             "sufficient_epsilon_permanent": self.sufficient_epsilon_permanent,
             "basic_standard_error": self.basic_standard_error,
@@ -244,7 +516,8 @@ class Plan:
         }
 
 
-_NUMBERS = (
+EPSILONS_SHOWN: Final = (2, 5, 10)
+_NUMBERS: Final = (
     "core_seconds",
     "num_reports",
     "num_candidates",
@@ -262,187 +535,47 @@ _NUMBERS = (
 )
 
 
-def letters(mechanism: BitMechanism) -> dict[str, float]:
-    """Return a RAPPOR's parameters under the paper's letters; one round is p = 0, q = 1 with f, or f = 0."""
-    encoding, given = mechanism.encoding, mechanism.parameters
-    sizes = {"k": encoding.num_bits, "h": getattr(encoding, "num_hashes", 1), "m": encoding.num_cohorts}
-    absent = {"p": 0.0, "q": 1.0, "f": 0.0}
-    chances = {letter: value if given.get(letter) is None else given[letter] for letter, value in absent.items()}
-    return sizes | chances
+@dataclass(frozen=True, kw_only=True)
+class Comparison(RapporPlan):
+    """The plan with the paper's parameters (p = 1/2, q = 3/4, h = 2, the least f within both budgets).
 
-
-def _sentences(plan: Plan) -> Iterator[str]:
-    """Say what a plan reveals and learns, one sentence after the other."""
-    yield plan.privacy.plain_words()
-    yield f"Linkable: {plan.privacy.linkable.words()}."
-    yield (
-        f"If all reports arrive in one shuffled batch, without addresses or times, and nobody knows a person's cohort, "
-        f"her report reveals epsilon {epsilon_text(plan.shuffled.epsilon)} at delta {plan.shuffled.delta:g} among "
-        f"{plan.shuffled.reports:,} honest reports (overstory privacy --shuffled says what that rests on)."
-    )
-    yield (
-        f"From {plan.num_reports:,} reports a string's count is known with a standard error of "
-        f"{plan.standard_error:,.0f} ({plan.standard_error / plan.num_reports:.3%} of the reports). "
-        f"Counting and decoding takes about {seconds_text(plan.core_seconds)} seconds of one core."
-    )
-    yield from _detection(plan)
-    if plan.share:
-        yield from _share(plan.share, plan)
-    if plan.nearest:
-        yield plan.nearest.plain_words()
-    if plan.comparison:
-        yield from paper_sentences(plan, plan.comparison)
-    yield from _spare(plan)
-
-
-def _detection(plan: Plan) -> Iterator[str]:
-    if plan.detectable_frequency > 1:
-        yield "That is too uncertain to detect anything: collect more reports, or allow a larger epsilon."
-        return
-    surely = (
-        f"nine times in ten from {plan.reliable_frequency:.3%}"
-        if plan.reliable_frequency <= 1
-        else "and no share nine times in ten"
-    )
-    yield (
-        f"With {plan.num_candidates:,} candidates and a chance of {100 * plan.alpha:.3g}% of any false detection, a "
-        f"string is found about half the time from a share of {plan.detectable_frequency:.3%}, {surely}; at a false "
-        f"discovery rate of {100 * plan.alpha:.3g}% instead, half the time from "
-        f"{min(plan.detectable_frequency_fdr, 1.0):.3%}. Rarer strings are more likely missed than detected."
-    )
-    strings = "string" if plan.learnable_strings == 1 else "strings"
-    equal = ", and only if they are equally frequent" if plan.learnable_strings > 1 else ""
-    rule = f"(rule of thumb: {plan.rule_of_thumb:,.0f})"
-    yield f"At most {plan.learnable_strings:,} {strings} can be learned{equal} {rule}."
-    if plan.num_fitted < plan.num_candidates:
-        yield (
-            "There are too many candidates to estimate all at once: the plan assumes a decoder that first screens them "
-            f"and then fits about {plan.num_fitted:,}."
-        )
-
-
-def _share(at: AtShare, plan: Plan) -> Iterator[str]:
-    yield (
-        f"A string held by {at.frequency:.3%} ({at.count:,.0f} reports, standard error {at.standard_error:,.0f}) needs "
-        f"{at.reports_needed:,} reports to be detected: {plan.num_reports:,} are "
-        f"{'enough' if at.detectable else 'too few'}."
-    )
-
-
-def _spare(plan: Plan) -> Iterator[str]:
-    enough = plan.sufficient_epsilon_permanent
-    if enough is not None and enough < plan.epsilon_permanent - 1e-3:
-        yield (
-            f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard error "
-            "(--thrifty plans so); a larger one pays where reports of one device are averaged, and hides changes of "
-            "value better."
-        )
-    if plan.basic_standard_error is not None and 2 <= plan.num_candidates <= plan.parameters["k"]:
-        yield (
-            f"If there are no other values than the {plan.num_candidates} candidates, Basic RAPPOR (a bit for each) "
-            f"with these f, p and q has a standard error of {plan.basic_standard_error:,.0f}."
-        )
-
-
-PAPER: Final = {"num_hashes": 2, "p": 0.5, "q": 0.75}
-
-
-def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMechanism) -> BitMechanism:
-    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s.
-
-    Examples
-    --------
-    >>> paper = paper_design(1.0743, 4.3945, rappor())
-    >>> round(paper.parameters["f"], 4)
-    0.5
+    Attributes
+    ----------
+    plan_error
+        The standard error of the plan that it is compared with.
+    higher_epsilon_n
+        The n for which that plan reveals more than the paper's parameters.
     """
 
-    def build(f: int) -> BitMechanism:
-        return rappor(**{**like.parameters, **PAPER, "f": f / GRID})
+    plan_error: float
+    higher_epsilon_n: tuple[int, ...]
 
-    def fits(f: int) -> bool:
-        tried = build(f)
-        return tried.epsilon_report <= epsilon_report and tried.epsilon_permanent <= epsilon_permanent
+    @property
+    def standard_error_ratio(self) -> float:
+        """`standard_error` over the plan's: above 1, the plan is more precise."""
+        return self.standard_error / self.plan_error
 
-    near = _paper_share(epsilon_report, epsilon_permanent)
-    low, high = max(0, near - 4), min(GRID - 1, near + 4)
-    if fits(low) or not fits(high):
-        low, high = 0, GRID - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return build(high)
+    @property
+    def reports_ratio(self) -> float:
+        """How many times as many reports the paper's parameters need for the plan's precision."""
+        return self.standard_error_ratio**2
 
-
-def _paper_share(epsilon_report: float, epsilon_permanent: float) -> int:
-    """Return about the least f, times `GRID`, that keeps both budgets: in floats, where the search begins."""
-    hashes, p, q = PAPER["num_hashes"], PAPER["p"], PAPER["q"]
-
-    def spare(f: float) -> float:
-        to_one, to_zero = q - (q - p) * f / 2, p + (q - p) * f / 2
-        odds = to_one * (1 - to_zero) / (to_zero * (1 - to_one))
-        return epsilon_report - hashes * math.log(odds)
-
-    kept = 2 / (1 + math.exp(epsilon_permanent / (2 * hashes)))
-    return round(GRID * max(kept, min(1.0, root(spare))))
-
-
-def paper_sentences(plan: Plan, paper: Comparison) -> Iterator[str]:
-    """Say how a plan compares with the paper's parameters."""
-    yield (
-        f"The paper's p = 0.5, q = 0.75, h = 2 with f = {paper.parameters['f']:.4g}, within the same two epsilons, "
-        f"would have a standard error of {paper.standard_error:,.0f}: {paper.standard_error_ratio:.2f} times as large; "
-        f"{paper.reports_ratio:.2f} times as many reports would make up for it."
-    )
-    if paper.higher_epsilon_n:
-        n = max(paper.higher_epsilon_n, key=lambda n: plan.epsilon_n[n] - paper.epsilon_n[n])
-        yield (
-            f"In between this plan reveals a little more: {n} reports of one value have epsilon "
-            f"{plan.epsilon_n[n]:.3f}, the paper's {paper.epsilon_n[n]:.3f}."
-        )
-    for n, leak in plan.change_leak.items():
-        if leak > paper.change_leak[n]:
-            yield (
-                f"And a change of value is easier to see: epsilon {leak:.2f} within {n} reports, the paper's "
-                f"{paper.change_leak[n]:.2f}."
-            )
-
-
-EPSILONS_SHOWN: Final = (2, 5, 10)
-
-
-def plan_table(plan: Plan) -> Table:
-    """Return the plan, and the paper's parameters where they are compared, as columns."""
-    plans: list[Plan | Comparison] = [plan, *([plan.comparison] if plan.comparison else [])]
-    several = [(f"epsilon of {n} reports of one value", [of.epsilon_n[n] for of in plans]) for n in EPSILONS_SHOWN]
-    changes = [(f"epsilon of a change in {n} reports", [of.change_leak[n] for of in plans]) for n in plan.change_leak]
-    central = plan.shuffled
-    among = f"the same, shuffled among {central.reports:,} (delta {central.delta:g})"
-    influences = [plan.mechanism.influence, *([] if plan.comparison is None else [plan.comparison.influence])]
-    also = [] if plan.comparison is None else [plan.comparison.epsilon_shuffled]
-    epsilons = [
-        ("epsilon of one report", [of.epsilon_report for of in plans]),
-        (among, [central.epsilon, *also]),
-        *several,
-        ("epsilon of any number of them", [of.epsilon_permanent for of in plans]),
-        *changes,
-    ]
-    letters = (" ".join(f"{letter}={of.parameters[letter]:.4g}" for letter in "khmpqf") for of in plans)
-    rows = [
-        ("parameters", *letters),
-        *((name, *map(epsilon_text, numbers)) for name, numbers in epsilons),
-        ("votes of one crafted report, at most", *(f"{votes.up:.1f}" for votes in influences)),
-        ("standard error of a rare count", *(thousands(of.standard_error) for of in plans)),
-        ("share detected half the time", *(f"{of.detectable_frequency:.3%}" for of in plans)),
-    ]
-    columns = (
-        Column("figure", "figure", is_left=True),
-        Column("plan", "this plan"),
-        Column("paper", "the paper's parameters"),
-    )
-    named = columns[: 1 + len(plans)]
-    keys = [column.name for column in named]
-    return Table("", named, [dict(zip(keys, row, strict=True)) for row in rows])
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "parameters": dict(self.parameters),
+            "epsilon_report": self.epsilon_report,
+            "epsilon_permanent": self.epsilon_permanent,
+            "epsilon_n": by_number(self.epsilon_n),
+            "change_leak": by_number(self.change_leak),
+            "epsilon_shuffled": self.shuffled.epsilon,
+            "influence": self.influence.to_json(),
+            "standard_error": self.standard_error,
+            "detectable_frequency": self.detectable_frequency,
+            "standard_error_ratio": self.standard_error_ratio,
+            "reports_ratio": self.reports_ratio,
+            "higher_epsilon_n": list(self.higher_epsilon_n),
+        }
 
 
 def ranking_table(ranking: Sequence[Choice], measured: Sequence[Measured] | None = None, caption: str = "") -> Table:

@@ -17,7 +17,7 @@ from overstory.analysis.support.registry import Rng
 from overstory.analysis.tables.output import label_text, write_csv
 from overstory.files.columns import blocks
 from overstory.files.io import Advance
-from overstory.planning.item_sets import other_mechanism, rank_item_mechanisms
+from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import interval, percent
 from overstory.privacy.text import epsilon_text

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from overstory.analysis.support.registry import Rng, SimulatedDevices, generator
 from overstory.analysis.tables.columns import read_numbers
 from overstory.files.columns import blocks
 from overstory.files.io import Advance
-from overstory.planning.registry import best_for_mean
+from overstory.planning.kinds import best_for_numbers
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
@@ -176,7 +176,7 @@ def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interva
         _check_oracle(oracle, ("square-wave",), learned)
         return any_mechanism("square-wave", epsilon=epsilon, **domain.completes(""))
     if oracle == "auto":
-        return best_for_mean(epsilon, domain, MeanRandomizer.resolution)
+        return cast("MeanRandomizer", best_for_numbers(epsilon, domain, MeanRandomizer.resolution))
     _check_oracle(oracle, tuple(name for name in FAMILIES["numbers"].builders if name != "square-wave"), learned)
     return any_mechanism(oracle, epsilon=epsilon, **domain.completes(""))
 

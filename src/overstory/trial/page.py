@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.tables.output import not_detected, share_interval
 from overstory.client import Randomizer
-from overstory.planning.sample_size import smallest_share
+from overstory.planning.detection import smallest_share
 from overstory.presentation import svg
 from overstory.presentation.charts.curves import Loss, loss_over_reports
 from overstory.presentation.charts.drawing import F64, Chart, Scale, apart, text_width

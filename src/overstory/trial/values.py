@@ -21,8 +21,13 @@ from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.support.registry import Rng
 from overstory.analysis.tables.columns import Label, coded, labels_from, read_column, read_numbers
 from overstory.analysis.tables.output import label_text, write_csv
-from overstory.planning.detection import NINE_IN_TEN, critical_value
-from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person
+from overstory.planning.detection import (
+    NINE_IN_TEN,
+    critical_value,
+    required_sample_size,
+    smallest_share,
+    variance_per_person,
+)
 from overstory.presentation.document import Block, Table
 from overstory.presentation.formats import finite
 from overstory.privacy.statements import statement

@@ -11,8 +11,8 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.analysis.decoding.candidates import CandidateMap
+    from overstory.audit.answers import Declared
     from overstory.audit.clients import AuditedClient
-    from overstory.audit.declared import Declared
     from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.protocol.metrics import Metric
 
@@ -100,7 +100,7 @@ def _client(args: argparse.Namespace) -> AuditedClient:
 
 def _declared(args: argparse.Namespace) -> Declared:
     """Return what is declared, from exactly one of its three forms."""
-    from overstory.audit.declared import declare
+    from overstory.audit.answers import declare
 
     forms = [name for name in ("params", "oracle", "registry") if getattr(args, name)]
     if len(forms) != 1:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import math
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import (
     add_command,
@@ -308,29 +307,20 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
 
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
     """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
+    from overstory.planning.kinds import mean_errors
     from overstory.protocol.mechanisms.registry import FAMILIES, any_mechanism
 
     low, high = args.numeric
     names = list(FAMILIES["numbers"].builders)
     with progress("collections are simulated", len(names) * (numbers is not None)) as bar:
         for place, name in enumerate(names):
-            built = cast("NumericRandomizer", any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high))
-            row = _exact(built, args.reports)
+            built: Any = any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high)
+            middle, end = mean_errors(built, args.reports)
+            row: dict[str, Any] = {"middle": middle, "end": end, "worst": max(middle, end)}
             if numbers is not None:
                 row |= _measured_numbers(args, built, numbers, place)
                 bar.advance(1)
             yield {"name": name, **row, "report_bits": built.payload_bits, "epsilon_report": built.epsilon_report}
-
-
-def _exact(built: NumericRandomizer, reports: int) -> dict[str, float]:
-    from fractions import Fraction
-
-    domain = built.domain
-    width = Fraction(domain.width)  # a large range's variance is beyond floats; its root is not
-    values = domain.minimum / 2 + domain.maximum / 2, domain.maximum
-    relative = (built.variance(value) / width**2 / reports for value in values)
-    middle, end = (math.sqrt(variance) * domain.width for variance in relative)
-    return {"middle": middle, "end": end, "worst": max(middle, end)}
 
 
 def _measured_numbers(

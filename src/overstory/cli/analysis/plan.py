@@ -11,7 +11,7 @@ from overstory.presentation.document import Lines, Paragraph
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.planning import Plan
+    from overstory.planning import RapporPlan
 
 MORE = """\
 Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
@@ -79,16 +79,15 @@ def run(args: argparse.Namespace) -> int:
     plan = _from_params(args) if args.params else _from_needs(args)
     if args.output:
         _write(args.output, plan)
-    from overstory.planning.plan import plan_table
-
-    print_answer(args, plan.to_json(), [plan_table(plan), Paragraph(plan.plain_words())])
+    print_answer(args, plan.to_json(), [plan.table(), Paragraph(plan.plain_words())])
     return 0
 
 
 def _choose(args: argparse.Namespace) -> int:
     """Recommend an oracle for a domain."""
+    from overstory.analysis.comparison import recommend
     from overstory.cli.analysis.compare import blocks
-    from overstory.planning.domain import plan_for_domain
+    from overstory.planning.kinds import plan_for_domain
 
     idle = given(args, STRINGS_ONLY)
     if args.epsilon is None or idle:
@@ -99,15 +98,16 @@ def _choose(args: argparse.Namespace) -> int:
     needs = {"epsilon_permanent": args.epsilon_permanent, "share": args.share}
     alpha = ALPHA if args.alpha is None else args.alpha
     plan = plan_for_domain(args.domain_size, args.epsilon, args.reports, alpha=alpha, **needs)
-    recommended = blocks((plan.best,), None, plan.best, plan.instead)
-    print_answer(args, plan.to_json(), chain(recommended, [Lines(*plan.sentences())]))
+    best = recommend(plan.ranking)
+    recommended = blocks((best,), None, best, plan.instead)
+    print_answer(args, plan.to_json(), chain(recommended, [Lines(*plan.detection())]))
     return 0
 
 
 def _choose_for_sets(args: argparse.Namespace) -> int:
     """Recommend a mechanism for sets of a domain's items."""
-    from overstory.planning.item_sets import item_table, other_mechanism, rank_item_mechanisms, sizes_about
-    from overstory.planning.registry import oracle_toml
+    from overstory.planning.kinds import item_table, other_mechanism, rank_item_mechanisms, sizes_about
+    from overstory.planning.plan import oracle_toml
     from overstory.protocol.encodings.item_sets import ItemBits
 
     idle = given(args, ("epsilon_permanent", "share", *STRINGS_ONLY))
@@ -127,7 +127,7 @@ def _choose_for_sets(args: argparse.Namespace) -> int:
     return 0
 
 
-def _from_params(args: argparse.Namespace) -> Plan:
+def _from_params(args: argparse.Namespace) -> RapporPlan:
     from overstory.files.rappor import read_params
     from overstory.planning import plan_from_parameters
 
@@ -140,7 +140,7 @@ def _from_params(args: argparse.Namespace) -> Plan:
     return plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
 
 
-def _from_needs(args: argparse.Namespace) -> Plan:
+def _from_needs(args: argparse.Namespace) -> RapporPlan:
     from overstory.planning import plan_from_needs
 
     if args.epsilon is None or args.epsilon_permanent is None:
@@ -160,7 +160,7 @@ def _from_needs(args: argparse.Namespace) -> Plan:
     )
 
 
-def _write(path: str, plan: Plan) -> None:
+def _write(path: str, plan: RapporPlan) -> None:
     from overstory.files.rappor import RapporParameters, write_params
 
     given = plan.parameters

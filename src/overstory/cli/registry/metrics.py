@@ -207,9 +207,11 @@ def _plan(args: argparse.Namespace) -> int:
         with replacing(target) as name:
             Path(name).write_bytes(text.encode())
     if args.json:
-        print(json.dumps({"file": target, "planned": [one.to_json() for one in planned]}, indent=2, allow_nan=False))
+        print(
+            json.dumps({"file": target, "planned": [one.metric_json() for one in planned]}, indent=2, allow_nan=False)
+        )
     else:
         for one in planned:
-            print(one.plain_words())
+            print(one.metric_words())
         print(f"{plural(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters")
     return 0

@@ -13,7 +13,7 @@ from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, interval_w
 from overstory.analysis.tables.output import file_columns
 from overstory.console.alarms import find_alarms
 from overstory.console.view import ScreenError
-from overstory.planning.sample_size import required_sample_size, smallest_share
+from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.charts.numbers import dots
 from overstory.presentation.document import Block, Column, Field, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import percent

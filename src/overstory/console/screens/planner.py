@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field as Parameter
 
 from overstory.console.view import Query, Screen, View
-from overstory.planning.answer import Answer, answer_for_domain, answer_for_strings, sample_report_blocks
-from overstory.planning.nearest import Nearest
+from overstory.planning import Nearest, Plan, plan_from_needs
+from overstory.planning.kinds import plan_for_domain
+from overstory.planning.sample_report import sample_report_blocks
 from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
 from overstory.presentation.document import (
     Block,
@@ -88,38 +89,44 @@ class PlannerScreen(Screen):
 
     def view(self, data: ConsoleData, query: PlannerQuery, **path: str) -> View:  # noqa: ARG002 - it needs no data
         try:
-            answer = _answer(query)
+            plan = _plan(query)
         except ParameterError as error:
             blocks = [*_head(query), Notice(f"{error}."), *_repairs(query)]
             return View("Plan a collection", tuple(blocks), facts={"error": str(error)}, status=400)
-        picture = _picture(answer.absent, answer.held, answer.threshold)
+        picture, table = _picture(Scatter(0.0, plan.error_at(0.0)), _held(query, plan), plan.threshold), plan.table()
         blocks = [
             *_head(query),
-            *([] if answer.nearest is None else _nearest(query, answer.nearest)),
-            KeyValues(tuple(_figures(query, answer)), "figures"),
-            KeyValues(tuple(_risk_and_accuracy(query, answer))),
+            *([] if plan.nearest is None else _nearest(query, plan.nearest)),
+            KeyValues(tuple(_figures(query, plan)), "figures"),
+            KeyValues(tuple(_risk_and_accuracy(query, plan))),
             Figure(picture),
             Heading(2, "What your device would send"),
-            *sample_report_blocks(answer.mechanism),
+            *sample_report_blocks(plan.mechanism),
             Heading(2, "Parameters"),
             Paragraph("For a metric of the registry; the second block is the command with the same answer."),
-            Preformatted(answer.toml),
+            Preformatted(plan.toml()),
             Preformatted(query.command()),
             Heading(2, "All figures"),
-            answer.table,
-            Lines(*answer.sentences),
+            table,
+            Lines(*plan.sentences()),
         ]
-        return View("Plan a collection", tuple(blocks), answer.table, picture, answer.facts)
+        return View("Plan a collection", tuple(blocks), table, picture, plan.to_json())
 
 
 @lru_cache(maxsize=64)
-def _answer(query: PlannerQuery) -> Answer:
+def _plan(query: PlannerQuery) -> Plan:
+    asked: dict[str, Any] = {"share": query.share, "alpha": query.alpha}
     if query.domain_size is not None:
         known = query.domain_size, query.epsilon, query.reports
-        return answer_for_domain(query.share, *known, epsilon_permanent=query.ceiling, alpha=query.alpha)
-    needs = query.epsilon, query.ceiling, query.reports, query.looked_for
-    sizes: dict[str, Any] = {name: getattr(query, name) for name in ("num_bits", "num_hashes", "num_cohorts")}
-    return answer_for_strings(query.share, *needs, alpha=query.alpha, thrifty=query.thrifty, **sizes)
+        return plan_for_domain(*known, epsilon_permanent=query.ceiling, **asked)
+    asked |= {name: getattr(query, name) for name in ("thrifty", "num_bits", "num_hashes", "num_cohorts")}
+    ceiling = query.ceiling or query.epsilon
+    return plan_from_needs(query.epsilon, ceiling, query.reports, query.looked_for, **asked)
+
+
+def _held(query: PlannerQuery, plan: Plan) -> Scatter:
+    """Return how the estimates of the share asked for scatter."""
+    return Scatter(query.share, plan.error_at(query.share))
 
 
 def _head(query: PlannerQuery) -> Iterator[Block]:
@@ -168,25 +175,22 @@ def _fields(query: PlannerQuery) -> Iterator[Field]:
                 yield Field(name, name, str(size), "hidden")
 
 
-def _figures(query: PlannerQuery, answer: Answer) -> Iterator[tuple[str, str]]:
-    permanent = answer.mechanism.epsilon_permanent
-    yield "One report moves anyone's odds", odds_text(answer.mechanism.epsilon_report)
-    yield "All reports of one value move them", odds_text(permanent)
-    yield f"A share of {percentage(query.share)} reads as", _interval(answer)
-    yield from answer.figures
+def _figures(query: PlannerQuery, plan: Plan) -> Iterator[tuple[str, str]]:
+    yield "One report moves anyone's odds", odds_text(plan.mechanism.epsilon_report)
+    yield "All reports of one value move them", odds_text(plan.mechanism.epsilon_permanent)
+    yield f"A share of {percentage(query.share)} reads as", _interval(query, plan)
+    yield from plan.figures(query.share)
 
 
-def _interval(answer: Answer) -> str:
-    low, high = answer.held.interval
+def _interval(query: PlannerQuery, plan: Plan) -> str:
+    low, high = _held(query, plan).interval
     sign = "\N{MINUS SIGN}" if low < 0 else ""
     return f"{sign}{percentage(abs(low))} to {percentage(high)}"
 
 
-def _risk_and_accuracy(query: PlannerQuery, answer: Answer) -> Iterator[tuple[str, str]]:
+def _risk_and_accuracy(query: PlannerQuery, plan: Plan) -> Iterator[tuple[str, str]]:
     """Say what a report reveals and what a collection learns, in the words of one case each."""
-    surer, surest = (
-        _surer(epsilon) for epsilon in (answer.mechanism.epsilon_report, answer.mechanism.epsilon_permanent)
-    )
+    surer, surest = (_surer(epsilon) for epsilon in (plan.mechanism.epsilon_report, plan.mechanism.epsilon_permanent))
     yield (
         "Risk",
         (
@@ -195,13 +199,13 @@ def _risk_and_accuracy(query: PlannerQuery, answer: Answer) -> Iterator[tuple[st
         ),
     )
     number, share = f"{query.share * query.reports:,.0f}", percentage(query.share)
-    between = _interval(answer).replace(" to ", " and ")
+    between = _interval(query, plan).replace(" to ", " and ")
     yield (
         "Accuracy",
         (
             f"Of {query.reports:,} devices {number} hold a value with a share of {share}. In 95 of 100 "
             f"collections its estimate lies between {between}, by the noise alone; the value is detected in "
-            f"{percentage(answer.held.chance_above(answer.threshold))} of them."
+            f"{percentage(_held(query, plan).chance_above(plan.threshold))} of them."
         ),
     )
 

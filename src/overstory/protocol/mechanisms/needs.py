@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from overstory.protocol.encodings.base import check_epsilon
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism, parameters_of
 
 
 def oracles_for(domain_size: int, epsilon: float, epsilon_permanent: float | None = None) -> Iterator[Mechanism]:
@@ -35,13 +34,22 @@ def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> I
 
 def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
     """Make every oracle that these parameters determine, and that takes no other epsilon."""
-    for name, build in REGISTRY.items():
-        accepted = inspect.signature(build).parameters
+    built = (make(name, **given) for name in determined_by(REGISTRY, given))
+    return (each for each in built if each is not None)
+
+
+def determined_by(builders: Mapping[str, Callable[..., object]], given: Mapping[str, Any]) -> Iterator[str]:
+    """Return the names of what these parameters determine, and that takes no other epsilon.
+
+    >>> list(determined_by(REGISTRY, {"domain_size": 100, "epsilon": 1.0, "window": 3}))
+    ['wb', 'opt-wb']
+    """
+    asked = {key for key in given if key.startswith("epsilon")}
+    for name, build in builders.items():
+        accepted = parameters_of(build)
         needed = {key for key, parameter in accepted.items() if parameter.default is parameter.empty}
-        epsilons = {key for key in accepted if key.startswith("epsilon")}
-        asked = {key for key in given if key.startswith("epsilon")}
-        if epsilons == asked and needed <= set(given) <= set(accepted) and (built := make(name, **given)):
-            yield built
+        if asked == {key for key in accepted if key.startswith("epsilon")} and needed <= set(given) <= set(accepted):
+            yield name
 
 
 def make(name: str, **parameters: Any) -> Mechanism | None:

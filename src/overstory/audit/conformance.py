@@ -1,0 +1,346 @@
+"""What reports are held to, of two kinds: vectors of bits, and outputs of the value's own set.
+
+Vectors are those of unary encodings, d-bit flipping and RAPPOR; a mark is a bit. Outputs are symbols (direct, hashed
+under a seed, or a sign), subsets of the domain, or points of a projective space; a symbol's set is itself. All outputs
+of the set are alike, and so are all others: the one mark is whether the report is in the set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.selection import binomial_law, clopper_pearson
+from overstory.audit.checks import (
+    AS_DECLARED,
+    BINS,
+    LEVEL,
+    Check,
+    Column,
+    Conformance,
+    Floats,
+    Levels,
+    LevelsOf,
+    Marks,
+    Part,
+    alike,
+    furthest,
+    pairs_of,
+    rate,
+)
+from overstory.audit.probabilities import at_least, joined, most_extreme, outcomes_p, two_sided
+
+if TYPE_CHECKING:
+    from overstory.audit.answers import Answers, Declared
+
+WAYS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""How much of a larger epsilon is in what a 1 says; the rest is in what a 0 says."""
+
+
+class BitConformance(Conformance):
+    """The checks of a mechanism of bits."""
+
+    def __init__(self, declared: Declared) -> None:
+        super().__init__(declared)
+        rounds: Any = declared.mechanism.rounds  # type: ignore[attr-defined] # of a mechanism of bits
+        self.permanent, self.instantaneous = (
+            (float(channel.raise_zero), float(channel.keep_one)) for channel in (rounds.permanent, rounds.instantaneous)
+        )
+        self.p, self.q = float(declared.mechanism.p_star), float(declared.mechanism.q_star)
+        self.losses = float(np.log(self.p / self.q)), float(np.log((1 - self.p) / (1 - self.q)))
+
+    def marks(self, answers: Answers) -> Marks:
+        reports: Marks = answers.reports
+        return reports
+
+    features = marks
+    truth = Conformance.encoded
+
+    def parts(self, answers: Answers) -> list[Part]:
+        true, bits = self.truth(answers), answers.reports
+        both, sets = (bits & true).sum(axis=1, dtype=np.int64), true.sum(axis=1, dtype=np.int64)
+        ones = bits.sum(axis=1, dtype=np.int64) - both
+        return [Part("set bits", both, sets, self.p), Part("unset bits", ones, bits.shape[1] - sets, self.q)]
+
+    def places(self, answers: Answers) -> Iterator[Check]:
+        true, bits = self.truth(answers), answers.reports
+        both, sets = (bits & true).sum(axis=0, dtype=np.int64), true.sum(axis=0, dtype=np.int64)
+        rows = [(both, sets, self.p), (bits.sum(axis=0, dtype=np.int64) - both, len(bits) - sets, self.q)]
+        counts, totals = (np.concatenate([row[each] for row in rows]) for each in (0, 1))
+        check = alike("bits alike", counts, totals, np.repeat((self.p, self.q), len(sets)))
+        worst = int(np.argmin(two_sided(counts, totals, np.repeat((self.p, self.q), len(sets))))) % len(sets)
+        yield Check(check.name, check.expected, f"bit {worst} {check.observed}", check.statistic, check.p_value)
+
+    def outcomes(self, answers: Answers) -> Iterator[Check]:
+        """Yield the number of ones, and all pairs of bits."""
+        true, bits = self.truth(answers), answers.reports
+        ones, sets, width = (bits.sum(axis=1, dtype=np.int64), true.sum(axis=1, dtype=np.int64), bits.shape[1])
+        p_values = []
+        for weight in np.unique(sets).tolist():
+            law = np.convolve(binomial_law(weight, self.p), binomial_law(width - weight, self.q))
+            p_values.append(outcomes_p(np.bincount(ones[sets == weight], minlength=width + 1), law))
+        expected = float(np.mean(sets * self.p + (width - sets) * self.q))
+        p_value = joined(p_values)
+        yield Check("number of ones", f"{expected:.3f} on average", f"{ones.mean():.3f}", p_value, p_value)
+        if width > 1:
+            yield self._pairs(bits, true)
+
+    def _pairs(self, bits: Marks, true: Marks) -> Check:
+        """Check each two bits where the value sets neither: they are both 1, or agree, as often as independent ones."""
+        width, q = bits.shape[1], self.q
+        together, neither, totals = pairs_of(bits, true == 0)
+        agree = q * q + (1 - q) ** 2
+        if 4 * q * q * (1 - q * q) > agree * (1 - agree):  # which shows a correlation better
+            counts, chance = together + neither, agree
+        else:
+            counts, chance = together, q * q
+        upper = np.triu_indices(width, 1)
+        each = two_sided(counts[upper], totals[upper], chance)
+        p_value, worst = most_extreme(each), int(np.argmin(each))
+        first, second = (int(axis[worst]) for axis in upper)
+        share = counts[upper][worst] / max(totals[upper][worst], 1)
+        shown = f"furthest: bits {first} and {second}, {share:.4f}, expected {chance:.4f}"
+        return Check("pairs of bits", "independent", shown, p_value, p_value)
+
+    def agreement(self, first: Answers, second: Answers) -> Iterator[Check]:
+        neither = (self.truth(first) | self.truth(second)) == 0
+        same = int((first.reports == second.reports)[neither].sum())
+        yield rate("agreement of neighbouring devices", same, int(neither.sum()), self._agreements()[0])
+
+    def _agreements(self, *, same_devices: bool = False) -> Floats:
+        """Return how likely two reports of a bit agree that neither of two values sets, one of them, or both."""
+        if same_devices:  # and values are the same, too
+            zero, one = (chance**2 + (1 - chance) ** 2 for chance in self.instantaneous)
+            unset, lit = (share * one + (1 - share) * zero for share in self.permanent)
+            return np.array([unset, 1.0, lit])
+        p, q = self.p, self.q
+        return np.array([q**2 + (1 - q) ** 2, p * q + (1 - p) * (1 - q), p**2 + (1 - p) ** 2])
+
+    def equal_chances(self, first: Answers, second: Answers, *, same_devices: bool = False) -> Floats:
+        logs = np.log(self._agreements(same_devices=same_devices))
+        return np.asarray(np.exp(logs[self.truth(first) + self.truth(second)].sum(axis=1)), np.float64)
+
+    def comparable(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
+        equal: NDArray[np.bool_] = (self.truth(first) == self.truth(second)).all(axis=1)
+        return equal
+
+    def likeness(self, first: Answers, second: Answers, *, same_devices: bool) -> float:
+        sets, same = self.truth(first) + self.truth(second), first.reports == second.reports
+        chances = self._agreements(same_devices=same_devices)
+        bits = ((same[sets == both], chances[both]) for both in (0, 2))
+        p_values = [float(at_least(int(agree.sum()), agree.size, chance)) for agree, chance in bits]
+        return most_extreme([*p_values, super().likeness(first, second, same_devices=same_devices)])
+
+    def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
+        """Yield how often a device's bit is 1: a permanent bit, sent again and again with fresh noise."""
+        first = answers.take(slice(len(answers) // repeats))
+        counts = answers.reports.reshape(repeats, len(first), -1).sum(axis=0, dtype=np.int64)
+        zero, one = (binomial_law(repeats, chance) for chance in self.instantaneous)
+        for name, value in (("memory of set bits", 1), ("memory of unset bits", 0)):
+            law = self.permanent[value] * one + (1 - self.permanent[value]) * zero
+            seen = np.bincount(counts[self.truth(first) == value], minlength=repeats + 1)
+            expected, came = (_deviation(weights) for weights in (law, seen))
+            texts = f"ones of {repeats} vary by {expected:.3f}", f"by {came:.3f}"
+            yield Check(name + after, *texts, came, outcomes_p(seen, law))
+
+    def levels(self, answers: Answers) -> LevelsOf:
+        """Return every log ratio that the numbers of ones can make, among the bits that one of the pair sets alone.
+
+        Noise is less where the declared noise can be made of it by adding some: then neither a 1 nor a 0 says less
+        than declared. Both may say more, or one of them: each is a way to have less noise.
+        """
+        first, second = (self.truth(answers.holding(value)) for value in (0, 1))
+        shapes, times = np.unique(
+            np.stack([(second > first).sum(1), (first > second).sum(1)], axis=1), axis=0, return_counts=True
+        )
+        lit, dark = self.losses
+
+        def levels(excess: float) -> Iterator[Levels]:
+            gain = excess * (lit - dark)
+            return (self._levels(shapes, times, lit + part * gain, dark - (1 - part) * gain) for part in WAYS)
+
+        return levels
+
+    def _levels(self, shapes: Column, times: Column, lit: float, dark: float) -> Levels:
+        """Return the levels of a client for which a 1 says `lit`, and a 0 `dark`."""
+        zero = math.expm1(dark) / (math.exp(dark) - math.exp(lit))
+        one = zero * math.exp(lit)
+        parts, law = [], cache(binomial_law)
+        for (raised, lowered), often in zip(shapes.tolist(), times.tolist(), strict=True):
+            ups, downs = (
+                ones * self.losses[0] + ones[::-1] * self.losses[1]
+                for ones in (np.arange(many + 1.0) for many in (raised, lowered))
+            )
+            for_first, for_second = (
+                np.outer(law(raised, up), law(lowered, down)).ravel() for up, down in ((zero, one), (one, zero))
+            )
+            score, sent = (ups[:, None] - downs).ravel(), for_first + for_second
+            right = np.where(score > 0, for_second, for_first) / np.maximum(sent, 1e-300)
+            parts.append((np.abs(score), often * sent / 2, right))
+        return Levels(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+    def true_sides(self, answers: Answers) -> Column:
+        is_first, is_second = ((answers.reports == self.truth(answers.holding(value))).all(axis=1) for value in (0, 1))
+        return np.where(is_first == is_second, -1, np.where(is_second, 1, 0)).astype(np.int64)
+
+    def remarks(self, answers: Answers) -> Iterator[str]:
+        """Yield RAPPOR's f with its interval: a client may round it, and only that be wrong."""
+        declared = self.declared.mechanism.parameters.get("f")
+        if not declared:
+            return
+        _, unset = self.parts(answers)
+        rate_of = clopper_pearson(int(unset.came.sum()), int(unset.many.sum()), 1 - LEVEL)
+        zero, one = self.instantaneous
+        low, high = sorted(2 * (end - zero) / (one - zero) for end in rate_of)
+        yield f"f by the unset bits, if p and q are as declared: {low:.4f} to {high:.4f}; declared {declared:g}"
+
+
+def _deviation(weights: Any) -> float:
+    """Return the standard deviation of 0, 1, 2, ..., each as frequent as `weights` says."""
+    places, total = np.arange(len(weights)), max(float(weights.sum()), 1e-300)
+    mean = float((weights * places).sum()) / total
+    return float(np.sqrt((weights * (places - mean) ** 2).sum() / total))
+
+
+COUNTED: Final = 1 << 12
+"""Symbols up to which each is counted."""
+MOST_LEARNED: Final = 256
+"""Symbols up to which a score is learned from the reports."""
+MOST_POINTS: Final = 1 << 15
+"""Points up to which each is counted."""
+MOST_POINTS_LEARNED: Final = 1 << 10
+
+
+class OutputConformance(Conformance):
+    """The checks of a mechanism of outputs."""
+
+    def __init__(self, declared: Declared) -> None:
+        super().__init__(declared)
+        mechanism = declared.mechanism
+        self.is_symbol, self.inside = mechanism.payload == "symbols", mechanism.p_star
+        sizes = (mechanism.payload_limit, 1, 0) if self.is_symbol else mechanism.encoding.sizes
+        self.outputs, self.own, self.shared = map(int, sizes)
+        self.within, self.without = self.inside / self.own, (1 - self.inside) / (self.outputs - self.own)
+        own, _, left = mechanism.permanent_support
+        other = (1 - left) / self.outputs  # how likely the second round draws any one output
+        self.permanent, self.instantaneous = (0.0, own), (other, left + other)
+        self.losses = float(np.log(float(self.within / self.without))), 0.0
+
+    def marks(self, answers: Answers) -> Marks:
+        return np.asarray(self.declared.supported(answers)[:, None]).view(np.uint8)
+
+    def truth(self, answers: Answers) -> Marks:
+        return np.ones((len(answers), 1), np.uint8)
+
+    def parts(self, answers: Answers) -> list[Part]:
+        held = self.declared.supported(answers).astype(np.int64)
+        name = "the own symbol" if self.is_symbol else "reports in the own set"
+        return [Part(name, held, np.ones(len(held), np.int64), float(self.inside))]
+
+    def outcomes(self, answers: Answers) -> Iterator[Check]:
+        """Yield the checks of outputs, inside the value's set and outside it."""
+        if self.declared.are_bits:
+            yield from self._members(answers)
+            return
+        if self.is_symbol and self.outputs > 2:
+            yield self._others_even(answers)
+        if self.outputs <= (COUNTED if self.is_symbol else MOST_POINTS):
+            yield self._outputs_alike(answers)
+
+    def _others_even(self, answers: Answers) -> Check:
+        """Check how far from the true symbol the others are; of many, in groups."""
+        away = (answers.reports - self.encoded(answers)) % self.outputs
+        others, groups = self.outputs - 1, min(self.outputs - 1, COUNTED)
+        starts = -(-np.arange(groups + 1, dtype=np.int64) * others // groups)
+        seen, law = np.bincount((away[away > 0] - 1) * groups // others, minlength=groups), np.diff(starts) / others
+        p_value, uneven = outcomes_p(seen, law), float(seen.var() / max(float(seen.mean()), 1e-300))
+        return Check("other symbols even", "all alike", f"{uneven:.2f} times as uneven", p_value, p_value)
+
+    def _outputs_alike(self, answers: Answers) -> Check:
+        """Check all outputs, by what was encoded; of many symbols those with most lines, of points the pair's."""
+        encoded, p_values = self.encoded(answers), []
+        lines = np.bincount(encoded, minlength=self.outputs)
+        for one in np.argsort(-lines, kind="stable")[: BINS if self.is_symbol else 2].tolist():
+            law = np.where(self.declared.set_of(one), float(self.within), float(self.without))
+            seen = np.bincount(answers.reports[encoded == one], minlength=self.outputs)
+            p_values.append(outcomes_p(seen, law))
+        name, p_value = "reported symbols" if self.is_symbol else "points alike", joined(p_values)
+        return Check(name, AS_DECLARED, f"least likely: p = {min(p_values):.1e}", p_value, p_value)
+
+    def _members(self, answers: Answers) -> Iterator[Check]:
+        """Yield whether the other values of subsets are alike, and their pairs."""
+        domain, size = self.declared.mechanism.payload_bits, self.declared.mechanism.payload_weight or 0
+        symbols, held = np.array(self.declared.values)[answers.values], self.declared.supported(answers)
+        members: list[Floats] = []
+        pairs: list[Floats] = []
+        upper = np.triu_indices(domain, 1)
+        for is_held, others in ((True, size - 1), (False, size)):
+            reports, own = answers.reports[held == is_held], symbols[held == is_held]
+            asked = np.bincount(own, minlength=domain)
+            ones = reports.sum(axis=0, dtype=np.int64) - asked * is_held
+            members.append(two_sided(ones, len(reports) - asked, others / (domain - 1)))
+            if domain > 2:
+                together, _, lines = pairs_of(reports, own[:, None] != np.arange(domain))
+                chance = others * (others - 1) / ((domain - 1) * (domain - 2))
+                pairs.append(two_sided(together[upper], lines[upper], chance))
+        yield furthest("other values alike", members)
+        if pairs:
+            yield furthest("pairs of other values", pairs)
+
+    def equal_chances(self, first: Answers, second: Answers, *, same_devices: bool = False) -> Floats:
+        if same_devices:  # and values are the same, too
+            other, keep = self.instantaneous
+            return np.full(len(first), keep**2 + (self.outputs - 1) * other**2 if other else 1.0)
+        within, without, alone = self.within, self.without, self.own - self.shared
+        match = self.inside * within + (1 - self.inside) * without
+        cross = self.shared * within**2 + (self.outputs - self.own - alone) * without**2 + 2 * alone * within * without
+        return np.where(self.encoded(first) == self.encoded(second), float(match), float(cross))
+
+    def comparable(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
+        return np.asarray((first.cohorts == second.cohorts) & (self.encoded(first) == self.encoded(second)))
+
+    def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
+        """Yield how often a device's reports are equal to its first one.
+
+        That one is the permanent output or another; then each further one is equal to it with the chance of that.
+        """
+        reports = answers.reports.reshape(repeats, len(answers) // repeats, -1)
+        other, keep = self.instantaneous
+        law = keep * binomial_law(repeats - 1, keep) + (1 - keep) * binomial_law(repeats - 1, other)
+        same = (reports[1:] == reports[0]).all(axis=2).sum(axis=0)
+        p_value = outcomes_p(np.bincount(same, minlength=repeats), law)
+        mean = float((law * np.arange(repeats)).sum())
+        shown = f"{mean:.3f} of {repeats - 1} equal to the first"
+        name = f"memory of the {'symbol' if self.is_symbol else 'report'}{after}"
+        yield Check(name, shown, f"{same.mean():.3f}", float(same.mean()), p_value)
+
+    def levels(self, answers: Answers) -> LevelsOf:
+        """Return epsilon, for reports that the set of one value of the pair alone holds."""
+        first, second = (self.encoded(answers.holding(value)) for value in (0, 1))
+        loss, apart = self.losses[0], int((first != second).sum())
+        alone, rest = ((size / self.own) for size in (self.own - self.shared, self.outputs - self.own))
+
+        def levels(excess: float) -> Iterator[Levels]:
+            ratio = math.exp(loss * (1 + excess))
+            said = apart * alone * (ratio + 1) / (ratio + rest)
+            yield Levels(*(np.array([each]) for each in (loss, said, ratio / (1 + ratio))))
+
+        return levels
+
+    def features(self, answers: Answers) -> Marks | None:
+        reports: Marks = answers.reports
+        if self.declared.are_bits:
+            return reports
+        if self.outputs > (MOST_LEARNED if self.is_symbol else MOST_POINTS_LEARNED):
+            return None
+        return np.asarray(reports[:, None] == np.arange(self.outputs)).view(np.uint8)
+
+
+def conformance_of(declared: Declared) -> Conformance:
+    """Return the checks for the kind of report that is declared."""
+    return BitConformance(declared) if declared.are_vectors else OutputConformance(declared)

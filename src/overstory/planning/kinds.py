@@ -1,0 +1,387 @@
+"""One search for every kind of data: of the registered mechanisms that needs determine, the one of least error.
+
+A known domain's oracles are ranked by their variance; numbers by the error of the mean of people who hold the worst
+value; sets of items by both parts of an item's error. The variance is exact, of noise and of which item is drawn; the
+other part is what a padding length below the size of some sets leaves out: of a set of s items ``min(s, L)`` count.
+Items are taken to be equally frequent; a length that leaves out more than 5% of them is not proposed. Sizes are taken
+to be Poisson about the typical one, none above `most`; without a typical size every device has `most` items, and
+nothing is left out at full length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+from overstory.analysis.comparison import SLACK, rank, recommend, trade
+from overstory.analysis.selection import detectable_frequency, null_error
+from overstory.analysis.variance import frequency_variance
+from overstory.planning.detection import critical_value, required_sample_size, smallest_share
+from overstory.planning.nearest import COMMON_SHARE, nearest
+from overstory.planning.needs import plan_from_needs
+from overstory.planning.plan import ALPHA, Plan, detected
+from overstory.presentation.document import Column, Table
+from overstory.presentation.formats import percent, thousands
+from overstory.protocol.domains import AnyDomain
+from overstory.protocol.domains.numbers import Interval
+from overstory.protocol.encodings.base import check_count
+from overstory.protocol.encodings.item_sets import ItemBits
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.item_sets import INNER, item_bits, padding_and_sampling
+from overstory.protocol.mechanisms.needs import determined_by, oracles_for
+from overstory.protocol.mechanisms.registry import FAMILIES, any_mechanism, mechanism, names_for
+
+EPSILON_STEP: Final = 0.01
+"""How far the permanent epsilon of proposed needs is above the other: a report must not be the permanent response."""
+
+Needs = Mapping[str, Any]
+
+
+def plan_for_domain(
+    domain_size: int,
+    epsilon: float,
+    num_reports: int,
+    *,
+    # of any number of reports of one value, where devices report more than once
+    epsilon_permanent: float | None = None,
+    share: float | None = None,  # to be detected, above 0 and at most 1
+    alpha: float = ALPHA,
+) -> Plan:
+    """Return the plan of a collection over a domain of `domain_size` values."""
+    if share is not None and not 0 < share <= 1:
+        raise ParameterError(f"share = {share}: give a fraction above 0 and at most 1, such as 0.01")
+    check_count("reports", num_reports, 1, 1 << 62)
+    ranking = rank(domain_size, epsilon, num_reports, epsilon_permanent=epsilon_permanent)
+    best = recommend(ranking)
+    built = mechanism(best.name, **best.parameters)
+    smallest, wanted = smallest_share(built, num_reports, domain_size, alpha=alpha), share or COMMON_SHARE
+
+    def needed(oracle: Mechanism) -> int | None:
+        try:
+            return required_sample_size(oracle, wanted, domain_size, alpha=alpha)
+        except ParameterError:  # its seeds are too few, whatever the number of people
+            return None
+
+    def devices_needed(larger: float, ceiling: float | None, number: int) -> int | None:
+        oracles = oracles_for(domain_size, larger, ceiling)
+        least = min(oracles, key=lambda oracle: frequency_variance(oracle, number, 1 / domain_size), default=None)
+        people = None if least is None else needed(least)
+        return None if people is None else math.ceil(SLACK * people)  # the recommended oracle may be that much worse
+
+    near = None
+    if smallest is None or (share is not None and smallest > share):
+        needs = epsilon, epsilon_permanent, num_reports
+        near = nearest(devices_needed, *needs, share=wanted, smallest_share=smallest, apart=EPSILON_STEP)
+    return Plan(
+        mechanism=built,
+        written={key: value for key, value in best.parameters.items() if key != "domain_size"},
+        num_reports=num_reports,
+        num_candidates=domain_size,
+        error=best.standard_error,
+        alpha=alpha,
+        detected_half=critical_value(alpha, domain_size) * best.standard_error,
+        detected_nine_in_ten=smallest,
+        instead=trade(ranking, best),
+        nearest=near,
+        ranking=ranking,
+        choice=best,
+        asked=share,
+        people_needed=None if share is None else needed(built),
+    )
+
+
+def plan_for_metric(
+    metric: str, domain: AnyDomain, candidates: tuple[str, ...] | None, needs: Needs, reports: int
+) -> Plan:
+    """Return the plan of a metric's needs; ParameterError where they lack something, or cannot be met."""
+    if reports < 1:
+        raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
+    _, planner = PLANNERS.get(domain.families[0], OTHERS)
+    return planner(metric, domain, {"candidates": len(candidates or ())} | dict(needs), reports)
+
+
+def accepted_needs(domain: AnyDomain, needs: Needs) -> tuple[str, ...]:
+    """Return the names of what may be needed of a metric."""
+    if domain.families[0] == "symbols" and "epsilon_window" in needs:
+        return WINDOW
+    return PLANNERS.get(domain.families[0], OTHERS)[0]
+
+
+def _need(needs: Needs, *names: str) -> None:
+    missing = [name for name in names if name not in needs]
+    if missing:
+        raise ParameterError(f"needs lack {' and '.join(missing)}")
+
+
+def _for_strings(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
+    """RAPPOR with the smallest standard error for rare strings within both epsilons."""
+    _need(needs, "epsilon_report", "epsilon_permanent")
+    if not needs["candidates"]:
+        raise ParameterError("give candidates, how many strings are looked for, or a candidate file in the domain")
+    epsilons, more = (needs["epsilon_report"], needs["epsilon_permanent"]), ("alpha", "thrifty")
+    given = {name: needs[name] for name in more if name in needs}
+    plan = plan_from_needs(*epsilons, reports, needs["candidates"], hash_key=metric, **given)
+    return replace(plan, **detected(plan.mechanism, plan.error, reports, plan.num_candidates))
+
+
+def _for_symbols(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
+    """The recommended oracle; with a window, the better of the thesis's two mechanisms."""
+    if "epsilon_window" in needs:
+        _need(needs, "window")
+        return _of_least_variance(
+            metric, domain, {"epsilon": needs["epsilon_window"], "window": needs["window"]}, reports
+        )
+    _need(needs, "epsilon_report")
+    ceiling = needs.get("epsilon_permanent")
+    return plan_for_domain(domain.size, needs["epsilon_report"], reports, epsilon_permanent=ceiling)
+
+
+def _of_any_kind(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
+    _need(needs, "epsilon_report")
+    return _of_least_variance(metric, domain, {"epsilon": needs["epsilon_report"]}, reports)
+
+
+def _of_least_variance(metric: str, domain: Any, given: Needs, reports: int) -> Plan:
+    """The mechanism of the domain's kind that these parameters determine, of known variance, and of the least."""
+    family = domain.families[0]
+    built = [each for each in _built(family, {**domain.completes(metric), **given}) if hasattr(each, "q_star")]
+    if not built:
+        names = ", ".join(names_for(domain.families))
+        raise ParameterError(f"no plan is made for {FAMILIES[family].values}: give an oracle ({names}) with parameters")
+    best = min(built, key=lambda each: frequency_variance(each, 1, 1 / domain.size))
+    return _plan(best, given, reports, domain.size, math.sqrt(frequency_variance(best, reports, 1 / domain.size)))
+
+
+def _for_sets(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
+    """The mechanism and padding length of least error, for sets of the typical size."""
+    _need(needs, "epsilon_report")
+    sizes = sizes_about(needs.get("typical"), domain.most)
+    ranking = rank_item_mechanisms(domain.size, domain.most, needs["epsilon_report"], reports, sizes)
+    best, instead = ranking[0], other_mechanism(ranking)
+    return _plan(best.mechanism, best.parameters, reports, domain.size, best.standard_error, instead=instead)
+
+
+def _for_a_search(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> Plan:
+    """The one search that there is: what follows from the needs is what survives every level and the last test."""
+    _need(needs, "epsilon_report")
+    given = {"epsilon": needs["epsilon_report"]} | ({"waves": needs["waves"]} if "waves" in needs else {})
+    (built,) = _built("codes", domain.completes(metric) | given)
+    plan = built.plan
+    answers = round(reports * plan.share(plan.level_groups[-1]))
+    half, nine = (detectable_frequency(plan, reports, power=power) for power in (0.5, 0.9))
+    return Plan(
+        mechanism=built,
+        written=given,
+        num_reports=reports,
+        num_candidates=plan.tried[-1],
+        error=null_error(plan.levels[-1].mechanism, answers),
+        detected_half=2.0 if half is None else half,
+        detected_nine_in_ten=nine,
+    )
+
+
+def _for_numbers(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
+    """The mean with the least error in the worst case, or all of the distribution."""
+    _need(needs, "epsilon_report")
+    written = {"epsilon": needs["epsilon_report"], "resolution": needs.get("resolution", RESOLUTION)}
+    best = best_for_numbers(written["epsilon"], domain, written["resolution"], needs.get("estimate", "mean"))
+    return Plan(
+        mechanism=best, written=written, num_reports=reports, num_candidates=1, error=worst_error(best, reports)
+    )
+
+
+SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
+WINDOW: Final = ("epsilon_window", "window", "reports")
+PLANNERS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str, Any, Needs, int], Plan]]]] = {
+    "strings": (("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha", "thrifty"), _for_strings),
+    "symbols": (SYMBOLS, _for_symbols),
+    "sets": (("epsilon_report", "reports", "typical"), _for_sets),
+    "numbers": (("epsilon_report", "reports", "estimate", "resolution"), _for_numbers),
+    "codes": (("epsilon_report", "reports", "waves"), _for_a_search),
+}
+"""What may be needed of a metric, and what plans it, by the first family of its domain."""
+OTHERS: Final = (("epsilon_report", "reports"), _of_any_kind)
+
+
+def _built(family: str, given: Mapping[str, Any]) -> Iterator[Any]:
+    """Build each mechanism of a family that these parameters determine."""
+    return (any_mechanism(name, **given) for name in determined_by(FAMILIES[family].builders, given))
+
+
+def _plan(built: Mechanism, written: Needs, reports: int, size: int, error: float, **more: Any) -> Plan:
+    shares = detected(built, error, reports, size)
+    return Plan(
+        mechanism=built, written=written, num_reports=reports, num_candidates=size, error=error, **shares, **more
+    )
+
+
+RESOLUTION: Final = 64
+"""Positions of a planned metric: values then come again, and are moved by at most a 64th of the range."""
+
+
+def mean_errors(built: Any, reports: int) -> tuple[float, float]:
+    """Return the standard error of the mean of people who all hold the middle of the range, or one of its ends.
+
+    Examples
+    --------
+    >>> [round(error, 4) for error in mean_errors(any_mechanism("hybrid", epsilon=1.0), 10_000)]
+    [0.0207, 0.0207]
+    """
+    low, high = Fraction(built.domain.minimum), Fraction(built.domain.maximum)
+    width = high - low  # a large range's variance is beyond floats; its root is not
+    middle, end = (
+        math.sqrt(max(built.variance(value) for value in values) / width**2 / reports) * float(width)
+        for values in ([(low + high) / 2], [low, high])
+    )
+    return middle, end
+
+
+def worst_error(built: Any, reports: int) -> float:
+    """Return the standard error of the mean of people who all hold the worst value."""
+    return max(mean_errors(built, reports))
+
+
+def best_for_numbers(epsilon: float, domain: Interval, resolution: int, reading: str = "mean") -> Any:
+    """Return the mechanism of least error in the worst case; of equal ones the smaller reports."""
+    given = {"epsilon": epsilon, "resolution": resolution, **domain.completes("")}
+    built = [each for each in _built("numbers", given) if each.reading == reading]
+    return min(built, key=lambda each: (round(worst_error(each, 1), 9), each.payload_bits))
+
+
+TRIED: Final = 24
+"""Padding lengths up to which all are tried; of longer ones about so many, spread evenly on a logarithmic scale."""
+MOST_LEFT_OUT: Final = 0.05
+"""The most of all held items that a padding length may lose: a smaller error would be a worse count."""
+SHOWN: Final = 8
+"""Choices that a plan lists."""
+
+
+@dataclass(frozen=True)
+class ItemChoice:
+    """A mechanism for sets, and how far off an item's share is expected to be."""
+
+    mechanism: Mechanism
+    parameters: Mapping[str, Any]  # what a registry writes down: without what follows from the domain
+    standard_error: float  # of a share, as a fraction
+    left_out: float  # the share of all held items that sets longer than the padding length lose
+    error: float  # the root of the mean squared error: both together
+
+    @property
+    def label(self) -> str:
+        drawn = self.mechanism.drawn
+        return self.mechanism.name if drawn is None else f"{self.mechanism.name} ({drawn[0].name})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "oracle": self.mechanism.name,
+            "parameters": dict(self.parameters),
+            "epsilon_report": self.mechanism.epsilon_report,
+            "standard_error": self.standard_error,
+            "left_out": self.left_out,
+            "error": self.error,
+            "payload_bits": self.mechanism.payload_bits,
+        }
+
+
+def sizes_about(typical: float | None, most: int) -> list[float]:
+    """Return the chance of each size from 0 to `most`: Poisson about a typical size; without one, `most` for sure."""
+    if typical is None:
+        return [0.0] * most + [1.0]
+    if not 0 < typical <= most:
+        raise ParameterError(f"typical = {typical!r}: give the mean size of a set, above 0 and at most {most}")
+    logs = [size * math.log(typical) - math.lgamma(size + 1) for size in range(most + 1)]
+    chances = [math.exp(log - max(logs)) for log in logs]
+    return [chance / math.fsum(chances) for chance in chances]
+
+
+def rank_item_mechanisms(
+    domain_size: int, most: int, epsilon: float, num_reports: int, sizes: Sequence[float] | None = None
+) -> tuple[ItemChoice, ...]:
+    """Return every mechanism for sets that meets the needs and leaves out at most 5% of all items, least error first.
+
+    At most `most` items of one set count; `sizes` are the chances, or the numbers of devices, of each size from 0.
+    `epsilon` is of any number of reports of one set.
+    """
+    check_count("reports", num_reports, 1, 1 << 62)
+    ItemBits(domain_size, most)  # says so when one is out of range, before a list as long as `most` is made
+    weights = _checked(sizes_about(None, most) if sizes is None else sizes)
+    share = math.fsum(size * weight for size, weight in enumerate(weights)) / domain_size
+    bits = item_bits(domain_size=domain_size, most=most, epsilon=epsilon)  # says so when a number is out of range
+    choices = [_choice(bits, {"epsilon": epsilon}, most, weights, share, num_reports)]
+    for length in _lengths(min(most, domain_size)):
+        for inner in INNER:
+            built = padding_and_sampling(
+                domain_size=domain_size, most=most, epsilon=epsilon, length=length, inner=inner
+            )
+            written = {"epsilon": epsilon, "length": length, "inner": inner}
+            choices.append(_choice(built, written, length, weights, share, num_reports))
+    most_left_out = max(MOST_LEFT_OUT, choices[0].left_out)  # what `most` itself leaves out cannot be helped
+    fair = (choice for choice in choices if choice.left_out <= most_left_out)
+    return tuple(sorted(fair, key=lambda choice: choice.error))
+
+
+def _checked(sizes: Sequence[float]) -> list[float]:
+    total = math.fsum(sizes)
+    if not total > 0 or min(sizes) < 0:
+        raise ParameterError("sizes: give the share of each size from 0, none below 0, not all of them 0")
+    return [weight / total for weight in sizes]
+
+
+def _lengths(most: int) -> list[int]:
+    if most <= TRIED:
+        return list(range(1, most + 1))
+    return sorted({round(most ** (place / (TRIED - 1))) for place in range(TRIED)})
+
+
+def _choice(
+    built: Mechanism,
+    parameters: Mapping[str, Any],
+    counted: int,
+    weights: Sequence[float],
+    share: float,
+    num_reports: int,
+) -> ItemChoice:
+    held = math.fsum(size * weight for size, weight in enumerate(weights))
+    seen = math.fsum(min(size, counted) * weight for size, weight in enumerate(weights))
+    left_out = 1 - seen / held if held else 0.0
+    variance = frequency_variance(built, num_reports, min(share * (1 - left_out), 1.0))
+    error = math.sqrt(variance)
+    return ItemChoice(built, parameters, error, left_out, math.hypot(error, share * left_out))
+
+
+def other_mechanism(ranking: Sequence[ItemChoice]) -> str:
+    """Return the best mechanism of the other kind, in words."""
+    best = ranking[0]
+    other = next(choice for choice in ranking if choice.mechanism.name != best.mechanism.name)
+    return f"{other.label} would have {other.error / best.error:.2f} times the error"
+
+
+def item_table(ranking: Sequence[ItemChoice], limit: int = SHOWN) -> Table:
+    """Return the choices as a table: the best ones, and the best of each kind."""
+    kinds = {choice.label: choice for choice in reversed(ranking)}.values()
+    chosen = [choice for place, choice in enumerate(ranking) if place < limit or choice in kinds]
+    columns = (
+        Column("mechanism", is_left=True),
+        Column("length", "padding length"),
+        Column("error", "error of a share", percent),
+        Column("standard_error", "standard error", percent),
+        Column("left_out", "items left out", percent),
+        Column("bits", text=thousands),
+    )
+    return Table("Mechanisms for sets of items, the least error first", columns, list(_rows(chosen)))
+
+
+def _rows(choices: Sequence[ItemChoice]) -> Iterator[dict[str, Any]]:
+    for choice in choices:
+        yield {
+            "mechanism": choice.label,
+            "length": str(choice.parameters.get("length", "")),
+            "error": choice.error,
+            "standard_error": choice.standard_error,
+            "left_out": choice.left_out,
+            "bits": choice.mechanism.payload_bits,
+        }
