@@ -185,10 +185,14 @@ def count_slowly(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_c
     for start in range(0, len(reports), ROWS):
         rows = order[start : start + ROWS]
         there, first = np.unique(cohorts[rows], return_index=True)
-        octets = np.ascontiguousarray(reports[rows].astype("<u8", copy=False)).view(np.uint8)
-        bits = np.unpackbits(octets.reshape(len(rows), -1), axis=1, bitorder="little")
-        ones[there] += np.add.reduceat(bits, first, axis=0, dtype=np.int64)
+        ones[there] += np.add.reduceat(unpack_bits(reports[rows]), first, axis=0, dtype=np.int64)
     return np.bincount(cohorts, minlength=num_cohorts).astype(np.int64), ones
+
+
+def unpack_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Return packed bits one by one, shape (n, 64 * words)."""
+    octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
+    return np.unpackbits(octets.reshape(len(words), -1), axis=1, bitorder="little")
 
 
 def packed_words(octets: NDArray[np.uint8], num_bits: int) -> NDArray[np.uint64]:

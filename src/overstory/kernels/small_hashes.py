@@ -117,11 +117,10 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
 
 
 def value_words(symbols: NDArray[Any]) -> U64:
-    """Return the word that each symbol is hashed from; see `overstory.kernels.symbols.local_hash.value_words`."""
-    if not are_few(len(symbols) // TOGETHER, LOCAL_HASH):
-        from overstory.kernels.symbols import local_hash
+    """Return the word that each symbol is hashed from: ``mix32(2 v + 1) | mix32(2 v + 2) << 32``.
 
-        return local_hash.value_words(symbols)
+    No number is mixed for two halves, of one value or of two.
+    """
     twice = 2 * np.asarray(symbols, np.int64)
     return _mix32(twice + 1) | (_mix32(twice + 2) << HALF)
 

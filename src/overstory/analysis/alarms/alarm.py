@@ -98,8 +98,6 @@ def volume(metric: str, period: str, reports: int, before: Sequence[int]) -> Ala
 
     Small numbers vary by chance: the difference must exceed 4 standard errors of two Poisson counts, too.
 
-    Examples
-    --------
     >>> volume("colour", "2026-W47", 400, [1_000] * 8).text
     '400 reports in 2026-W47; the median of the 8 periods before is 1,000. Most often a release, or broken senders.'
     >>> volume("colour", "2026-W47", 600, [1_000] * 8), volume("colour", "2026-W47", 2, [5] * 8)
@@ -171,8 +169,6 @@ def refusals(day: str, posts: int, refused: Mapping[str, int], before: Sequence[
 
     `before` has each earlier day's share of its posts by reason; a reason that is missing has 0.
 
-    Examples
-    --------
     >>> usual = [{"too late": 0.002}] * 8
     >>> [alarm.values for alarm in refusals("2026-11-21", 1_000, {"too late": 3, "bad token": 40}, usual)]
     [('bad token',)]
@@ -199,8 +195,6 @@ EXPIRY: Final[Mapping[int, Severity]] = {7: "red", 30: "amber", 60: "note"}
 def expiry(metric: str, expires: dt.date, today: dt.date) -> Alarm | None:
     """Return an alarm in a metric's last 60 days; in its last 30 it is amber, in its last 7 red.
 
-    Examples
-    --------
     >>> import datetime as dt
     >>> expiry("colour", dt.date(2027, 1, 1), dt.date(2026, 12, 20)).text
     'It expires in 12 days, on 2027-01-01: no device reports it from then on.'

@@ -18,8 +18,7 @@ share and a contrast are such weights. For a pair of variables in one report, wi
 
 .. math:: n (p^* - q^*)^2 \Sigma_{vw} = c_0 + (f_v + f_w) (c_1 - c_0) , \quad v \ne w ,
 
-which is a diagonal and a matrix of rank 2; the sampling of people adds diag f - ff'. For two variables reported apart
-:math:`\Sigma` is a sum of Kronecker products.
+which is a diagonal and a matrix of rank 2; the sampling of people adds diag f - ff'.
 """
 
 from __future__ import annotations
@@ -66,8 +65,6 @@ def orthogonal(direction: F64) -> F64:
 
     The columns, but the first, of the reflection that moves the direction to the first axis.
 
-    Examples
-    --------
     >>> orthogonal(np.array([3.0, 4.0])).round(1).tolist()
     [[-0.8], [0.6]]
     """
@@ -163,28 +160,6 @@ class DenseCovariance:
     def at(self, shares: F64) -> DenseCovariance:
         """Return those with other people; the noise hardly depends on them."""
         return DenseCovariance(self.noise, shares, self.people)
-
-
-@dataclass(frozen=True, eq=False)
-class KroneckerCovariance:
-    """Of two variables that are reported apart: a sum of products ``A (x) B``.
-
-    The factors of each term have shapes (k_x, k_x) and (k_y, k_y), n included.
-    """
-
-    terms: tuple[tuple[F64, F64], ...]
-
-    def variances(self) -> F64:
-        parts: list[Any] = [np.outer(np.diag(rows), np.diag(columns)) for rows, columns in self.terms]
-        return np.asarray(sum(parts))
-
-    def apply(self, weights: F64) -> F64:
-        parts: list[Any] = [rows @ weights @ columns.T for rows, columns in self.terms]
-        return np.asarray(sum(parts))
-
-    def at(self, shares: F64) -> KroneckerCovariance:  # noqa: ARG002 - these are already those of the marginals
-        """Return the same: the errors of two variables reported apart depend on their marginals."""
-        return self
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ The marginals are the decoder's. Strings outside a list are one more column, h/k
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -26,9 +26,9 @@ from overstory.analysis.association.linked import DecodedVariable, filter_variab
 from overstory.analysis.association.table import Marginal, TableEstimate
 from overstory.analysis.decoding import CandidateMap
 from overstory.analysis.decoding.gls import SingularDesignError, inverse
+from overstory.analysis.support.base import support_of
 from overstory.analysis.support.linked import PairCounts, pair_counts
 from overstory.analysis.variance import check_reports_per_device
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -51,37 +51,23 @@ ACCURACY: Final = 1e-9
 MOST_STEPS: Final = 500
 
 
-class System(Protocol):
-    """The equations M D = R for Delta, in bases of the vectors of sum 0."""
-
-    def solve(self, right: F64) -> F64:
-        """Return D of M D = right, shape (..., K_x - 1, K_y - 1)."""
-        ...
-
-    def covary(self, weights: F64) -> F64:
-        """Return the covariances of D, times n, with weighted sums of it."""
-        ...
-
-    def diagonal(self, first: F64, second: F64) -> F64:
-        """Return the variances, times n, of ``first D second'``."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class DenseSystem:
-    """The inverse of M, and the covariance of D times n, as matrices."""
+    """The equations M D = R for Delta, in bases of the vectors of sum 0: M's inverse, and the covariance of n D."""
 
     inverse: F64
     covariance: F64
 
     def solve(self, right: F64) -> F64:
+        """Return D of M D = right, shape (..., K_x - 1, K_y - 1)."""
         return _times(right, self.inverse)
 
     def covary(self, weights: F64) -> F64:
+        """Return the covariances of D, times n, with weighted sums of it."""
         return _times(weights, self.covariance)
 
     def diagonal(self, first: F64, second: F64) -> F64:
-        """Return it row by row of the first basis."""
+        """Return the variances, times n, of ``first D second'``: row by row of the first basis."""
         a, b = first.shape[1], second.shape[1]
         table = self.covariance.reshape(a, b, a, b)
         rows = []
@@ -139,6 +125,9 @@ class IterativeSystem:
             turned = basis @ inverted
             parts.append(np.einsum("ia,ab,ib->i", turned, middle, turned))
         return np.outer(parts[0], parts[1])
+
+
+System = DenseSystem | IterativeSystem
 
 
 def _multiply(parts: tuple[F64, F64], unknown: F64) -> F64:
@@ -253,25 +242,19 @@ def linked_filters(
     """
     per_device = check_reports_per_device(reports_per_device)
     apart = pair_counts(mechanism, counts)
-    supported = apart.first, apart.second
-    variables, shown = [], []
-    for place, part in enumerate(mechanism.components):
-        named = tuple(labels[place])
-        if isinstance(part.encoding, Bloom):
-            candidates = candidate_map(part.encoding, named)
-            variables.append(
-                filter_variable(part, candidates, supported[place], apart.totals, per_device, complete=complete)
-            )
-            shown.append(named if complete else (*named, outside_name(named)))
-        else:
-            variables.append(finite_variable(part, supported[place], apart.totals, per_device))
-            shown.append(named)
+    shown, maps, others = listed_values(mechanism, labels, other, complete=complete)
+    variables = [
+        finite_variable(part, supported, apart.totals, per_device)
+        if candidates is None
+        else filter_variable(part, candidates, supported, apart.totals, per_device, complete=complete)
+        for part, candidates, supported in zip(mechanism.components, maps, (apart.first, apart.second), strict=True)
+    ]
     return table_of_variables(
         (variables[0], variables[1]),
         apart,
         (names[0], names[1]),
-        (shown[0], shown[1]),
-        other=_others(shown, labels, other),
+        shown,
+        other=others,
         reports_per_device=per_device,
         interval_kind=interval_kind,
     )
@@ -312,34 +295,33 @@ def table_of_variables(
     )
 
 
-def candidate_map(encoding: Bloom, candidates: Sequence[str]) -> CandidateMap:
-    """Return the candidates' bits by the mechanism's own hashes."""
-    from overstory.analysis.support.positions import positions_of
-
-    if not candidates:
-        raise ParameterError("a Bloom filter can only be asked for given strings: name candidates")
-    return CandidateMap(candidates, positions_of(encoding, candidates), encoding.num_bits)
+def listed_values(
+    mechanism: JointMechanism, labels: Sequence[Sequence[str]], other: Sequence[int | None], *, complete: bool
+) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], list[CandidateMap | None], tuple[int | None, int | None]]:
+    """Return of both variables the values to show, the bits of candidates by its own hashes, and who is all others."""
+    shown: list[tuple[str, ...]] = []
+    maps: list[CandidateMap | None] = []
+    others = list(other)
+    for place, part in enumerate(mechanism.components):
+        named = tuple(labels[place])
+        maps.append(None)
+        if part.encoding.decoded:
+            if not named:
+                raise ParameterError("a Bloom filter can only be asked for given strings: name candidates")
+            maps[place] = CandidateMap(named, support_of(part).table(named), part.payload_bits)
+            if not complete:
+                others[place], named = len(named), (*named, outside_name(named))
+        shown.append(named)
+    return (shown[0], shown[1]), maps, (others[0], others[1])
 
 
 def outside_name(candidates: Sequence[str]) -> str:
     """Return what strings outside a list are called: "other", unless that is a candidate.
 
-    Examples
-    --------
     >>> outside_name(["a", "b"]), outside_name(["a", "other"])
     ('other', 'other (not listed)')
     """
     return OTHER if OTHER not in candidates else f"{OTHER} (not listed)"
-
-
-def _others(
-    shown: Sequence[Sequence[str]], labels: Sequence[Sequence[str]], given: Sequence[int | None]
-) -> tuple[int | None, int | None]:
-    first, second = (
-        len(each) - 1 if len(each) > len(listed) else own
-        for each, listed, own in zip(shown, labels, given, strict=True)
-    )
-    return first, second
 
 
 def _marginal(variable: DecodedVariable, people: float) -> Marginal:

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.association.independence import DenseCovariance, orthogonal
-from overstory.analysis.association.linked_filters import OTHER, candidate_map
+from overstory.analysis.association.linked_filters import listed_values
 from overstory.analysis.association.table import TableEstimate
+from overstory.analysis.reports import unpack_bits
+from overstory.analysis.support.base import support_of
 from overstory.analysis.support.linked import words_of_part
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,20 +99,14 @@ def likelihoods(
     Of a filter, by the `candidates`' bits; strings outside the list come last, unless `complete`.
     """
     part, words = mechanism.components[place], words_of_part(mechanism, batch.bits, place)
-    p, q = float(part.p_star), float(part.q_star)
-    if isinstance(part, SymbolMechanism):
-        own, other = float(part.channel.keep), float(part.channel.other)
-        return np.where(words[:, :1].astype(np.int64) == np.arange(part.payload_limit), own, other)
-    bits = unpacked(words, part.payload_bits)
+    half = support_of(part)
+    p, q = half.rates
+    if half.one_support:
+        return np.where(words[:, :1].astype(np.int64) == np.arange(half.num_supports), p, q)
+    bits = unpack_bits(words)[:, : part.payload_bits].astype(np.float64)
     if candidates is None:
         return _scaled(np.log((1 - p) / (1 - q)) + bits * np.log(p * (1 - q) / (q * (1 - p))))
     return filter_likelihoods(bits, batch.cohorts, candidates, (p, q), complete=complete)
-
-
-def unpacked(words: NDArray[np.uint64], num_bits: int) -> F64:
-    """Return packed bits one by one, shape (n, num_bits)."""
-    octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8).reshape(len(words), -1)
-    return np.unpackbits(octets, axis=1, bitorder="little")[:, :num_bits].astype(np.float64)
 
 
 def _scaled(logarithms: F64) -> F64:
@@ -159,19 +153,10 @@ def linked_likelihood(
     """Return the likeliest table of the reports themselves; the parameters are those of `linked_filters`."""
     if not len(batch):
         raise ParameterError("there are no reports: nothing can be estimated")
-    likely, shown = [], []
-    for place, part in enumerate(mechanism.components):
-        named = tuple(labels[place])
-        candidates = candidate_map(part.encoding, named) if isinstance(part.encoding, Bloom) else None
-        likely.append(likelihoods(mechanism, batch, place, candidates, complete=complete))
-        shown.append(named if candidates is None or complete else (*named, OTHER))
-    others = [len(each) - 1 if len(each) > len(given) else None for each, given in zip(shown, labels, strict=True)]
+    shown, maps, others = listed_values(mechanism, labels, (None, None), complete=complete)
+    likely = [likelihoods(mechanism, batch, place, each, complete=complete) for place, each in enumerate(maps)]
     return table_of_likelihoods(
-        (likely[0], likely[1]),
-        (names[0], names[1]),
-        (shown[0], shown[1]),
-        other=(others[0], others[1]),
-        interval_kind=interval_kind,
+        (likely[0], likely[1]), (names[0], names[1]), shown, other=others, interval_kind=interval_kind
     )
 
 

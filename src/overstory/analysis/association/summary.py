@@ -97,8 +97,6 @@ def nearest_distribution(estimate: F64, covariance: F64) -> F64:
 
     The covariance is of rank K, or K - 1 where the estimate's sum is always 1.
 
-    Examples
-    --------
     >>> nearest_distribution(np.array([0.7, 0.5, -0.2]), np.eye(3)).round(6).tolist()
     [0.6, 0.4, 0.0]
     """

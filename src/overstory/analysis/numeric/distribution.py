@@ -40,7 +40,7 @@ from overstory.analysis.numeric.means import MeanEstimate, as_payloads, simulate
 from overstory.analysis.postprocess.likelihood import expectation_maximization
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import normal_reach
-from overstory.analysis.support.numbers import WaveHalf
+from overstory.analysis.support.numbers import WaveSupport
 from overstory.analysis.support.registry import Rng
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
@@ -208,7 +208,7 @@ class SquareWaveOracle:
     @cached_property
     def cells(self) -> NDArray[np.int64]:
         """Where the buckets begin in which reports are counted: at most 1,024 of them."""
-        return WaveHalf(self.randomizer).cells
+        return WaveSupport(self.randomizer).cells
 
     def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
         """Return one report's payload of each of n simulated people; see `simulation.simulate`."""
@@ -223,7 +223,7 @@ class SquareWaveOracle:
             When a payload is no cell.
         """
         payloads = as_payloads(reports, self.randomizer.channel.num_cells)
-        return WaveHalf(self.randomizer).count_payloads(payloads)
+        return WaveSupport(self.randomizer).count_payloads(payloads)
 
     def mean(self, counts: SupportCounts, *, reports_per_device: float = 1.0) -> MeanEstimate:
         """Estimate the mean without a fit: unbiased, with its standard error; see `MeanOracle.estimate`.

@@ -15,11 +15,18 @@ import numpy as np
 
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import normal_reach
-from overstory.analysis.support.numbers import GeneratorDraws, MeanHalf, draw_payloads, positions, sums_of_pairs
+from overstory.analysis.support.numbers import (
+    GeneratorDraws,
+    MeanSupport,
+    draw_payloads,
+    in_branches,
+    positions,
+    sums_of_pairs,
+)
 from overstory.analysis.support.registry import Rng, generator
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.numeric.means import Hybrid, MeanRandomizer
+from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 
 if TYPE_CHECKING:
@@ -70,10 +77,10 @@ class ReportSums:
         ParameterError
             When the counts are another mechanism's.
         """
-        widths = MeanHalf(mechanism).branch_bits
-        if counts.ones.shape != (len(widths), max(widths) * (max(widths) + 1) // 2):
+        half = MeanSupport(mechanism)
+        if counts.ones.shape != half.shape(()):
             raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {mechanism.name}")
-        both = [sums_of_pairs(ones, width) for ones, width in zip(counts.ones, widths, strict=True)]
+        both = [sums_of_pairs(ones, width) for ones, width in zip(counts.ones, half.branch_bits, strict=True)]
         totals, squares = zip(*both, strict=True)
         return cls(tuple(counts.totals.tolist()), totals, squares)
 
@@ -156,6 +163,10 @@ class MeanOracle:
         """Epsilon of one report, in nats, rounded up."""
         return self.randomizer.epsilon_report
 
+    @property
+    def _branches(self) -> int:
+        return len(getattr(self.randomizer, "branches", "1"))
+
     def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
         """Return one report's payload of each of n simulated people; see `simulation.simulate`."""
         return simulate(self.randomizer, values, rng)
@@ -169,9 +180,7 @@ class MeanOracle:
             When a payload is too wide for the randomizer.
         """
         payloads = as_payloads(reports, 1 << self.randomizer.payload_bits)
-        branches = [payloads]
-        if isinstance(self.randomizer, Hybrid):
-            branches = [payloads[(payloads & 1) == branch] >> 1 for branch in (0, 1)]
+        branches = in_branches(payloads, self._branches)
         totals = tuple(int(branch.sum()) for branch in branches)
         return ReportSums(tuple(map(len, branches)), totals, tuple(map(_sum_of_squares, branches)))
 
@@ -208,7 +217,7 @@ class MeanOracle:
 
     def _affine(self) -> tuple[tuple[Fraction, Fraction], ...]:
         """By branch, (a, b) with debias(payload) = a + b * (the payload within its branch)."""
-        debias, branches = self.randomizer.debias, 2 if isinstance(self.randomizer, Hybrid) else 1
+        debias, branches = self.randomizer.debias, self._branches
         return tuple((debias(i), debias(i + branches) - debias(i)) for i in range(branches))
 
 

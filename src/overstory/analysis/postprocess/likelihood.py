@@ -169,8 +169,6 @@ def expectation_maximization(
 def smoothed(shares: F64) -> F64:
     """Return (1, 2, 1) / 4 of each share and its neighbours; an end is its own neighbour, so the sum stays.
 
-    Examples
-    --------
     >>> smoothed(np.array([1.0, 0.0, 0.0])).tolist()
     [0.75, 0.25, 0.0]
     """

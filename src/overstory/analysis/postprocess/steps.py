@@ -171,8 +171,6 @@ class Smooth:
 def shrinkage(size: int, penalty: float) -> F64:
     """Return what is left of each wave's amplitude, longest first.
 
-    Examples
-    --------
     >>> shrinkage(3, 1.0).round(3).tolist()
     [1.0, 0.5, 0.059]
     """

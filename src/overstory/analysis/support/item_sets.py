@@ -22,6 +22,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -29,16 +30,10 @@ from numpy.typing import NDArray
 
 from overstory.analysis.estimate import MOST_TOGETHER, Estimate
 from overstory.analysis.selection import normal_reach, people_variance
-from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words
+from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, support_of
 from overstory.analysis.support.bits import OneHotSupport
-from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
-from overstory.analysis.support.symbols import DirectSupport
 from overstory.analysis.support.work import Work
-from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.encodings.item_sets import ItemBits, PaddedItems, check_items
-from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
-from overstory.protocol.encodings.symbols import Direct
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.item_sets import ItemBitMechanism, PaddedSampling
 
 if TYPE_CHECKING:
@@ -47,13 +42,6 @@ if TYPE_CHECKING:
 
     F64 = NDArray[np.float64]
 
-ORACLES: Final[dict[type, type[Support[Any]]]] = {
-    Direct: DirectSupport,
-    OneHot: OneHotSupport,
-    BalancedHash: BalancedSupport,
-    SeededHash: SeededSupport,
-}
-"""The server's half of each oracle that reports an item: GRR, OUE, OLH."""
 NEAR: Final = 0.8
 """From this share of the most items that count on, the mean size suggests that many sets are larger."""
 
@@ -70,8 +58,6 @@ class MeanSize:
     def interval(self, level: float = 0.95, kind: IntervalKind = "reports") -> tuple[float, float]:
         """Return the bounds of the two-sided normal interval.
 
-        Examples
-        --------
         >>> [round(bound, 2) for bound in MeanSize(2.0, 0.1, 0.2, most=4).interval(kind="population")]
         [1.61, 2.39]
         """
@@ -146,13 +132,13 @@ class PaddedSupport(ItemSupport):
     def core_seconds(self, num_reports: int, num_values: int) -> float:
         return self.inner.core_seconds(num_reports, num_values + self.encoding.num_dummies)
 
-    @property
+    @cached_property
     def inner(self) -> Support[Any]:
-        oracle = self.mechanism.inner
-        return ORACLES[type(oracle.encoding)](oracle)
+        """The server's half of the oracle that reports an item: GRR, OUE, OLH."""
+        return support_of(self.mechanism.inner)
 
-    def num_counts(self, labels: Sequence[str]) -> int:
-        return self.inner.num_counts(self._names(labels))
+    def shape(self, labels: Sequence[str]) -> tuple[int, int]:
+        return self.inner.shape(self._names(labels))
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
         """Return the items' labels, and those of dummies, where a count belongs to one."""
@@ -162,8 +148,7 @@ class PaddedSupport(ItemSupport):
         return [*labels, *(f"padding {number + 1}" for number in range(self.encoding.num_dummies))]
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        if values is not None:
-            raise ParameterError(f"{self.mechanism.name} counts all items: name none")
+        self.refuse_values(values, "all items: name none")
         return self.inner.count(batch, None)
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:

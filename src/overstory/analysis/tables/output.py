@@ -112,8 +112,6 @@ MISSING: Final = "(missing)"
 def label_text(label: Any) -> str:
     """Return a label as tables, files and pictures write it.
 
-    Examples
-    --------
     >>> label_text("First"), label_text(3), label_text(None)
     ('First', '3', '(missing)')
     """
@@ -202,8 +200,6 @@ def estimate_lines(estimate: Estimate, more: Mapping[str, Sequence[Any]] | None 
 def file_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
     """Return the columns of a file of estimates with intervals of that level: `CSV`, whose intervals are named by it.
 
-    Examples
-    --------
     >>> [column.csv for column in file_columns(0.99) if "high" in column.csv]
     ['prop_high_99', 'prop_plain_high_99']
     """
@@ -287,8 +283,6 @@ def _label(text: str) -> str:
 def plain(column: NDArray[Any]) -> list[Any]:
     """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for.
 
-    Examples
-    --------
     >>> plain(np.array([0.5, np.inf])), plain(np.array([True]))
     ([0.5, None], [True])
     """

@@ -1,4 +1,4 @@
-"""Local hashing: the word that each value is hashed from, and each device's symbol under its seed.
+"""Local hashing: each device's symbol under its seed.
 
 ``hash_word(word, seed)`` of `overstory.protocol.encodings.symbols`, with word = low + 2^32 high and m = mix32(seed), is
 
@@ -16,7 +16,7 @@ from overstory.kernels.compiled import kernel
 from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
 ENOUGH = 1 << 16  # devices worth a thread
 MASK = np.uint64(0xFFFFFFFF)
@@ -50,23 +50,6 @@ def encode_rows(words: Any, symbols: Any, seeds: Any, hash_range: Any, out: Any)
         out[row] = np.uint32((hashed * np.uint64(hash_range)) >> np.uint64(32))
 
 
-def value_words(symbols: ArrayLike) -> NDArray[np.uint64]:
-    """Return the word that each symbol is hashed from; `overstory.protocol.encodings.symbols.value_word`."""
-    given = np.asarray(symbols, np.int64)
-    out = np.empty(given.size, np.uint64)
-    fill_words(given, out)
-    return out
-
-
-@kernel
-def fill_words(symbols: Any, out: Any) -> None:
-    """``mix32(2 v + 1) | mix32(2 v + 2) << 32``."""
-    for i in range(out.size):
-        # 2 v + 1 and 2 v + 2: no number is mixed for two halves, of one value or of two.
-        twice = 2 * symbols[i]
-        out[i] = np.uint64(mix32(twice + 1)) | (np.uint64(mix32(twice + 2)) << np.uint64(32))
-
-
 def checked_words(words: NDArray[Any]) -> NDArray[np.uint64]:
     """Refuse what is no column of words."""
     words = np.asarray(words)
@@ -76,7 +59,7 @@ def checked_words(words: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def encode_hash(
-    words: NDArray[np.uint64],  # of each value: `value_words`, or a string's digest
+    words: NDArray[np.uint64],  # of each value: `small_hashes.value_words`, or a string's digest
     symbols: NDArray[Any],
     seeds: NDArray[Any],
     hash_range: int,

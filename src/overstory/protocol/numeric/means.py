@@ -51,6 +51,11 @@ class MeanRandomizer(NumericRandomizer):
         """Return the exact variance of `debiased_share` at a position's share."""
 
     @property
+    def branches(self) -> tuple[MeanRandomizer, ...]:
+        """What a report may be of: the lowest bits of its payload say which."""
+        return (self,)
+
+    @property
     def num_positions(self) -> int:
         """One more than there are steps: both ends are positions."""
         return self.resolution + 1
@@ -89,6 +94,7 @@ class Duchi(MeanRandomizer):
     """
 
     name = "duchi"
+    server: ClassVar[str] = "analysis.support.numbers:EndsSupport"
 
     @cached_property
     def channel(self) -> SymbolChannel:
@@ -145,6 +151,7 @@ class Piecewise(MeanRandomizer):
     """
 
     name = "piecewise"
+    server: ClassVar[str] = "analysis.support.numbers:MeanSupport"
 
     @cached_property
     def channel(self) -> WindowChannel:
@@ -208,6 +215,7 @@ class Hybrid(MeanRandomizer):
     """
 
     name = "hybrid"
+    server: ClassVar[str] = "analysis.support.numbers:HybridSupport"
 
     @cached_property
     def duchi(self) -> Duchi:
@@ -218,6 +226,10 @@ class Hybrid(MeanRandomizer):
     def piecewise(self) -> Piecewise:
         """The other."""
         return Piecewise(self.epsilon, self.domain, self.resolution)
+
+    @property
+    def branches(self) -> tuple[MeanRandomizer, ...]:
+        return self.duchi, self.piecewise
 
     @property
     def piecewise_threshold(self) -> int:

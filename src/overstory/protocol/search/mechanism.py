@@ -29,7 +29,7 @@ from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.domains.unknown import ELSEWHERE, coded_from, parameters_of
 from overstory.protocol.encodings.base import SEEDS, check_cohort, check_count, whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, digest
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, digest
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.search.plans import DICTIONARY, Plan, Question
 from overstory.protocol.search.protocols import BEAM, DICTIONARY_SHARE, LONG_STEP, discover
@@ -67,6 +67,7 @@ class SearchMechanism(LocalRandomizer):
     num_cohorts = SEEDS
     reads_reports: ClassVar[bool] = True
     once: ClassVar[bool] = True
+    server: ClassVar[str] = "analysis.support.searches:SearchSupport"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
@@ -84,6 +85,11 @@ class SearchMechanism(LocalRandomizer):
     @cached_property
     def questions(self) -> tuple[Question, ...]:
         return tuple(q for group in self.plan.groups for q in group.questions if isinstance(q, Question))
+
+    @cached_property
+    def parts(self) -> tuple[Mechanism, ...]:
+        """What answers each question."""
+        return tuple(question.mechanism for question in self.questions)
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
