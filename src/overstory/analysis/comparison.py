@@ -69,7 +69,6 @@ class Choice:
         return math.sqrt(self.variance)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the choice as JSON values; what has no bound is None."""
         ever = self.epsilon_permanent
         return {
             "oracle": self.name,

@@ -195,6 +195,25 @@ def unpack_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
     return np.unpackbits(octets.reshape(len(words), -1), axis=1, bitorder="little")
 
 
+def group_by_cohort(
+    reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Put reports in order of cohort, then of arrival; rows ``offsets[c] .. offsets[c + 1]`` are cohort c's."""
+    n, words = reports.shape
+    column = np.ascontiguousarray(cohorts, np.uint16)
+    if column.shape != (n,) or (n and int(column.max()) >= num_cohorts):
+        raise ValueError(f"{n} reports of {num_cohorts} cohorts need a cohort each, below {num_cohorts}")
+    offsets = np.zeros(num_cohorts + 1, np.int64)
+    np.cumsum(np.bincount(column, minlength=num_cohorts), out=offsets[1:])
+    if are_few(reports):
+        return reports[np.argsort(column, kind="stable")], offsets
+    from overstory.kernels.bits.popcount import move_rows
+
+    out = np.empty(n * words, np.uint64)
+    move_rows(np.ascontiguousarray(reports).reshape(-1), column, words, offsets[:-1].copy(), out)
+    return out.reshape(n, words), offsets
+
+
 def packed_words(octets: NDArray[np.uint8], num_bits: int) -> NDArray[np.uint64]:
     """Return reports as they travel, shape (n, ceil(num_bits / 8)), as words of 64 bits; a view if none is padded."""
     width, padded = -(-num_bits // 8), 8 * -(-num_bits // 64)

@@ -30,7 +30,6 @@ class Lanes:
         return self.context.make_array(array_type)(self.context, self.builder, array).data
 
     def index(self, start: Any, offset: int) -> Any:
-        """``start + offset`` as an index."""
         return self.builder.add(start, ir.Constant(start.type, offset))
 
     def load(self, pointer: Any, index: Any) -> Any:
@@ -44,18 +43,15 @@ class Lanes:
         self.builder.store(value, address, align=self.bits // 8)
 
     def constant(self, value: int) -> Any:
-        """Every lane the same constant."""
         return ir.Constant(self.vector, [value] * self.lanes)
 
     def add(self, *terms: Any) -> Any:
-        """Sum modulo ``2 ** bits``."""
         total = terms[0]
         for term in terms[1:]:
             total = self.builder.add(total, term)
         return total
 
     def xor(self, a: Any, b: Any) -> Any:
-        """Exclusive or."""
         return self.builder.xor(a, b)
 
     def fence(self, value: Any) -> Any:

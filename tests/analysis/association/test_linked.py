@@ -16,8 +16,13 @@ from scipy.stats import binom
 
 from overstory.analysis.association.independence import independence
 from overstory.analysis.association.linked import linked_cells
-from overstory.analysis.association.linked_filters import DENSE, linked_filters
-from overstory.analysis.association.linked_likelihood import likeliest_table, likelihoods, linked_likelihood
+from overstory.analysis.association.linked_filters import (
+    DENSE,
+    likeliest_table,
+    likelihoods,
+    linked_filters,
+    linked_likelihood,
+)
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.registry import SimulatedDevices, count_reports, support_of
 from overstory.protocol.errors import ParameterError

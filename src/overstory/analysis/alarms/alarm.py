@@ -45,12 +45,9 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
-
     from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.estimate import Estimate
-
-    F64 = NDArray[np.float64]
+    from overstory.analysis.selection import F64
 
 
 Kind = Literal["step", "drift", "volume", "fit", "crafted", "estimate", "refusals", "expiry"]
@@ -366,7 +363,6 @@ MOST_NAMED: Final = 3
 
 
 def _alarms(kind: Kind, severity: Severity, changes: Sequence[Change]) -> Iterator[Alarm]:
-    """Yield an alarm for each metric, its surest changes first."""
     for metric in dict.fromkeys(change.metric for change in changes):
         own = sorted((change for change in changes if change.metric == metric), key=lambda change: change.q_value)
         named = [f"{change.value} {100 * change.change:+.2f} points" for change in own[:MOST_NAMED]]

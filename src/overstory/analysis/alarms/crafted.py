@@ -50,12 +50,10 @@ if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.decoding.decoder import Decoded
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.reports import I64, SupportCounts
+    from overstory.analysis.selection import F64
     from overstory.analysis.support.base import Support
     from overstory.protocol.mechanisms.base import LocalRandomizer
-
-    F64 = NDArray[np.float64]
-    I64 = NDArray[np.int64]
 
 
 EXPECTED: Final = 20.0
@@ -321,7 +319,6 @@ def alarm_notes(checks: Iterable[Check], *, decoded: bool = False) -> tuple[str,
 
 
 def _of_counts(half: Support[Any], counts: SupportCounts, estimate: Estimate | None) -> Iterator[Check]:
-    """Yield what can be checked by counts alone."""
     if counts.num_cohorts > 1:
         statistic, p_value = balance(counts.totals, np.full(counts.num_cohorts, 1 / counts.num_cohorts))
         detail = f"chi-square {statistic:,.0f} over {counts.num_cohorts:,} cohorts"
@@ -368,7 +365,6 @@ def _below_zero(half: Support[Any], estimate: Estimate) -> Check:
 
 
 def _of_sums(mechanism: LocalRandomizer, sums: ReportSums | None, labels: Sequence[str]) -> Iterator[Check]:
-    """Yield what is checked by sums over reports."""
     watch = None if sums is None else Watch.of(mechanism)
     if watch is None or sums is None:
         return

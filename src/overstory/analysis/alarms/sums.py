@@ -32,9 +32,9 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from overstory.analysis.reports import I64
     from overstory.protocol.mechanisms.base import LocalRandomizer
 
-    I64 = NDArray[np.int64]
 
 WATCHED: Final = 256
 """Values whose pairs are counted, the first of the domain: 32,896 sums, 132 kB, however large the domain is."""
@@ -62,7 +62,6 @@ class ReportSums:
     seeds: I64  # shape (buckets,): reports by their seed's remainder
 
     def __add__(self, other: ReportSums) -> ReportSums:
-        """Merge with sums over other reports."""
         if not isinstance(other, ReportSums):
             return NotImplemented
         mine, others = self._arrays, other._arrays
@@ -131,7 +130,6 @@ class Watch:
 
     @property
     def num_bits(self) -> int:
-        """The most ones that a report can have."""
         return int(self.half.mechanism.payload_bits)
 
     @cached_property

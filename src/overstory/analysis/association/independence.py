@@ -35,13 +35,9 @@ from overstory.analysis.support.base import pair_covariance
 from overstory.analysis.variance import clustering, support_noise
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from overstory.analysis.association.table import TableEstimate
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
-
-    F64 = NDArray[np.float64]
 
 
 class TableCovariance(Protocol):
@@ -91,7 +87,6 @@ class PairCovariance:
     beyond: F64 | float = 0.0
 
     def variances(self) -> F64:
-        """Return noise and, of all devices like these, the sampling of people."""
         p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
         held = np.clip(self.shares, 0.0, 1.0)
         noise = support_noise(held, 1.0 - held, p_star, q_star)
@@ -100,7 +95,6 @@ class PairCovariance:
         return np.asarray((noise / (p_star - q_star) ** 2 + people) / self._devices + self.beyond)
 
     def apply(self, weights: F64) -> F64:
-        """Return the diagonal's and the low rank's part."""
         other, slope = self._together()
         held = np.clip(self.shares, 0.0, 1.0)
         possible = held / max(1.0, float(held.sum()))
@@ -181,7 +175,6 @@ class SummedCovariance:
         return spread
 
     def apply(self, weights: F64) -> F64:
-        """Return the covariances of sums with sums."""
         wide = self.cells.apply(np.repeat(weights, self.rest, axis=-1))
         return np.asarray(wide.reshape(*weights.shape, self.rest).sum(axis=-1))
 

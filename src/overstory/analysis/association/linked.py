@@ -28,6 +28,7 @@ import numpy as np
 
 from overstory.analysis.association.table import Marginal, TableEstimate
 from overstory.analysis.decoding import CandidateMap, decode
+from overstory.analysis.estimate import NO_REPORTS
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.base import support_of
 from overstory.analysis.support.linked import PairCounts, pair_counts
@@ -37,19 +38,14 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.reports import I64
+    from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.mechanisms.joint import JointMechanism
-
-    F64 = NDArray[np.float64]
-    I64 = NDArray[np.int64]
 
 
 LinkedMethod = Literal["gls", "closed"]
 """Least squares, which knows that shares add up to 1, or the closed form, each cell by itself."""
-NO_REPORTS = "there are no reports: nothing can be estimated"
 
 
 class Moments(NamedTuple):
@@ -245,7 +241,6 @@ def _raw_cells(variables: Sequence[FiniteVariable], apart: PairCounts) -> F64:
 
 
 def _marginals(covariance: LinkedCovariance) -> tuple[Marginal, Marginal]:
-    """Return the marginals with their standard errors."""
     found = []
     for place, shares in enumerate((covariance.rows, covariance.columns)):
         spread = [

@@ -36,11 +36,9 @@ if TYPE_CHECKING:
 
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.mechanisms.divided import DividedMechanism
-
-    F64 = NDArray[np.float64]
 
 
 Design = Literal["pair", "linked"]
@@ -109,7 +107,6 @@ class TableEstimate:
         return self.shares - reach, self.shares + reach
 
     def variance(self, weights: F64) -> float:
-        """Return the variance of a weighted sum of the cells."""
         return max(float((weights * self.covariance.apply(weights)).sum()), 0.0)
 
     def _sums(self, axis: int) -> Marginal:

@@ -32,14 +32,6 @@ from overstory.protocol.numeric.randomizer import NumericRandomizer
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    Payloads = NDArray[np.int64]
-
-
-def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) -> Payloads:
-    """Return one report's payload for each value."""
-    places = positions(randomizer, values)
-    return draw_payloads(randomizer, places, GeneratorDraws(generator(rng), places.size))
-
 
 SPLIT = 17  # a payload has at most 34 bits: two halves, whose products can be added 2**29 times
 
@@ -138,7 +130,24 @@ class MeanEstimate:
 
 
 @dataclass(frozen=True)
-class MeanOracle:
+class NumericOracle:
+    """From numbers to reports, and back."""
+
+    randomizer: NumericRandomizer
+
+    @property
+    def epsilon_report(self) -> float:
+        """Epsilon of one report, in nats, rounded up."""
+        return self.randomizer.epsilon_report
+
+    def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
+        """Return one report's payload of each of n simulated people."""
+        places = positions(self.randomizer, values)
+        return draw_payloads(self.randomizer, places, GeneratorDraws(generator(rng), places.size))
+
+
+@dataclass(frozen=True)
+class MeanOracle(NumericOracle):
     """From numbers to reports, and from reports to their mean.
 
     Parameters
@@ -156,21 +165,6 @@ class MeanOracle:
     (0.0066, True)
     """
 
-    randomizer: NumericRandomizer
-
-    @property
-    def epsilon_report(self) -> float:
-        """Epsilon of one report, in nats, rounded up."""
-        return self.randomizer.epsilon_report
-
-    @property
-    def _branches(self) -> int:
-        return len(getattr(self.randomizer, "branches", "1"))
-
-    def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
-        """Return one report's payload of each of n simulated people; see `simulation.simulate`."""
-        return simulate(self.randomizer, values, rng)
-
     def accumulate(self, reports: ArrayLike | Iterable[Report]) -> ReportSums:
         """Add up payloads, or reports; sums of several batches add up in any order.
 
@@ -180,7 +174,7 @@ class MeanOracle:
             When a payload is too wide for the randomizer.
         """
         payloads = as_payloads(reports, 1 << self.randomizer.payload_bits)
-        branches = in_branches(payloads, self._branches)
+        branches = in_branches(payloads, len(self.randomizer.branches))
         totals = tuple(int(branch.sum()) for branch in branches)
         return ReportSums(tuple(map(len, branches)), totals, tuple(map(_sum_of_squares, branches)))
 
@@ -217,7 +211,7 @@ class MeanOracle:
 
     def _affine(self) -> tuple[tuple[Fraction, Fraction], ...]:
         """By branch, (a, b) with debias(payload) = a + b * (the payload within its branch)."""
-        debias, branches = self.randomizer.debias, self._branches
+        debias, branches = self.randomizer.debias, len(self.randomizer.branches)
         return tuple((debias(i), debias(i + branches) - debias(i)) for i in range(branches))
 
 

@@ -31,9 +31,9 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.ranges import LevelReport, LevelTree, RangeRandomizer
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    F64 = NDArray[np.float64]
+    from overstory.analysis.selection import F64
 
 
 @dataclass(frozen=True, eq=False)

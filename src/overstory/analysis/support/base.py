@@ -2,8 +2,7 @@ r"""The server's half of an oracle: which values a report supports, and how the 
 
 A report supports the values that speak for it (Wang et al. 2017): those whose bit it sets, whose hash it names, whose
 set holds it. Counting the support of every value is all that differs between oracles on the server; what follows,
-debiasing by p* and q*, is the same for all. A family of encodings is a class, and `registry.FAMILIES` says
-which encoding belongs to which.
+debiasing by p* and q*, is the same for all. Each kind's half is a class, and the encoding or the mechanism names it.
 
 With v and w different, one report's support indicators :math:`S_v, S_w` have a covariance :math:`c_1` if its device
 holds one of the two and :math:`c_0` if it holds another, so over N reports of which :math:`n_v` and :math:`n_w` hold
@@ -45,6 +44,7 @@ from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import IntervalKind
+    from overstory.kernels.devices import StreamKey
 
 F64 = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -52,19 +52,6 @@ Words = NDArray[np.uint64]
 Cohorts = NDArray[np.uint16] | NDArray[np.uint32]
 M_co = TypeVar("M_co", bound=LocalRandomizer, covariant=True)
 O_co = TypeVar("O_co", bound=Mechanism, covariant=True)
-
-
-@dataclass(frozen=True)
-class StreamKey:
-    """Which random stream a simulated report takes: with the value it decides the report.
-
-    `first_device` is the first row's; a device's report does not depend on the rows that it is computed with. Its
-    permanent response does not depend on which of its reports it is, `report_index`.
-    """
-
-    key: bytes
-    first_device: int = 0
-    report_index: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,7 +81,6 @@ class ServerHalf(ABC, Generic[M_co]):
         """Return the packed reports of devices that hold ``table[symbols]``."""
 
     def num_counts(self, labels: Sequence[str]) -> int:
-        """Return how many counts a period has."""
         return math.prod(self.shape(labels))
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - of most, labels name none
@@ -102,10 +88,9 @@ class ServerHalf(ABC, Generic[M_co]):
         return [f"{self.count_name}{number}" for number in range(size)]
 
     def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:
-        """Return the cohort of each device, drawn uniformly."""
-        from overstory.kernels.devices import assign_cohorts
+        from overstory.kernels.devices import StreamKey, assign_cohorts
 
-        return assign_cohorts(key, self.mechanism.num_cohorts, num_devices)
+        return assign_cohorts(StreamKey(key), self.mechanism.num_cohorts, num_devices)
 
     def refuse_values(self, values: Sequence[Any] | None, counted: str) -> None:
         """Raise ParameterError where values are named, and what is counted are not values."""
@@ -131,7 +116,6 @@ class Support(ServerHalf[O_co]):
 
     @property
     def encoding(self) -> Any:
-        """The mechanism's; a class of one kind of encoding says which."""
         return self.mechanism.encoding
 
     @property
@@ -165,7 +149,6 @@ class Support(ServerHalf[O_co]):
         return 1, int(mechanism.domain_size or len(labels) or mechanism.payload_bits)
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
-        """Return the labels where a count belongs to a label."""
         is_of_labels = self.encoding.pure and not self.encoding.by_seed and len(labels) == size
         return list(labels) if is_of_labels else super().count_names(size, labels)
 
@@ -180,7 +163,6 @@ class Support(ServerHalf[O_co]):
         return debias(counts, *self.rates, values, shared, SupportErrors.of(self.mechanism), **choices)
 
     def outputs(self, batch: ReportBatch) -> NDArray[np.int64]:
-        """Return the payloads as numbers."""
         drawn = batch.bits[:, 0]
         if drawn.size and int(drawn.max()) >= self.num_outputs:
             raise ParameterError(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, SampledErrors, StreamKey, Support, Words, chosen
+from overstory.analysis.support.base import Cohorts, SampledErrors, Support, Words, chosen
 from overstory.analysis.support.positions import positions_of, symbols_of
 from overstory.analysis.support.work import PER_BIT, REGRESSION, Work
 from overstory.analysis.variance import support_noise
@@ -19,6 +19,7 @@ from overstory.protocol.mechanisms.payloads import BitMechanism
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
+    from overstory.kernels.devices import StreamKey
 
 BITS: Final = "bits, not values: give candidates to `estimate`"
 
@@ -35,11 +36,9 @@ class OneHotSupport(Support[BitMechanism]):
         return int(most) if fewest == most else None
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the positions that each value sets in each cohort."""
         return symbols_of(values, self.encoding.domain_size).astype(np.int32).reshape(1, -1, 1)
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        """Pass the values' bits through both channels."""
         return self.simulate(table, symbols, cohorts, stream, self.encoding.num_bits)
 
     def simulate(
@@ -56,10 +55,8 @@ class OneHotSupport(Support[BitMechanism]):
             cohorts.astype(np.uint16, copy=False),
             permanent,
             instantaneous,
-            stream.key,
+            stream,
             num_bits=num_bits,
-            first_device=stream.first_device,
-            report_index=stream.report_index,
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
@@ -146,7 +143,7 @@ class SampledSupport(OneHotSupport):
         Given that s of n devices are asked, a symbol's share x among the s is estimated as by any unary encoding; that
         the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. Values not asked for are unknown.
         """
-        from overstory.analysis.estimate import Estimate
+        from overstory.analysis.estimate import unbiased
         from overstory.analysis.variance import clustering
 
         asked, ones = self.asked(counts)
@@ -160,16 +157,13 @@ class SampledSupport(OneHotSupport):
         spread = (noise / (p_star - q_star) ** 2 + sampling) / reached
         errors = np.where(asked, np.sqrt(spread) * reports, np.inf)
         values = [str(symbol) for symbol in range(len(asked))] if names is None else names
-        notes = shared.note if reports else ("there are no reports: nothing can be estimated",)
-        raw = shares * reports
-        return Estimate(
-            values=values,
-            counts=raw,
-            raw_counts=raw,
-            standard_errors=errors,
-            num_reports=reports,
+        return unbiased(
+            values,
+            shares * reports,
+            errors,
+            reports,
             reports_per_device=reports_per_device,
-            notes=notes,
+            notes=shared.note,
             joint_errors=SampledErrors(self.encoding, counts.totals),
             **choices,
         )

@@ -21,16 +21,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.estimate import MOST_TOGETHER, Estimate
+from overstory.analysis.estimate import MOST_TOGETHER, Estimate, converted
 from overstory.analysis.selection import normal_reach, people_variance
-from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, support_of
+from overstory.analysis.support.base import Cohorts, Support, Words, support_of
 from overstory.analysis.support.bits import OneHotSupport
 from overstory.analysis.support.work import Work
 from overstory.protocol.encodings.item_sets import ItemBits, PaddedItems, check_items
@@ -39,8 +39,8 @@ from overstory.protocol.mechanisms.item_sets import ItemBitMechanism, PaddedSamp
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.analysis.selection import IntervalKind
+    from overstory.kernels.devices import StreamKey
 
-    F64 = NDArray[np.float64]
 
 NEAR: Final = 0.8
 """From this share of the most items that count on, the mean size suggests that many sets are larger."""
@@ -85,9 +85,8 @@ class ItemEstimate(Estimate):
 
 def with_size(estimate: Estimate, size: MeanSize, **changed: Any) -> ItemEstimate:
     """Return an estimate of items from one of symbols, with what is known of large sets in its notes."""
-    given = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
     notes = (*estimate.notes, *size_notes(size))
-    return ItemEstimate(**{**given, **changed, "notes": notes, "mean_size": size, "joint_errors": None})
+    return converted(ItemEstimate, estimate, **changed, notes=notes, mean_size=size, joint_errors=None)
 
 
 def size_notes(size: MeanSize) -> tuple[str, ...]:
@@ -119,7 +118,7 @@ class ItemSupport(Support[Any]):
         from overstory.kernels.devices import assign_cohorts
 
         key = hashlib.blake2b(stream.key, salt=number.to_bytes(16, "little"), digest_size=32).digest()
-        return assign_cohorts(key, 1 << 31, rows, stream.first_device).astype(np.int64)
+        return assign_cohorts(replace(stream, key=key), 1 << 31, rows).astype(np.int64)
 
 
 class PaddedSupport(ItemSupport):
@@ -134,14 +133,12 @@ class PaddedSupport(ItemSupport):
 
     @cached_property
     def inner(self) -> Support[Any]:
-        """The server's half of the oracle that reports an item: GRR, OUE, OLH."""
         return support_of(self.mechanism.inner)
 
     def shape(self, labels: Sequence[str]) -> tuple[int, int]:
         return self.inner.shape(self._names(labels))
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
-        """Return the items' labels, and those of dummies, where a count belongs to one."""
         return self.inner.count_names(size, self._names(labels))
 
     def _names(self, labels: Sequence[str]) -> list[str]:

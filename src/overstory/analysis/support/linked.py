@@ -12,18 +12,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts, count_bits, unpack_bits
-from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support, Words, support_of
+from overstory.analysis.support.base import Cohorts, ServerHalf, Support, Words, support_of
 from overstory.analysis.support.positions import symbols_of
 from overstory.kernels.columns import COMPILING, are_few
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.joint import JointMechanism
+
+if TYPE_CHECKING:
+    from overstory.kernels.devices import StreamKey
 
 I64 = NDArray[np.int64]
 
@@ -81,7 +84,6 @@ class LinkedSupport(ServerHalf[JointMechanism]):
         return first, second
 
     def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - candidates are chosen later
-        """Return the cohorts, and the pairs of supports, each support alone and the reports included."""
         first, second = self.sizes
         return self.mechanism.num_cohorts, (first + 1) * (second + 1)
 
@@ -91,7 +93,6 @@ class LinkedSupport(ServerHalf[JointMechanism]):
         return [f"{x}&{y}" for x in first for y in second]
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the tables of both parts, as two objects."""
         pairs = [self.mechanism.split(value) for value in values]
         tables = np.empty(2, object)
         for place, half in enumerate(self.halves):

@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Words, server_half
+from overstory.analysis.support.base import Cohorts, ServerHalf, Words, server_half
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.randomizer import NumericRandomizer
@@ -29,7 +29,9 @@ from overstory.protocol.numeric.randomizer import NumericRandomizer
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    I64 = NDArray[np.int64]
+    from overstory.analysis.reports import I64
+    from overstory.kernels.devices import StreamKey
+
 
 MOST_BUCKETS: Final = 1024
 """Square Wave's cells are counted in at most this many buckets."""
@@ -38,21 +40,14 @@ ROWS: Final = 1 << 16
 """Payloads whose bits are counted at a time: sums of float32 are exact up to 2**24."""
 
 
-class Draws(Protocol):
-    """Where the randomness of n simulated devices comes from."""
-
-    def below(self, size: int) -> I64:
-        """Return a uniform number below `size` for each device, int64 of shape (n,)."""
-        ...
-
-
 class GeneratorDraws:
-    """Fresh randomness from a generator."""
+    """Fresh randomness of n simulated devices, from a generator."""
 
     def __init__(self, rng: np.random.Generator, count: int) -> None:
         self._rng, self._count = rng, count
 
     def below(self, size: int) -> I64:
+        """Return a uniform number below `size` for each device, int64 of shape (n,)."""
         return self._rng.integers(size, size=self._count)
 
 
@@ -74,6 +69,9 @@ class KeyedDraws:
         words = stream_words(self._starts, self._next)
         self._next += 1
         return below(words, size).astype(np.int64)
+
+
+Draws = GeneratorDraws | KeyedDraws
 
 
 def positions(randomizer: NumericRandomizer, values: ArrayLike) -> I64:
@@ -225,7 +223,6 @@ class WaveSupport(NumberSupport):
         return [f"cell{first}" for first in self.cells[:size].tolist()]
 
     def count_payloads(self, payloads: I64) -> SupportCounts:
-        """Count the buckets of payloads below the number of cells."""
         buckets = np.searchsorted(self.cells, payloads, side="right") - 1
         return SupportCounts([payloads.size], [np.bincount(buckets, minlength=self.cells.size - 1)])
 

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.base import Cohorts, StreamKey, count_reports, server_half, support_of
+from overstory.analysis.support.base import Cohorts, count_reports, server_half, support_of
 from overstory.analysis.support.positions import symbols_of
+from overstory.kernels.devices import StreamKey
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer

@@ -30,7 +30,6 @@ class SearchSupport(SplitSupport):
     """How many devices answered each question; what they would answer."""
 
     def part_of(self, cohorts: Cohorts) -> NDArray[np.int64]:
-        """Return the group of each device's number."""
         mechanism = self.mechanism
         groups: NDArray[np.int64] = np.searchsorted(mechanism.bounds, cohorts.astype(np.int64), side="right") - 1
         if groups.size and not 0 <= int(groups.min()) <= int(groups.max()) < len(mechanism.questions):

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.estimate import Estimate
+from overstory.analysis.estimate import Estimate, unbiased
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.selection import people_covariance, people_variance
 from overstory.analysis.support.base import Cohorts, pooled
@@ -81,7 +81,6 @@ class SeedSupport(SymbolSupport):
         return self.mechanism.num_cohorts, self.num_outputs
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count reports by seed and symbol."""
         self.refuse_values(values, "by seed and symbol, not by value: give candidates to `estimate`")
         seeds, symbols = self.shape(())
         cells = batch.cohorts.astype(np.int64) * symbols + self.outputs(batch)
@@ -115,11 +114,9 @@ class BalancedSupport(SeedSupport):
     encoding: BalancedHash
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return each value's symbols under all seeds."""
         return inner_products(self.encoding)[symbols_of(values, self.encoding.domain_size)]
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
-        """Look up the symbol."""
         return np.asarray(table[symbols, cohorts], np.uint32)
 
     def of_domain(self, counts: SupportCounts) -> NDArray[np.int64]:
@@ -157,15 +154,12 @@ class SeededSupport(SeedSupport):
 
     @property
     def seeds(self) -> NDArray[np.uint32]:
-        """The public seeds."""
         return np.array(self.encoding.seeds, np.uint32)
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the word that each value is hashed from."""
         return words_of(self.encoding, values)
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
-        """Hash each device's value under its seed."""
         from overstory.kernels.small_hashes import encode_hash
 
         return encode_hash(table, symbols, self.seeds[cohorts], self.num_outputs)
@@ -190,17 +184,7 @@ class SeededSupport(SeedSupport):
         labels = [str(value) for value in values] if names is None else names
         reports = counts.num_reports
         if not reports:
-            nothing, unknown = np.zeros(len(values)), np.full(len(values), np.inf)
-            note = ("there are no reports: nothing can be estimated",)
-            return Estimate(
-                values=labels,
-                counts=nothing,
-                raw_counts=nothing,
-                standard_errors=unknown,
-                num_reports=0,
-                notes=note,
-                **choices,
-            )
+            return unbiased(labels, np.zeros(len(values)), np.full(len(values), np.inf), 0, **choices)
         read = _read(self, counts, values, each)
         raw = read.shares * reports
         people = people_variance(raw, reports, read.sharing)
@@ -209,12 +193,11 @@ class SeededSupport(SeedSupport):
         # Of these reports: without the sampling of people, and never below the noise of randomization.
         least = support_noise(holders, reports - holders, p_star, q_star) / (p_star - q_star) ** 2
         variances = np.maximum((read.errors * reports) ** 2 - people, least) * read.effect
-        return Estimate(
-            values=labels,
-            counts=raw,
-            raw_counts=raw,
-            standard_errors=np.sqrt(variances),
-            num_reports=reports,
+        return unbiased(
+            labels,
+            raw,
+            np.sqrt(variances),
+            reports,
             reports_per_device=each,
             notes=(*read.notes, *lecture_notes(self.mechanism, reports)),
             joint_errors=SeedErrors(self, counts, values, each),

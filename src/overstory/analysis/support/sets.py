@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.base import Cohorts, StreamKey, Words
+from overstory.analysis.support.base import Cohorts, Words
 from overstory.analysis.support.symbols import CountedByValue, OutputSupport
 from overstory.analysis.support.work import Work
 from overstory.kernels.columns import are_few
-from overstory.kernels.devices import below, in_tiles, stream_starts, stream_words
+from overstory.kernels.devices import StreamKey, below, in_tiles, stream_starts, stream_words
 from overstory.protocol.channels import ONE
 from overstory.protocol.encodings.finite_fields import Field, PowerField
 from overstory.protocol.encodings.sets import Projective
@@ -43,13 +43,10 @@ class PointSupport(CountedByValue, OutputSupport):
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
         """Draw points; they are memoized, so all reports of a device are one."""
-        points = simulate_points(
-            table[symbols], self.encoding, self.inside, stream.key, first_device=stream.first_device
-        )
+        points = simulate_points(table[symbols], self.encoding, self.inside, stream)
         return points.astype(np.uint64).reshape(-1, 1)
 
     def supports(self, batch: ReportBatch) -> I64:
-        """Sum the histogram of points over every value's hyperplane."""
         histogram = np.bincount(self.outputs(batch), minlength=self.num_outputs)
         return count_plane_support(histogram, self.encoding)
 
@@ -58,7 +55,7 @@ MOST_PAIRS: Final = 1 << 22
 """Pairs of a value and a point that somebody sent, up to which NumPy tries each."""
 
 
-def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, key: bytes, *, first_device: int = 0) -> I64:
+def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, stream: StreamKey) -> I64:
     """Return one point from each of many devices, a function of the key, the device and its value alone."""
     points, own, _ = space.sizes
     if points > ONE:
@@ -66,12 +63,12 @@ def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, key: 
     held, out = np.asarray(symbols, np.int64), np.empty(len(symbols), np.int64)
 
     def draw(rows: slice, devices: I64) -> None:
-        starts = stream_starts(key, b"points-1", devices, held[rows])
+        starts = stream_starts(stream.key, b"points-1", devices, held[rows])
         is_inside = stream_words(starts, 0) >> np.uint64(32) < np.uint64(inside)
         drawn = below(stream_words(starts, 1), np.where(is_inside, own, points - own))
         out[rows] = _points(space, held[rows], is_inside, drawn.astype(np.int64))
 
-    in_tiles(draw, first_device, held.size)
+    in_tiles(draw, stream, held.size)
     return out
 
 
@@ -136,7 +133,6 @@ def _coordinates(space: Projective, points: I64, dimension: int) -> I64:
 
 
 def _inner(field: Field, first: I64, second: I64) -> I64:
-    """Return the inner products along the last axis."""
     if not isinstance(field, PowerField):
         return np.asarray((first * second).sum(axis=-1) % field.size)
     total = np.zeros(np.broadcast_shapes(first.shape, second.shape)[:-1], np.int64)

@@ -9,16 +9,19 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support, Words, support_of
+from overstory.analysis.support.base import Cohorts, ServerHalf, Support, Words, support_of
 from overstory.analysis.support.positions import symbols_of
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.wire.upload import cohort_width
+
+if TYPE_CHECKING:
+    from overstory.kernels.devices import StreamKey
 
 
 class SplitSupport(ServerHalf[Any]):
@@ -42,11 +45,9 @@ class SplitSupport(ServerHalf[Any]):
         """Return the table of a part, and each device's place in it."""
 
     def part_of(self, cohorts: Cohorts) -> NDArray[np.integer[Any]]:
-        """Return which part each report is of."""
         return np.asarray(cohorts)
 
     def part_key(self, key: bytes, place: int) -> bytes:
-        """Return the key of a part's random stream."""
         return bytes(byte ^ place for byte in key)
 
     def reports_of(self, batch: ReportBatch, place: int) -> ReportBatch:
@@ -103,7 +104,6 @@ class DividedSupport(SplitSupport):
     count_name = "cell"
 
     def project(self, table: NDArray[Any], symbols: NDArray[Any], place: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return which cell of a table each device is in."""
         parts = np.unravel_index(table, self.mechanism.sizes)
         chosen = self.mechanism.tables[place]
         shape = [self.mechanism.sizes[variable] for variable in chosen]

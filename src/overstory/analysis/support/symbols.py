@@ -8,14 +8,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen, pooled
+from overstory.analysis.support.base import Cohorts, Support, Words, chosen, pooled
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.work import Work
 from overstory.analysis.variance import error_bound
@@ -24,12 +24,14 @@ from overstory.protocol.encodings.base import MAX_SYMBOLS, check_symbol
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 
+if TYPE_CHECKING:
+    from overstory.kernels.devices import StreamKey
+
 
 class OutputSupport(Support[Any]):
     """One output a report."""
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the symbols themselves."""
         return symbols_of(values, self.domain_size or 0)
 
     @property
@@ -63,7 +65,6 @@ class SymbolSupport(OutputSupport):
         """Return the symbol that the channels work on, for each device."""
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        """Pass the encoded symbols through both channels."""
         from overstory.kernels.devices import simulate_symbols
 
         rounds = self.mechanism.rounds
@@ -75,9 +76,7 @@ class SymbolSupport(OutputSupport):
             self.num_outputs,
             permanent,
             instantaneous,
-            stream.key,
-            first_device=stream.first_device,
-            report_index=stream.report_index,
+            stream,
         )
         return reported.astype(np.uint64).reshape(-1, 1)
 
@@ -107,13 +106,11 @@ class HadamardSupport(CountedByValue, SymbolSupport):
         return encode_hadamard(table[symbols], cohorts)
 
     def supports(self, batch: ReportBatch) -> NDArray[np.int64]:
-        """Transform the signed histogram of rows."""
         from overstory.kernels.small_hashes import count_hadamard_support
 
         return count_hadamard_support(batch.cohorts, self.outputs(batch).astype(np.uint32), self.encoding.domain_size)
 
     def votes(self, batch: ReportBatch, num_values: int) -> Words:
-        """Compare each value's sign in the report's row with the report."""
         table, signs = self.table(range(num_values)), batch.bits[:, 0].astype(np.uint32)
         votes = np.zeros((len(batch), -(-num_values // 64)), np.uint64)
         for value in range(num_values):
@@ -181,7 +178,7 @@ class SubsetSupport(CountedByValue, OutputSupport):
         from overstory.kernels.devices import simulate_subsets
 
         shape = self.encoding.domain_size, self.encoding.subset_size
-        return simulate_subsets(table[symbols], *shape, self.inside, stream.key, first_device=stream.first_device)
+        return simulate_subsets(table[symbols], *shape, self.inside, stream)
 
     def supports(self, batch: ReportBatch) -> NDArray[np.int64]:
         size, members = self.encoding.subset_size, np.bitwise_count(batch.bits).sum(axis=1)

@@ -144,7 +144,7 @@ def _likeliest(
     """Read all reports, and maximize their likelihood."""
     import numpy as np
 
-    from overstory.analysis.association.linked_likelihood import filter_likelihoods, table_of_likelihoods
+    from overstory.analysis.association.linked_filters import filter_likelihoods, table_of_likelihoods
     from overstory.analysis.reports import unpack_bits
     from overstory.files.rappor import read_pairs
 

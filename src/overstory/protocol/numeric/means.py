@@ -51,11 +51,6 @@ class MeanRandomizer(NumericRandomizer):
         """Return the exact variance of `debiased_share` at a position's share."""
 
     @property
-    def branches(self) -> tuple[MeanRandomizer, ...]:
-        """What a report may be of: the lowest bits of its payload say which."""
-        return (self,)
-
-    @property
     def num_positions(self) -> int:
         """One more than there are steps: both ends are positions."""
         return self.resolution + 1
@@ -228,7 +223,7 @@ class Hybrid(MeanRandomizer):
         return Piecewise(self.epsilon, self.domain, self.resolution)
 
     @property
-    def branches(self) -> tuple[MeanRandomizer, ...]:
+    def branches(self) -> tuple[NumericRandomizer, ...]:
         return self.duchi, self.piecewise
 
     @property
