@@ -126,7 +126,7 @@ class Watch:
     def counts_ones(self) -> bool:
         """Whether the distribution of ones is fixed by the mechanism, whatever the values are."""
         # Hashes of one value may meet in a bit: how often they do depends on the value.
-        return "ones" in self.half.watched and self.half.own_bits is not None
+        return self.half.own_bits is not None
 
     @property
     def num_bits(self) -> int:

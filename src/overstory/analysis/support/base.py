@@ -135,7 +135,10 @@ class Support(ServerHalf[O_co]):
     @property
     def own_bits(self) -> int | None:
         """How many bits of a report are its value's, whatever the value; None where that depends on it."""
-        return None
+        if "ones" not in self.watched:
+            return None
+        fewest, most = self.encoding.ones
+        return int(most) if fewest == most else None
 
     @property
     def rates(self) -> tuple[float, float]:

@@ -30,11 +30,6 @@ class OneHotSupport(Support[BitMechanism]):
     work = Work("n d bits added", cell=PER_BIT)
     watched: ClassVar[frozenset[str]] = frozenset({"ones", "pairs"})
 
-    @property
-    def own_bits(self) -> int | None:
-        fewest, most = self.encoding.ones
-        return int(most) if fewest == most else None
-
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
         return symbols_of(values, self.encoding.domain_size).astype(np.int32).reshape(1, -1, 1)
 
