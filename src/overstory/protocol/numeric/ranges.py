@@ -150,6 +150,7 @@ class RangeRandomizer(LocalRandomizer):
 
     @property
     def parts(self) -> tuple[Mechanism, ...]:
+        """The mechanisms over which devices are divided: those of the levels."""
         return self.mechanisms
 
     def epsilon_n(self, reports: int) -> float:
