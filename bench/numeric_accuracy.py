@@ -22,8 +22,7 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.numeric import MeanOracle, RangeOracle, SquareWaveOracle
 from overstory.analysis.numeric.quantities import Quantity, estimate_numbers
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.likelihood import MaximumLikelihood
-from overstory.analysis.postprocess.steps import postprocess
+from overstory.analysis.postprocess.steps import MaximumLikelihood, postprocess
 from overstory.protocol.domains import Bins
 from overstory.protocol.mechanisms.bits import oue
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave

@@ -21,14 +21,12 @@ import numpy as np
 from _timing import seconds
 from overstory.analysis.support.sets import count_plane_support, simulate_points
 from overstory.kernels.bits.popcount import count_bits_grouped
-from overstory.kernels.devices import assign_cohorts, simulate_bits, simulate_subsets, simulate_symbols
-from overstory.kernels.small_hashes import encode_hadamard
-from overstory.kernels.symbols.local_hash import encode_hash, value_words
-from overstory.kernels.symbols.transforms import count_hadamard_support
+from overstory.kernels.devices import StreamKey, assign_cohorts, simulate_bits, simulate_subsets, simulate_symbols
+from overstory.kernels.small_hashes import count_hadamard_support, encode_hadamard, encode_hash, value_words
 from overstory.kernels.threads import cores
 from overstory.protocol.mechanisms.registry import mechanism
 
-KEY, ONE = bytes(range(32)), 1 << 32
+KEY, ONE = StreamKey(bytes(range(32))), 1 << 32
 RNG = np.random.default_rng(1)
 Job = Callable[[], Any]
 # A job, its yardstick, and how many times the yardstick's work the job does.

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.association.linked_filters import linked_filters
-from overstory.analysis.association.linked_likelihood import linked_likelihood
+from overstory.analysis.association.linked_filters import linked_filters, linked_likelihood
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.protocol.mechanisms.joint import JointMechanism, joint
 from papers.comparison import at_least, proportion, simulated

@@ -9,19 +9,17 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess.likelihood import (
-    MaximumLikelihood,
-    expectation_maximization,
-    likeliest_of_bits,
-    likeliest_of_symbols,
-)
+from overstory.analysis.numeric.distribution import expectation_maximization
 from overstory.analysis.postprocess.steps import (
     STEPS,
     BaseCut,
     EstFreq,
+    MaximumLikelihood,
     Processed,
     Smooth,
     least_risk,
+    likeliest_of_bits,
+    likeliest_of_symbols,
     postprocess,
     project_simplex,
     shrinkage,

@@ -165,11 +165,11 @@ def test_a_subset_of_another_size_is_refused(members):
     assert oracle.accumulate([sound]).num_reports == 1
 
 
-def test_an_encoding_of_no_known_kind_is_refused():
+def test_a_mechanism_that_names_no_server_is_refused():
     class Odd:
-        encoding = object()
+        name, server = "odd", ""
 
-    with pytest.raises(ParameterError, match="no server's half for the encoding object"):
+    with pytest.raises(ParameterError, match="reports of odd are not counted"):
         support_of(Odd())
     assert support_of(mechanism("grr", domain_size=4, epsilon=1.0)).work.words == "n + d"
 

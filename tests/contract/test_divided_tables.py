@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import binom
 
 from overstory.analysis.association.table import divided_tables
-from overstory.analysis.support.divided import DividedHalf
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.analysis.support.split import DividedSupport
 from overstory.client import Randomizer
 from overstory.client.recorder import Tagger
 from overstory.collector.ingest.validation import ReportFormat
@@ -94,9 +94,9 @@ def test_simulated_devices_are_counted_in_their_tables(design: DividedMechanism)
     """Each table's supports come to the shares that its oracle gives."""
     held = np.arange(60_000) % design.domain_size
     fleet = SimulatedDevices.holding(design, range(design.domain_size), held, np.random.default_rng(1))
-    counted, half = count_reports(design, fleet.report()), DividedHalf(design)
+    counted, half = count_reports(design, fleet.report()), DividedSupport(design)
     for table, part in enumerate(design.parts):
-        own = half.of_table(counted, table)
+        own = half.counts_of(counted, table)
         size = part.domain_size or 0
         # Every value is as frequent, so is every cell: P(support) = (p + (size - 1) q) / size.
         chance = float((part.p_star + (size - 1) * part.q_star) / size)

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from overstory.analysis.support.sets import simulate_points
 from overstory.kernels import devices
-from overstory.kernels.devices import assign_cohorts, simulate_bits, simulate_subsets, simulate_symbols
+from overstory.kernels.devices import StreamKey, assign_cohorts, simulate_bits, simulate_subsets, simulate_symbols
 from overstory.kernels.threads import at_most
 from overstory.protocol.encodings.sets import Projective
 from overstory.protocol.errors import ParameterError
 
 KEY = bytes(range(32))
+ZERO = StreamKey(KEY)
 ONE = 2**32
 MASK = 2**64 - 1
 
@@ -135,9 +136,7 @@ def test_any_bits_equal_the_twin(permanent, instantaneous, num_bits, first, inde
     positions = np.random.default_rng(num_bits).integers(0, num_bits, (3, 5, 2)).astype(np.uint16)
     symbols, cohorts = np.array([4, 0, 2], np.int32), np.array([1, 2, 0], np.uint16)
     rounds = permanent, instantaneous
-    got = simulate_bits(
-        positions, symbols, cohorts, *rounds, KEY, num_bits=num_bits, first_device=first, report_index=index
-    )
+    got = simulate_bits(positions, symbols, cohorts, *rounds, StreamKey(KEY, first, index), num_bits=num_bits)
     assert got.shape == (3, -(-num_bits // 64))
     assert as_integers(got) == [
         bits_of(positions[c, s], s, c, *rounds, num_bits=num_bits, device=first + row, index=index)
@@ -154,7 +153,7 @@ def test_any_symbols_equal_the_twin(permanent, instantaneous, size, first, index
     rng = np.random.default_rng(size)
     symbols, cohorts = rng.integers(0, size, 9).astype(np.int32), rng.integers(0, ONE, 9).astype(np.uint32)
     rounds = permanent, instantaneous
-    got = simulate_symbols(symbols, cohorts, size, *rounds, KEY, first_device=first, report_index=index)
+    got = simulate_symbols(symbols, cohorts, size, *rounds, StreamKey(KEY, first, index))
     assert got.dtype == np.uint32
     held = zip(symbols.tolist(), cohorts.tolist(), strict=True)
     assert got.tolist() == [symbol_of(*own, size, *rounds, first + row, index) for row, own in enumerate(held)]
@@ -167,7 +166,7 @@ insides = st.sampled_from([0, ONE, 1 << 31])
 @given(st.integers(2, 200).flatmap(lambda d: st.tuples(st.just(d), st.integers(1, d - 1))), insides, firsts)
 def test_any_subset_equals_the_twin(shape, inside, first):
     symbols = [0, shape[0] - 1, shape[0] // 2]
-    got = as_integers(simulate_subsets(np.array(symbols), *shape, inside, KEY, first_device=first))
+    got = as_integers(simulate_subsets(np.array(symbols), *shape, inside, StreamKey(KEY, first)))
     assert got == [subset_of(symbol, *shape, inside, first + row) for row, symbol in enumerate(symbols)]
     assert all(report.bit_count() == shape[1] for report in got)
 
@@ -181,7 +180,7 @@ POWERS = [(4, 2), (4, 3), (4, 6), (8, 3), (9, 4), (27, 2), (32, 3), (625, 2), (1
 def test_any_point_equals_the_twin(shape, inside, first, data):
     system = space(*shape)
     symbols = data.draw(st.lists(st.integers(0, system.domain_size - 1), min_size=1, max_size=9))
-    got = simulate_points(np.array(symbols), system, inside, KEY, first_device=first)
+    got = simulate_points(np.array(symbols), system, inside, StreamKey(KEY, first))
     assert got.tolist() == [point_of(symbol, system, inside, first + row) for row, symbol in enumerate(symbols)]
 
 
@@ -189,16 +188,16 @@ QUARTER = ((3 << 30, 1 << 30), (3 << 30, 1 << 31))  # f = .5, p = .5, q = .75
 ODD = ((0xDEADBEEF, 0x23456789), (0x8BADF00D, 0x13456789))
 TABLE = np.random.default_rng(7).integers(0, 100, (16, 70, 2)).astype(np.uint16)
 
-# Every simulation of devices that hold some symbols, in cohorts where there are any, as (symbols, cohorts, key, ...).
+# Every simulation of devices that hold some symbols, in cohorts where there are any, as (symbols, cohorts, stream).
 SIMULATED = {
-    "bits": lambda s, c, key, **more: simulate_bits(TABLE, s, c, *QUARTER, key, num_bits=100, **more),
-    "bits of odd thresholds": lambda s, c, key, **more: simulate_bits(TABLE, s, c, *ODD, key, num_bits=100, **more),
-    "permanent bits": lambda s, c, key, **more: simulate_bits(TABLE, s, c, ODD[0], None, key, num_bits=100, **more),
-    "symbols": lambda s, c, key, **more: simulate_symbols(s, c, 1 << 20, 1 << 30, 3 << 30, key, **more),
-    "permanent symbols": lambda s, c, key, **more: simulate_symbols(s, c, 1 << 20, 0, None, key, **more),
-    "subsets": lambda s, c, key, **more: simulate_subsets(s, 70, 20, 1 << 31, key, **more),
-    "points": lambda s, c, key, **more: simulate_points(s, space(101, 4), 0, key, **more),
-    "cohorts": lambda s, c, key, **more: assign_cohorts(key, 1 << 31, len(s), **more),
+    "bits": lambda s, c, stream: simulate_bits(TABLE, s, c, *QUARTER, stream, num_bits=100),
+    "bits of odd thresholds": lambda s, c, stream: simulate_bits(TABLE, s, c, *ODD, stream, num_bits=100),
+    "permanent bits": lambda s, c, stream: simulate_bits(TABLE, s, c, ODD[0], None, stream, num_bits=100),
+    "symbols": lambda s, c, stream: simulate_symbols(s, c, 1 << 20, 1 << 30, 3 << 30, stream),
+    "permanent symbols": lambda s, c, stream: simulate_symbols(s, c, 1 << 20, 0, None, stream),
+    "subsets": lambda s, c, stream: simulate_subsets(s, 70, 20, 1 << 31, stream),
+    "points": lambda s, c, stream: simulate_points(s, space(101, 4), 0, stream),
+    "cohorts": lambda s, c, stream: assign_cohorts(stream, 1 << 31, len(s)),
 }
 each_simulation = pytest.mark.parametrize("simulate", SIMULATED.values(), ids=SIMULATED)
 
@@ -213,11 +212,11 @@ def test_rows_together_or_apart_and_threads_change_nothing(simulate, monkeypatch
     monkeypatch.setattr(devices, "ROWS", 256)
     symbols, cohorts = holders(2_061)
     with at_most(1):
-        whole = simulate(symbols, cohorts, KEY, first_device=ONE - 260)
+        whole = simulate(symbols, cohorts, StreamKey(KEY, ONE - 260))
     with at_most(3):
-        assert np.array_equal(whole, simulate(symbols, cohorts, KEY, first_device=ONE - 260))
+        assert np.array_equal(whole, simulate(symbols, cohorts, StreamKey(KEY, ONE - 260)))
     parts = [
-        simulate(symbols[start:stop], cohorts[start:stop], KEY, first_device=ONE - 260 + start)
+        simulate(symbols[start:stop], cohorts[start:stop], StreamKey(KEY, ONE - 260 + start))
         for start, stop in pairwise([0, 0, 1, 255, 1_100, 2_061])
     ]
     assert np.array_equal(whole, np.concatenate(parts))
@@ -227,7 +226,7 @@ def test_rows_together_or_apart_and_threads_change_nothing(simulate, monkeypatch
 def test_another_key_or_device_draws_anew(simulate):
     symbols, cohorts = holders(300)
     one, *others = (
-        simulate(symbols, cohorts, key, first_device=first)
+        simulate(symbols, cohorts, StreamKey(key, first))
         for key, first in ((KEY, 0), (bytes(32), 0), (KEY, 1), (KEY, ONE))
     )
     assert all(np.mean(one == other) < 0.6 for other in others)  # of words of bits, and of numbers
@@ -237,13 +236,13 @@ def test_a_permanent_response_follows_from_symbol_and_cohort_and_a_fresh_one_fro
     symbols, cohorts = holders(300)
     same = np.zeros((2, 2, 1), np.uint16)
     for make, fresh in (
-        (lambda s, c, r, **more: simulate_bits(same, s % 2, c % 2, *r, KEY, num_bits=128, **more), (1 << 31, 1 << 31)),
-        (lambda s, c, r, **more: simulate_symbols(s, c, 1 << 20, *r, KEY, **more), 0),
+        (lambda s, c, r, at=ZERO: simulate_bits(same, s % 2, c % 2, *r, at, num_bits=128), (1 << 31, 1 << 31)),
+        (lambda s, c, r, at=ZERO: simulate_symbols(s, c, 1 << 20, *r, at), 0),
     ):
         permanent, instantaneous = (fresh, None), (None, fresh)
         one, other = make(symbols, cohorts, permanent), make(symbols, cohorts, instantaneous)
-        assert np.array_equal(one, make(symbols, cohorts, permanent, report_index=9))
-        assert np.mean(other == make(symbols, cohorts, instantaneous, report_index=9)) < 0.01
+        assert np.array_equal(one, make(symbols, cohorts, permanent, at=StreamKey(KEY, report_index=9)))
+        assert np.mean(other == make(symbols, cohorts, instantaneous, at=StreamKey(KEY, report_index=9))) < 0.01
         assert np.mean(one == make(symbols, cohorts ^ np.uint16(1), permanent)) < 0.01
         assert np.array_equal(other, make(symbols, cohorts ^ np.uint16(1), instantaneous))
         assert np.mean(one == make(symbols ^ 1, cohorts, permanent)) < 0.01
@@ -251,22 +250,22 @@ def test_a_permanent_response_follows_from_symbol_and_cohort_and_a_fresh_one_fro
 
 @pytest.mark.parametrize("many", [16, 300, 1 << 16, 1 << 31])
 def test_cohorts_are_uniform(many):
-    drawn = assign_cohorts(KEY, many, 100_003)
+    drawn = assign_cohorts(StreamKey(KEY), many, 100_003)
     parts = np.bincount(drawn.astype(np.int64) * 16 // many, minlength=16)
     assert abs(parts - 100_003 / 16).max() < 6 * (100_003 / 16) ** 0.5
-    assert not assign_cohorts(KEY, 1, 10).any()
+    assert not assign_cohorts(StreamKey(KEY), 1, 10).any()
 
 
 BITS = {
     "positions": np.array([[[5]]]), "symbols": np.array([0]), "cohorts": np.array([0]), "permanent": None,
-    "instantaneous": None, "key": KEY, "num_bits": 128,
+    "instantaneous": None, "stream": StreamKey(KEY), "num_bits": 128,
 }  # fmt: skip
 SYMBOLS = {
     "symbols": np.array([2]), "cohorts": np.array([0]), "num_symbols": 3, "permanent": None, "instantaneous": None,
-    "key": KEY,
+    "stream": StreamKey(KEY),
 }  # fmt: skip
-SUBSETS = {"symbols": np.array([2]), "domain_size": 5, "subset_size": 2, "inside": 7, "key": KEY}
-COHORTS = {"key": KEY, "num_cohorts": 16, "n": 1}
+SUBSETS = {"symbols": np.array([2]), "domain_size": 5, "subset_size": 2, "inside": 7, "stream": StreamKey(KEY)}
+COHORTS = {"stream": StreamKey(KEY), "num_cohorts": 16, "n": 1}
 
 
 @pytest.mark.parametrize(
@@ -279,8 +278,6 @@ COHORTS = {"key": KEY, "num_cohorts": 16, "n": 1}
         (simulate_bits, BITS, {"cohorts": np.array([0, 0])}, "cohorts"),
         (simulate_bits, BITS, {"permanent": (ONE + 1, 0)}, "thresholds"),
         (simulate_bits, BITS, {"permanent": (0, -1)}, "thresholds"),
-        (simulate_bits, BITS, {"out": np.zeros((1, 3), np.uint64)}, "out"),
-        (simulate_bits, BITS, {"report_index": ONE}, "report_index"),
         (simulate_symbols, SYMBOLS, {"symbols": np.array([3])}, "symbols"),
         (simulate_symbols, SYMBOLS, {"symbols": np.array([0.5])}, "symbols"),
         (simulate_symbols, SYMBOLS, {"cohorts": np.array([1, 2])}, "cohorts"),
@@ -288,7 +285,6 @@ COHORTS = {"key": KEY, "num_cohorts": 16, "n": 1}
         (simulate_symbols, SYMBOLS, {"num_symbols": 0}, "num_symbols"),
         (simulate_symbols, SYMBOLS, {"permanent": ONE + 1}, "permanent"),
         (simulate_symbols, SYMBOLS, {"instantaneous": -1}, "instantaneous"),
-        (simulate_symbols, SYMBOLS, {"report_index": ONE}, "report_index"),
         (simulate_subsets, SUBSETS, {"symbols": np.array([5])}, "symbols"),
         (simulate_subsets, SUBSETS, {"domain_size": 1}, "domain_size"),
         (simulate_subsets, SUBSETS, {"subset_size": 0}, "subset_size"),
@@ -296,14 +292,13 @@ COHORTS = {"key": KEY, "num_cohorts": 16, "n": 1}
         (simulate_subsets, SUBSETS, {"inside": ONE + 1}, "inside"),
         (assign_cohorts, COHORTS, {"num_cohorts": (1 << 31) + 1}, "num_cohorts"),
         *(
-            (*simulation, change, message)
+            (*simulation, {"stream": StreamKey(KEY, 2**48)}, "device")
             for simulation in (
                 (simulate_bits, BITS),
                 (simulate_symbols, SYMBOLS),
                 (simulate_subsets, SUBSETS),
                 (assign_cohorts, COHORTS),
             )
-            for change, message in (({"key": b"short"}, "32 bytes"), ({"first_device": 2**48}, "device"))
         ),
     ],
 )
@@ -312,6 +307,14 @@ def test_bad_input_gets_one_clear_error(simulate, sound, change, message):
         simulate(**(sound | change))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"), [({"key": b"short"}, "32 bytes"), ({"report_index": ONE}, "report_index")]
+)
+def test_what_is_no_stream_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        StreamKey(**({"key": KEY} | wrong))
+
+
 def test_a_space_of_too_many_points_is_refused():
     with pytest.raises(ParameterError, match=r"the space has \d+ points: .* up to 2\*\*32"):
-        simulate_points(np.array([2]), Projective(1 << 31, 2039), 7, KEY)
+        simulate_points(np.array([2]), Projective(1 << 31, 2039), 7, StreamKey(KEY))

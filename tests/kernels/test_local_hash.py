@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from overstory.kernels import small_hashes
-from overstory.kernels.symbols import local_hash
+from overstory.kernels.threads import at_most
 from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.encodings.symbols import hash_word, value_word
 
@@ -14,10 +14,8 @@ EDGES = [0, 1, 2**31 - 1, 2**31, ONE - 1]
 
 @pytest.fixture(params=["compiled", "NumPy"])
 def kernels(request, monkeypatch):
-    """The functions of `local_hash`, or those of the same names that NumPy does."""
-    if request.param == "compiled":
-        return local_hash
-    monkeypatch.setattr(small_hashes, "are_few", lambda count, kernels: True)
+    """The functions, by compiled code and by NumPy."""
+    monkeypatch.setattr(small_hashes, "are_few", lambda count, kernels: request.param == "NumPy")
     return small_hashes
 
 
@@ -25,11 +23,11 @@ def twin_symbol(word, seed, hash_range):
     return hash_word(int(word), int(seed)) * hash_range >> 32
 
 
-def test_words_of_a_domain(kernels):
-    assert kernels.value_words(range(1000)).tolist() == [value_word(value, 1000, "") for value in range(1000)]
-    assert kernels.value_words([]).size == 0
+def test_words_of_a_domain():
+    assert small_hashes.value_words(range(1000)).tolist() == [value_word(value, 1000, "") for value in range(1000)]
+    assert small_hashes.value_words([]).size == 0
     chosen = [2**31 - 1, 0, 77]
-    assert kernels.value_words(chosen).tolist() == [value_word(value, 2**31, "") for value in chosen]
+    assert small_hashes.value_words(chosen).tolist() == [value_word(value, 2**31, "") for value in chosen]
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -46,17 +44,19 @@ def test_any_symbols_equal_the_twin(kernels, hash_range, words, seed):
 
 def test_symbols_are_the_device_s(kernels):
     encoding = SeededHash(5, 64, domain_size=20)
-    got = kernels.encode_hash(kernels.value_words(range(20)), np.arange(20), np.array(encoding.seeds[:20]), 5)
+    got = kernels.encode_hash(small_hashes.value_words(range(20)), np.arange(20), np.array(encoding.seeds[:20]), 5)
     assert got.tolist() == [encoding.symbol(value, value) for value in range(20)]
 
 
-def test_threads_and_parts_change_nothing():
+def test_threads_and_parts_change_nothing(kernels):
     rng = np.random.default_rng(1)
     words, symbols = rng.integers(0, 2**64, 33, dtype=np.uint64), rng.integers(0, 33, 150_001)
     seeds = rng.integers(0, ONE, symbols.size, dtype=np.uint32)
-    whole = local_hash.encode_hash(words, symbols, seeds, 9, threads=1)
-    assert np.array_equal(whole, local_hash.encode_hash(words, symbols, seeds, 9, threads=3))
-    assert np.array_equal(whole[17:], local_hash.encode_hash(words, symbols[17:], seeds[17:], 9))
+    with at_most(1):
+        whole = kernels.encode_hash(words, symbols, seeds, 9)
+    with at_most(3):
+        assert np.array_equal(whole, kernels.encode_hash(words, symbols, seeds, 9))
+    assert np.array_equal(whole[17:], kernels.encode_hash(words, symbols[17:], seeds[17:], 9))
 
 
 DEVICE = {"words": np.array([5], np.uint64), "symbols": np.array([0]), "seeds": np.array([1]), "hash_range": 4}
@@ -70,14 +70,9 @@ DEVICE = {"words": np.array([5], np.uint64), "symbols": np.array([0]), "seeds": 
         ({"seeds": np.array([-1])}, "seeds"),
         ({"hash_range": 1}, "hash_range"),
         ({"hash_range": 2**16 + 1}, "hash_range"),
+        ({"words": np.array([1])}, "words"),
     ],
 )
 def test_bad_devices_get_one_clear_error(kernels, change, message):
     with pytest.raises(ValueError, match=message):
         kernels.encode_hash(**(DEVICE | change))
-
-
-@pytest.mark.parametrize(("change", "message"), [({"words": np.array([1])}, "words"), ({"threads": 0}, "threads")])
-def test_what_is_compiled_refuses_other_types_and_no_threads(change, message):
-    with pytest.raises(ValueError, match=message):
-        local_hash.encode_hash(**(DEVICE | change))

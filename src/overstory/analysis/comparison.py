@@ -69,7 +69,6 @@ class Choice:
         return math.sqrt(self.variance)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the choice as JSON values; what has no bound is None."""
         ever = self.epsilon_permanent
         return {
             "oracle": self.name,
@@ -131,8 +130,6 @@ def _names_device(choice: Choice) -> bool:
 def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
     """Say what `best` gives up, or what it costs, in how far a device's reports can be linked; None where nothing.
 
-    Examples
-    --------
     >>> ranking = rank(100, 1.0, 10**6, epsilon_permanent=2.0)
     >>> trade(ranking, recommend(ranking)).split(";")[0]
     'loloha would send 12 bits instead of 100 at the same error, but 10 bits of them are the same in every report'
@@ -234,8 +231,6 @@ def rounds_to_order(domain_size: int) -> int:
     One collection has about d - 1 independent errors, and the root of the mean of n squares varies by ``1 / sqrt(2 n)``
     of itself. 4 to 20: with few values oracles are many collections apart, and 20 must do.
 
-    Examples
-    --------
     >>> [rounds_to_order(size) for size in (2, 21, 50, 1000)]
     [20, 10, 5, 4]
     """

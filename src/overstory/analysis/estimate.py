@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 import numpy as np
 
 from overstory.analysis import selection
-from overstory.analysis.tables import output
 from overstory.analysis.tables.output import Frame
 from overstory.analysis.variance import ONE_EACH, support_noise
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from os import PathLike
-    from typing import TextIO
 
     from numpy.typing import NDArray
 
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import Adjustment, Correction, IntervalKind
+    from overstory.analysis.selection import F64, Adjustment, Correction, IntervalKind
     from overstory.analysis.variance import Clustering
 
-    F64 = NDArray[np.float64]
 
-
+NO_REPORTS: Final = "there are no reports: nothing can be estimated"
 MOST_TOGETHER: Final = 2_000
 """Values whose errors are compared with each other at once: a matrix of 32 MB."""
 
@@ -269,26 +265,6 @@ class Estimate(Frame):
             "notes": list(self.notes),
         }
 
-    def table(self, limit: int | None = None, level: float = 0.95) -> str:
-        """Return a plain-text table, most frequent first."""
-        return output.table(self, limit, level)
-
-    def rows(self, limit: int | None = None, level: float = 0.95, *, everything: bool = True) -> list[dict[str, Any]]:
-        """Return a dictionary per value, or per detected one, most frequent first; unknown numbers are None."""
-        return output.rows(self, limit, level, everything=everything)
-
-    def to_json(self, limit: int | None = None, level: float = 0.95, *, everything: bool = True) -> dict[str, Any]:
-        """Return `summary` and, under ``estimates``, `rows`: all, or of what was detected."""
-        return {**self.summary(), "estimates": self.rows(limit, level, everything=everything)}
-
-    def to_csv(self, target: str | PathLike[str] | TextIO) -> None:
-        """Write results.csv (see `overstory.analysis.tables.output.CSV`): every value, most frequent first."""
-        output.write_csv(self, target)
-
-    def plot(self, ax: Any = None, limit: int = 50) -> Any:
-        """Draw the most frequent values with their intervals; the title says how many are left. Returns the axes."""
-        return output.plot(self, ax, limit)
-
 
 def freeze_columns(result: Any, *names: str) -> None:
     """Make columns of a frozen result read-only arrays of its own, one number for each of its values."""
@@ -298,6 +274,22 @@ def freeze_columns(result: Any, *names: str) -> None:
             raise ParameterError(f"{many} values, but {name} of shape {array.shape}")
         array.flags.writeable = False
         object.__setattr__(result, name, array)
+
+
+def unbiased(values: Sequence[Any], raw: F64, errors: F64, num_reports: int, **more: Any) -> Estimate:
+    """Return an estimate that reports the unbiased counts; without reports, its note says so."""
+    if not num_reports:
+        more["notes"] = (NO_REPORTS,)
+    return Estimate(values=values, counts=raw, raw_counts=raw, standard_errors=errors, num_reports=num_reports, **more)
+
+
+E = TypeVar("E", bound=Estimate)
+
+
+def converted(kind: type[E], estimate: Estimate, **changed: Any) -> E:
+    """Return the estimate as one of a class that says more."""
+    given = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
+    return kind(**{**given, **changed})
 
 
 def debias(
@@ -325,14 +317,5 @@ def debias(
     holders = np.clip(raw, 0, reports)
     noise = support_noise(holders, reports - holders, p_star, q_star) + shared.excess(holders, reports - holders)
     errors = np.sqrt(noise) / abs(p_star - q_star) if reports else np.full(raw.shape, np.inf)
-    notes = shared.note if reports else ("there are no reports: nothing can be estimated",)
-    return Estimate(
-        values=values,
-        counts=raw,
-        raw_counts=raw,
-        standard_errors=errors,
-        num_reports=reports,
-        reports_per_device=shared.reports_per_device,
-        notes=notes,
-        joint_errors=joint_errors,
-    )
+    each = shared.reports_per_device
+    return unbiased(values, raw, errors, reports, reports_per_device=each, notes=shared.note, joint_errors=joint_errors)

@@ -185,10 +185,33 @@ def count_slowly(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_c
     for start in range(0, len(reports), ROWS):
         rows = order[start : start + ROWS]
         there, first = np.unique(cohorts[rows], return_index=True)
-        octets = np.ascontiguousarray(reports[rows].astype("<u8", copy=False)).view(np.uint8)
-        bits = np.unpackbits(octets.reshape(len(rows), -1), axis=1, bitorder="little")
-        ones[there] += np.add.reduceat(bits, first, axis=0, dtype=np.int64)
+        ones[there] += np.add.reduceat(unpack_bits(reports[rows]), first, axis=0, dtype=np.int64)
     return np.bincount(cohorts, minlength=num_cohorts).astype(np.int64), ones
+
+
+def unpack_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Return packed bits one by one, shape (n, 64 * words)."""
+    octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
+    return np.unpackbits(octets.reshape(len(words), -1), axis=1, bitorder="little")
+
+
+def group_by_cohort(
+    reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Put reports in order of cohort, then of arrival; rows ``offsets[c] .. offsets[c + 1]`` are cohort c's."""
+    n, words = reports.shape
+    column = np.ascontiguousarray(cohorts, np.uint16)
+    if column.shape != (n,) or (n and int(column.max()) >= num_cohorts):
+        raise ValueError(f"{n} reports of {num_cohorts} cohorts need a cohort each, below {num_cohorts}")
+    offsets = np.zeros(num_cohorts + 1, np.int64)
+    np.cumsum(np.bincount(column, minlength=num_cohorts), out=offsets[1:])
+    if are_few(reports):
+        return reports[np.argsort(column, kind="stable")], offsets
+    from overstory.kernels.bits.popcount import move_rows
+
+    out = np.empty(n * words, np.uint64)
+    move_rows(np.ascontiguousarray(reports).reshape(-1), column, words, offsets[:-1].copy(), out)
+    return out.reshape(n, words), offsets
 
 
 def packed_words(octets: NDArray[np.uint8], num_bits: int) -> NDArray[np.uint64]:

@@ -171,8 +171,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 1979.
 
-    Examples
-    --------
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
@@ -206,8 +204,6 @@ def needed_p_value(
 
     With R selected of m tested, Benjamini and Hochberg's rule asks for alpha R / m, Bonferroni's for alpha / m.
 
-    Examples
-    --------
     >>> needed_p_value(0.05, "fdr", 10, 1000), needed_p_value(0.05, "bonferroni", 10, 1000)
     (0.0005, 5e-05)
     """
@@ -218,8 +214,6 @@ def needed_p_value(
 def bound_text(correction: str, alpha: float) -> str:
     """Return what a level bounds.
 
-    Examples
-    --------
     >>> bound_text("fdr", 0.05), bound_text("bonferroni", 0.01)
     ('false discovery rate at most 5%', 'chance of any false detection at most 1%')
     """
@@ -241,8 +235,6 @@ def binomial_law(trials: int, probability: float) -> F64:
 def lower_bound(hits: int, trials: int, alpha: float) -> float:
     """Return the probability that is too small with confidence 1 - alpha (Clopper and Pearson, one-sided).
 
-    Examples
-    --------
     >>> round(lower_bound(100, 100, 0.05), 4), lower_bound(0, 10, 0.05)
     (0.9705, 0.0)
     """
@@ -254,8 +246,6 @@ def lower_bound(hits: int, trials: int, alpha: float) -> float:
 def clopper_pearson(hits: int, trials: int, level: float) -> tuple[float, float]:
     """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2: exact.
 
-    Examples
-    --------
     >>> [[round(end, 4) for end in clopper_pearson(hits, 100, 0.95)] for hits in (0, 50)]
     [[0.0, 0.0362], [0.3983, 0.6017]]
     """
@@ -302,8 +292,6 @@ def check_adjustment(adjustment: str) -> None:
 def interval_words(kind: IntervalKind, adjustment: Adjustment, selected: str = "detected") -> str:
     """Return in words what intervals are for, and what they are for selected values.
 
-    Examples
-    --------
     >>> interval_words("reports", "conditional")
     'of these reports (noise of randomization alone); for detected values, given that they were detected'
     """
@@ -317,8 +305,6 @@ def people_variance(counts: F64, num_reports: int, reports_per_device: float) ->
     f varies by ``sum r_i^2 f (1 - f)``, which is ``R N f (1 - f)`` with ``R = sum r_i^2 / sum r_i``: of the share,
     ``f (1 - f)`` over N / R devices. f is the estimate itself, moved into 0 .. 1.
 
-    Examples
-    --------
     >>> people_variance(np.array([50.0, -3.0]), 100, 1.0).tolist()
     [25.0, 0.0]
     """
@@ -331,8 +317,6 @@ def people_covariance(counts: F64, num_reports: int, reports_per_device: float) 
 
     Estimated shares that add up to more than 1 are divided by their sum off the diagonal, as no people are.
 
-    Examples
-    --------
     >>> people_covariance(np.array([50.0, 20.0]), 100, 1.0).tolist()
     [[25.0, -10.0], [-10.0, 16.0]]
     """
@@ -346,8 +330,6 @@ def people_covariance(counts: F64, num_reports: int, reports_per_device: float) 
 def normal_reach(level: float) -> float:
     """Return how many standard errors an interval of that level reaches to either side.
 
-    Examples
-    --------
     >>> round(normal_reach(0.95), 2)
     1.96
     """
@@ -361,15 +343,8 @@ def bounded_interval(counts: F64, raw: F64, reach: F64, num_reports: int) -> tup
 
     It is the raw count's normal interval after the raw count was moved to the nearest possible one, stretched where
     the reported count lies outside. What it leaves out of the raw interval is impossible, so it covers no less often,
-    and it is never empty.
+    and it is never empty. `reach` is how many reports the normal interval reaches to either side.
 
-    Parameters
-    ----------
-    reach : ndarray, shape (M,)
-        How many reports the normal interval reaches to either side.
-
-    Examples
-    --------
     Raw counts of -30 and 95, whose intervals reach 19.6 to either side, in 100 reports:
 
     >>> low, high = bounded_interval(np.array([0.0, 95.0]), np.array([-30.0, 95.0]), np.array([19.6, 19.6]), 100)
@@ -401,8 +376,6 @@ class Selected:
     def reach(self, level: float) -> F64:
         """Return how many standard errors the intervals reach to either side, shape (M,).
 
-        Examples
-        --------
         One value of 100 was detected:
 
         >>> selected = Selected(np.array([True, False]), np.array([1e-6, 0.5]), 100, 0.0005)
@@ -439,8 +412,6 @@ class Selected:
     def corrected(self, estimates: F64, errors: F64) -> F64:
         """Return the selected estimates without what selection adds to them on average; the others as they are.
 
-        Examples
-        --------
         Two estimates that had to reach 3.29 standard errors: one nearly did not, the other did so by far.
 
         >>> selected = Selected(np.array([True, True]), np.array([1e-4, 1e-15]), 100, 0.0005)
@@ -497,8 +468,6 @@ def null_error(mechanism: Mechanism, num_reports: int) -> float:
 def smallest_found(boundaries: Sequence[float], errors: Sequence[float], power: float = POWER) -> float | None:
     """Return the frequency that passes all boundaries with probability `power`; None where even 1 does not.
 
-    Examples
-    --------
     >>> round(smallest_found([0.01], [0.001]), 5)
     0.01128
     """
@@ -519,8 +488,6 @@ def smallest_found(boundaries: Sequence[float], errors: Sequence[float], power: 
 def found_words(boundaries: Sequence[float], errors: Sequence[float]) -> str:
     """Return from which shares a value is found half the time, and nine times in ten, as every command words it.
 
-    Examples
-    --------
     >>> found_words([0.01], [0.001])
     'a value is found about half the time from a share of 1.000%, nine times in ten from 1.128%'
     """

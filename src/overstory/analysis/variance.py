@@ -42,8 +42,6 @@ Amount = TypeVar("Amount", float, "NDArray[np.float64]")
 def support_noise(holders: Amount, others: Amount, p_star: float, q_star: float) -> Amount:
     """Variance of how many of these reports support a value: ``holders p* (1 - p*) + others q* (1 - q*)``.
 
-    Examples
-    --------
     >>> support_noise(10.0, 20.0, p_star=0.5, q_star=0.25)
     6.25
     """
@@ -74,11 +72,8 @@ def frequency_variance(
 
     M is `num_candidates`; unless given, so few that it does not matter.
 
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> one_million = frequency_variance(mechanism("rappor"), 10**6, num_candidates=200)
-    >>> round(1e6 * one_million**0.5)
+    >>> round(1e6 * frequency_variance(mechanism("rappor"), 10**6, num_candidates=200) ** 0.5)
     2975
     """
     if num_reports <= 0 or not 0 <= frequency <= 1:
@@ -86,7 +81,7 @@ def frequency_variance(
     if mechanism.drawn is not None:
         return _drawn_variance(*mechanism.drawn, num_reports, frequency)
     encoding = mechanism.encoding
-    load, sampling = supporting(mechanism, frequency)
+    load, sampling = _supporting(mechanism, frequency)
     # (u p* (1 - p*) + (1 - u) q* (1 - q*)) / (p* - q*)^2, and what sampling adds, over the reports that inform.
     information = encoding.asked * encoding.information(num_candidates)
     p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
@@ -128,8 +123,6 @@ def lasting_variance(mechanism: Mechanism, frequency: float = 0.0, *, num_candid
 
     Nothing, but for hashes of a small pseudo-random set with more values than it can tell apart.
 
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> [lasting_variance(mechanism("olh", epsilon=1.0, domain_size=d)) > 0 for d in (100, 10_000)]
     [False, True]
@@ -144,7 +137,7 @@ def lasting_variance(mechanism: Mechanism, frequency: float = 0.0, *, num_candid
     return _collisions(encoding, values, frequency)
 
 
-def supporting(mechanism: Mechanism, frequency: float) -> tuple[float, float]:
+def _supporting(mechanism: Mechanism, frequency: float) -> tuple[float, float]:
     """Return u, the share of devices that truly support a value of this frequency, and the sampling term above."""
     encoding = mechanism.encoding
     return encoding.supporting(frequency), frequency * (1 - frequency) * (1 - encoding.asked)
@@ -158,8 +151,6 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     counts this is the lecture's ``sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)``. Pure oracles only: not Bloom
     filters, not sampled bits, not a few public seeds that values meet in unevenly.
 
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> round(error_bound(mechanism("random-matrix", epsilon=1.0, domain_size=1000), 10**6, 0.05), 5)
     0.00588
@@ -241,8 +232,6 @@ def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
       seeds or rows (they are the device's own, and shared): ``c keep1 + (1 - c) other1``, c the share of collisions.
     - Sets: all reports of a device are one: ``p* (1 - p*)`` and ``q* (1 - q*)``.
 
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> clustering(mechanism("basic-rappor", domain_size=4, f=0.5, p=0.5, q=0.75)).own  # .75 * .25 * .25**2
     0.01171875
@@ -254,18 +243,10 @@ def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
 
 
 def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.0) -> float:
-    """Factor on the naive variance of N reports when a device sends `per_device` of them.
+    """Factor on `frequency_variance` at N reports when a device sends `per_device` (R) of them.
 
-    1 for mechanisms whose noise is all fresh; `per_device` for those whose noise is all memoized. The naive variance
-    is `frequency_variance`'s at N reports.
+    1 for mechanisms whose noise is all fresh; `per_device` for those whose noise is all memoized.
 
-    Parameters
-    ----------
-    per_device
-        R: reports of one device; see `reports_per_device` for uneven numbers.
-
-    Examples
-    --------
     RAPPOR, section 6.3 (Table 2: 186,792 reports of 10,133 machines), had they reported equally often:
 
     >>> from overstory.protocol.mechanisms.registry import mechanism
@@ -278,7 +259,7 @@ def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.
     """
     if not 0 <= frequency <= 1:
         raise ParameterError(f"a frequency is a share, 0 to 1, not {frequency}")
-    shared, (load, sampling) = clustering(mechanism, per_device), supporting(mechanism, frequency)
+    shared, (load, sampling) = clustering(mechanism, per_device), _supporting(mechanism, frequency)
     # (V + (R - 1) C + R S) / (V + S), S being the sampling of positions, which all reports of a device share.
     p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
     noise = support_noise(load, 1 - load, p_star, q_star)

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Support
-from overstory.analysis.support.registry import count_reports, server_half
-from overstory.analysis.support.work import Work
+from overstory.analysis.support.base import count_reports, server_half
 from overstory.engines.folders import shown_address
 from overstory.engines.places import Place, open_place
 from overstory.files.io import GZIP_MAGIC
@@ -150,11 +148,8 @@ class Job:
 
     def counting_seconds(self, num_reports: int) -> float:
         """Return about how many seconds one core counts that many reports, once they are read."""
-        half = server_half(self.mechanism())
-        if not isinstance(half, Support):
-            return num_reports * Work("").report
-        bits: int = half.mechanism.payload_bits
-        return num_reports * (half.work.report + half.work.cell * bits)
+        work = server_half(self.mechanism()).work
+        return num_reports * (work.report + work.cell * self.mechanism().payload_bits)
 
 
 @lru_cache(maxsize=8)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from overstory.analysis.reports import ReportBatch, are_few, count_slowly, packed_words
+from overstory.analysis.reports import ReportBatch, are_few, count_slowly, group_by_cohort, packed_words
 from overstory.files.io import replacing
 from overstory.files.labels import KEY, Label, label_of
 from overstory.protocol.encodings.base import MAX_COHORTS
@@ -246,8 +246,6 @@ def _seeded(batches: Iterable[ReportBatch]) -> Iterator[Block]:
 
 
 def _by_cohort(batches: Iterable[ReportBatch], num_cohorts: int) -> Iterator[Block]:
-    from overstory.kernels.bits.grouping import group_by_cohort
-
     waiting: dict[int, list[NDArray[np.uint8]]] = {}
     held = 0
     for batch in joined(batches, SORTED_BYTES):

@@ -64,22 +64,10 @@ def check_devices(first_device: int, n: int) -> None:
         raise ValueError(f"device numbers must be below 2 ** 48, not {first_device} .. {first_device + n}")
 
 
-def check_key(key: bytes) -> None:
-    """Refuse a key of another length than 32 bytes."""
-    if len(key) != 32:
-        raise ValueError(f"key must be 32 bytes, not {len(key)}")
-
-
 def check_threshold(name: str, threshold: int) -> None:
     """Refuse what is no probability over 2 ** 32."""
     if not 0 <= threshold <= ONE:
         raise ValueError(f"{name} must be in 0 .. 2 ** 32, not {threshold}")
-
-
-def check_index(report_index: int) -> None:
-    """Refuse a report's number that names no stream."""
-    if not 0 <= report_index < ONE:
-        raise ValueError(f"report_index must be below 2 ** 32, not {report_index}")
 
 
 @cache

@@ -12,6 +12,7 @@ its permanent responses by BLAKE2b.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,8 +20,6 @@ import numpy as np
 from overstory.kernels.columns import (
     ONE,
     check_devices,
-    check_index,
-    check_key,
     check_threshold,
     column,
     device_columns,
@@ -41,6 +40,25 @@ ROWS: Final = 1 << 14
 CELLS: Final = 1 << 24
 """Cells of a table of devices and values that are drawn at a time."""
 GOLDEN, HALF, LOW = np.uint64(0x9E3779B97F4A7C15), np.uint64(32), np.uint64(0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class StreamKey:
+    """Which random stream a simulated report takes: with the value it decides the report.
+
+    `first_device` is the first row's; a device's report does not depend on the rows that it is computed with. Its
+    permanent response does not depend on which of its reports it is, `report_index`.
+    """
+
+    key: bytes
+    first_device: int = 0
+    report_index: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.key) != 32:
+            raise ValueError(f"key must be 32 bytes, not {len(self.key)}")
+        if not 0 <= self.report_index < ONE:
+            raise ValueError(f"report_index must be below 2 ** 32, not {self.report_index}")
 
 
 def mix(words: U64) -> U64:
@@ -77,33 +95,32 @@ def below(words: U64, size: ArrayLike) -> U64:
     return ((words >> HALF) * many + ((words & LOW) * many >> HALF)) >> HALF
 
 
-def in_tiles(draw: Callable[[slice, I64], None], first_device: int, count: int, cells: int = 1) -> None:
+def in_tiles(draw: Callable[[slice, I64], None], stream: StreamKey, count: int, cells: int = 1) -> None:
     """Call ``draw(rows, devices)`` for some rows at a time, of so many cells each, and the numbers of their devices."""
     most = max(1, min(ROWS, CELLS // cells))
 
     def part(start: int, stop: int) -> None:
         for at in range(start, stop, most):
             end = min(at + most, stop)
-            draw(slice(at, end), np.arange(first_device + at, first_device + end, dtype=np.int64))
+            draw(slice(at, end), np.arange(stream.first_device + at, stream.first_device + end, dtype=np.int64))
 
     in_parts(part, count, None, smallest=most)
 
 
-def assign_cohorts(key: bytes, num_cohorts: int, n: int, first_device: int = 0) -> NDArray[Any]:
+def assign_cohorts(stream: StreamKey, num_cohorts: int, n: int) -> NDArray[Any]:
     """Cohort of each of ``n`` devices, a function of (key, device); each cohort's probability is exact to 2 ** -64.
 
     They are uint16, or uint32 for more than 2 ** 16 cohorts.
     """
     if not 1 <= num_cohorts <= 1 << 31:
         raise ValueError(f"num_cohorts must be in 1 .. 2 ** 31, not {num_cohorts}")
-    check_key(key)
-    check_devices(first_device, n)
+    check_devices(stream.first_device, n)
     out: NDArray[Any] = np.empty(n, np.uint16 if num_cohorts <= 1 << 16 else np.uint32)
 
     def draw(rows: slice, devices: I64) -> None:
-        out[rows] = below(stream_words(stream_starts(key, b"cohort-1", devices), 0), num_cohorts)
+        out[rows] = below(stream_words(stream_starts(stream.key, b"cohort-1", devices), 0), num_cohorts)
 
-    in_tiles(draw, first_device, n)
+    in_tiles(draw, stream, n)
     return out
 
 
@@ -113,12 +130,9 @@ def simulate_bits(
     cohorts: NDArray[np.uint16],
     permanent: Channel | None,  # thresholds over 2 ** 32 for a 1 and a 0; None changes nothing
     instantaneous: Channel | None,
-    key: bytes,
+    stream: StreamKey,
     *,
     num_bits: int,
-    first_device: int = 0,  # number of the first row's device
-    report_index: int = 0,  # which of the devices' reports; the permanent response does not depend on it
-    out: NDArray[np.uint64] | None = None,
 ) -> NDArray[np.uint64]:
     """One report from each of many devices, packed (see docs/explanation/architecture.md).
 
@@ -128,29 +142,26 @@ def simulate_bits(
         raise ValueError(f"positions must be of shape (cohorts, symbols, hashes), not {positions.shape}")
     column("positions", positions.reshape(-1), num_bits)
     limits = positions.shape
-    held, cohort_of = device_columns(first_device, symbols=(symbols, limits[1]), cohorts=(cohorts, limits[0]))
-    check_index(report_index)
-    check_key(key)
+    held, cohort_of = device_columns(stream.first_device, symbols=(symbols, limits[1]), cohorts=(cohorts, limits[0]))
     for threshold in (*(permanent or ()), *(instantaneous or ())):
         check_threshold("thresholds", threshold)
     shape = held.size, -(-num_bits // 64)
-    if out is None:
-        out = np.empty(shape, np.uint64)
-    elif out.shape != shape or out.dtype != np.uint64 or not out.flags.c_contiguous:
-        raise ValueError(f"out must be a C-contiguous uint64 array of shape {shape}, not {out.dtype} {out.shape}")
+    out = np.empty(shape, np.uint64)
     valid = np.array([[(1 << max(0, min(64, num_bits - 64 * word))) - 1] for word in range(shape[1])], np.uint64)
 
     def draw(rows: slice, devices: I64) -> None:
         cohort, symbol = cohort_of[rows], held[rows]
         reports = _encoded(positions[cohort, symbol].astype(np.int64), shape[1])
         if permanent is not None:
-            reports = _through(reports, permanent, valid, stream_starts(key, b"perm-v1", devices, cohort, symbol))
+            reports = _through(
+                reports, permanent, valid, stream_starts(stream.key, b"perm-v1", devices, cohort, symbol)
+            )
         if instantaneous is not None:
-            starts = stream_starts(key, b"inst-v1", devices, report_index)
+            starts = stream_starts(stream.key, b"inst-v1", devices, stream.report_index)
             reports = _through(reports, instantaneous, valid, starts)
         out[rows] = reports.T
 
-    in_tiles(draw, first_device, held.size)
+    in_tiles(draw, stream, held.size)
     return out
 
 
@@ -211,30 +222,25 @@ def simulate_symbols(
     num_symbols: int,
     permanent: int | None,  # kept with this probability over 2 ** 32, otherwise any is drawn; None changes nothing
     instantaneous: int | None,
-    key: bytes,
-    *,
-    first_device: int = 0,
-    report_index: int = 0,  # which of the devices' reports; the permanent symbol does not depend on it
+    stream: StreamKey,
 ) -> NDArray[np.uint32]:
     """One reported symbol from each of many devices; a device's report does not depend on the rows around it."""
     if not 1 <= num_symbols <= 1 << 31:
         raise ValueError(f"num_symbols must be in 1 .. 2 ** 31, not {num_symbols}")
-    symbols, cohorts = device_columns(first_device, symbols=(symbols, num_symbols), cohorts=(cohorts, ONE))
+    symbols, cohorts = device_columns(stream.first_device, symbols=(symbols, num_symbols), cohorts=(cohorts, ONE))
     check_threshold("permanent", ONE if permanent is None else permanent)
     check_threshold("instantaneous", ONE if instantaneous is None else instantaneous)
-    check_index(report_index)
-    check_key(key)
     out = symbols.astype(np.uint32)
 
     def draw(rows: slice, devices: I64) -> None:
         if permanent is not None:
-            starts = stream_starts(key, b"symperm1", devices, cohorts[rows], symbols[rows])
+            starts = stream_starts(stream.key, b"symperm1", devices, cohorts[rows], symbols[rows])
             out[rows] = _passed(out[rows], permanent, num_symbols, starts)
         if instantaneous is not None:
-            starts = stream_starts(key, b"syminst1", devices, report_index)
+            starts = stream_starts(stream.key, b"syminst1", devices, stream.report_index)
             out[rows] = _passed(out[rows], instantaneous, num_symbols, starts)
 
-    in_tiles(draw, first_device, out.size)
+    in_tiles(draw, stream, out.size)
     return out
 
 
@@ -249,30 +255,27 @@ def simulate_subsets(
     domain_size: int,
     subset_size: int,
     inside: int,
-    key: bytes,
-    *,
-    first_device: int = 0,
+    stream: StreamKey,
 ) -> NDArray[np.uint64]:
     """One subset from each of many devices, packed; a device's subset does not depend on the rows around it."""
     if not 2 <= domain_size <= 1 << 31:
         raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
     if not 1 <= subset_size < domain_size:
         raise ValueError(f"subset_size must be in 1 .. {domain_size - 1}, not {subset_size}")
-    (symbols,) = device_columns(first_device, symbols=(symbols, domain_size))
+    (symbols,) = device_columns(stream.first_device, symbols=(symbols, domain_size))
     check_threshold("inside", inside)
-    check_key(key)
     out = np.zeros((symbols.size, -(-domain_size // 64)), np.uint64)
     octets = out.view(np.uint8)
 
     def draw(rows: slice, devices: I64) -> None:
         held = symbols[rows].astype(np.int64)
-        starts = stream_starts(key, b"subsets1", devices, held)
+        starts = stream_starts(stream.key, b"subsets1", devices, held)
         is_inside = stream_words(starts, 0) >> HALF < np.uint64(inside)
         members = _members(held, domain_size, subset_size - is_inside.astype(np.int64), subset_size, starts)
         members[np.arange(held.size), held] |= is_inside
         octets[rows, : -(-domain_size // 8)] = np.packbits(members, axis=1, bitorder="little")
 
-    in_tiles(draw, first_device, symbols.size, domain_size)
+    in_tiles(draw, stream, symbols.size, domain_size)
     return out.astype("<u8", copy=False)
 
 

@@ -1,7 +1,6 @@
 """Hashes and signs of few devices by NumPy alone, of many by compiled kernels: the same numbers.
 
-As `overstory.kernels.columns`, which says what is few: each function takes and returns what the kernel of its
-name does.
+`overstory.kernels.columns` says what is few; the kernels are in `overstory.kernels.symbols.transforms`.
 """
 
 from __future__ import annotations
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.columns import C1, C2, ONE, are_few, column
+from overstory.kernels.columns import C1, C2, ONE, are_few, column, device_columns
 from overstory.kernels.devices import GOLDEN, mix
+from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 1 << 31
 MASK, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-TRANSFORMS, LOCAL_HASH = "symbols/transforms", "symbols/local_hash"
+TRANSFORMS = "symbols/transforms"
+MOST_SIGNS = 1 << 30
+ENOUGH = 1 << 16  # devices worth a thread
 TOGETHER = 1 << 8
 """Signs that cost what a block does: they are added by the array."""
 AT_ONCE = 1 << 16
@@ -39,19 +41,23 @@ def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:
 
 
 def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_size: int) -> NDArray[np.int64]:
-    """How many reports are each value's sign; see `overstory.kernels.symbols.transforms.count_hadamard_support`."""
-    order = 1 << (domain_size - 1).bit_length()
-    if not 2 <= domain_size <= MAX_ROWS or not are_few(
-        (len(rows) + order * order.bit_length()) // TOGETHER, TRANSFORMS
-    ):
-        from overstory.kernels.symbols import transforms
-
-        return transforms.count_hadamard_support(rows, reported, domain_size)
+    """How many reports are each value's sign in the report's row; rows are below the domain's next power of two."""
+    if not 2 <= domain_size <= MAX_ROWS:
+        raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
+    order = 1 << (domain_size - 1).bit_length()  # the least power of two that has a column for every value
     rows = column("rows", rows, order)
-    signs = 1 - 2 * column("reported", reported, 2, rows.size).astype(np.int64)
-    sums = np.zeros((order, 1), np.int64)
-    np.add.at(sums[:, 0], rows, signs)
-    support: NDArray[np.int64] = (rows.size + transformed(sums)[:domain_size, 0]) // 2
+    reported = column("reported", reported, 2, rows.size)
+    sums = np.zeros(order, np.int64)
+    if are_few((len(rows) + order * order.bit_length()) // TOGETHER, TRANSFORMS):
+        np.add.at(sums, rows, 1 - 2 * reported.astype(np.int64))
+        sums = transformed(sums[:, None])[:, 0]
+    else:
+        from overstory.kernels.symbols.transforms import add_signs, transform
+
+        add_signs(rows, reported, sums)
+        transform(sums, 1)
+    # agreeing + disagreeing = n and agreeing - disagreeing = H s, so agreeing = (n + H s) / 2.
+    support: NDArray[np.int64] = (rows.size + sums[:domain_size]) // 2
     return support
 
 
@@ -74,13 +80,14 @@ def parity(words: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
-    """Return every seed's matrix; see `overstory.kernels.symbols.transforms.masks_of`."""
-    if not are_few(len(seeds) * hash_bits // TOGETHER, TRANSFORMS):
-        from overstory.kernels.symbols import transforms
+    """Return every seed's matrix, its rows as masks of bits: `protocol.encodings.symbols.matrix_rows` of many."""
+    if are_few(len(seeds) * hash_bits // TOGETHER, TRANSFORMS):
+        words = (seeds.astype(np.uint64) << np.uint64(8))[:, None] | np.arange(hash_bits, dtype=np.uint64)
+        return np.asarray(split_mix(words) >> np.uint64(64 - num_bits))
+    from overstory.kernels.symbols.transforms import fill_masks
 
-        return transforms.masks_of(seeds, num_bits, hash_bits)
-    words = (seeds.astype(np.uint64) << np.uint64(8))[:, None] | np.arange(hash_bits, dtype=np.uint64)
-    out: U64 = split_mix(words) >> np.uint64(64 - num_bits)
+    out = np.empty((len(seeds), hash_bits), np.uint64)
+    fill_masks(seeds.astype(np.uint64), np.uint64(64 - num_bits), out)
     return out
 
 
@@ -100,31 +107,42 @@ def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bi
 
 
 def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
-    """Return the support of ``parent | suffix``; see `overstory.kernels.symbols.transforms.count_blocks`."""
-    hash_bits, size = masks.shape[1], len(parents) << step
-    solutions = SCATTERED * (len(masks) * len(parents) << max(step - hash_bits, 0)) + size
-    signs = (len(masks) * len(parents) << hash_bits) + size * (step + 1)
-    if not are_few(min(solutions, signs) // TOGETHER, TRANSFORMS):
-        from overstory.kernels.symbols import transforms
+    """Return the support of ``parent | suffix`` for every suffix of `step` bits; those bits of a parent are zero."""
+    hash_bits, many = masks.shape[1], len(parents)
+    size = many << step
+    solutions = SCATTERED * (len(masks) * many << max(step - hash_bits, 0)) + size
+    signs = (len(masks) * many << hash_bits) + size * (step + 1)
+    if are_few(min(solutions, signs) // TOGETHER, TRANSFORMS):
+        return (count_solutions if solutions < signs else count_by_signs)(masks, reported, parents, step)
+    from overstory.kernels.symbols.transforms import add_block_signs, transform
 
-        return transforms.count_blocks(masks, reported, parents, step)
-    return (count_solutions if solutions < signs else count_by_signs)(masks, reported, parents, step)
+    most = MOST_SIGNS >> hash_bits  # reports whose signs a 32-bit sum surely holds
+    out = np.zeros((many, 1 << step), np.int64)
+
+    def part(start: int, stop: int) -> None:
+        for first in range(0, len(masks), most):
+            signs = np.zeros((1 << step, stop - start), np.int32)
+            some = slice(first, first + most)
+            # support = 2^-m sum over z: a shift by m, exact since every support is whole.
+            add_block_signs(masks[some], reported[some], parents[start:stop], signs)
+            transform(signs.reshape(-1), stop - start)
+            out[start:stop] += signs.T >> hash_bits
+
+    in_parts(part, many, None, smallest=1)
+    return out
 
 
 def count_by_signs(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
     """Return what `count_blocks` does by one transform of the reports' signs."""
-    hash_bits = masks.shape[1]
+    hash_bits, low = masks.shape[1], np.uint64((1 << step) - 1)
     sums = np.zeros((1 << step, len(parents)), np.int64)
-    low = np.uint64((1 << step) - 1)
     for z in range(1 << hash_bits):
         chosen = [j for j in range(hash_bits) if z >> j & 1]
         # A' z is the exclusive or of the rows that z names; its sign is the parity with the parent and with y.
         words = np.bitwise_xor.reduce(masks[:, chosen], axis=1) if chosen else np.zeros(len(masks), np.uint64)
         odd = parity(words[:, None] & parents) ^ parity(reported & np.uint32(z))[:, None]
         np.add.at(sums, (words & low).astype(np.int64), 1 - 2 * odd.astype(np.int64))
-    # support = 2^-m (H signs), exact since every support is whole.
-    support: NDArray[np.int64] = transformed(sums).T >> hash_bits
-    return support
+    return np.asarray(transformed(sums).T >> hash_bits)
 
 
 def count_solutions(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
@@ -177,24 +195,35 @@ def _lowest_one(words: U64) -> U64:
 
 
 def value_words(symbols: NDArray[Any]) -> U64:
-    """Return the word that each symbol is hashed from; see `overstory.kernels.symbols.local_hash.value_words`."""
-    if not are_few(len(symbols) // TOGETHER, LOCAL_HASH):
-        from overstory.kernels.symbols import local_hash
+    """Return the word that each symbol is hashed from: ``mix32(2 v + 1) | mix32(2 v + 2) << 32``.
 
-        return local_hash.value_words(symbols)
+    No number is mixed for two halves, of one value or of two.
+    """
     twice = 2 * np.asarray(symbols, np.int64)
     return _mix32(twice + 1) | (_mix32(twice + 2) << HALF)
 
 
 def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_range: int) -> U32:
-    """Hash each device's value under its seed; see `overstory.kernels.symbols.local_hash.encode_hash`."""
-    if not 2 <= hash_range <= 1 << 16 or not are_few(len(symbols) // TOGETHER, LOCAL_HASH):
-        from overstory.kernels.symbols import local_hash
+    """Hash each device's value under its seed: ``hash_word(words[symbols[i]], seeds[i]) * hash_range >> 32``.
 
-        return local_hash.encode_hash(words, symbols, seeds, hash_range)
-    held = column("symbols", symbols, words.size)
-    hashed = _hash_words(words[held], column("seeds", seeds, ONE, held.size))
-    return (hashed * np.uint64(hash_range) >> HALF).astype(np.uint32)
+    `words` are of the values: `value_words`, or the digests of strings.
+    """
+    if not 2 <= hash_range <= 1 << 16:
+        raise ValueError(f"hash_range must be in 2 .. 65536, not {hash_range}")
+    if words.ndim != 1 or words.dtype != np.uint64:
+        raise ValueError(f"words must be a column of uint64, not {words.dtype} {words.shape}")
+    held, seeds = device_columns(0, symbols=(symbols, words.size), seeds=(seeds, ONE))
+    if are_few(len(held) // TOGETHER, TRANSFORMS):
+        return (_hash_words(words[held], seeds) * np.uint64(hash_range) >> HALF).astype(np.uint32)
+    from overstory.kernels.symbols.transforms import encode_rows
+
+    out, words = np.empty(held.size, np.uint32), np.ascontiguousarray(words)
+
+    def part(start: int, stop: int) -> None:
+        encode_rows(words, held[start:stop], seeds[start:stop], hash_range, out[start:stop])
+
+    in_parts(part, out.size, None, smallest=ENOUGH)
+    return out
 
 
 def _mix32(words: NDArray[Any]) -> U64:

@@ -63,7 +63,6 @@ class _Pool:
             return self._threads
 
     def forget(self) -> None:
-        """Begin without threads."""
         self.__init__()  # type: ignore[misc]
 
 

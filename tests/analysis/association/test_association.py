@@ -9,10 +9,11 @@ import pytest
 from scipy.optimize import minimize
 
 from overstory.analysis.association.effect import compare_rows, conditional, cramers_v
-from overstory.analysis.association.independence import KroneckerCovariance, independence
+from overstory.analysis.association.independence import independence
 from overstory.analysis.association.summary import nearest_distribution, reported
 from overstory.analysis.association.table import TableEstimate
 from overstory.protocol.errors import ParameterError
+from support.association_populations import KroneckerCovariance
 
 
 def _table(shares: list[list[float]], error: float, reports: int = 1_000) -> TableEstimate:

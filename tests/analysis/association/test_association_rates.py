@@ -15,7 +15,7 @@ from scipy.stats import binom, ncx2
 from overstory.analysis.association.effect import _noncentrality, compare_rows, conditional, cramers_v
 from overstory.analysis.association.independence import independence
 from overstory.analysis.association.summary import reported
-from overstory.analysis.postprocess.likelihood import likeliest_of_bits
+from overstory.analysis.postprocess.steps import likeliest_of_bits
 from support.association_populations import clipped_chi_square, drawn_table, oracle_of, population
 
 ALARM = 1e-6

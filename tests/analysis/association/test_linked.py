@@ -16,11 +16,15 @@ from scipy.stats import binom
 
 from overstory.analysis.association.independence import independence
 from overstory.analysis.association.linked import linked_cells
-from overstory.analysis.association.linked_filters import DENSE, linked_filters
-from overstory.analysis.association.linked_likelihood import likeliest_table, likelihoods, linked_likelihood
+from overstory.analysis.association.linked_filters import (
+    DENSE,
+    likeliest_table,
+    likelihoods,
+    linked_filters,
+    linked_likelihood,
+)
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.linked import num_supports
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.analysis.support.registry import SimulatedDevices, count_reports, support_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.joint import JointMechanism, joint
@@ -63,7 +67,7 @@ def supports(built: JointMechanism, payload: int) -> list[list[int]]:
     """Which values of each part a payload supports, from its bits alone."""
     parts = []
     for part, each in zip(built.components, built.payloads(payload), strict=True):
-        size = num_supports(part)
+        size = support_of(part).num_supports
         parts.append([int(each == i) if part.payload == "symbols" else each >> i & 1 for i in range(size)])
     return parts
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.association.independence import KroneckerCovariance
 from overstory.analysis.association.table import TableEstimate, pair_table
 from overstory.protocol.errors import ParameterError
+from support.association_populations import KroneckerCovariance
 
 LABELS = (("a", "b", "c"), ("no", "yes"))
 

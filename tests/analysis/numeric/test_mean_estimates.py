@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.numeric import MeanEstimate, MeanOracle, ReportSums
-from overstory.analysis.numeric.means import SPLIT, _sum_of_squares, draw_payloads, positions
+from overstory.analysis.numeric.means import SPLIT, _sum_of_squares, positions
 from overstory.analysis.support.registry import SimulatedDevices
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
@@ -169,7 +169,6 @@ def test_a_mean_outside_the_domain_is_kept_and_clamped_only_by_name():
         (lambda: MeanOracle(Duchi(1.0)).accumulate(np.array([0.5])), "whole numbers"),
         (lambda: MeanOracle(Duchi(1.0)).simulate([np.nan], np.random.default_rng(1)), "finite"),
         (lambda: MeanOracle(Duchi(1.0, Interval(0, 1, "reject"))).simulate([2.0], np.random.default_rng(1)), "rejects"),
-        (lambda: draw_payloads(object(), np.zeros(1, np.int64), None), "no bulk form of object"),
         (lambda: MeanEstimate(0.0, 1.0, 1, (0.0, 1.0)).confidence_interval(1.0), "between 0 and 1"),
     ],
 )

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.numeric import SquareWaveOracle
-from overstory.analysis.numeric.distribution import transition_table
-from overstory.analysis.postprocess.likelihood import expectation_maximization
+from overstory.analysis.numeric.distribution import expectation_maximization, transition_table
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.numbers import bucket_edges
 from overstory.protocol.errors import ParameterError

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from overstory.analysis.numeric import MeanOracle, RangeOracle, ReportSums, SquareWaveOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import StreamKey
-from overstory.analysis.support.numbers import MeanHalf, count_bit_pairs, positions, sums_of_pairs
+from overstory.analysis.support.numbers import MeanSupport, count_bit_pairs, positions, sums_of_pairs
 from overstory.analysis.support.registry import SimulatedDevices, count_reports, server_half
+from overstory.kernels.devices import StreamKey
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
 from overstory.protocol.sampling import SeededEntropy
@@ -125,4 +125,4 @@ def test_values_and_positions_are_inverse(kind):
 def test_counts_of_another_mechanism_are_refused():
     with pytest.raises(ValueError, match="not those of piecewise"):
         ReportSums.of_counts(Piecewise(1.0), SupportCounts([1], [[1]]))
-    assert MeanHalf(Duchi(1.0)).branch_bits == (1,)
+    assert MeanSupport(Duchi(1.0)).branch_bits == (1,)

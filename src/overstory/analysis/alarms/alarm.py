@@ -45,12 +45,9 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
-
     from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.estimate import Estimate
-
-    F64 = NDArray[np.float64]
+    from overstory.analysis.selection import F64
 
 
 Kind = Literal["step", "drift", "volume", "fit", "crafted", "estimate", "refusals", "expiry"]
@@ -98,8 +95,6 @@ def volume(metric: str, period: str, reports: int, before: Sequence[int]) -> Ala
 
     Small numbers vary by chance: the difference must exceed 4 standard errors of two Poisson counts, too.
 
-    Examples
-    --------
     >>> volume("colour", "2026-W47", 400, [1_000] * 8).text
     '400 reports in 2026-W47; the median of the 8 periods before is 1,000. Most often a release, or broken senders.'
     >>> volume("colour", "2026-W47", 600, [1_000] * 8), volume("colour", "2026-W47", 2, [5] * 8)
@@ -171,8 +166,6 @@ def refusals(day: str, posts: int, refused: Mapping[str, int], before: Sequence[
 
     `before` has each earlier day's share of its posts by reason; a reason that is missing has 0.
 
-    Examples
-    --------
     >>> usual = [{"too late": 0.002}] * 8
     >>> [alarm.values for alarm in refusals("2026-11-21", 1_000, {"too late": 3, "bad token": 40}, usual)]
     [('bad token',)]
@@ -199,8 +192,6 @@ EXPIRY: Final[Mapping[int, Severity]] = {7: "red", 30: "amber", 60: "note"}
 def expiry(metric: str, expires: dt.date, today: dt.date) -> Alarm | None:
     """Return an alarm in a metric's last 60 days; in its last 30 it is amber, in its last 7 red.
 
-    Examples
-    --------
     >>> import datetime as dt
     >>> expiry("colour", dt.date(2027, 1, 1), dt.date(2026, 12, 20)).text
     'It expires in 12 days, on 2027-01-01: no device reports it from then on.'
@@ -372,7 +363,6 @@ MOST_NAMED: Final = 3
 
 
 def _alarms(kind: Kind, severity: Severity, changes: Sequence[Change]) -> Iterator[Alarm]:
-    """Yield an alarm for each metric, its surest changes first."""
     for metric in dict.fromkeys(change.metric for change in changes):
         own = sorted((change for change in changes if change.metric == metric), key=lambda change: change.q_value)
         named = [f"{change.value} {100 * change.change:+.2f} points" for change in own[:MOST_NAMED]]

@@ -40,11 +40,8 @@ import numpy as np
 from overstory.analysis.alarms.sums import WATCHED, Watch, expected_buckets
 from overstory.analysis.decoding.decoder import WHY_COHORTS, WHY_RESIDUALS
 from overstory.analysis.selection import binomial_law, chi2_tail, holm, upper_p_values
-from overstory.analysis.support.base import pair_covariance
+from overstory.analysis.support.base import pair_covariance, server_half
 from overstory.presentation.formats import finite
-from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
-from overstory.protocol.encodings.symbols import LinearHash
-from overstory.protocol.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,11 +49,10 @@ if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.decoding.decoder import Decoded
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.reports import I64, SupportCounts
+    from overstory.analysis.selection import F64
+    from overstory.analysis.support.base import Support
     from overstory.protocol.mechanisms.base import LocalRandomizer
-
-    F64 = NDArray[np.float64]
-    I64 = NDArray[np.int64]
 
 
 EXPECTED: Final = 20.0
@@ -80,8 +76,6 @@ def chi_square_of_mixture(observed: I64, first: F64, second: F64) -> tuple[float
     Neighbouring cells are merged until each is expected to have `EXPECTED` counts by the smaller of the two chances,
     so that every mixture fills them. The laws' shares are not known; see the module.
 
-    Examples
-    --------
     >>> first, second = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.25, 0.5])
     >>> statistic, degrees, p_value = chi_square_of_mixture(np.array([35, 25, 40]), first, second)
     >>> round(statistic, 6), degrees, round(p_value, 6)  # 40% of the first law
@@ -127,8 +121,6 @@ def _nearest(counted: F64, first: F64, second: F64) -> F64:
 def balance(sizes: I64, shares: F64) -> tuple[float, float]:
     """Return chi-square of the sizes of cohorts or seeds against their shares, and its p-value; (0, 1) for one.
 
-    Examples
-    --------
     >>> statistic, p_value = balance(np.array([600, 400]), np.array([0.5, 0.5]))
     >>> statistic, p_value < 1e-9
     (40.0, True)
@@ -301,9 +293,10 @@ def check_collection(
 
     Checks that need the estimate from these counts, or the sums of the reports, are left out where that is None.
     """
-    if not isinstance(mechanism, Mechanism) or counts.num_reports < LEAST_REPORTS:
+    half: Any = server_half(mechanism)
+    if not half.is_oracle or counts.num_reports < LEAST_REPORTS:
         return ()
-    checks = [*_of_counts(mechanism, counts, estimate), *_of_sums(mechanism, sums, labels)]
+    checks = [*_of_counts(half, counts, estimate), *_of_sums(mechanism, sums, labels)]
     return adjust_checks(replace(check, period=period) for check in checks)
 
 
@@ -324,22 +317,18 @@ def alarm_notes(checks: Iterable[Check], *, decoded: bool = False) -> tuple[str,
     )
 
 
-def _of_counts(mechanism: Mechanism, counts: SupportCounts, estimate: Estimate | None) -> Iterator[Check]:
-    """Yield what can be checked by counts alone."""
+def _of_counts(half: Support[Any], counts: SupportCounts, estimate: Estimate | None) -> Iterator[Check]:
     if counts.num_cohorts > 1:
         statistic, p_value = balance(counts.totals, np.full(counts.num_cohorts, 1 / counts.num_cohorts))
         detail = f"chi-square {statistic:,.0f} over {counts.num_cohorts:,} cohorts"
         yield Check(name="cohorts", statistic=statistic, p_value=p_value, detail=detail)
-    p, q = float(mechanism.p_star), float(mechanism.q_star)
-    encoding: Any = mechanism.encoding
-    if isinstance(encoding, OneHot) and encoding.domain_size == counts.num_bits:
-        yield _sum(counts, 1, _own_bits_of_nothing(encoding), p, q)
-    if isinstance(encoding, Bloom) and encoding.ones[0] == encoding.ones[1]:
-        yield _sum(counts, encoding.num_hashes, _own_bits_of_nothing(encoding), p, q)
+    encoding, own = half.encoding, half.own_bits
+    if own is not None and (encoding.decoded or (encoding.pure and encoding.domain_size == counts.num_bits)):
+        yield _sum(counts, own, encoding.nothing.bit_count(), *half.rates)
     if encoding.decoded and estimate is not None:
         yield from _dispersion(cast("Decoded", estimate))
-    elif estimate is not None and len(estimate) and not (encoding.by_seed or isinstance(encoding, LinearHash)):
-        yield _below_zero(mechanism, estimate, p, q)
+    elif estimate is not None and len(estimate) and not half.independent_seeds:
+        yield _below_zero(half, estimate)
 
 
 def _dispersion(decoded: Decoded) -> Iterator[Check]:
@@ -365,17 +354,16 @@ def _sum(counts: SupportCounts, own: int, of_nothing: int, p: float, q: float) -
     return Check(name="sum", statistic=z, p_value=p_value, detail=f"{total:.2%} (standard error {error:.2%})")
 
 
-def _below_zero(mechanism: Mechanism, estimate: Estimate, p: float, q: float) -> Check:
-    errors = estimate.standard_errors
+def _below_zero(half: Support[Any], estimate: Estimate) -> Check:
+    (p, q), errors = half.rates, estimate.standard_errors
     z = np.divide(estimate.raw_counts, errors, out=np.zeros(len(errors)), where=np.isfinite(errors) & (errors > 0))
-    correlation = pair_covariance(mechanism, p, q)[1] / (q * (1 - q)) if len(z) >= LEAST_VALUES else 0.0
+    correlation = pair_covariance(half.mechanism, p, q)[1] / (q * (1 - q)) if len(z) >= LEAST_VALUES else 0.0
     statistic, p_value = below_zero(z, correlation)
     detail = f"{statistic:,.0f} squared standard errors over {len(z):,} values, where noise gives {len(z) / 2:,.0f}"
     return Check(name="below-zero", statistic=statistic, p_value=p_value, detail=detail)
 
 
-def _of_sums(mechanism: Mechanism, sums: ReportSums | None, labels: Sequence[str]) -> Iterator[Check]:
-    """Yield what is checked by sums over reports."""
+def _of_sums(mechanism: LocalRandomizer, sums: ReportSums | None, labels: Sequence[str]) -> Iterator[Check]:
     watch = None if sums is None else Watch.of(mechanism)
     if watch is None or sums is None:
         return
@@ -389,28 +377,21 @@ def _of_sums(mechanism: Mechanism, sums: ReportSums | None, labels: Sequence[str
         detail = f"chi-square {statistic:,.0f} with {degrees} degrees of freedom"
         yield Check(name="ones", statistic=statistic, p_value=p_value, detail=detail)
     if sums.pair_reports >= LEAST_REPORTS and len(sums.pairs) > 1:
-        p, q = float(mechanism.p_star), float(mechanism.q_star)
-        covariance = pair_covariance(mechanism, p, q)
+        p, q = watch.half.rates
+        covariance = pair_covariance(watch.half.mechanism, p, q)
         z, p_value, pair = most_frequent_pair(sums.pairs, sums.pair_reports, p, q, covariance)
         first, second = (labels[place] if labels else f"value {watch.values[place]}" for place in pair)
         detail = f"{z:.1f} standard errors, of {first} and {second} in the first {sums.pair_reports:,} reports"
         yield Check(name="pairs", statistic=z, p_value=p_value, detail=detail)
 
 
-def _own_bits_of_nothing(encoding: Any) -> int:
-    """Return how many bits a report of nothing holds up as its own; a uniform symbol is noise to every value."""
-    return encoding.nothing.bit_count() if isinstance(encoding, OneHot | Bloom | SampledBits) else 0
-
-
 def ones_chances(watch: Watch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the chances of the cells of the histogram of ones: in reports of values, and in those of nothing."""
-    mechanism, bits = watch.mechanism, watch.num_bits
-    p, q = float(mechanism.p_star), float(mechanism.q_star)
-    encoding: Any = mechanism.encoding
-    value = ones_distribution(bits, encoding.num_hashes if isinstance(encoding, Bloom) else 1, p, q)
-    nothing = ones_distribution(bits, _own_bits_of_nothing(encoding), p, q)
-    if isinstance(encoding, SampledBits):  # a device's cohort asks it for its value, or not
-        value = encoding.asked * value + (1.0 - encoding.asked) * nothing
+    half, bits = watch.half, watch.num_bits
+    encoding, (p, q) = half.encoding, half.rates
+    nothing = ones_distribution(bits, encoding.nothing.bit_count(), p, q)
+    # A device's cohort asks it for its value, or not.
+    value = encoding.asked * ones_distribution(bits, half.own_bits or 0, p, q) + (1.0 - encoding.asked) * nothing
     cells = watch.cells(np.arange(bits + 1))
     of_value, of_nothing = (
         np.asarray(np.bincount(cells, weights=chances, minlength=watch.num_cells), np.float64)

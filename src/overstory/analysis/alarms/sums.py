@@ -23,22 +23,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.analysis.support.registry import support_of
-from overstory.kernels.columns import are_few
+from overstory.analysis.reports import ReportBatch
+from overstory.analysis.support.base import Support, server_half
+from overstory.analysis.support.linked import count_bit_pairs
 from overstory.protocol.encodings.base import MAX_COHORTS
-from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
-from overstory.protocol.encodings.sets import Subsets
-from overstory.protocol.encodings.symbols import HadamardRow, LinearHash
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from overstory.analysis.reports import ReportBatch
+    from overstory.analysis.reports import I64
     from overstory.protocol.mechanisms.base import LocalRandomizer
 
-    I64 = NDArray[np.int64]
 
 WATCHED: Final = 256
 """Values whose pairs are counted, the first of the domain: 32,896 sums, 132 kB, however large the domain is."""
@@ -49,10 +45,6 @@ BUCKETS: Final = 4096
 CELLS: Final = 256
 """Of the histogram of ones: two for what is too low or too high, the others within `REACH` standard deviations."""
 REACH: Final = 12.0
-BLOCKS: Final = 32
-"""Products of a word and a bit that cost what a block of random numbers does."""
-BLOCK: Final = 4096
-"""Reports whose votes are unpacked at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +62,6 @@ class ReportSums:
     seeds: I64  # shape (buckets,): reports by their seed's remainder
 
     def __add__(self, other: ReportSums) -> ReportSums:
-        """Merge with sums over other reports."""
         if not isinstance(other, ReportSums):
             return NotImplemented
         mine, others = self._arrays, other._arrays
@@ -114,46 +105,39 @@ class ReportSums:
 class Watch:
     """What is summed of the reports of one mechanism."""
 
-    mechanism: Mechanism
+    half: Support[Any]
     values: Sequence[int]  # the symbols whose pairs are counted; at most `WATCHED`
 
     @classmethod
     def of(cls, mechanism: LocalRandomizer) -> Watch | None:
         """Return what is summed; None where nothing is, as of a symbol.
 
-        Examples
-        --------
         >>> from overstory.protocol.mechanisms.registry import mechanism
         >>> Watch.of(mechanism("grr", domain_size=3, epsilon=1.0)) is None
         True
         """
-        if not isinstance(mechanism, Mechanism):
+        half: Any = server_half(mechanism)
+        if not half.is_oracle or not half.watched:
             return None
-        encoding: Any = mechanism.encoding
-        if not isinstance(encoding, OneHot | Bloom | SampledBits | Subsets | LinearHash | HadamardRow):
-            return None
-        watched = isinstance(encoding, OneHot | Subsets | HadamardRow)
-        return cls(mechanism, range(min(mechanism.domain_size or 0, WATCHED)) if watched else ())
+        size = half.domain_size if "pairs" in half.watched else 0
+        return cls(half, range(min(size, WATCHED)))
 
     @property
     def counts_ones(self) -> bool:
         """Whether the distribution of ones is fixed by the mechanism, whatever the values are."""
-        encoding: Any = self.mechanism.encoding
         # Hashes of one value may meet in a bit: how often they do depends on the value.
-        apart = isinstance(encoding, Bloom) and encoding.ones[0] == encoding.ones[1]
-        return apart or isinstance(encoding, OneHot | SampledBits)
+        return self.half.own_bits is not None
 
     @property
     def num_bits(self) -> int:
-        """The most ones that a report can have."""
-        return self.mechanism.payload_bits
+        return int(self.half.mechanism.payload_bits)
 
     @cached_property
     def _cells(self) -> tuple[int, int, int]:
         """The lowest number of ones of the first inner cell, the cells' width, and how many there are."""
         if not self.counts_ones:
             return 0, 1, 0
-        q = float(self.mechanism.q_star)
+        q = self.half.rates[1]
         reach = REACH * (math.sqrt(self.num_bits * q * (1 - q)) + 1.0)
         lowest, highest = max(math.floor(self.num_bits * q - reach), 0), math.ceil(self.num_bits * q + reach)
         width = -(-(min(highest, self.num_bits) + 1 - lowest) // (CELLS - 2))
@@ -172,10 +156,7 @@ class Watch:
     @property
     def num_buckets(self) -> int:
         """Buckets of seeds; 0 where counts are by cohort, and their sizes known without."""
-        encoding: Any = self.mechanism.encoding
-        seeds: int = encoding.num_cohorts
-        public = isinstance(encoding, LinearHash | HadamardRow) and seeds > 1
-        return min(seeds, BUCKETS) if public else 0
+        return min(self.half.mechanism.num_cohorts, BUCKETS) if "seeds" in self.half.watched else 0
 
     @property
     def num_sums(self) -> int:
@@ -183,12 +164,12 @@ class Watch:
 
     def sum(self, batch: ReportBatch, pair_reports: int = PAIR_REPORTS) -> ReportSums:
         """Return the sums of a batch; pairs of its first `pair_reports` alone."""
-        some = batch.bits[:pair_reports], batch.cohorts[:pair_reports]
-        pairs, ones = np.zeros((len(self.values),) * 2, np.int64), np.zeros(self.num_cells, np.int64)
-        if len(self.values):
-            signs = isinstance(self.mechanism.encoding, HadamardRow)
-            votes = self._votes(*some) if signs else some[0][:, : -(-len(self.values) // 64)]
-            pairs = count_vote_pairs(votes, len(self.values))
+        many = len(self.values)
+        pairs, ones = np.zeros((many, many), np.int64), np.zeros(self.num_cells, np.int64)
+        first = slice(pair_reports)
+        some = ReportBatch(batch.cohorts[first], batch.bits[first], batch.num_bits, batch.num_cohorts)
+        if many:
+            pairs = count_vote_pairs(self.half.votes(some, many), many)
         if self.num_cells:
             counts = np.bitwise_count(batch.bits).sum(axis=1, dtype=np.int64)
             ones = np.bincount(self.cells(counts), minlength=self.num_cells).astype(np.int64)
@@ -196,24 +177,12 @@ class Watch:
         seeds = np.zeros(0, np.int64)
         if buckets:
             seeds = np.bincount(batch.cohorts % np.uint32(buckets), minlength=buckets).astype(np.int64)
-        return ReportSums(len(batch), ones, len(some[0]) if len(self.values) else 0, pairs, seeds)
-
-    def _votes(self, bits: NDArray[np.uint64], seeds: NDArray[Any]) -> NDArray[np.uint64]:
-        """Return for which of the watched values each report votes, packed as bits, shape (n, words)."""
-        support: Any = support_of(self.mechanism)
-        table, symbols = support.table(self.values), bits[:, 0].astype(np.uint32)
-        votes = np.zeros((len(bits), -(-len(self.values) // 64)), np.uint64)
-        for value in range(len(self.values)):
-            encoded = support.encode(table, np.full(len(bits), value, np.int32), seeds)
-            votes[:, value // 64] |= (encoded == symbols).astype(np.uint64) << np.uint64(value % 64)
-        return votes
+        return ReportSums(len(batch), ones, len(some) if many else 0, pairs, seeds)
 
 
 def symmetric(upper: I64) -> I64:
     """Return the symmetric matrix with this upper triangle.
 
-    Examples
-    --------
     >>> symmetric(np.array([1, 2, 3])).tolist()
     [[1, 2], [2, 3]]
     """
@@ -226,28 +195,12 @@ def symmetric(upper: I64) -> I64:
 
 
 def count_vote_pairs(votes: NDArray[np.uint64], num_bits: int) -> I64:
-    """Return in how many rows two bits are both set, shape (num_bits, num_bits): compiled once rows are many.
-
-    Packed bits past `num_bits` may be anything.
-    """
-    if are_few(votes.size * num_bits // BLOCKS, "bits/pairs"):
-        return count_pairs_slowly(votes, num_bits)
-    from overstory.kernels.bits.pairs import count_pairs_of_bits
-
-    return count_pairs_of_bits(votes, num_bits)
-
-
-def count_pairs_slowly(votes: NDArray[np.uint64], num_bits: int) -> I64:
-    """Return the same by NumPy alone: each bit becomes a row of words, and is met with all of them."""
-    pairs = np.zeros((num_bits, num_bits), np.int64)
-    for start in range(0, len(votes), BLOCK):
-        octets = np.ascontiguousarray(votes[start : start + BLOCK].astype("<u8", copy=False)).view(np.uint8)
-        bits = np.zeros((num_bits, BLOCK), np.uint8)
-        bits[:, : len(octets)] = np.unpackbits(octets, axis=1, count=num_bits, bitorder="little").T
-        planes = np.packbits(bits, axis=1).view(np.uint64)
-        for bit in range(num_bits):
-            pairs[bit] += np.bitwise_count(planes[bit] & planes).sum(axis=1, dtype=np.int64)
-    return pairs
+    """Return in how many rows two bits are both set, shape (num_bits, num_bits); bits past these may be anything."""
+    words = -(-num_bits // 64)
+    # Each row beside itself: the two parts of a pair are the same bits.
+    twice = np.hstack([votes[:, :words]] * 2)
+    batch = ReportBatch(np.zeros(len(votes), np.uint16), twice, 128 * words, 1)
+    return np.ascontiguousarray(count_bit_pairs(batch, 64 * words, num_bits)[0, :num_bits, :num_bits])
 
 
 def expected_buckets(num_cohorts: int, buckets: int) -> NDArray[np.float64]:

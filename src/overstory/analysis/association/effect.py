@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from overstory.analysis.association.independence import Independence
     from overstory.analysis.association.table import TableEstimate
+    from overstory.analysis.selection import F64
 
-    F64 = NDArray[np.float64]
 
 SURE: Final = 4.0
 """A row has conditional shares where its own share is at least as many standard errors."""

@@ -18,8 +18,7 @@ share and a contrast are such weights. For a pair of variables in one report, wi
 
 .. math:: n (p^* - q^*)^2 \Sigma_{vw} = c_0 + (f_v + f_w) (c_1 - c_0) , \quad v \ne w ,
 
-which is a diagonal and a matrix of rank 2; the sampling of people adds diag f - ff'. For two variables reported apart
-:math:`\Sigma` is a sum of Kronecker products.
+which is a diagonal and a matrix of rank 2; the sampling of people adds diag f - ff'.
 """
 
 from __future__ import annotations
@@ -35,13 +34,9 @@ from overstory.analysis.support.base import pair_covariance
 from overstory.analysis.variance import clustering, support_noise
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from overstory.analysis.association.table import TableEstimate
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
-
-    F64 = NDArray[np.float64]
 
 
 class TableCovariance(Protocol):
@@ -65,8 +60,6 @@ def orthogonal(direction: F64) -> F64:
 
     The columns, but the first, of the reflection that moves the direction to the first axis.
 
-    Examples
-    --------
     >>> orthogonal(np.array([3.0, 4.0])).round(1).tolist()
     [[-0.8], [0.6]]
     """
@@ -93,7 +86,6 @@ class PairCovariance:
     beyond: F64 | float = 0.0
 
     def variances(self) -> F64:
-        """Return noise and, of all devices like these, the sampling of people."""
         p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
         held = np.clip(self.shares, 0.0, 1.0)
         noise = support_noise(held, 1.0 - held, p_star, q_star)
@@ -102,7 +94,6 @@ class PairCovariance:
         return np.asarray((noise / (p_star - q_star) ** 2 + people) / self._devices + self.beyond)
 
     def apply(self, weights: F64) -> F64:
-        """Return the diagonal's and the low rank's part."""
         other, slope = self._together()
         held = np.clip(self.shares, 0.0, 1.0)
         possible = held / max(1.0, float(held.sum()))
@@ -165,28 +156,6 @@ class DenseCovariance:
 
 
 @dataclass(frozen=True, eq=False)
-class KroneckerCovariance:
-    """Of two variables that are reported apart: a sum of products ``A (x) B``.
-
-    The factors of each term have shapes (k_x, k_x) and (k_y, k_y), n included.
-    """
-
-    terms: tuple[tuple[F64, F64], ...]
-
-    def variances(self) -> F64:
-        parts: list[Any] = [np.outer(np.diag(rows), np.diag(columns)) for rows, columns in self.terms]
-        return np.asarray(sum(parts))
-
-    def apply(self, weights: F64) -> F64:
-        parts: list[Any] = [rows @ weights @ columns.T for rows, columns in self.terms]
-        return np.asarray(sum(parts))
-
-    def at(self, shares: F64) -> KroneckerCovariance:  # noqa: ARG002 - these are already those of the marginals
-        """Return the same: the errors of two variables reported apart depend on their marginals."""
-        return self
-
-
-@dataclass(frozen=True, eq=False)
 class SummedCovariance:
     """Of the pairs of two variables among more: each pair is a sum of `rest` cells that lie next to each other."""
 
@@ -205,7 +174,6 @@ class SummedCovariance:
         return spread
 
     def apply(self, weights: F64) -> F64:
-        """Return the covariances of sums with sums."""
         wide = self.cells.apply(np.repeat(weights, self.rest, axis=-1))
         return np.asarray(wide.reshape(*weights.shape, self.rest).sum(axis=-1))
 

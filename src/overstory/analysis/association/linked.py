@@ -22,34 +22,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from overstory.analysis.association.table import Marginal, TableEstimate
 from overstory.analysis.decoding import CandidateMap, decode
+from overstory.analysis.estimate import NO_REPORTS
 from overstory.analysis.reports import SupportCounts
+from overstory.analysis.support.base import support_of
 from overstory.analysis.support.linked import PairCounts, pair_counts
 from overstory.analysis.variance import check_reports_per_device, clustering
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.reports import I64
+    from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.mechanisms.joint import JointMechanism
-
-    F64 = NDArray[np.float64]
-    I64 = NDArray[np.int64]
 
 
 LinkedMethod = Literal["gls", "closed"]
 """Least squares, which knows that shares add up to 1, or the closed form, each cell by itself."""
-NO_REPORTS = "there are no reports: nothing can be estimated"
 
 
 class Moments(NamedTuple):
@@ -76,13 +72,12 @@ class FiniteVariable:
 
     @property
     def rates(self) -> tuple[float, float]:
-        """P(a report supports its own value), P(it supports another)."""
-        return float(self.part.p_star), float(self.part.q_star)
+        return support_of(self.part).rates
 
     @property
     def is_symbol(self) -> bool:
         """Whether a report supports one value: then supports add up to 1 already."""
-        return isinstance(self.part, SymbolMechanism)
+        return support_of(self.part).one_support
 
     @property
     def raw(self) -> F64:
@@ -179,8 +174,6 @@ class LinkedCovariance:
 def diagonal(moments: Moments) -> F64:
     """Return what each value x adds to the diagonal of E(u u' | x), shape (K, K): a row for each entry.
 
-    Examples
-    --------
     >>> diagonal(Moments(np.zeros((2, 2)), ((0.5, np.array([[2.0, 1.0], [0.0, 1.0]])),))).tolist()
     [[2.0, 0.5], [0.0, 0.5]]
     """
@@ -202,7 +195,11 @@ def linked_cells(
     if mechanism.domain_size is None:
         raise ParameterError(f"{mechanism.name}: a part takes strings, whose candidates must be named")
     apart = pair_counts(mechanism, counts)
-    variables = _variables(mechanism, apart)
+    reports = max(counts.num_reports, 1)
+    variables = [
+        FiniteVariable(part, supported.sum(axis=0) / reports)
+        for part, supported in zip(mechanism.components, (apart.first, apart.second), strict=True)
+    ]
     raw = _raw_cells(variables, apart)
     if method == "closed":
         projections = [np.eye(len(each.raw)) for each in variables]
@@ -234,16 +231,7 @@ def linked_cells(
     )
 
 
-def _variables(mechanism: JointMechanism, apart: PairCounts) -> tuple[FiniteVariable, FiniteVariable]:
-    reports = max(int(apart.totals.sum()), 1)
-    first, second = mechanism.components
-    return (
-        FiniteVariable(first, apart.first.sum(axis=0) / reports),
-        FiniteVariable(second, apart.second.sum(axis=0) / reports),
-    )
-
-
-def _raw_cells(variables: tuple[FiniteVariable, FiniteVariable], apart: PairCounts) -> F64:
+def _raw_cells(variables: Sequence[FiniteVariable], apart: PairCounts) -> F64:
     first, second = variables
     (p_x, q_x), (p_y, q_y) = first.rates, second.rates
     both = apart.both.sum(axis=0) / max(int(apart.totals.sum()), 1)
@@ -253,7 +241,6 @@ def _raw_cells(variables: tuple[FiniteVariable, FiniteVariable], apart: PairCoun
 
 
 def _marginals(covariance: LinkedCovariance) -> tuple[Marginal, Marginal]:
-    """Return the marginals with their standard errors."""
     found = []
     for place, shares in enumerate((covariance.rows, covariance.columns)):
         spread = [
@@ -331,15 +318,15 @@ def filter_variable(
     complete: bool,
 ) -> DecodedVariable:
     """Return a variable whose strings were looked for by the decoder."""
-    assert isinstance(part, BitMechanism)
-    p, q = float(part.p_star), float(part.q_star)
+    half: Any = support_of(part)
+    p, q = half.rates
     decoded = decode(
         SupportCounts(totals, supported),
         candidates,
         p_star=p,
         q_star=q,
         complete=complete,
-        permanent=part.rounds.permanent,
+        permanent=half.mechanism.rounds.permanent,
         reports_per_device=per_device,
         interval_kind="population",
     )
@@ -372,7 +359,7 @@ def boolean_variable(part: Mechanism, supported: I64, totals: I64, per_device: f
     `supported` are the reports whose bit is 1, shape (num_cohorts, 1).
     """
     reports = max(int(totals.sum()), 1)
-    p, q = float(part.p_star), float(part.q_star)
+    p, q = support_of(part).rates
     lit = float(supported.sum()) / reports
     true = (lit - q) / (p - q)
     theta = min(max(lit, 1e-4), 1 - 1e-4)
@@ -391,6 +378,6 @@ def boolean_variable(part: Mechanism, supported: I64, totals: I64, per_device: f
 
 def _memoized(part: Mechanism) -> float:
     """Return the largest share of a support's variance that the permanent response makes."""
-    p, q = float(part.p_star), float(part.q_star)
+    p, q = support_of(part).rates
     shared = clustering(part, 2.0)
     return max(shared.own / (p * (1 - p)), shared.other / (q * (1 - q)))

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
     from overstory.analysis.association.summary import TableSummary
     from overstory.analysis.association.table import TableEstimate
+    from overstory.analysis.selection import F64
     from overstory.presentation.svg import Picture
-
-    F64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

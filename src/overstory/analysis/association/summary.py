@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.association.table import Marginal, TableEstimate
-    from overstory.analysis.selection import Adjustment, Correction
-
-    F64 = NDArray[np.float64]
+    from overstory.analysis.selection import F64, Adjustment, Correction
 
 
 AT_ONCE: Final = 20
@@ -97,8 +95,6 @@ def nearest_distribution(estimate: F64, covariance: F64) -> F64:
 
     The covariance is of rank K, or K - 1 where the estimate's sum is always 1.
 
-    Examples
-    --------
     >>> nearest_distribution(np.array([0.7, 0.5, -0.2]), np.eye(3)).round(6).tolist()
     [0.6, 0.4, 0.0]
     """
@@ -184,7 +180,6 @@ class TableSummary:
         return Selected(chosen, self.p_values, chosen.size, needed)
 
     def interval(self) -> tuple[F64, F64]:
-        """Return both ends of the cells' intervals, those of detected cells adjusted, shape (k_x, k_y)."""
         shares, errors = self.table.shares.ravel(), self.table.standard_errors.ravel()
         low, high = self.selected.interval(
             self.adjustment, shares, errors, self.level, lambda reach: (shares - reach, shares + reach)

@@ -28,7 +28,7 @@ from overstory.analysis.association.independence import (
 )
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.support.base import SupportErrors
-from overstory.analysis.support.divided import DividedHalf
+from overstory.analysis.support.split import DividedSupport
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -36,11 +36,9 @@ if TYPE_CHECKING:
 
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import IntervalKind
+    from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.mechanisms.divided import DividedMechanism
-
-    F64 = NDArray[np.float64]
 
 
 Design = Literal["pair", "linked"]
@@ -109,7 +107,6 @@ class TableEstimate:
         return self.shares - reach, self.shares + reach
 
     def variance(self, weights: F64) -> float:
-        """Return the variance of a weighted sum of the cells."""
         return max(float((weights * self.covariance.apply(weights)).sum()), 0.0)
 
     def _sums(self, axis: int) -> Marginal:
@@ -185,7 +182,7 @@ def divided_tables(
     other: Sequence[int | None] = (),
 ) -> list[TableEstimate]:
     """Return the table of each two variables that were asked together, with the marginals of all tables."""
-    half = DividedHalf(mechanism)
+    half = DividedSupport(mechanism)
     tables: list[tuple[int, TableEstimate]] = []
     single: list[tuple[str, Marginal]] = []
     others = list(other) or [None] * len(names)
@@ -194,7 +191,7 @@ def divided_tables(
         cells = [", ".join(cell) for cell in product(*own)]
         oracle = FrequencyOracle(mechanism.parts[number])
         estimate = oracle.estimate(
-            half.of_table(counts, number), cells, reports_per_device=reports_per_device, interval_kind="population"
+            half.counts_of(counts, number), cells, reports_per_device=reports_per_device, interval_kind="population"
         )
         if len(variables) == 1:
             errors = estimate.errors("population") / max(estimate.num_reports, 1)
@@ -229,8 +226,6 @@ def _with_marginals(tables: list[tuple[int, TableEstimate]], single: list[tuple[
 def weighted(marginals: Sequence[Marginal]) -> Marginal:
     """Return the mean of independent estimates of the same shares, each weighted with its inverse variance.
 
-    Examples
-    --------
     >>> both = weighted([Marginal(np.array([0.2]), np.array([0.1])), Marginal(np.array([0.5]), np.array([0.2]))])
     >>> both.shares.round(2).tolist(), both.standard_errors.round(3).tolist()
     ([0.26], [0.089])

@@ -51,10 +51,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.selection import Adjustment, IntervalKind
+    from overstory.analysis.selection import F64, Adjustment, IntervalKind
     from overstory.presentation.document import Block
-
-    F64 = NDArray[np.float64]
 
 
 OverallTest = Literal["covariance", "simes"]

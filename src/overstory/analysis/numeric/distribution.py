@@ -13,6 +13,10 @@ distribution is smoother than the truth, and no formula says by how much. What i
 of the same reports takes the truth's place, collections like this one are drawn from it, and each is fitted as this one
 was. The root mean square of their errors, against what they were drawn from, holds the noise and the smoothing alike.
 
+Expectation maximization is also known as iterative Bayesian update (Agrawal and Aggarwal, PODS 2001). The likelihood is
+concave, so there is one maximum; but where the channel blurs neighbours, its distribution is jagged, and stopping
+before it is what smooths.
+
 A *spike*, a value that many people hold, has a shape that neither the fit nor that proxy can take. So it is tested for,
 by the efficient score of one more column of the table: with e = A f the expected share of each bucket, and r what is
 left of P(bucket | place) / sqrt(e) by least squares on bins of twice the width,
@@ -36,12 +40,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from overstory.analysis.numeric.means import MeanEstimate, as_payloads, simulate
-from overstory.analysis.postprocess.likelihood import expectation_maximization
+from overstory.analysis.numeric.means import MeanEstimate, NumericOracle, as_payloads
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import normal_reach
-from overstory.analysis.support.numbers import WaveHalf
-from overstory.analysis.support.registry import Rng
+from overstory.analysis.support.numbers import WaveSupport
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric.windows import SquareWave, WindowChannel
@@ -49,7 +51,7 @@ from overstory.protocol.numeric.windows import SquareWave, WindowChannel
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    F64 = NDArray[np.float64]
+    from overstory.analysis.selection import F64
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -171,6 +173,79 @@ def _triangular(count: F64) -> F64:
     return np.asarray(positive * (positive + 1) / 2)
 
 
+MOST_ITERATIONS = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Shares that explain the counts."""
+
+    shares: F64  # shape (d,), not negative, of sum 1
+    iterations: int
+    log_likelihood: float  # of the counts, up to a constant
+    shortfall: float  # the maximum is at most this much higher: by concavity, ``max(gradient) - n``
+    converged: bool  # the tolerance ended the search, not the limit on iterations
+
+
+def expectation_maximization(
+    counts: ArrayLike,  # shape (m,): how often each output was seen
+    table: ArrayLike,  # shape (m, d): P(output | symbol); columns sum to 1
+    *,
+    tolerance: float = 1e-6,
+    smooth: bool = False,
+    most_iterations: int = MOST_ITERATIONS,
+    start: F64 | None = None,  # shape (d,): equal shares unless given
+) -> Mixture:
+    """Raise the likelihood step by step, until a step gains less than `tolerance`.
+
+    With `smooth` each step replaces each share by (1, 2, 1) / 4 of it and its neighbours (EMS: Silverman et al. 1990;
+    Li et al. 2020). It is then no longer a maximum of anything simple, and `shortfall` is large.
+    """
+    seen, channel = _checked(counts, table)
+    total = seen.sum()
+    shares = np.full(channel.shape[1], 1.0 / channel.shape[1]) if start is None else start
+    before = -np.inf
+    for iteration in range(most_iterations + 1):
+        # L(f) = sum c_i log(A f)_i, and its slope A'(c / A f).
+        expected = channel @ shares
+        likelihood = float(seen @ np.log(expected))
+        slope = channel.T @ (seen / expected)
+        finished = likelihood - before < tolerance
+        if finished or iteration == most_iterations:
+            break
+        before = likelihood
+        # Expectation and maximization in one: f_j <- f_j slope_j / n, which never lowers L.
+        shares = shares * slope / total
+        if smooth:
+            shares = smoothed(shares)
+    return Mixture(shares / shares.sum(), iteration, likelihood, float(slope.max() - total), finished)
+
+
+def smoothed(shares: F64) -> F64:
+    """Return (1, 2, 1) / 4 of each share and its neighbours; an end is its own neighbour, so the sum stays.
+
+    >>> smoothed(np.array([1.0, 0.0, 0.0])).tolist()
+    [0.75, 0.25, 0.0]
+    """
+    padded = np.concatenate((shares[:1], shares, shares[-1:]))
+    return np.asarray(padded[:-2] / 4 + padded[1:-1] / 2 + padded[2:] / 4)
+
+
+def _checked(counts: ArrayLike, table: ArrayLike) -> tuple[F64, F64]:
+    """Return counts and table as floats, without the outputs that were never seen."""
+    seen, channel = np.asarray(counts, np.float64), np.asarray(table, np.float64)
+    if channel.ndim != 2 or seen.shape != channel.shape[:1]:
+        raise ParameterError(f"counts of shape {seen.shape} are not the outputs of a table of shape {channel.shape}")
+    if (channel < 0).any() or not np.allclose(channel.sum(axis=0), 1.0, atol=1e-9):
+        raise ParameterError("a table's columns are P(output | symbol): not negative, each of sum 1")
+    if (seen < 0).any() or not seen.any():
+        raise ParameterError("counts must not be negative, and some must be positive")
+    occurs = seen > 0
+    if not channel[occurs].any(axis=1).all():
+        raise ParameterError("an output was seen that no symbol can give: the counts are another channel's")
+    return seen[occurs], channel[occurs]
+
+
 Method = Literal["em", "ems"]
 
 # A step that gains less log-likelihood than this fits noise. With it EM stops after some hundred steps, at about the
@@ -180,7 +255,7 @@ GAIN = {"em": 0.01, "ems": 0.001}
 
 
 @dataclass(frozen=True)
-class SquareWaveOracle:
+class SquareWaveOracle(NumericOracle):
     """From numbers to reports, and from reports to the distribution of the numbers.
 
     Parameters
@@ -200,19 +275,10 @@ class SquareWaveOracle:
 
     randomizer: SquareWave
 
-    @property
-    def epsilon_report(self) -> float:
-        """Epsilon of one report, in nats, rounded up."""
-        return self.randomizer.epsilon_report
-
     @cached_property
     def cells(self) -> NDArray[np.int64]:
         """Where the buckets begin in which reports are counted: at most 1,024 of them."""
-        return WaveHalf(self.randomizer).cells
-
-    def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
-        """Return one report's payload of each of n simulated people; see `simulation.simulate`."""
-        return simulate(self.randomizer, values, rng)
+        return WaveSupport(self.randomizer).cells
 
     def accumulate(self, reports: ArrayLike | Iterable[Report]) -> SupportCounts:
         """Count reports by bucket; counts of several batches add up in any order.
@@ -223,7 +289,7 @@ class SquareWaveOracle:
             When a payload is no cell.
         """
         payloads = as_payloads(reports, self.randomizer.channel.num_cells)
-        return WaveHalf(self.randomizer).count_payloads(payloads)
+        return WaveSupport(self.randomizer).count_payloads(payloads)
 
     def mean(self, counts: SupportCounts, *, reports_per_device: float = 1.0) -> MeanEstimate:
         """Estimate the mean without a fit: unbiased, with its standard error; see `MeanOracle.estimate`.

@@ -15,23 +15,22 @@ import numpy as np
 
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import normal_reach
-from overstory.analysis.support.numbers import GeneratorDraws, MeanHalf, draw_payloads, positions, sums_of_pairs
+from overstory.analysis.support.numbers import (
+    GeneratorDraws,
+    MeanSupport,
+    draw_payloads,
+    in_branches,
+    positions,
+    sums_of_pairs,
+)
 from overstory.analysis.support.registry import Rng, generator
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.numeric.means import Hybrid, MeanRandomizer
+from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-    Payloads = NDArray[np.int64]
-
-
-def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) -> Payloads:
-    """Return one report's payload for each value."""
-    places = positions(randomizer, values)
-    return draw_payloads(randomizer, places, GeneratorDraws(generator(rng), places.size))
 
 
 SPLIT = 17  # a payload has at most 34 bits: two halves, whose products can be added 2**29 times
@@ -70,10 +69,10 @@ class ReportSums:
         ParameterError
             When the counts are another mechanism's.
         """
-        widths = MeanHalf(mechanism).branch_bits
-        if counts.ones.shape != (len(widths), max(widths) * (max(widths) + 1) // 2):
+        half = MeanSupport(mechanism)
+        if counts.ones.shape != half.shape(()):
             raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {mechanism.name}")
-        both = [sums_of_pairs(ones, width) for ones, width in zip(counts.ones, widths, strict=True)]
+        both = [sums_of_pairs(ones, width) for ones, width in zip(counts.ones, half.branch_bits, strict=True)]
         totals, squares = zip(*both, strict=True)
         return cls(tuple(counts.totals.tolist()), totals, squares)
 
@@ -131,7 +130,24 @@ class MeanEstimate:
 
 
 @dataclass(frozen=True)
-class MeanOracle:
+class NumericOracle:
+    """From numbers to reports, and back."""
+
+    randomizer: NumericRandomizer
+
+    @property
+    def epsilon_report(self) -> float:
+        """Epsilon of one report, in nats, rounded up."""
+        return self.randomizer.epsilon_report
+
+    def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
+        """Return one report's payload of each of n simulated people."""
+        places = positions(self.randomizer, values)
+        return draw_payloads(self.randomizer, places, GeneratorDraws(generator(rng), places.size))
+
+
+@dataclass(frozen=True)
+class MeanOracle(NumericOracle):
     """From numbers to reports, and from reports to their mean.
 
     Parameters
@@ -149,17 +165,6 @@ class MeanOracle:
     (0.0066, True)
     """
 
-    randomizer: NumericRandomizer
-
-    @property
-    def epsilon_report(self) -> float:
-        """Epsilon of one report, in nats, rounded up."""
-        return self.randomizer.epsilon_report
-
-    def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
-        """Return one report's payload of each of n simulated people; see `simulation.simulate`."""
-        return simulate(self.randomizer, values, rng)
-
     def accumulate(self, reports: ArrayLike | Iterable[Report]) -> ReportSums:
         """Add up payloads, or reports; sums of several batches add up in any order.
 
@@ -169,9 +174,7 @@ class MeanOracle:
             When a payload is too wide for the randomizer.
         """
         payloads = as_payloads(reports, 1 << self.randomizer.payload_bits)
-        branches = [payloads]
-        if isinstance(self.randomizer, Hybrid):
-            branches = [payloads[(payloads & 1) == branch] >> 1 for branch in (0, 1)]
+        branches = in_branches(payloads, len(self.randomizer.branches))
         totals = tuple(int(branch.sum()) for branch in branches)
         return ReportSums(tuple(map(len, branches)), totals, tuple(map(_sum_of_squares, branches)))
 
@@ -208,7 +211,7 @@ class MeanOracle:
 
     def _affine(self) -> tuple[tuple[Fraction, Fraction], ...]:
         """By branch, (a, b) with debias(payload) = a + b * (the payload within its branch)."""
-        debias, branches = self.randomizer.debias, 2 if isinstance(self.randomizer, Hybrid) else 1
+        debias, branches = self.randomizer.debias, len(self.randomizer.branches)
         return tuple((debias(i), debias(i + branches) - debias(i)) for i in range(branches))
 
 

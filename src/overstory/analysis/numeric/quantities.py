@@ -17,7 +17,7 @@ from overstory.analysis.numeric.means import MeanEstimate, MeanOracle, ReportSum
 from overstory.analysis.numeric.ranges import RangeEstimate, RangeOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import adjusted_p_values, normal_reach, upper_p_values
-from overstory.protocol.domains.domains import AnyDomain, Domain
+from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.numeric.means import MeanRandomizer
@@ -172,7 +172,7 @@ def _ranges(
     for start, stop in dict.fromkeys((*ranges, *_groups(mechanism.domain_size))):
         share = learned.range(start, stop)
         interval = share.confidence_interval(level)
-        first, last = _ends(domain, start), _ends(domain, stop - 1)
+        first, last = domain.ends(start), domain.ends(stop - 1)
         ends = (None, None) if first is None or last is None else (first[0], last[1])
         of = group_name(domain, start, stop)
         rows.append(Quantity("share", of, share.value, share.standard_error, *interval, *ends))
@@ -182,15 +182,11 @@ def _ranges(
 def _quantile(learned: RangeEstimate, domain: AnyDomain, share: float, level: float) -> Quantity:
     """Return a quantile: the greatest number of its symbol, and of its interval the outer ends."""
     symbol, lowest, highest = learned.quantile(share, level)
-    at, below, above = (_ends(domain, place) for place in (symbol, lowest, highest))
+    at, below, above = (domain.ends(place) for place in (symbol, lowest, highest))
     if at is None or below is None or above is None:
         value, low, high = (domain.label(place) for place in (symbol, lowest, highest))
         return Quantity("quantile", f"{share:g}", value, None, low, high)
     return Quantity("quantile", f"{share:g}", at[1], None, below[0], above[1])
-
-
-def _ends(domain: AnyDomain, symbol: int) -> tuple[float, float] | None:
-    return domain.ends(symbol) if isinstance(domain, Domain) else None
 
 
 def group_name(domain: AnyDomain, start: int, stop: int) -> str:

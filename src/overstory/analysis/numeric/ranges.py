@@ -31,17 +31,15 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.ranges import LevelReport, LevelTree, RangeRandomizer
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    F64 = NDArray[np.float64]
+    from overstory.analysis.selection import F64
 
 
 @dataclass(frozen=True, eq=False)
 class ConsistentTree:
     """The linear map from every node's own estimate to consistent ones, and back to what each node contributes.
 
-    Examples
-    --------
     >>> tree = ConsistentTree(LevelTree(4, 2), (1.0, 1.0))
     >>> [x.round(3).tolist() for x in tree.consistent([np.array([0.4, 0.4]), np.array([0.1, 0.1, 0.5, 0.5])])]
     [[0.367, 0.633], [0.183, 0.183, 0.317, 0.317]]

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
-
-    F64 = NDArray[np.float64]
+    from overstory.analysis.selection import F64
 
 
 FEWEST: Final = 3

@@ -2,8 +2,7 @@ r"""The server's half of an oracle: which values a report supports, and how the 
 
 A report supports the values that speak for it (Wang et al. 2017): those whose bit it sets, whose hash it names, whose
 set holds it. Counting the support of every value is all that differs between oracles on the server; what follows,
-debiasing by p* and q*, is the same for all. A family of encodings is a class, and `registry.FAMILIES` says
-which encoding belongs to which.
+debiasing by p* and q*, is the same for all. Each kind's half is a class, and the encoding or the mechanism names it.
 
 With v and w different, one report's support indicators :math:`S_v, S_w` have a covariance :math:`c_1` if its device
 holds one of the two and :math:`c_0` if it holds another, so over N reports of which :math:`n_v` and :math:`n_w` hold
@@ -22,9 +21,12 @@ permanent responses. Over all devices like these a report holds one value, a mul
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -36,33 +38,20 @@ from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.work import Work
 from overstory.analysis.variance import clustering
 from overstory.protocol.encodings.bits import SampledBits
-from overstory.protocol.encodings.sets import Projective, Subsets
-from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import IntervalKind
+    from overstory.kernels.devices import StreamKey
 
 F64 = NDArray[np.float64]
 Indices = NDArray[np.intp]
-M_co = TypeVar("M_co", bound=LocalRandomizer, covariant=True)
 Words = NDArray[np.uint64]
 Cohorts = NDArray[np.uint16] | NDArray[np.uint32]
-
-
-@dataclass(frozen=True)
-class StreamKey:
-    """Which random stream a simulated report takes: with the value it decides the report.
-
-    `first_device` is the first row's; a device's report does not depend on the rows that it is computed with. Its
-    permanent response does not depend on which of its reports it is, `report_index`.
-    """
-
-    key: bytes
-    first_device: int = 0
-    report_index: int = 0
+M_co = TypeVar("M_co", bound=LocalRandomizer, covariant=True)
+O_co = TypeVar("O_co", bound=Mechanism, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -71,17 +60,17 @@ class ServerHalf(ABC, Generic[M_co]):
 
     mechanism: M_co
 
+    work: ClassVar[Work] = Work("")  # what counting all values takes, in words and in seconds
+    is_oracle: ClassVar[bool] = False  # whether counts are of the supports of values, debiased by p* and q*
+    count_name: ClassVar[str] = "bit"  # what a count is of, where it is not of a value
+
     @abstractmethod
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Return the counts of a batch, of `values` where each is counted; counts of two batches add up."""
 
     @abstractmethod
-    def num_counts(self, labels: Sequence[str]) -> int:
-        """Return how many counts a period has, where the metric has these labels."""
-
-    @abstractmethod
-    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
-        """Return what each of the `size` counts of a cohort is called."""
+    def shape(self, labels: Sequence[str]) -> tuple[int, int]:
+        """Return how many rows of counts a period has, and how many counts a row, where the metric has these labels."""
 
     @abstractmethod
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
@@ -91,22 +80,34 @@ class ServerHalf(ABC, Generic[M_co]):
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
         """Return the packed reports of devices that hold ``table[symbols]``."""
 
+    def num_counts(self, labels: Sequence[str]) -> int:
+        return math.prod(self.shape(labels))
+
+    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - of most, labels name none
+        """Return what each of the `size` counts of a row is called."""
+        return [f"{self.count_name}{number}" for number in range(size)]
+
     def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:
-        """Return the cohort of each device, drawn uniformly."""
-        from overstory.kernels.devices import assign_cohorts
+        from overstory.kernels.devices import StreamKey, assign_cohorts
 
-        return assign_cohorts(key, self.mechanism.num_cohorts, num_devices)
+        return assign_cohorts(StreamKey(key), self.mechanism.num_cohorts, num_devices)
 
-
-O_co = TypeVar("O_co", bound=Mechanism, covariant=True)
+    def refuse_values(self, values: Sequence[Any] | None, counted: str) -> None:
+        """Raise ParameterError where values are named, and what is counted are not values."""
+        if values is not None:
+            raise ParameterError(f"{self.mechanism.name} counts {counted}")
 
 
 @dataclass(frozen=True)
 class Support(ServerHalf[O_co]):
     """The server's half of the oracles with one kind of encoding."""
 
-    work: ClassVar[Work]
-    """What counting the support of all d values in n reports takes, in words and in seconds."""
+    is_oracle: ClassVar[bool] = True
+    one_support: ClassVar[bool] = False  # whether a report supports one value, as a symbol does
+    # What is watched of reports for crafted ones (`overstory.analysis.alarms`): how many values a report votes for,
+    # which pairs of values, and its seed.
+    watched: ClassVar[frozenset[str]] = frozenset()
+    independent_seeds: ClassVar[bool] = False  # two values' estimates err together as the seeds of the reports have it
 
     def core_seconds(self, num_reports: int, num_values: int) -> float:
         """Return about how many seconds one core counts that many reports and estimates that many values."""
@@ -115,7 +116,6 @@ class Support(ServerHalf[O_co]):
 
     @property
     def encoding(self) -> Any:
-        """The mechanism's; a class of one kind of encoding says which."""
         return self.mechanism.encoding
 
     @property
@@ -125,29 +125,35 @@ class Support(ServerHalf[O_co]):
     @property
     def num_outputs(self) -> int:
         """Payloads that a device can send are below this number."""
-        return 1 << self.mechanism.payload_bits
+        return self.mechanism.payload_limit
 
-    @abstractmethod
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Return how many reports support each of `values`, or each value of the domain."""
+    @property
+    def num_supports(self) -> int:
+        """How many supports a report can have: symbols, or bits."""
+        return self.mechanism.payload_bits
 
-    def num_counts(self, labels: Sequence[str]) -> int:
-        """Return the number of values, or of what each cohort counts."""
-        encoding, mechanism = self.encoding, self.mechanism
-        if encoding.by_seed:
-            return int(mechanism.num_cohorts * encoding.num_symbols)
-        if encoding.decoded or not encoding.pure:
-            return int(mechanism.num_cohorts * mechanism.payload_bits)
-        return int(mechanism.domain_size or len(labels) or mechanism.payload_bits)
+    @property
+    def own_bits(self) -> int | None:
+        """How many bits of a report are its value's, whatever the value; None where that depends on it."""
+        if "ones" not in self.watched:
+            return None
+        fewest, most = self.encoding.ones
+        return int(most) if fewest == most else None
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """P(a report supports its own value), P(it supports another)."""
+        return float(self.mechanism.p_star), float(self.mechanism.q_star)
+
+    def shape(self, labels: Sequence[str]) -> tuple[int, int]:
+        mechanism = self.mechanism
+        if self.encoding.decoded or not self.encoding.pure:
+            return mechanism.num_cohorts, mechanism.payload_bits
+        return 1, int(mechanism.domain_size or len(labels) or mechanism.payload_bits)
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
-        """Return the labels where a count belongs to a label, else the numbers of bits."""
-        encoding = self.encoding
-        if encoding.by_seed:
-            return [f"symbol{symbol}" for symbol in range(size)]
-        if not encoding.pure or len(labels) != size:
-            return [f"bit{bit}" for bit in range(size)]
-        return list(labels)
+        is_of_labels = self.encoding.pure and not self.encoding.by_seed and len(labels) == size
+        return list(labels) if is_of_labels else super().count_names(size, labels)
 
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
@@ -157,18 +163,51 @@ class Support(ServerHalf[O_co]):
 
         values = [str(symbol) for symbol in range(counts.num_bits)] if names is None else names
         shared = clustering(self.mechanism, reports_per_device)
-        joint = SupportErrors.of(self.mechanism)
-        p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
-        return debias(counts, p_star, q_star, values, shared, joint, **choices)
+        return debias(counts, *self.rates, values, shared, SupportErrors.of(self.mechanism), **choices)
 
     def outputs(self, batch: ReportBatch) -> NDArray[np.int64]:
-        """Return the payloads as numbers."""
         drawn = batch.bits[:, 0]
         if drawn.size and int(drawn.max()) >= self.num_outputs:
             raise ParameterError(
                 f"a report of {self.mechanism.name} is a number below {self.num_outputs}, not {int(drawn.max())}"
             )
         return drawn.astype(np.int64)
+
+    def votes(self, batch: ReportBatch, num_values: int) -> Words:
+        """Return for which of the first values each report votes, packed as bits; bits past them may be anything."""
+        return batch.bits[:, : -(-num_values // 64)]
+
+
+@cache
+def _class_at(place: str) -> type[Any]:
+    module, _, name = place.partition(":")
+    found: type[Any] = getattr(import_module(f"overstory.{module}"), name)
+    return found
+
+
+def server_half(mechanism: LocalRandomizer) -> ServerHalf[Any]:
+    """Return what counts a mechanism's reports, whichever its kind: the mechanism says where it is."""
+    if not mechanism.server:
+        raise ParameterError(f"reports of {mechanism.name} are not counted: there is no server's half for them")
+    half: ServerHalf[Any] = _class_at(mechanism.server)(mechanism)
+    return half
+
+
+def support_of(mechanism: Mechanism) -> Support[Any]:
+    """Return the server's half of an oracle."""
+    half: Support[Any] = server_half(mechanism)  # type: ignore[assignment] # an oracle names one
+    return half
+
+
+def count_reports(mechanism: LocalRandomizer, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:
+    """Return the counts of a batch of a mechanism's reports."""
+    shape = mechanism.payload_bits, mechanism.num_cohorts
+    if (batch.num_bits, batch.num_cohorts) != shape:
+        raise ParameterError(
+            f"{mechanism.name} reports have {shape[0]} bits and {shape[1]} cohorts, "
+            f"not {batch.num_bits} and {batch.num_cohorts}"
+        )
+    return server_half(mechanism).count(batch, values)
 
 
 def pooled(ones: NDArray[np.integer[Any]], num_reports: int) -> SupportCounts:
@@ -186,27 +225,20 @@ def chosen(counts: SupportCounts, values: Sequence[Any] | None) -> SupportCounts
 def pair_covariance(mechanism: Mechanism, own: float, other: float, span: float = 1.0) -> tuple[float, float]:
     """Return c_1 and c_0 of a response that supports its device's value and another with these probabilities.
 
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> [round(c, 4) for c in pair_covariance(mechanism("grr", domain_size=3, epsilon=1.0), 0.6, 0.2)]
     [-0.12, -0.04]
     """
-    encoding: Any = mechanism.encoding
-    if isinstance(encoding, Direct):
-        return -own * other * span**2, -(other**2) * span**2
-    if isinstance(encoding, Subsets | Projective):
-        outputs, owned, shared = encoding.sizes
-        values, holders = (
-            (encoding.domain_size, encoding.subset_size) if isinstance(encoding, Subsets) else (outputs, owned)
-        )
-        # Of the outputs that two values share, a third value owns `inside` of `others`, in the mean over third values.
-        # Quotients of whole numbers: of 10,000 values, the numbers themselves are too large for a float.
-        inside, others = (holders - 2, values - 2) if values > 2 else (0, 1)
-        owned_too, owned_not = shared * inside, shared * (others - inside)
-        both = own * (owned_too / (others * owned)) + (1 - own) * (owned_not / (others * (outputs - owned)))
-        return own * (shared / owned) - own * other, both - other**2
-    return 0.0, 0.0
+    meeting = mechanism.encoding.meeting
+    if meeting is None:
+        return 0.0, 0.0
+    outputs, owned, shared, values, holders = meeting
+    # Of the outputs that two values share, a third value owns `inside` of `others`, in the mean over third values.
+    # Quotients of whole numbers: of 10,000 values, the numbers themselves are too large for a float.
+    inside, others = (holders - 2, values - 2) if values > 2 else (0, 1)
+    owned_too, owned_not = shared * inside, shared * (others - inside)
+    both = own * (owned_too / (others * owned)) + (1 - own) * (owned_not / (others * (outputs - owned)))
+    return (own * (shared / owned) - own * other) * span**2, (both - other**2) * span**2
 
 
 @dataclass(frozen=True)

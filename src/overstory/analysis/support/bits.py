@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, SampledErrors, StreamKey, Support, Words, chosen
-from overstory.analysis.support.positions import positions_of
+from overstory.analysis.support.base import Cohorts, SampledErrors, Support, Words, chosen
+from overstory.analysis.support.positions import positions_of, symbols_of
 from overstory.analysis.support.work import PER_BIT, REGRESSION, Work
 from overstory.analysis.variance import support_noise
-from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.encodings.bits import SampledBits
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
+    from overstory.kernels.devices import StreamKey
+
+BITS: Final = "bits, not values: give candidates to `estimate`"
 
 
 class OneHotSupport(Support[BitMechanism]):
     """A bit per symbol: a report supports the symbols whose bits it sets."""
 
     work = Work("n d bits added", cell=PER_BIT)
+    watched: ClassVar[frozenset[str]] = frozenset({"ones", "pairs"})
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the positions that each value sets in each cohort."""
-        return positions_of(self.encoding, values)
+        return symbols_of(values, self.encoding.domain_size).astype(np.int32).reshape(1, -1, 1)
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        """Pass the values' bits through both channels."""
         return self.simulate(table, symbols, cohorts, stream, self.encoding.num_bits)
 
     def simulate(
@@ -41,17 +42,16 @@ class OneHotSupport(Support[BitMechanism]):
         """Return the noisy bits of devices by the positions that ``table`` gives to their cohort and symbol."""
         from overstory.kernels.devices import simulate_bits
 
-        rounds = self.mechanism.rounds
+        rounds = self.mechanism.rounds.permanent, self.mechanism.rounds.instantaneous
+        permanent, instantaneous = (None if channel.is_identity else channel.thresholds for channel in rounds)
         return simulate_bits(
             table,
             symbols,
             cohorts.astype(np.uint16, copy=False),
-            _thresholds(rounds.permanent),
-            _thresholds(rounds.instantaneous),
-            stream.key,
+            permanent,
+            instantaneous,
+            stream,
             num_bits=num_bits,
-            first_device=stream.first_device,
-            report_index=stream.report_index,
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
@@ -62,9 +62,13 @@ class BloomSupport(OneHotSupport):
     """Filters of strings: what is counted are the bits of each cohort, and candidates are tried on the counts."""
 
     work = REGRESSION
+    watched: ClassVar[frozenset[str]] = frozenset({"ones"})
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        return positions_of(self.encoding, values)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        _whole(self.mechanism, values)
+        self.refuse_values(values, BITS)
         return batch.accumulate()
 
     def estimate(
@@ -77,8 +81,8 @@ class BloomSupport(OneHotSupport):
         from overstory.analysis.decoding import decode
         from overstory.analysis.decoding.candidates import CandidateMap
 
-        candidates = CandidateMap(names, positions_of(self.encoding, names), self.encoding.num_bits)
-        p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
+        candidates = CandidateMap(names, self.table(names), self.encoding.num_bits)
+        p_star, q_star = self.rates
         return decode(
             counts,
             candidates,
@@ -95,6 +99,7 @@ class SampledSupport(OneHotSupport):
 
     encoding: SampledBits
     work = Work("n d' bits added", cell=7e-9)
+    watched: ClassVar[frozenset[str]] = frozenset({"ones"})
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:  # noqa: ARG002 - all that a device can hold
         """Return the bit at each distance from the cohort; one past the last where there is none."""
@@ -113,7 +118,7 @@ class SampledSupport(OneHotSupport):
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Count bits by cohort: an estimate says which symbols they are of."""
-        _whole(self.mechanism, values)
+        self.refuse_values(values, BITS)
         return batch.accumulate()
 
     def asked(self, counts: SupportCounts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -133,11 +138,11 @@ class SampledSupport(OneHotSupport):
         Given that s of n devices are asked, a symbol's share x among the s is estimated as by any unary encoding; that
         the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. Values not asked for are unknown.
         """
-        from overstory.analysis.estimate import Estimate
+        from overstory.analysis.estimate import unbiased
         from overstory.analysis.variance import clustering
 
         asked, ones = self.asked(counts)
-        p_star, q_star, reports = float(self.mechanism.p_star), float(self.mechanism.q_star), counts.num_reports
+        (p_star, q_star), reports = self.rates, counts.num_reports
         reached = np.maximum(asked, 1)
         shares = np.where(asked, (ones / reached - q_star) / (p_star - q_star), 0.0)
         held = np.clip(shares, 0, 1)
@@ -147,25 +152,13 @@ class SampledSupport(OneHotSupport):
         spread = (noise / (p_star - q_star) ** 2 + sampling) / reached
         errors = np.where(asked, np.sqrt(spread) * reports, np.inf)
         values = [str(symbol) for symbol in range(len(asked))] if names is None else names
-        notes = shared.note if reports else ("there are no reports: nothing can be estimated",)
-        raw = shares * reports
-        return Estimate(
-            values=values,
-            counts=raw,
-            raw_counts=raw,
-            standard_errors=errors,
-            num_reports=reports,
+        return unbiased(
+            values,
+            shares * reports,
+            errors,
+            reports,
             reports_per_device=reports_per_device,
-            notes=notes,
+            notes=shared.note,
             joint_errors=SampledErrors(self.encoding, counts.totals),
             **choices,
         )
-
-
-def _whole(mechanism: BitMechanism, values: Sequence[Any] | None) -> None:
-    if values is not None:
-        raise ParameterError(f"{mechanism.name} counts bits, not values: give candidates to `estimate`")
-
-
-def _thresholds(channel: BinaryChannel) -> tuple[int, int] | None:
-    return None if channel.is_identity else channel.thresholds

@@ -21,39 +21,27 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.estimate import MOST_TOGETHER, Estimate
+from overstory.analysis.estimate import MOST_TOGETHER, Estimate, converted
 from overstory.analysis.selection import normal_reach, people_variance
-from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words
+from overstory.analysis.support.base import Cohorts, Support, Words, support_of
 from overstory.analysis.support.bits import OneHotSupport
-from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
-from overstory.analysis.support.symbols import DirectSupport
 from overstory.analysis.support.work import Work
-from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.encodings.item_sets import ItemBits, PaddedItems, check_items
-from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
-from overstory.protocol.encodings.symbols import Direct
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.item_sets import ItemBitMechanism, PaddedSampling
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.analysis.selection import IntervalKind
+    from overstory.kernels.devices import StreamKey
 
-    F64 = NDArray[np.float64]
 
-ORACLES: Final[dict[type, type[Support[Any]]]] = {
-    Direct: DirectSupport,
-    OneHot: OneHotSupport,
-    BalancedHash: BalancedSupport,
-    SeededHash: SeededSupport,
-}
-"""The server's half of each oracle that reports an item: GRR, OUE, OLH."""
 NEAR: Final = 0.8
 """From this share of the most items that count on, the mean size suggests that many sets are larger."""
 
@@ -70,8 +58,6 @@ class MeanSize:
     def interval(self, level: float = 0.95, kind: IntervalKind = "reports") -> tuple[float, float]:
         """Return the bounds of the two-sided normal interval.
 
-        Examples
-        --------
         >>> [round(bound, 2) for bound in MeanSize(2.0, 0.1, 0.2, most=4).interval(kind="population")]
         [1.61, 2.39]
         """
@@ -99,9 +85,8 @@ class ItemEstimate(Estimate):
 
 def with_size(estimate: Estimate, size: MeanSize, **changed: Any) -> ItemEstimate:
     """Return an estimate of items from one of symbols, with what is known of large sets in its notes."""
-    given = {part.name: getattr(estimate, part.name) for part in fields(Estimate)}
     notes = (*estimate.notes, *size_notes(size))
-    return ItemEstimate(**{**given, **changed, "notes": notes, "mean_size": size, "joint_errors": None})
+    return converted(ItemEstimate, estimate, **changed, notes=notes, mean_size=size, joint_errors=None)
 
 
 def size_notes(size: MeanSize) -> tuple[str, ...]:
@@ -133,7 +118,7 @@ class ItemSupport(Support[Any]):
         from overstory.kernels.devices import assign_cohorts
 
         key = hashlib.blake2b(stream.key, salt=number.to_bytes(16, "little"), digest_size=32).digest()
-        return assign_cohorts(key, 1 << 31, rows, stream.first_device).astype(np.int64)
+        return assign_cohorts(replace(stream, key=key), 1 << 31, rows).astype(np.int64)
 
 
 class PaddedSupport(ItemSupport):
@@ -146,24 +131,21 @@ class PaddedSupport(ItemSupport):
     def core_seconds(self, num_reports: int, num_values: int) -> float:
         return self.inner.core_seconds(num_reports, num_values + self.encoding.num_dummies)
 
-    @property
+    @cached_property
     def inner(self) -> Support[Any]:
-        oracle = self.mechanism.inner
-        return ORACLES[type(oracle.encoding)](oracle)
+        return support_of(self.mechanism.inner)
 
-    def num_counts(self, labels: Sequence[str]) -> int:
-        return self.inner.num_counts(self._names(labels))
+    def shape(self, labels: Sequence[str]) -> tuple[int, int]:
+        return self.inner.shape(self._names(labels))
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
-        """Return the items' labels, and those of dummies, where a count belongs to one."""
         return self.inner.count_names(size, self._names(labels))
 
     def _names(self, labels: Sequence[str]) -> list[str]:
         return [*labels, *(f"padding {number + 1}" for number in range(self.encoding.num_dummies))]
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        if values is not None:
-            raise ParameterError(f"{self.mechanism.name} counts all items: name none")
+        self.refuse_values(values, "all items: name none")
         return self.inner.count(batch, None)
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:

@@ -10,30 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.reports import ReportBatch, SupportCounts, count_bits
-from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Support, Words
-from overstory.analysis.support.bits import BloomSupport, OneHotSupport
+from overstory.analysis.reports import ReportBatch, SupportCounts, count_bits, unpack_bits
+from overstory.analysis.support.base import Cohorts, ServerHalf, Support, Words, support_of
 from overstory.analysis.support.positions import symbols_of
-from overstory.analysis.support.symbols import DirectSupport
 from overstory.kernels.columns import COMPILING, are_few
 from overstory.protocol.encodings.base import MAX_COHORTS
-from overstory.protocol.encodings.bits import Bloom, OneHot
-from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.joint import JointMechanism
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
+
+if TYPE_CHECKING:
+    from overstory.kernels.devices import StreamKey
 
 I64 = NDArray[np.int64]
-
-_HALVES: Final[dict[type, type[Support[Any]]]] = {Direct: DirectSupport, OneHot: OneHotSupport, Bloom: BloomSupport}
-"""Of the encodings that can be linked."""
 
 TOGETHER: Final = 1 << 14
 """Products of bits that NumPy sums in the time of a block of `overstory.kernels.columns`."""
@@ -50,22 +45,15 @@ class PairCounts(NamedTuple):
     totals: I64  # shape (num_cohorts,)
 
 
-def num_supports(part: Mechanism) -> int:
-    """Return how many supports a part has: its symbols, or its bits."""
-    return part.payload_limit if isinstance(part, SymbolMechanism) else part.payload_bits
-
-
 def pair_counts(mechanism: JointMechanism, counts: SupportCounts) -> PairCounts:
     """Take a collection's counts apart.
 
-    Examples
-    --------
     >>> from overstory.protocol.mechanisms.joint import joint
     >>> linked = joint(of=[{"oracle": "oue", "domain_size": 2, "epsilon": 1.0}] * 2)
     >>> pair_counts(linked, SupportCounts([5], [[1, 2, 3, 0, 1, 2, 2, 3, 5]])).both.tolist()
     [[[1, 2], [0, 1]]]
     """
-    first, second = map(num_supports, mechanism.components)
+    first, second = LinkedSupport(mechanism).sizes
     if counts.ones.shape != (mechanism.num_cohorts, (first + 1) * (second + 1)):
         raise ParameterError(
             f"{mechanism.name} counts {mechanism.num_cohorts} x {(first + 1) * (second + 1)} pairs, not "
@@ -85,19 +73,19 @@ def apart(counts: SupportCounts, first: int, second: int) -> PairCounts:
 class LinkedSupport(ServerHalf[JointMechanism]):
     """The server's half of linked reports."""
 
-    @property
-    def halves(self) -> list[Support[Any]]:
-        return [_HALVES[type(part.encoding)](part) for part in self.mechanism.components]
+    @cached_property
+    def halves(self) -> tuple[Support[Any], Support[Any]]:
+        first, second = map(support_of, self.mechanism.components)
+        return first, second
 
     @property
     def sizes(self) -> tuple[int, int]:
-        first, second = map(num_supports, self.mechanism.components)
+        first, second = (half.num_supports for half in self.halves)
         return first, second
 
-    def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - candidates are chosen later
-        """Return the pairs of supports in all cohorts, each support alone and the reports included."""
+    def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - candidates are chosen later
         first, second = self.sizes
-        return self.mechanism.num_cohorts * (first + 1) * (second + 1)
+        return self.mechanism.num_cohorts, (first + 1) * (second + 1)
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - supports, not values
         """Return the two supports' numbers; ``*`` is any."""
@@ -105,7 +93,6 @@ class LinkedSupport(ServerHalf[JointMechanism]):
         return [f"{x}&{y}" for x in first for y in second]
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the tables of both parts, as two objects."""
         pairs = [self.mechanism.split(value) for value in values]
         tables = np.empty(2, object)
         for place, half in enumerate(self.halves):
@@ -121,42 +108,36 @@ class LinkedSupport(ServerHalf[JointMechanism]):
             words.append(half.respond(table[place], symbols, own, replace(stream, key=key)))
         low = self.mechanism.components[self.mechanism.low]
         first, second = words[self.mechanism.low], words[1 - self.mechanism.low]
-        if all(isinstance(part, SymbolMechanism) for part in self.mechanism.components):
+        if all(half.one_support for half in self.halves):
             return np.asarray(first + np.uint64(low.payload_limit) * second)
         return beside(first, second, low.payload_bits, self.mechanism.payload_bits)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        if values is not None:
-            raise ParameterError(
-                f"{self.mechanism.name} counts pairs of supports, not values: give candidates to decode"
-            )
+        self.refuse_values(values, "pairs of supports, not values: give candidates to decode")
         table = self._count(batch)
         return SupportCounts(table[:, -1, -1], table.reshape(len(table), -1))
 
     def _count(self, batch: ReportBatch) -> I64:
-        (x, y), cohorts = self.mechanism.components, batch.cohorts.astype(np.int64)
-        first, second = self.sizes
-        if isinstance(x, SymbolMechanism):
-            symbols = self._symbols(batch.bits, 0)
-            if isinstance(y, SymbolMechanism):
-                both = np.bincount(
-                    (cohorts * first + symbols) * second + self._symbols(batch.bits, 1),
-                    minlength=batch.num_cohorts * first * second,
-                ).reshape(-1, first, second)
-                return _bordered(both, both.sum(axis=2), both.sum(axis=1), both.sum(axis=(1, 2)))
-            each, ones = _bits_by_symbol(words_of_part(self.mechanism, batch.bits, 1), cohorts, symbols, batch, first)
-            both = ones[:, :, :second]
+        (x, y), (first, second) = self.halves, self.sizes
+        if not (x.one_support or y.one_support):
+            return count_bit_pairs(batch, first, second)
+        cohorts = batch.cohorts.astype(np.int64)
+        if x.one_support and y.one_support:
+            pairs = (cohorts * first + self._symbols(batch, 0)) * second + self._symbols(batch, 1)
+            both = np.bincount(pairs, minlength=batch.num_cohorts * first * second).reshape(-1, first, second)
+            return _bordered(both, both.sum(axis=2), both.sum(axis=1), both.sum(axis=(1, 2)))
+        place = 0 if x.one_support else 1
+        size, width = self.sizes[place], self.sizes[1 - place]
+        words = words_of_part(self.mechanism, batch.bits, 1 - place)
+        each, ones = _bits_by_symbol(words, cohorts, self._symbols(batch, place), batch, size)
+        both = ones[:, :, :width]
+        if place == 0:
             return _bordered(both, each, both.sum(axis=1), each.sum(axis=1))
-        if isinstance(y, SymbolMechanism):
-            symbols = self._symbols(batch.bits, 1)
-            each, ones = _bits_by_symbol(words_of_part(self.mechanism, batch.bits, 0), cohorts, symbols, batch, second)
-            both = ones[:, :, :first].transpose(0, 2, 1)
-            return _bordered(both, both.sum(axis=2), each, each.sum(axis=1))
-        return count_bit_pairs(batch, first, second)
+        return _bordered(both.transpose(0, 2, 1), both.sum(axis=1), each, each.sum(axis=1))
 
-    def _symbols(self, bits: Words, place: int) -> I64:
-        symbols = words_of_part(self.mechanism, bits, place)[:, 0].astype(np.int64)
-        return symbols_of(symbols, self.mechanism.components[place].payload_limit)
+    def _symbols(self, batch: ReportBatch, place: int) -> I64:
+        symbols = words_of_part(self.mechanism, batch.bits, place)[:, 0].astype(np.int64)
+        return symbols_of(symbols, self.sizes[place])
 
 
 def count_bit_pairs(batch: ReportBatch, first: int, second: int) -> I64:
@@ -175,7 +156,7 @@ def words_of_part(mechanism: JointMechanism, bits: Words, place: int) -> Words:
     """Return the packed payloads of one part of linked reports."""
     parts, low = mechanism.components, mechanism.low
     unit = parts[low].payload_limit
-    if all(isinstance(part, SymbolMechanism) for part in parts):
+    if all(half.one_support for half in LinkedSupport(mechanism).halves):
         high, rest = np.divmod(bits, np.uint64(unit))
         return rest if place == low else high
     offset = 0 if place == low else parts[low].payload_bits
@@ -203,8 +184,6 @@ def _bordered(both: I64, first: I64, second: I64, totals: I64) -> I64:
 def part_of(bits: Words, offset: int, width: int) -> Words:
     """Return `width` bits of packed reports from bit `offset` on, packed from bit 0.
 
-    Examples
-    --------
     >>> part_of(np.array([[0b110100]], np.uint64), 2, 3).tolist()
     [[5]]
     """
@@ -224,8 +203,6 @@ def part_of(bits: Words, offset: int, width: int) -> Words:
 def beside(first: Words, second: Words, width: int, total: int) -> Words:
     """Return payloads of `total` bits: `first` in the low `width` bits, `second` above.
 
-    Examples
-    --------
     >>> beside(np.array([[0b01]], np.uint64), np.array([[0b101]], np.uint64), 2, 5).tolist()
     [[21]]
     """
@@ -245,8 +222,7 @@ def count_pairs_slowly(bits: Words, cohorts: Cohorts, num_cohorts: int, first: i
     for cohort in range(num_cohorts):
         rows = np.flatnonzero(cohorts == cohort)
         for start in range(0, len(rows), ROWS):
-            octets = np.ascontiguousarray(bits[rows[start : start + ROWS]].astype("<u8", copy=False)).view(np.uint8)
-            unpacked = np.unpackbits(octets.reshape(len(octets), -1), axis=1, bitorder="little")
+            unpacked = unpack_bits(bits[rows[start : start + ROWS]])
             ones = np.ones((len(unpacked), 1), np.float32)
             x = np.hstack((unpacked[:, :first], ones)).astype(np.float32)
             y = np.hstack((unpacked[:, first : first + second], ones)).astype(np.float32)

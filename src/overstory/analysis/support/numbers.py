@@ -5,8 +5,7 @@ Counts are whole numbers that add up, like support counts, and nothing that an e
 - a mean needs the sum of all payloads and the sum of their squares. Both follow from how often each bit of a payload
   is 1, and how often each pair of bits: with ``x = sum 2^i b_i``, ``sum x = sum 2^i n_i`` and
   ``sum x^2 = sum 4^i n_i + 2 sum 2^(i+j) n_ij``. A count is at most the number of reports, so nothing overflows;
-- a distribution needs the cells of Square Wave, in up to 1,024 buckets;
-- ranges need the bits of every level of the tree, a level in the place of a cohort.
+- a distribution needs the cells of Square Wave, in up to 1,024 buckets.
 
 Hybrid's reports are counted by branch, a branch in the place of a cohort: Duchi's first, then Piecewise's.
 """
@@ -16,27 +15,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Words
-from overstory.analysis.support.bits import OneHotSupport
-from overstory.analysis.support.positions import symbols_of
+from overstory.analysis.support.base import Cohorts, ServerHalf, Words, server_half
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.numeric.means import Duchi, Hybrid, MeanRandomizer, Piecewise
 from overstory.protocol.numeric.randomizer import NumericRandomizer
-from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.protocol.numeric.windows import SquareWave, WindowChannel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    I64 = NDArray[np.int64]
+    from overstory.analysis.reports import I64
+    from overstory.kernels.devices import StreamKey
+
 
 MOST_BUCKETS: Final = 1024
 """Square Wave's cells are counted in at most this many buckets."""
@@ -45,21 +40,14 @@ ROWS: Final = 1 << 16
 """Payloads whose bits are counted at a time: sums of float32 are exact up to 2**24."""
 
 
-class Draws(Protocol):
-    """Where the randomness of n simulated devices comes from."""
-
-    def below(self, size: int) -> I64:
-        """Return a uniform number below `size` for each device, int64 of shape (n,)."""
-        ...
-
-
 class GeneratorDraws:
-    """Fresh randomness from a generator."""
+    """Fresh randomness of n simulated devices, from a generator."""
 
     def __init__(self, rng: np.random.Generator, count: int) -> None:
         self._rng, self._count = rng, count
 
     def below(self, size: int) -> I64:
+        """Return a uniform number below `size` for each device, int64 of shape (n,)."""
         return self._rng.integers(size, size=self._count)
 
 
@@ -81,6 +69,9 @@ class KeyedDraws:
         words = stream_words(self._starts, self._next)
         self._next += 1
         return below(words, size).astype(np.int64)
+
+
+Draws = GeneratorDraws | KeyedDraws
 
 
 def positions(randomizer: NumericRandomizer, values: ArrayLike) -> I64:
@@ -107,35 +98,14 @@ def positions(randomizer: NumericRandomizer, values: ArrayLike) -> I64:
 
 def draw_payloads(randomizer: NumericRandomizer, places: I64, draws: Draws) -> I64:
     """Return a payload for each position, int64 of shape (n,), by the device's own integer thresholds."""
-    if isinstance(randomizer, SquareWave | Piecewise):
-        return _cells(randomizer.channel, places, draws)
-    if isinstance(randomizer, Duchi):
-        return _ends(randomizer, places, draws)
-    if isinstance(randomizer, Hybrid):
-        first = draws.below(ONE) < randomizer.piecewise_threshold
-        pieces, ends = (draw_payloads(part, places, draws) for part in (randomizer.piecewise, randomizer.duchi))
-        return np.where(first, pieces << 1 | 1, ends << 1)
-    raise ParameterError(f"there is no bulk form of {type(randomizer).__name__}")
-
-
-def _cells(channel: WindowChannel, places: I64, draws: Draws) -> I64:
-    near = draws.below(ONE) < channel.threshold
-    within, anywhere = (draws.below(size) for size in (channel.window, channel.num_cells))
-    return np.where(near, places + within, anywhere)
-
-
-def _ends(duchi: Duchi, places: I64, draws: Draws) -> I64:
-    ends = draws.below(duchi.resolution) < places
-    unchanged = draws.below(ONE) < int(duchi.channel.alpha * ONE)
-    drawn: I64 = np.where(unchanged, ends, draws.below(2)).astype(np.int64)
+    half: Any = server_half(randomizer)
+    drawn: I64 = half.draw(places, draws)
     return drawn
 
 
 def count_bit_pairs(payloads: I64, num_bits: int) -> I64:
     """Return how many payloads have bits i and j, i <= j, both 1, row by row: i = j is the bit alone.
 
-    Examples
-    --------
     >>> count_bit_pairs(np.array([3, 1]), 2).tolist()  # bit 0; bits 0 and 1; bit 1
     [2, 1, 1]
     """
@@ -149,8 +119,6 @@ def count_bit_pairs(payloads: I64, num_bits: int) -> I64:
 def sums_of_pairs(pairs: I64, num_bits: int) -> tuple[int, int]:
     """Return the sum of the payloads and of their squares, exactly, from `count_bit_pairs`.
 
-    Examples
-    --------
     >>> sums_of_pairs(count_bit_pairs(np.array([3, 1]), 2), 2)
     (4, 10)
     """
@@ -162,7 +130,7 @@ def sums_of_pairs(pairs: I64, num_bits: int) -> tuple[int, int]:
     return total, squares
 
 
-class NumberHalf(ServerHalf[NumericRandomizer]):
+class NumberSupport(ServerHalf[Any]):
     """What all randomizers of numbers have in common: positions, and draws from them."""
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
@@ -171,8 +139,14 @@ class NumberHalf(ServerHalf[NumericRandomizer]):
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002 - one cohort
         """Return each device's response to its position, in every report the same."""
         places = table[symbols]
-        drawn = draw_payloads(self.mechanism, places, KeyedDraws(stream, places))
-        return drawn.astype(np.uint64).reshape(-1, 1)
+        return self.draw(places, KeyedDraws(stream, places)).astype(np.uint64).reshape(-1, 1)
+
+    def draw(self, places: I64, draws: Draws) -> I64:
+        """Draw a cell of the position's window, or any cell."""
+        channel = self.mechanism.channel
+        near = draws.below(ONE) < channel.threshold
+        within, anywhere = (draws.below(size) for size in (channel.window, channel.num_cells))
+        return np.where(near, places + within, anywhere)
 
     def payloads(self, batch: ReportBatch) -> I64:
         payloads = batch.bits[:, 0].astype(np.int64)
@@ -182,26 +156,23 @@ class NumberHalf(ServerHalf[NumericRandomizer]):
         return payloads
 
 
-class MeanHalf(NumberHalf):
-    """Duchi, Piecewise and Hybrid: pairs of bits, by branch."""
+class MeanSupport(NumberSupport):
+    """Piecewise, and what all that estimate means have in common: pairs of bits, by branch."""
 
-    mechanism: MeanRandomizer
+    @property
+    def branch_bits(self) -> tuple[int, ...]:
+        return tuple(branch.payload_bits for branch in self.mechanism.branches)
+
+    def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - there are none
+        wide = max(self.branch_bits)
+        return len(self.branch_bits), wide * (wide + 1) // 2
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
         """Count pairs of bits; of a branch of one bit, that bit alone."""
-        payloads, widths = self.payloads(batch), self.branch_bits
-        branches = [payloads]
-        if len(widths) > 1:
-            branches = [payloads[(payloads & 1) == branch] >> 1 for branch in range(len(widths))]
-        wide = max(widths)
-        ones = np.zeros((len(widths), wide * (wide + 1) // 2), np.int64)
-        for row, (branch, width) in enumerate(zip(branches, widths, strict=True)):
-            ones[row, : width * (width + 1) // 2] = count_bit_pairs(branch, width)
+        branches, ones = in_branches(self.payloads(batch), len(self.branch_bits)), np.zeros(self.shape(()), np.int64)
+        for row, branch, width in zip(ones, branches, self.branch_bits, strict=True):
+            row[: width * (width + 1) // 2] = count_bit_pairs(branch, width)
         return SupportCounts([branch.size for branch in branches], ones)
-
-    def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - there are none
-        wide = max(self.branch_bits)
-        return len(self.branch_bits) * (wide * (wide + 1) // 2)
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
         """Return the pairs of bits, ``bit3`` or ``bit3&bit5``; of a branch of one bit, the first alone is used."""
@@ -209,17 +180,32 @@ class MeanHalf(NumberHalf):
         rows, columns = np.triu_indices(wide)
         return [f"bit{i}" if i == j else f"bit{i}&bit{j}" for i, j in zip(rows, columns, strict=True)]
 
-    @property
-    def branch_bits(self) -> tuple[int, ...]:
-        if isinstance(self.mechanism, Hybrid):
-            return self.mechanism.duchi.payload_bits, self.mechanism.piecewise.payload_bits
-        return (self.mechanism.payload_bits,)
+
+class EndsSupport(MeanSupport):
+    """Duchi: one of the two ends."""
+
+    def draw(self, places: I64, draws: Draws) -> I64:
+        ends = draws.below(self.mechanism.resolution) < places
+        unchanged = draws.below(ONE) < int(self.mechanism.channel.alpha * ONE)
+        return np.where(unchanged, ends, draws.below(2)).astype(np.int64)
 
 
-class WaveHalf(NumberHalf):
+class HybridSupport(MeanSupport):
+    """Piecewise with the lowest bit 1, or Duchi."""
+
+    def draw(self, places: I64, draws: Draws) -> I64:
+        first = draws.below(ONE) < self.mechanism.piecewise_threshold
+        pieces, ends = (draw_payloads(part, places, draws) for part in (self.mechanism.piecewise, self.mechanism.duchi))
+        return np.where(first, pieces << 1 | 1, ends << 1)
+
+
+def in_branches(payloads: I64, branches: int) -> list[I64]:
+    """Return the payloads of each branch, without the bit that says which."""
+    return [payloads] if branches == 1 else [payloads[(payloads & 1) == branch] >> 1 for branch in range(branches)]
+
+
+class WaveSupport(NumberSupport):
     """Square Wave: cells, in buckets."""
-
-    mechanism: SquareWave
 
     @cached_property
     def cells(self) -> I64:
@@ -227,17 +213,16 @@ class WaveHalf(NumberHalf):
         cells = self.mechanism.channel.num_cells
         return bucket_edges(cells, min(cells, MOST_BUCKETS))
 
+    def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - there are none
+        return 1, self.cells.size - 1
+
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
         return self.count_payloads(self.payloads(batch))
-
-    def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - there are none
-        return self.cells.size - 1
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
         return [f"cell{first}" for first in self.cells[:size].tolist()]
 
     def count_payloads(self, payloads: I64) -> SupportCounts:
-        """Count the buckets of payloads below the number of cells."""
         buckets = np.searchsorted(self.cells, payloads, side="right") - 1
         return SupportCounts([payloads.size], [np.bincount(buckets, minlength=self.cells.size - 1)])
 
@@ -245,42 +230,7 @@ class WaveHalf(NumberHalf):
 def bucket_edges(num_cells: int, num_buckets: int) -> I64:
     """Return the cells at which buckets begin, and the number of cells: as even as whole numbers are.
 
-    Examples
-    --------
     >>> bucket_edges(10, 4).tolist()
     [0, 2, 5, 7, 10]
     """
     return np.array([num_cells * i // num_buckets for i in range(num_buckets + 1)], np.int64)
-
-
-class LevelHalf(ServerHalf[RangeRandomizer]):
-    """Range queries: the bits of every level, a level in the place of a cohort."""
-
-    def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        return symbols_of(values, self.mechanism.domain_size)
-
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        held, tree = table[symbols], self.mechanism.tree
-        out = np.zeros((held.size, -(-self.mechanism.payload_bits // 64)), np.uint64)
-        for level, mechanism in enumerate(self.mechanism.mechanisms):
-            if not isinstance(mechanism, BitMechanism):
-                raise ParameterError(f"devices are simulated whose levels report bits, not by {mechanism.name}")
-            nodes = (held // tree.leaves_under(level + 1)).astype(np.int32)
-            here, support = np.asarray(cohorts) == level, OneHotSupport(mechanism)
-            keyed = StreamKey(bytes(b ^ level for b in stream.key), stream.first_device, stream.report_index)
-            alone = np.zeros(held.size, np.uint16)
-            sent = support.respond(support.table(range(mechanism.domain_size or 0)), nodes, alone, keyed)
-            out[here, : sent.shape[1]] = sent[here]
-        return out
-
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
-        """Count the bits of each level; bits past a level's width, which no device sends, count for nothing."""
-        counts = batch.accumulate()
-        widths = np.array([mechanism.payload_bits for mechanism in self.mechanism.mechanisms])
-        return SupportCounts(counts.totals, np.where(np.arange(counts.num_bits) < widths[:, None], counts.ones, 0))
-
-    def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - a level counts nodes
-        return self.mechanism.num_cohorts * self.mechanism.payload_bits
-
-    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - a level counts nodes
-        return [f"node{node}" for node in range(size)]

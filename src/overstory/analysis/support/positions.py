@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from overstory.kernels.columns import COMPILING, are_few
-from overstory.protocol.encodings.base import Encoding
-from overstory.protocol.encodings.bits import Bloom, OneHot
-from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
+from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.errors import ParameterError
 
@@ -28,40 +26,26 @@ def symbols_of(values: ArrayLike | range, domain_size: int) -> NDArray[np.int64]
     return held.astype(np.int64)
 
 
-def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
-    """Return the positions each value sets in each cohort, shape (num_cohorts, M, num_hashes).
-
-    Of a one-hot encoding values are symbols, of a Bloom filter strings, in an Arrow array also.
-    """
-    if isinstance(encoding, OneHot):
-        return symbols_of(values, encoding.domain_size).astype(np.int32).reshape(1, -1, 1)
-    if isinstance(encoding, Bloom):
-        return _bloom(encoding, values)
-    raise ParameterError(f"there is no bulk form of the encoding {type(encoding).__name__}")
-
-
 # Blocks of `overstory.kernels.columns` in whose time the device's own code hashes a value, for one cohort.
 EACH = 4
 
 
-def _bloom(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
+def positions_of(encoding: Any, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
+    """Return the positions each string sets in each cohort of a Bloom filter, shape (num_cohorts, M, num_hashes)."""
     if are_few(EACH * len(values) * encoding.num_cohorts, "hash/bloom", at_once=COMPILING):
         table = np.empty((encoding.num_cohorts, len(values), encoding.num_hashes), np.uint16)
         for cohort, row in enumerate(table):
             row[:] = [encoding.positions(value, cohort) for value in values] or row
         return table
-    return _bloom_kernel(encoding, values)
-
-
-def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
     from overstory.kernels.hash.bloom import positions_google, positions_v1
 
     shape = encoding.num_bits, encoding.num_hashes, encoding.num_cohorts
-    if isinstance(encoding.hashes, OverstoryV1):
-        return positions_v1(_digests(encoding.hashes, values), *shape)
-    if isinstance(encoding.hashes, GoogleRapporPython):
-        return positions_google(*_columns(values), *shape)
-    raise ParameterError(f"there is no bulk form of the hash family {encoding.family}")
+    if encoding.family == OverstoryV1.name:
+        return positions_v1(_digests(OverstoryV1(encoding.hash_key.encode()), values), *shape)
+    texts = _texts(values)
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    return positions_google(offsets, np.frombuffer(b"".join(texts), np.uint8), *shape)
 
 
 def words_of(encoding: SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:
@@ -75,14 +59,6 @@ def words_of(encoding: SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:
 
 def _digests(family: OverstoryV1, values: Sequence[Any]) -> NDArray[np.uint64]:
     return np.fromiter(map(family.digest, _texts(values)), np.uint64, len(values))
-
-
-def _columns(values: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Lay strings end to end: offsets (M + 1) and bytes."""
-    texts = _texts(values)
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
-    return offsets, np.frombuffer(b"".join(texts), np.uint8)
 
 
 def _texts(values: Any) -> list[bytes]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,42 +15,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, ServerHalf, StreamKey, Words
-from overstory.analysis.support.symbols import LinearSupport
+from overstory.analysis.support.base import Cohorts
+from overstory.analysis.support.split import SplitSupport
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.search.mechanism import SearchMechanism
-from overstory.protocol.wire.upload import cohort_width
-
-
-def groups_of(mechanism: SearchMechanism, cohorts: Cohorts) -> NDArray[np.int64]:
-    """Return the group of each device's number (int64, shape (n,))."""
-    groups: NDArray[np.int64] = np.searchsorted(mechanism.bounds, cohorts.astype(np.int64), side="right") - 1
-    if groups.size and not 0 <= int(groups.min()) <= int(groups.max()) < len(mechanism.questions):
-        raise ParameterError(f"a report of a device that is not asked in wave {mechanism.wave} of {mechanism.waves}")
-    return groups
 
 
 def answers_of(mechanism: SearchMechanism, batch: ReportBatch, group: int) -> ReportBatch:
     """Return the answers to one group's question, as reports of the question's own mechanism."""
-    asked, mine = mechanism.questions[group].mechanism, groups_of(mechanism, batch.cohorts) == group
-    seeds = (batch.cohorts[mine] % np.uint32(asked.num_cohorts)).astype(f"u{cohort_width(asked.num_cohorts)}")
-    words = -(-asked.payload_bits // 64)
-    return ReportBatch(seeds, batch.bits[mine][:, :words], asked.payload_bits, asked.num_cohorts)
+    return SearchSupport(mechanism).reports_of(batch, group)
 
 
-@dataclass(frozen=True)
-class SearchHalf(ServerHalf[SearchMechanism]):
+class SearchSupport(SplitSupport):
     """How many devices answered each question; what they would answer."""
 
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:  # noqa: ARG002 - none is listed
-        """Return the number of answers to each question: a cohort for each, with one count."""
-        groups = groups_of(self.mechanism, batch.cohorts)
-        totals = np.bincount(groups, minlength=len(self.mechanism.questions))
+    def part_of(self, cohorts: Cohorts) -> NDArray[np.int64]:
+        mechanism = self.mechanism
+        groups: NDArray[np.int64] = np.searchsorted(mechanism.bounds, cohorts.astype(np.int64), side="right") - 1
+        if groups.size and not 0 <= int(groups.min()) <= int(groups.max()) < len(mechanism.questions):
+            wave = f"wave {mechanism.wave} of {mechanism.waves}"
+            raise ParameterError(f"a report of a device that is not asked in {wave}")
+        return groups
+
+    def part_key(self, key: bytes, place: int) -> bytes:  # noqa: ARG002 - a seed of its own tells the questions apart
+        return key
+
+    def project(self, table: NDArray[Any], symbols: NDArray[Any], place: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        question = self.mechanism.questions[place]
+        return self.halves[place].table([self.mechanism.given(question, code) for code in table]), symbols
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002
+        """Return the number of answers to each question: a row for each, with one count."""
+        totals = np.bincount(self.part_of(batch.cohorts), minlength=len(self.halves))
         return SupportCounts(totals, totals[:, None])
 
-    def num_counts(self, labels: Sequence[str]) -> int:  # noqa: ARG002 - none is listed
-        return len(self.mechanism.questions)
+    def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - none is listed
+        return len(self.halves), 1
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - none is listed
         return ["answers"] * size
@@ -66,23 +65,8 @@ class SearchHalf(ServerHalf[SearchMechanism]):
         """Return the number of each device: uniform among those that are asked."""
         first, *_, stop = self.mechanism.bounds
         drawn: Cohorts = super().assign_cohorts(key, num_devices).astype(np.uint32)
-        return (first + drawn.astype(np.uint64) * (stop - first) // self.mechanism.num_cohorts).astype(np.uint32)
-
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        mechanism, groups = self.mechanism, groups_of(self.mechanism, cohorts)
-        answers = np.zeros((len(symbols), -(-mechanism.payload_bits // 64)), np.uint64)
-        for group, question in enumerate(mechanism.questions):
-            asked, mine = question.mechanism, groups == group
-            if not mine.any():
-                continue
-            assert isinstance(asked, SymbolMechanism)
-            support = LinearSupport(asked)
-            names = support.table([mechanism.given(question, code) for code in table])
-            seeds = (cohorts % np.uint32(asked.num_cohorts)).astype(f"u{cohort_width(asked.num_cohorts)}")
-            # Of all devices, so that an answer does not depend on the rows that it is computed with.
-            answered = support.respond(names, symbols, seeds, stream)
-            answers[mine, : answered.shape[1]] = answered[mine]
-        return answers
+        numbers = first + drawn.astype(np.uint64) * (stop - first) // self.mechanism.num_cohorts
+        return np.asarray(numbers, np.uint32)
 
 
 IN_MEMORY: Final = 1 << 20

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.estimate import Estimate
+from overstory.analysis.estimate import Estimate, unbiased
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.selection import people_covariance, people_variance
 from overstory.analysis.support.base import Cohorts, pooled
@@ -74,14 +74,15 @@ class SeedSupport(SymbolSupport):
     """A report supports the values that have its symbol under its seed; which these are is asked when estimating."""
 
     work = Work("n + s d", seed=4e-8)
+    count_name = "symbol"
+    independent_seeds = True
+
+    def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - candidates are chosen later
+        return self.mechanism.num_cohorts, self.num_outputs
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count reports by seed and symbol."""
-        if values is not None:
-            raise ParameterError(
-                f"{self.mechanism.name} counts by seed and symbol, not by value: give candidates to `estimate`"
-            )
-        seeds, symbols = self.mechanism.num_cohorts, self.num_outputs
+        self.refuse_values(values, "by seed and symbol, not by value: give candidates to `estimate`")
+        seeds, symbols = self.shape(())
         cells = batch.cohorts.astype(np.int64) * symbols + self.outputs(batch)
         ones = np.bincount(cells, minlength=seeds * symbols).reshape(seeds, symbols)
         return SupportCounts(ones.sum(axis=1), ones)
@@ -101,7 +102,7 @@ class SeedSupport(SymbolSupport):
 
     def checked(self, counts: SupportCounts) -> SupportCounts:
         """Return the counts, or raise ParameterError when they are another mechanism's."""
-        expected = self.mechanism.num_cohorts, self.num_outputs
+        expected = self.shape(())
         if counts.ones.shape != expected:
             raise ParameterError(f"{self.mechanism.name} has counts of {expected[0]} seeds and {expected[1]} symbols")
         return counts
@@ -110,27 +111,18 @@ class SeedSupport(SymbolSupport):
 class BalancedSupport(SeedSupport):
     """Any two values collide in exactly 1/g of the seeds: sums over the seeds are all that is needed."""
 
-    @property
-    def encoding(self) -> BalancedHash:
-        """The array."""
-        encoding = self.mechanism.encoding
-        assert isinstance(encoding, BalancedHash)
-        return encoding
+    encoding: BalancedHash
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return each value's symbols under all seeds."""
         return inner_products(self.encoding)[symbols_of(values, self.encoding.domain_size)]
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
-        """Look up the symbol."""
         return np.asarray(table[symbols, cohorts], np.uint32)
 
-    def supports(self, counts: SupportCounts) -> SupportCounts:
+    def of_domain(self, counts: SupportCounts) -> NDArray[np.int64]:
         """Return how many reports support each value of the domain."""
-        table = self.table(self.values_of(None))
         seeds = np.arange(self.mechanism.num_cohorts)
-        ones = np.array([counts.ones[seeds, row].sum() for row in table], np.int64)
-        return pooled(ones, counts.num_reports)
+        return np.array([counts.ones[seeds, row].sum() for row in self.table(self.values_of(None))], np.int64)
 
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
@@ -142,7 +134,8 @@ class BalancedSupport(SeedSupport):
         nothing on average as reports come, for which the sum of n_a^2 is ``n^2 / s + R n``.
         """
         self.values_of(names)
-        supported, reports = self.supports(self.checked(counts)), counts.num_reports
+        reports = counts.num_reports
+        supported = pooled(self.of_domain(self.checked(counts)), reports)
         estimate = super().estimate(supported, names, reports_per_device=reports_per_device, **choices)
         seeds, squares = self.mechanism.num_cohorts, float((counts.totals.astype(float) ** 2).sum())
         uneven = squares - reports**2 / seeds - reports * reports_per_device
@@ -157,24 +150,16 @@ class BalancedSupport(SeedSupport):
 class SeededSupport(SeedSupport):
     """Pseudo-random seeds: the actual collisions are fitted, or their error is measured between the seeds."""
 
-    @property
-    def encoding(self) -> SeededHash:
-        """The seeds."""
-        encoding = self.mechanism.encoding
-        assert isinstance(encoding, SeededHash)
-        return encoding
+    encoding: SeededHash
 
     @property
     def seeds(self) -> NDArray[np.uint32]:
-        """The public seeds."""
         return np.array(self.encoding.seeds, np.uint32)
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the word that each value is hashed from."""
         return words_of(self.encoding, values)
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
-        """Hash each device's value under its seed."""
         from overstory.kernels.small_hashes import encode_hash
 
         return encode_hash(table, symbols, self.seeds[cohorts], self.num_outputs)
@@ -199,17 +184,7 @@ class SeededSupport(SeedSupport):
         labels = [str(value) for value in values] if names is None else names
         reports = counts.num_reports
         if not reports:
-            nothing, unknown = np.zeros(len(values)), np.full(len(values), np.inf)
-            note = ("there are no reports: nothing can be estimated",)
-            return Estimate(
-                values=labels,
-                counts=nothing,
-                raw_counts=nothing,
-                standard_errors=unknown,
-                num_reports=0,
-                notes=note,
-                **choices,
-            )
+            return unbiased(labels, np.zeros(len(values)), np.full(len(values), np.inf), 0, **choices)
         read = _read(self, counts, values, each)
         raw = read.shares * reports
         people = people_variance(raw, reports, read.sharing)
@@ -218,12 +193,11 @@ class SeededSupport(SeedSupport):
         # Of these reports: without the sampling of people, and never below the noise of randomization.
         least = support_noise(holders, reports - holders, p_star, q_star) / (p_star - q_star) ** 2
         variances = np.maximum((read.errors * reports) ** 2 - people, least) * read.effect
-        return Estimate(
-            values=labels,
-            counts=raw,
-            raw_counts=raw,
-            standard_errors=np.sqrt(variances),
-            num_reports=reports,
+        return unbiased(
+            labels,
+            raw,
+            np.sqrt(variances),
+            reports,
             reports_per_device=each,
             notes=(*read.notes, *lecture_notes(self.mechanism, reports)),
             joint_errors=SeedErrors(self, counts, values, each),
@@ -333,8 +307,6 @@ def effective_seeds(totals: F64) -> float:
 
     Of n reports on s seeds about s n / (s + n), and fewer where retention has left some seeds alone.
 
-    Examples
-    --------
     >>> effective_seeds(np.array([4.0, 4.0, 0.0])), round(effective_seeds(np.array([1.0, 2.0, 3.0])), 2)
     (2.0, 2.57)
     """

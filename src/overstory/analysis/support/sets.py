@@ -1,4 +1,4 @@
-"""Support of reports that are drawn from the value's set: subset selection, projective geometry.
+"""Support of reports that are points of a projective space, drawn from the value's hyperplane or from outside it.
 
 Points are those of PG(t-1, q), numbered as `overstory.protocol.encodings.sets.Projective` does: with ``P(s) = (q^s - 1)
 / (q - 1)``, point number i, ``P(s) <= i < P(s + 1)``, is (0, ..., 0, 1, and the s digits of i - P(s) in base q).
@@ -15,95 +15,47 @@ So one uniform number below P(t-1) or q^(t-1) gives a uniform point of either ki
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen, pooled
-from overstory.analysis.support.positions import symbols_of
+from overstory.analysis.reports import ReportBatch
+from overstory.analysis.support.base import Cohorts, Words
+from overstory.analysis.support.symbols import CountedByValue, OutputSupport
 from overstory.analysis.support.work import Work
 from overstory.kernels.columns import are_few
-from overstory.kernels.devices import below, in_tiles, stream_starts, stream_words
+from overstory.kernels.devices import StreamKey, below, in_tiles, stream_starts, stream_words
 from overstory.protocol.channels import ONE
 from overstory.protocol.encodings.finite_fields import Field, PowerField
-from overstory.protocol.encodings.sets import Projective, Subsets
+from overstory.protocol.encodings.sets import Projective
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.sets import SetMechanism
+
+I64 = NDArray[np.int64]
 
 
-class SetSupport(Support[SetMechanism]):
-    """A report supports the values whose sets hold it."""
-
-    @property
-    def inside(self) -> int:
-        """P(the value's own set) over 2**32."""
-        return int(self.mechanism.inside * ONE)
-
-    def table(self, values: Sequence[Any]) -> NDArray[Any]:
-        return symbols_of(values, self.domain_size or 0)
-
-
-class SubsetSupport(SetSupport):
-    """A subset supports its members."""
-
-    encoding: Subsets
-    work = Work("n d bits added", cell=5e-11)
-
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
-        """Draw subsets; they are memoized, so all reports of a device are one."""
-        from overstory.kernels.devices import simulate_subsets
-
-        return simulate_subsets(
-            table[symbols],
-            self.encoding.domain_size,
-            self.encoding.subset_size,
-            self.inside,
-            stream.key,
-            first_device=stream.first_device,
-        )
-
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        size, members = self.encoding.subset_size, np.bitwise_count(batch.bits).sum(axis=1)
-        if (wrong := members[members != size]).size:
-            raise ParameterError(f"a report of {self.mechanism.name} has {size} members, not {wrong[0]}")
-        return chosen(batch.accumulate(), values)
-
-
-class PointSupport(SetSupport):
+class PointSupport(CountedByValue, OutputSupport):
     """A point supports the values on its hyperplane."""
 
     encoding: Projective
     work = Work("n + q t d", value=4e-7)
 
-    @property
-    def num_outputs(self) -> int:
-        return self.encoding.sizes[0]
-
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
         """Draw points; they are memoized, so all reports of a device are one."""
-        points = simulate_points(
-            table[symbols], self.encoding, self.inside, stream.key, first_device=stream.first_device
-        )
+        points = simulate_points(table[symbols], self.encoding, self.inside, stream)
         return points.astype(np.uint64).reshape(-1, 1)
 
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Sum the histogram of points over every value's hyperplane."""
+    def supports(self, batch: ReportBatch) -> I64:
         histogram = np.bincount(self.outputs(batch), minlength=self.num_outputs)
-        ones = count_plane_support(histogram, self.encoding)
-        return chosen(pooled(ones, len(batch)), values)
+        return count_plane_support(histogram, self.encoding)
 
 
 MOST_PAIRS: Final = 1 << 22
 """Pairs of a value and a point that somebody sent, up to which NumPy tries each."""
 
-I64 = NDArray[np.int64]
 
-
-def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, key: bytes, *, first_device: int = 0) -> I64:
+def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, stream: StreamKey) -> I64:
     """Return one point from each of many devices, a function of the key, the device and its value alone."""
     points, own, _ = space.sizes
     if points > ONE:
@@ -111,12 +63,12 @@ def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, key: 
     held, out = np.asarray(symbols, np.int64), np.empty(len(symbols), np.int64)
 
     def draw(rows: slice, devices: I64) -> None:
-        starts = stream_starts(key, b"points-1", devices, held[rows])
+        starts = stream_starts(stream.key, b"points-1", devices, held[rows])
         is_inside = stream_words(starts, 0) >> np.uint64(32) < np.uint64(inside)
         drawn = below(stream_words(starts, 1), np.where(is_inside, own, points - own))
         out[rows] = _points(space, held[rows], is_inside, drawn.astype(np.int64))
 
-    in_tiles(draw, first_device, held.size)
+    in_tiles(draw, stream, held.size)
     return out
 
 
@@ -181,7 +133,6 @@ def _coordinates(space: Projective, points: I64, dimension: int) -> I64:
 
 
 def _inner(field: Field, first: I64, second: I64) -> I64:
-    """Return the inner products along the last axis."""
     if not isinstance(field, PowerField):
         return np.asarray((first * second).sum(axis=-1) % field.size)
     total = np.zeros(np.broadcast_shapes(first.shape, second.shape)[:-1], np.int64)

@@ -29,8 +29,6 @@ class Work:
     def core_seconds(self, num_reports: float, width: int, num_values: int, num_seeds: int) -> float:
         """Return about how many seconds one core counts and estimates.
 
-        Examples
-        --------
         >>> Work("n d bits added", cell=2e-11).core_seconds(10**9, 100, 100, 1)
         5.00001
         """

@@ -119,8 +119,6 @@ def labels_from(values: Any) -> tuple[Label, ...]:
 def lookup_key(value: Any) -> Hashable:
     """Return the label that a value stands for: NaN and NA are None, a whole float is its number.
 
-    Examples
-    --------
     >>> lookup_key(float("nan")), lookup_key(3.0), lookup_key("3")
     (None, 3, '3')
     """

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import Adjustment, IntervalKind
 
-    F64 = NDArray[np.float64]
-
 
 VALUE: Final = Column("value", csv="string", is_left=True)
 
@@ -112,8 +110,6 @@ MISSING: Final = "(missing)"
 def label_text(label: Any) -> str:
     """Return a label as tables, files and pictures write it.
 
-    Examples
-    --------
     >>> label_text("First"), label_text(3), label_text(None)
     ('First', '3', '(missing)')
     """
@@ -154,29 +150,8 @@ def columns(estimate: Estimate, places: NDArray[np.intp] | None = None, level: f
     return {name: column[chosen] for name, column in every.items()}
 
 
-def rows(
-    estimate: Estimate, limit: int | None = None, level: float = 0.95, *, everything: bool = True
-) -> list[dict[str, Any]]:
-    """Return a dictionary per value or detected value, most frequent first; unknown numbers become None."""
-    order = estimate.order()
-    places = (order if everything else order[estimate.detected()[order]])[:limit]
-    shown = columns(estimate, places, level)
-    keys, numbers = ("value", *shown), map(plain, shown.values())
-    return [dict(zip(keys, row, strict=True)) for row in zip(_labels(estimate, places), *numbers, strict=True)]
-
-
 def _labels(estimate: Estimate, places: NDArray[np.intp]) -> Iterator[str]:
     return map(label_text, map(estimate.values.__getitem__, places.tolist()))
-
-
-def table(estimate: Estimate, limit: int | None, level: float, notes: Sequence[str] = ()) -> str:
-    """Return the rows as text: aligned under a header, then what the intervals are for, and notes."""
-    shown = rows(estimate, limit, level)
-    left = len(estimate.values) - len(shown)
-    more = [f"... and {left:,} more"] if left > 0 else []
-    words = interval_words(estimate.interval_kind, estimate.adjustment)
-    about = [*more, f"intervals: {words}", *(f"note: {note}" for note in notes)]
-    return as_text([estimate_table(shown, level=level), Lines(*about)], UNFOLDED).rstrip("\n")
 
 
 def write_csv(
@@ -202,8 +177,6 @@ def estimate_lines(estimate: Estimate, more: Mapping[str, Sequence[Any]] | None 
 def file_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
     """Return the columns of a file of estimates with intervals of that level: `CSV`, whose intervals are named by it.
 
-    Examples
-    --------
     >>> [column.csv for column in file_columns(0.99) if "high" in column.csv]
     ['prop_high_99', 'prop_plain_high_99']
     """
@@ -287,8 +260,6 @@ def _label(text: str) -> str:
 def plain(column: NDArray[Any]) -> list[Any]:
     """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for.
 
-    Examples
-    --------
     >>> plain(np.array([0.5, np.inf])), plain(np.array([True]))
     ([0.5, None], [True])
     """
@@ -355,6 +326,42 @@ class Frame:
     ``polars.DataFrame(estimate)`` and ``pyarrow.table(estimate)`` work.
     """
 
+    def rows(
+        self: Any, limit: int | None = None, level: float = 0.95, *, everything: bool = True
+    ) -> list[dict[str, Any]]:
+        """Return a dictionary per value, or per detected one, most frequent first; unknown numbers are None."""
+        order = self.order()
+        places = (order if everything else order[self.detected()[order]])[:limit]
+        shown = columns(self, places, level)
+        keys, numbers = ("value", *shown), map(plain, shown.values())
+        return [dict(zip(keys, row, strict=True)) for row in zip(_labels(self, places), *numbers, strict=True)]
+
+    def table(self: Any, limit: int | None = None, level: float = 0.95) -> str:
+        """Return a plain-text table, most frequent first."""
+        text: str = self._text(limit, level)
+        return text
+
+    def _text(self: Any, limit: int | None, level: float, notes: Sequence[str] = ()) -> str:
+        """Return the rows, aligned under a header, then what the intervals are for, and notes."""
+        shown = Frame.rows(self, limit, level)
+        left = len(self.values) - len(shown)
+        more = [f"... and {left:,} more"] if left > 0 else []
+        words = interval_words(self.interval_kind, self.adjustment)
+        about = [*more, f"intervals: {words}", *(f"note: {note}" for note in notes)]
+        return as_text([estimate_table(shown, level=level), Lines(*about)], UNFOLDED).rstrip("\n")
+
+    def to_json(self: Any, limit: int | None = None, level: float = 0.95, *, everything: bool = True) -> dict[str, Any]:
+        """Return `summary` and, under ``estimates``, `rows`: all, or of what was detected."""
+        return {**self.summary(), "estimates": self.rows(limit, level, everything=everything)}
+
+    def to_csv(self: Any, target: str | PathLike[str] | TextIO) -> None:
+        """Write results.csv (see `overstory.analysis.tables.output.CSV`): every value, most frequent first."""
+        write_csv(self, target)
+
+    def plot(self: Any, ax: Any = None, limit: int = 50) -> Any:
+        """Draw the most frequent values with their intervals; the title says how many are left. Returns the axes."""
+        return plot(self, ax, limit)
+
     def __iter__(self: Any) -> Iterator[Row]:
         """Yield a row for each value, most frequent first; of a corrected estimate a `CorrectedRow`."""
         places, row = self.order(), _row_class(self)
@@ -420,7 +427,8 @@ class Frame:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __str__(self: Any) -> str:
-        return table(self, SHOWN, 0.95, self.notes)
+        text: str = self._text(SHOWN, 0.95, self.notes)
+        return text
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._headline()})"
@@ -433,7 +441,7 @@ class Frame:
         """Return what a notebook shows: a headline, the picture, the table and the notes; a value is only ever text."""
         from overstory.presentation.render_html import as_html
 
-        shown = rows(self, SHOWN)
+        shown = Frame.rows(self, SHOWN)
         left = len(self.values) - len(shown)
         notes = [*([f"{left:,} more values are not shown"] if left else []), *self.notes]
         picture = f'<img alt="the table\'s shares with their intervals" src="{_picture(self)}">'

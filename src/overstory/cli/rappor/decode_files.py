@@ -315,7 +315,8 @@ def _likeliest(
     """Read all reports, and maximize their likelihood."""
     import numpy as np
 
-    from overstory.analysis.association.linked_likelihood import filter_likelihoods, table_of_likelihoods, unpacked
+    from overstory.analysis.association.linked_filters import filter_likelihoods, table_of_likelihoods
+    from overstory.analysis.reports import unpack_bits
     from overstory.files.rappor import read_pairs
 
     if args.reports_per_device not in (None, 1.0):
@@ -326,7 +327,7 @@ def _likeliest(
         batches = list(read_pairs(args.reports, form, advance=advance))
     if not batches:
         raise ParameterError(f"{args.reports}: there are no reports")
-    bits = np.concatenate([unpacked(batch.bits, form.num_bits) for batch in batches])
+    bits = np.concatenate([unpack_bits(batch.bits)[:, : form.num_bits] for batch in batches]).astype(np.float64)
     cohorts = np.concatenate([batch.cohorts for batch in batches])
     p, q = float(mechanism.p_star), float(mechanism.q_star)
     likely = []

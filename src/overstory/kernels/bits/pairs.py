@@ -140,13 +140,3 @@ def count_pairs_by_cohort(
 
     parts = in_parts(part, len(reports), threads, smallest=SMALLEST)
     return np.ascontiguousarray(np.sum(parts, axis=0)[:, : first + 1])
-
-
-def count_pairs_of_bits(reports: NDArray[np.uint64], num_bits: int, *, threads: int | None = None) -> NDArray[np.int64]:
-    """How many reports have both of two bits, for all pairs of ``num_bits``; the diagonal counts each bit alone."""
-    words = -(-num_bits // 64)
-    # Each report beside itself: the two parts of a pair are the same bits.
-    twice = np.hstack([reports[:, :words], reports[:, :words]])
-    together = np.zeros(len(reports), np.uint16)
-    pairs = count_pairs_by_cohort(twice, together, 1, 64 * words, num_bits, threads=threads)
-    return np.ascontiguousarray(pairs[0, :num_bits, :num_bits])

@@ -16,18 +16,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from overstory.kernels.compiled import kernel
 from overstory.kernels.threads import in_parts
-from overstory.kernels.vectors import VECTOR_BITS, Lanes, is_flat
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-STEP = VECTOR_BITS // 64  # words in a vector
+STEP = 4  # words in a vector
 TREE = 16  # words that one tree folds
 FEW = 24  # rows that are counted faster one by one
 TREES = 8 + TREE + 1 + 64  # rows of `fold_blocks`
@@ -35,10 +35,33 @@ BUFFERS = 1 << 15  # words that all cohorts' buffers hold together: they stay in
 MOST_TREES = 1 << 15  # cohorts times words of a row of the tree: 23 MB of trees
 
 
+class Lanes:
+    """Vectors of ``STEP`` words, as LLVM's own *generic* vectors: it splits them into what any machine has.
+
+    Written in Numba, a block of operations takes seconds to type, and LLVM may or may not vectorize it.
+    """
+
+    def __init__(self, context: Any, builder: Any) -> None:
+        self.context, self.builder, self.vector = context, builder, ir.VectorType(ir.IntType(64), STEP)
+
+    def pointer(self, array_type: Any, array: Any) -> Any:
+        """Address of a C-contiguous array's first element."""
+        return self.context.make_array(array_type)(self.context, self.builder, array).data
+
+    def load(self, pointer: Any, index: Any) -> Any:
+        """Load consecutive words; they need not be aligned beyond one word."""
+        address = self.builder.bitcast(self.builder.gep(pointer, [index]), self.vector.as_pointer())
+        return self.builder.load(address, align=8)
+
+    def store(self, value: Any, pointer: Any, index: Any) -> None:
+        address = self.builder.bitcast(self.builder.gep(pointer, [index]), self.vector.as_pointer())
+        self.builder.store(value, address, align=8)
+
+
 def _adder(v: Lanes, a: Any, b: Any, c: Any) -> tuple[Any, Any]:
     """Sum modulo two and carries of three words."""
-    either = v.xor(a, b)
-    return v.xor(either, c), v.builder.or_(v.builder.and_(a, b), v.builder.and_(either, c))
+    either = v.builder.xor(a, b)
+    return v.builder.xor(either, c), v.builder.or_(v.builder.and_(a, b), v.builder.and_(either, c))
 
 
 @intrinsic
@@ -47,12 +70,15 @@ def fold_16(_typing: Any, data: Any, first: Any, width: Any, state: Any, at: Any
 
     ``state[at + i * width]`` holds the words of weight ``2 ** i`` for i = 0 .. 3.
     """
-    if not all(is_flat(array, types.uint64) for array in (data, state, out)):
+    arrays = (data, state, out)
+    if not all(isinstance(array, types.Array) and array.layout == "C" for array in arrays):
+        return None
+    if any(array.dtype != types.uint64 for array in arrays):
         return None
     signature = types.void(data, types.intp, types.intp, state, types.intp, out, types.intp)
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        v = Lanes(context, builder, 64, STEP)
+        v = Lanes(context, builder)
         data_at, state_at, out_at = (v.pointer(signature.args[i], values[i]) for i in (0, 3, 5))
 
         def addresses(start: Any, count: int) -> list[Any]:

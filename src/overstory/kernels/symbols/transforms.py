@@ -12,25 +12,24 @@ when A v = y, A being the seed's m x 64 matrix. Its indicator is
 
 so reports add signs at the 2**m points A' z, and one Walsh-Hadamard transform gives the support of every v. Where v is
 a known upper part and s free lower bits, the upper part's signs are fixed, and a transform over 2**s points does.
+
+**Local hashing** has a symbol for each device. With word = low + 2^32 high and m = mix32(seed), ``hash_word(word,
+seed)`` of `overstory.protocol.encodings.symbols` is
+
+    x = low ^ m;    x = (x ^ x >> 16) C1 + high;    x = (x ^ x >> 15) C2        (modulo 2 ** 32).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from overstory.kernels.columns import column
+from overstory.kernels.columns import C1, C2
 from overstory.kernels.compiled import kernel
 from overstory.kernels.hash.bloom import GOLDEN, mix
-from overstory.kernels.threads import in_parts
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    U64 = NDArray[np.uint64]
-
-MAX_DOMAIN = 1 << 31
+MASK = np.uint64(0xFFFFFFFF)
 
 
 @kernel
@@ -50,49 +49,6 @@ def transform(sums: Any, step: Any) -> None:
             for i in range(step):
                 left[i], right[i] = left[i] + right[i], left[i] - right[i]
         step *= 2
-
-
-def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_size: int) -> NDArray[np.int64]:
-    """How many reports are each value's sign in the report's row; rows are below the domain's next power of two."""
-    if not 2 <= domain_size <= MAX_DOMAIN:
-        raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
-    order = 1 << (domain_size - 1).bit_length()  # the least power of two that has a column for every value
-    rows = column("rows", rows, order)
-    reported = column("reported", reported, 2, rows.size)
-    sums = np.zeros(order, np.int64)
-    add_signs(rows, reported, sums)
-    transform(sums, 1)
-    # agreeing + disagreeing = n and agreeing - disagreeing = H s, so agreeing = (n + H s) / 2.
-    support: NDArray[np.int64] = (rows.size + sums[:domain_size]) // 2
-    return support
-
-
-MOST_SIGNS = 1 << 30
-
-
-def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
-    """Return every seed's matrix, its rows as masks of bits: `protocol.encodings.symbols.matrix_rows` of many."""
-    out = np.empty((len(seeds), hash_bits), np.uint64)
-    fill_masks(seeds.astype(np.uint64), np.uint64(64 - num_bits), out)
-    return out
-
-
-def count_blocks(masks: U64, reported: NDArray[np.uint32], parents: U64, step: int) -> NDArray[np.int64]:
-    """Return the support of ``parent | suffix`` for every suffix of `step` bits; those bits of a parent are zero."""
-    many = MOST_SIGNS >> masks.shape[1]  # reports whose signs a 32-bit sum surely holds
-    out = np.zeros((len(parents), 1 << step), np.int64)
-
-    def part(start: int, stop: int) -> None:
-        for first in range(0, len(masks), many):
-            signs = np.zeros((1 << step, stop - start), np.int32)
-            some = slice(first, first + many)
-            # support = 2^-m sum over z: a shift by m, exact since every support is whole.
-            add_block_signs(masks[some], reported[some], parents[start:stop], signs)
-            transform(signs.reshape(-1), stop - start)
-            out[start:stop] += signs.T >> masks.shape[1]
-
-    in_parts(part, len(parents), None, smallest=1)
-    return out
 
 
 @kernel
@@ -141,3 +97,31 @@ def add_block_signs(masks: Any, reported: Any, parents: Any, signs: Any) -> None
             for b in range(many):
                 sign[b] *= turns[j, b]
                 signs[place, b] += sign[b]
+
+
+@kernel
+def mix32(word: Any) -> Any:
+    """`overstory.protocol.encodings.symbols.mix32`."""
+    word = np.uint64(word)
+    word = ((word ^ (word >> np.uint64(16))) * np.uint64(C1)) & MASK
+    word = ((word ^ (word >> np.uint64(15))) * np.uint64(C2)) & MASK
+    return np.uint32(word ^ (word >> np.uint64(15)))
+
+
+@kernel
+def hash_word(word: Any, seed: Any) -> Any:
+    """`overstory.protocol.encodings.symbols.hash_word`."""
+    word = np.uint64(word)
+    x = (word & MASK) ^ np.uint64(mix32(seed))
+    x = x ^ (x >> np.uint64(16))
+    x = (x * np.uint64(C1) + (word >> np.uint64(32))) & MASK
+    return np.uint32(((x ^ (x >> np.uint64(15))) * np.uint64(C2)) & MASK)
+
+
+@kernel
+def encode_rows(words: Any, symbols: Any, seeds: Any, hash_range: Any, out: Any) -> None:
+    """Hash each device's value under its seed."""
+    for row in range(out.size):
+        # symbol = hash_word(value, seed) g >> 32.
+        hashed = np.uint64(hash_word(words[symbols[row]], seeds[row]))
+        out[row] = np.uint32((hashed * np.uint64(hash_range)) >> np.uint64(32))

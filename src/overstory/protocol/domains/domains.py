@@ -101,6 +101,10 @@ class AnyDomain(ABC):
     def encodings(self, labels: Sequence[str]) -> Sequence[Any]:
         """Return what a mechanism takes for each of the labels that are estimated."""
 
+    def ends(self, symbol: int) -> tuple[float, float] | None:  # noqa: ARG002 - names and strings have none
+        """Return the least and the greatest number that has the symbol; None where these are no numbers."""
+        return None
+
     @abstractmethod
     def describe(self, num_candidates: int | None = None) -> str:
         """Say to a person what a report can be about; of strings, with how many candidates, where they were read."""

@@ -18,6 +18,16 @@ MAX_SYMBOLS = 1 << 31
 MAX_BITS = (1 << 16) - 1  # so does the number of bits
 
 
+class Meeting(NamedTuple):
+    """A set system in numbers: every value owns so many outputs, and shares so many with any other value."""
+
+    outputs: int
+    owned: int
+    shared: int
+    values: int  # of the system: all that could be values
+    holders: int  # the values that own an output
+
+
 class AnyEncoding(Protocol):
     """What every encoding answers, whether into bits, a symbol or a set; `BaseEncoding` answers for most."""
 
@@ -25,6 +35,12 @@ class AnyEncoding(Protocol):
     uneven: ClassVar[bool]  # whether some pairs of values meet in more cohorts than others
     by_seed: ClassVar[bool]  # whether reports are counted by (seed, symbol), for candidates that may be named later
     decoded: ClassVar[bool]  # whether values share bits, and a fit to all counts tells them apart
+    server: ClassVar[str]  # where what counts the reports is: a module below `overstory`, and a class in it
+
+    @property
+    def meeting(self) -> Meeting | None:
+        """How the sets of two values meet, where an output is drawn from a set; None where supports are independent."""
+        ...
 
     @property
     def domain_size(self) -> int | None:
@@ -61,6 +77,11 @@ class BaseEncoding:
     uneven: ClassVar[bool] = False
     by_seed: ClassVar[bool] = False
     decoded: ClassVar[bool] = False
+    server: ClassVar[str] = ""
+
+    @property
+    def meeting(self) -> Meeting | None:
+        return None
 
     @property
     def asked(self) -> float:

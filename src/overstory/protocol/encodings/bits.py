@@ -19,6 +19,7 @@ class OneHot(BaseEncoding):
     """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding)."""
 
     domain_size: int
+    server: ClassVar[str] = "analysis.support.bits:OneHotSupport"
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_BITS)
@@ -75,6 +76,7 @@ class Bloom(BaseEncoding):
     domain_size: ClassVar[None] = None
     most_values: ClassVar[None] = None
     pure: ClassVar[bool] = False
+    server: ClassVar[str] = "analysis.support.bits:BloomSupport"
     decoded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -186,6 +188,7 @@ class SampledBits(BaseEncoding):
     domain_size: int
     sampled_bits: int
 
+    server: ClassVar[str] = "analysis.support.bits:SampledSupport"
     pure: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -47,6 +47,7 @@ class ItemBits(BaseEncoding):
 
     num_cohorts: ClassVar[int] = 1
     most_values: ClassVar[None] = None  # there are more sets than anybody can count
+    server: ClassVar[str] = "analysis.support.item_sets:ItemBitSupport"
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_BITS)
@@ -122,6 +123,7 @@ class PaddedItems(BaseEncoding):
     length: int
     num_dummies: int
 
+    server: ClassVar[str] = "analysis.support.item_sets:PaddedSupport"
     num_cohorts: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

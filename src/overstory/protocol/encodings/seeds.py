@@ -50,6 +50,7 @@ class BalancedHash(BaseSymbols):
     num_seeds: int  # s = g^m vectors; digit i of a seed in base g is coordinate i, the lowest first
     domain_size: int  # at most (s - 1) / (g - 1)
 
+    server: ClassVar[str] = "analysis.support.seeds:BalancedSupport"
     by_seed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -148,6 +149,7 @@ class SeededHash(BaseSymbols):
     domain_size: int | None = None  # None for strings, of which any candidate can be asked later
     key: str = ""  # public: a metric's id; the seeds follow from it, and the digests of strings
 
+    server: ClassVar[str] = "analysis.support.seeds:SeededSupport"
     pure: ClassVar[bool] = False
     uneven: ClassVar[bool] = True
     by_seed: ClassVar[bool] = True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
-from overstory.protocol.encodings.base import MAX_SYMBOLS, AnyEncoding, BaseEncoding, check_count, check_symbol
+from overstory.protocol.encodings.base import MAX_SYMBOLS, AnyEncoding, BaseEncoding, Meeting, check_count, check_symbol
 from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.encodings.finite_fields import MAX_PRIME, Field, field_of
 from overstory.protocol.sampling import Entropy, uniform_below
@@ -60,6 +60,7 @@ class Subsets(BaseEncoding):
     domain_size: int
     subset_size: int
     num_cohorts = 1
+    server: ClassVar[str] = "analysis.support.symbols:SubsetSupport"
 
     def __post_init__(self) -> None:
         OneHot(self.domain_size)
@@ -70,6 +71,10 @@ class Subsets(BaseEncoding):
         """(C(d, w), C(d-1, w-1), C(d-2, w-2))."""
         d, w = self.domain_size, self.subset_size
         return math.comb(d, w), math.comb(d - 1, w - 1), math.comb(d - 2, w - 2) if w > 1 else 0
+
+    @property
+    def meeting(self) -> Meeting:
+        return Meeting(*self.sizes, self.domain_size, self.subset_size)
 
     @property
     def payload_bits(self) -> int:
@@ -126,6 +131,7 @@ class Projective(BaseEncoding):
     field_size: int  # q, a prime, or a power of one up to 2**10 (`finite_fields` numbers its elements)
     num_cohorts = 1
     subset_size: ClassVar[None] = None
+    server: ClassVar[str] = "analysis.support.sets:PointSupport"
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
@@ -153,6 +159,12 @@ class Projective(BaseEncoding):
     def sizes(self) -> tuple[int, int, int]:
         """Points of the space, of a hyperplane, and of two hyperplanes' intersection."""
         return self._points(self.dimension), self._points(self.dimension - 1), self._points(self.dimension - 2)
+
+    @property
+    def meeting(self) -> Meeting:
+        """All points are values of the system, each on as many hyperplanes as a hyperplane has points."""
+        outputs, owned, shared = self.sizes
+        return Meeting(outputs, owned, shared, outputs, owned)
 
     @property
     def payload_bits(self) -> int:

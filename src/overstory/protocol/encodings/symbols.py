@@ -11,7 +11,15 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 
-from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, AnyEncoding, BaseEncoding, check_count, check_symbol
+from overstory.protocol.encodings.base import (
+    MAX_SYMBOLS,
+    SEEDS,
+    AnyEncoding,
+    BaseEncoding,
+    Meeting,
+    check_count,
+    check_symbol,
+)
 from overstory.protocol.errors import ParameterError
 
 _MASK32: Final = (1 << 32) - 1
@@ -50,6 +58,7 @@ class Direct(BaseSymbols):
 
     domain_size: int
 
+    server: ClassVar[str] = "analysis.support.symbols:DirectSupport"
     direct: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -63,6 +72,11 @@ class Direct(BaseSymbols):
     def num_cohorts(self) -> int:
         """Nothing is public."""
         return 1
+
+    @property
+    def meeting(self) -> Meeting:
+        """Every value owns its symbol alone."""
+        return Meeting(self.domain_size, 1, 0, self.domain_size, 1)
 
     @property
     def collision(self) -> Fraction:
@@ -115,6 +129,7 @@ class HadamardRow(BaseSymbols):
     """
 
     domain_size: int
+    server: ClassVar[str] = "analysis.support.symbols:HadamardSupport"
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
@@ -160,6 +175,7 @@ class LinearHash(BaseSymbols):
 
     domain_size: int  # at most 2**64; a value has b = ceil(log2 domain_size) bits
     hash_bits: int  # m: there are 2**m symbols
+    server: ClassVar[str] = "analysis.support.symbols:LinearSupport"
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, 1 << 64)

@@ -80,6 +80,11 @@ class LocalRandomizer(ABC):
     counts_values: ClassVar[bool] = False  # whether it is a frequency oracle: what is estimated are single values
     once: ClassVar[bool] = False  # whether a device sends one report by these parameters, and then no other
 
+    @property
+    def server(self) -> str:
+        """Where what counts the reports is: a module below `overstory`, and a class in it. A device loads neither."""
+        return ""
+
     if TYPE_CHECKING:  # at run time a property would be taken for the default of a dataclass's field
 
         @property
@@ -241,6 +246,11 @@ class Mechanism(LocalRandomizer):
                 f"{self.name}: a report would give the value away (a bit that is never changed): "
                 "raise f or p, or lower q"
             )
+
+    @property
+    def server(self) -> str:
+        place: str = self.encoding.server
+        return place
 
     @cached_property
     def num_cohorts(self) -> int:

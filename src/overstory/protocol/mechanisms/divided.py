@@ -45,6 +45,7 @@ class DividedMechanism(LocalRandomizer):
 
     payload: ClassVar[str] = "divided"
     reading: ClassVar[str] = "table"
+    server: ClassVar[str] = "analysis.support.split:DividedSupport"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))

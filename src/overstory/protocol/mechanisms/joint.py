@@ -57,6 +57,7 @@ class JointMechanism(LocalRandomizer):
 
     payload: ClassVar[str] = "linked"
     reading: ClassVar[str] = "table"
+    server: ClassVar[str] = "analysis.support.linked:LinkedSupport"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))

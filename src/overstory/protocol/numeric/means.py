@@ -89,6 +89,7 @@ class Duchi(MeanRandomizer):
     """
 
     name = "duchi"
+    server: ClassVar[str] = "analysis.support.numbers:EndsSupport"
 
     @cached_property
     def channel(self) -> SymbolChannel:
@@ -145,6 +146,7 @@ class Piecewise(MeanRandomizer):
     """
 
     name = "piecewise"
+    server: ClassVar[str] = "analysis.support.numbers:MeanSupport"
 
     @cached_property
     def channel(self) -> WindowChannel:
@@ -208,6 +210,7 @@ class Hybrid(MeanRandomizer):
     """
 
     name = "hybrid"
+    server: ClassVar[str] = "analysis.support.numbers:HybridSupport"
 
     @cached_property
     def duchi(self) -> Duchi:
@@ -218,6 +221,10 @@ class Hybrid(MeanRandomizer):
     def piecewise(self) -> Piecewise:
         """The other."""
         return Piecewise(self.epsilon, self.domain, self.resolution)
+
+    @property
+    def branches(self) -> tuple[NumericRandomizer, ...]:
+        return self.duchi, self.piecewise
 
     @property
     def piecewise_threshold(self) -> int:

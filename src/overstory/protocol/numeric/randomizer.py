@@ -68,6 +68,11 @@ class NumericRandomizer(LocalRandomizer):
         check_count("resolution", self.resolution, 2, MAX_RESOLUTION)
 
     @property
+    def branches(self) -> tuple[NumericRandomizer, ...]:
+        """What a report may be of; where there are two, the lowest bit of its payload says which."""
+        return (self,)
+
+    @property
     @abstractmethod
     def odds(self) -> Fraction:
         """The largest ratio of a report's probabilities under two positions: exp(epsilon), exact."""

@@ -128,6 +128,7 @@ class RangeRandomizer(LocalRandomizer):
     name = "ranges"
     payload: ClassVar[str] = "levels"
     reading: ClassVar[str] = "ranges"
+    server: ClassVar[str] = "analysis.support.split:LevelSupport"
 
     def __post_init__(self) -> None:
         _ = self.mechanisms  # says so when a parameter is none
@@ -146,6 +147,11 @@ class RangeRandomizer(LocalRandomizer):
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """Each level's mechanism, level 1 first."""
         return tuple(self.level_oracle(size, self.epsilon) for size in self.tree.level_sizes)
+
+    @property
+    def parts(self) -> tuple[Mechanism, ...]:
+        """The mechanisms over which devices are divided: those of the levels."""
+        return self.mechanisms
 
     def epsilon_n(self, reports: int) -> float:
         """Largest epsilon of a level: the level is chosen without looking at the value."""

@@ -159,6 +159,7 @@ class SquareWave(NumericRandomizer):
 
     name = "square-wave"
     reading: ClassVar[str] = "distribution"
+    server: ClassVar[str] = "analysis.support.numbers:WaveSupport"
 
     @cached_property
     def channel(self) -> WindowChannel:

@@ -29,7 +29,7 @@ from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.domains.unknown import ELSEWHERE, coded_from
 from overstory.protocol.encodings.base import SEEDS, check_cohort, check_count, whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, digest
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, digest
 from overstory.protocol.search.plans import BEAM, DICTIONARY, DICTIONARY_SHARE, LONG_STEP, Plan, Question, discover
 
 MOST_WAVES: Final = 1 << 10
@@ -64,6 +64,7 @@ class SearchMechanism(LocalRandomizer):
     num_cohorts = SEEDS
     reads_reports: ClassVar[bool] = True
     once: ClassVar[bool] = True
+    server: ClassVar[str] = "analysis.support.searches:SearchSupport"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
@@ -75,6 +76,11 @@ class SearchMechanism(LocalRandomizer):
     @property
     def questions(self) -> tuple[Question, ...]:
         return self.plan.questions
+
+    @cached_property
+    def parts(self) -> tuple[Mechanism, ...]:
+        """What answers each question."""
+        return tuple(question.mechanism for question in self.questions)
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
