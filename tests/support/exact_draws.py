@@ -83,7 +83,7 @@ def worst_ratio(distributions):
 def law_of_number(randomizer: Any, position: int) -> dict[int, Fraction]:
     """P(payload | position) by the formulas; `test_numeric_privacy` enumerates that draws follow them."""
     if isinstance(randomizer, Duchi):
-        one = randomizer.channel.other + randomizer.channel.alpha * Fraction(position, randomizer.resolution)
+        one = randomizer.channel.ends.other + randomizer.channel.alpha * Fraction(position, randomizer.resolution)
         return {0: 1 - one, 1: one}
     if isinstance(randomizer, Hybrid):
         weight = Fraction(randomizer.piecewise_threshold, ONE)

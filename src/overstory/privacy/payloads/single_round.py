@@ -164,7 +164,7 @@ class NumberDisclosure(Disclosure[NumericRandomizer]):
     @property
     def payload(self) -> Constant:
         """The report of a position; of Duchi's two ends the middle's, which discloses most."""
-        return weighted(self.mechanism.report_groups)
+        return weighted(self.mechanism.channel.groups)
 
 
 def num_sets(items: int, candidates: int) -> int:

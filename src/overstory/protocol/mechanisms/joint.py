@@ -29,7 +29,7 @@ from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.sampling import Draw, Entropy, check_secret, context, uniform_below
+from overstory.protocol.sampling import Draw, Entropy, check_secret, context
 
 PARTS: Final = 2
 """How many variables a linked report has: pairs are what is counted."""
@@ -56,6 +56,7 @@ class JointMechanism(LocalRandomizer):
     components: tuple[Mechanism, ...]
 
     payload: ClassVar[str] = "linked"
+    terms_place: ClassVar[str] = "privacy.payloads.combined:LinkedTerms"
     reading: ClassVar[str] = "table"
 
     def __post_init__(self) -> None:
@@ -82,10 +83,6 @@ class JointMechanism(LocalRandomizer):
         """Which part is counted in units: one that fills all its bits, where there is one, so that no bits are idle."""
         return next((place for place, part in enumerate(self.components) if part.payload_limit.bit_count() == 1), 0)
 
-    @property
-    def payload_bits(self) -> int:
-        return (self.payload_limit - 1).bit_length()
-
     @cached_property
     def payload_limit(self) -> int:
         """The product of the parts': every number below it is a payload."""
@@ -110,6 +107,10 @@ class JointMechanism(LocalRandomizer):
     @property
     def fresh(self) -> bool:
         return all(part.fresh for part in self.components)
+
+    @property
+    def repeats(self) -> bool:
+        return all(part.repeats for part in self.components)
 
     def epsilon_n(self, reports: int) -> float:
         """Exact epsilon of `reports` reports of one pair, rounded up: the sum of the parts'."""
@@ -203,13 +204,22 @@ class JointMechanism(LocalRandomizer):
 
         return draw
 
-    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
+    def held(self, value: Any, cohort: int) -> list[Any]:
         pair = self.split(value)
-        return self._side_by_side([part.draw_permanent(pair[i], own, entropy) for i, part, own in self._each(cohort)])
+        return [part.held(pair[i], own) for i, part, own in self._each(cohort)]
 
-    def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
-        chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
-        return Report(chosen, self.instantaneous(self.draw_permanent(value, chosen, entropy), entropy.bits))
+    def draw(self, held: list[Any], cohort: int, entropy: Entropy) -> int:
+        return self._side_by_side([part.draw(held[i], own, entropy) for i, part, own in self._each(cohort)])
+
+    def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - of cells, not of parts
+        first, second = (
+            part.payload_words(own) for part, own in zip(self.components, self.payloads(payload), strict=True)
+        )
+        return f"first part: {first}, and second part: {second}"
+
+    def compared_words(self, before: int, after: int) -> str:
+        changed = sum(a != b for a, b in zip(self.payloads(before), self.payloads(after), strict=True))
+        return {0: "the same as", 1: "1 part differs from"}.get(changed, f"{changed} parts differ from")
 
     def canonical(self) -> dict[str, Any]:
         return {"name": self.name, "components": [part.canonical() for part in self.components]}
