@@ -17,7 +17,8 @@ from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.client import Randomizer
 from overstory.client.recorder import Tagger
 from overstory.collector.ingest.validation import ReportFormat
-from overstory.privacy.payloads.registry import disclosure_of, terms_of
+from overstory.privacy.attacks import evidence_of
+from overstory.privacy.payloads.registry import epsilon_between, terms_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.divided import DividedMechanism, divided
@@ -169,9 +170,9 @@ def test_what_cannot_be_divided_is_refused(given: dict[str, Any], message: str) 
 def test_what_is_inferred_is_of_the_own_table() -> None:
     """Evidence and histories are those of the table's cells."""
     design = DESIGNS[0]
-    evidence = disclosure_of(design).evidence([Report(1, 0)])
+    evidence = evidence_of(design, [Report(1, 0)])
     assert evidence(0) == evidence(2)
     assert evidence(0) != evidence(1)
-    between = disclosure_of(design).epsilon_between([0, 0], [2, 2], 1)
+    between = epsilon_between(design, [0, 0], [2, 2], cohort=1)
     assert between == 0.0
-    assert disclosure_of(design).epsilon_between([0], [1], 1) > 0.9
+    assert epsilon_between(design, [0], [1], cohort=1) > 0.9

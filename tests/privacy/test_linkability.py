@@ -150,7 +150,7 @@ def exact_reports(built, position):
             for payload, p in exact_reports(one, position).items()
         }
     if built.name == "duchi":
-        one = built.channel.other + built.channel.alpha * Fraction(position, built.resolution)
+        one = built.channel.ends.other + built.channel.alpha * Fraction(position, built.resolution)
         return {0: 1 - one, 1: one}
     cells = range(built.channel.num_cells)
     return {cell: built.channel.probability(cell, position) for cell in cells}

@@ -9,14 +9,8 @@ import pytest
 
 from overstory.privacy.attacks import evidence_of, linkability, posterior
 from overstory.privacy.ledger import Account, Ledger
-from overstory.privacy.payloads.registry import (
-    LinkedTerms,
-    attack,
-    change_leak,
-    epsilon_between,
-    terms_from_json,
-    terms_of,
-)
+from overstory.privacy.payloads.combined import LinkedTerms
+from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_from_json, terms_of
 from overstory.privacy.statements import statement
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import Report

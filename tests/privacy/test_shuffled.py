@@ -17,7 +17,7 @@ from scipy.signal import convolve2d
 from scipy.stats import binom
 
 from overstory.cli.main import main
-from overstory.privacy.shuffle.blanket import Blanket, blankets_of, clones, two_levels
+from overstory.privacy.payloads.blankets import Blanket, clones, two_levels
 from overstory.privacy.shuffle.central import (
     BATCH,
     GENERIC,
@@ -26,6 +26,7 @@ from overstory.privacy.shuffle.central import (
     OWN_SHUFFLE,
     TAKING_PART,
     UNCHANGED,
+    blankets_of,
     shuffled,
 )
 from overstory.privacy.text import epsilon_text

@@ -111,6 +111,8 @@ class Encoding(AnyEncoding):
 class OutputEncoding(AnyEncoding):
     """Sets of outputs: a value owns c_set of the K that there are, and shares some of them with another value."""
 
+    guessed_exactly: ClassVar[bool] = False  # whether each output is some value's own, so that the best guess is known
+
     @property
     def sizes(self) -> tuple[int, int, int]:
         """(K, c_set, c_int), exact: c_int of a value's own outputs are another value's, in a cohort that parts them."""

@@ -52,6 +52,8 @@ class Subsets(SetSystem):
     domain_size: int
     subset_size: int
 
+    guessed_exactly: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         OneHot(self.domain_size)
         check_count("subset_size", self.subset_size, 1, self.domain_size - 1)

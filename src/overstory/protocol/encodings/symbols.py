@@ -26,6 +26,7 @@ class Direct(SymbolEncoding):
     domain_size: int
 
     direct: ClassVar[bool] = True
+    guessed_exactly: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)

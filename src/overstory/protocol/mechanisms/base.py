@@ -72,7 +72,7 @@ class LocalRandomizer(ABC):
 
     A subclass is a frozen dataclass. It writes what its values, noise and reports are: `num_cohorts`, `domain_size`,
     `payload_limit`, `held`, `draw`, `draw_nothing`, `likelihood`, `canonical`, and `odds` or its epsilons; of two
-    rounds also `instantaneous`. All else follows from these. There are two families: a `Mechanism` has a finite domain of
+    rounds also `instantaneous`. All else follows. There are two families: a `Mechanism` has a finite domain of
     candidates, or strings, each of which a report may support; others have numbers, tables, or a search.
     """
 
@@ -156,6 +156,11 @@ class LocalRandomizer(ABC):
     @abstractmethod
     def num_cohorts(self) -> int:
         """How many values the public part of a report can take."""
+
+    @property
+    def num_asked(self) -> int:
+        """How many of the cohorts report."""
+        return self.num_cohorts
 
     @property
     def counted_by_value(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from overstory.protocol.channels import ONE, BinaryChannel, log_ratio, round_up
+from overstory.protocol.channels import ONE, BinaryChannel, set_epsilon
 from overstory.protocol.encodings.base import MAX_SYMBOLS, check_count, check_epsilon, check_symbol
 from overstory.protocol.encodings.finite_fields import MAX_PRIME, is_field_size
 from overstory.protocol.encodings.sets import Projective, SetSystem, Subsets
@@ -67,12 +67,6 @@ class SetMechanism(OutputMechanism):
 
     def canonical(self) -> dict[str, Any]:
         return {"name": self.name, "thresholds": [int(self.inside * ONE)], **self.encoding.canonical()}
-
-
-def set_epsilon(outputs: int, own: int, inside: Fraction) -> float:
-    """Return ln((inside / c_set) / ((1 - inside) / (K - c_set))), rounded up; either way round."""
-    within, without = Fraction(inside, own), Fraction(1 - inside, outputs - own)
-    return round_up(log_ratio(max(within, without), min(within, without)))
 
 
 def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) -> SetMechanism:

@@ -72,6 +72,13 @@ class NumberChannel(ABC):
     def spread(self, position: Fraction) -> Fraction:
         """Return the exact variance of `debias`."""
 
+    def likely_cells(self) -> tuple[int, int] | None:
+        """Return how many cells are likelier than the others, all alike, and how many of both ends' are the same.
+
+        None where cells are not of two kinds.
+        """
+        return None
+
     @abstractmethod
     def thresholds(self) -> dict[str, Any]:
         """Return the integers that decide what a report means, as JSON values."""

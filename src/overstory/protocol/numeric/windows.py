@@ -123,6 +123,9 @@ class WindowChannel(NumberChannel):
     def spread(self, position: Fraction) -> Fraction:
         return self.variance(position) / self.alpha**2
 
+    def likely_cells(self) -> tuple[int, int]:
+        return self.window, max(0, self.window - (self.num_positions - 1))
+
     def thresholds(self) -> dict[str, Any]:
         """Return the window's width and alpha's threshold."""
         return {"window": self.window, "threshold": self.threshold}

@@ -105,6 +105,11 @@ class SearchMechanism(Split):
         """Never: reports are kept, and a search reads them; what is counted is how many answer each question."""
         return False
 
+    @property
+    def num_asked(self) -> int:
+        """The numbers of this wave."""
+        return self.bounds[-1] - self.bounds[0]
+
     def asks(self, cohort: int) -> bool:
         """Whether a device of that number is asked in this wave."""
         return self.bounds[0] <= cohort < self.bounds[-1]
